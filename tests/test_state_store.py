@@ -46,7 +46,7 @@ class Kept(dict[str, Any]):
 
 def test_what_is_stored_forever_outlives_airflows_store_and_a_failure_of_either() -> None:
     airflows, notes = Kept(), Kept()
-    store = StateStore(cast(Any, {"task_state_store": airflows}), LOG, notes)
+    store = StateStore(cast(Any, {"task_state_store": airflows}), LOG, cast(Any, notes))
     assert store.set("tony_key", 1, forever=True)
     assert airflows == notes == {"tony_key": 1}
     airflows.clear()
@@ -57,7 +57,7 @@ def test_what_is_stored_forever_outlives_airflows_store_and_a_failure_of_either(
 
     broken = cast(Any, Fails(OSError("the store is away")))
     for context, kept in (({"task_state_store": broken}, notes), ({"task_state_store": airflows}, broken)):
-        half = StateStore(cast(Any, context), LOG, kept)
+        half = StateStore(cast(Any, context), LOG, cast(Any, kept))
         assert half.set("tony_key", 2, forever=True)
         assert half.get("tony_key", forever=True) == 2
         half.delete("tony_key")
@@ -66,5 +66,5 @@ def test_what_is_stored_forever_outlives_airflows_store_and_a_failure_of_either(
 
 def test_a_value_of_one_try_is_no_note() -> None:
     airflows, notes = Kept(), Kept()
-    assert StateStore(cast(Any, {"task_state_store": airflows}), LOG, notes).set("tony_key", 1)
+    assert StateStore(cast(Any, {"task_state_store": airflows}), LOG, cast(Any, notes)).set("tony_key", 1)
     assert (airflows, notes) == ({"tony_key": 1}, {})

@@ -1,11 +1,16 @@
-"""Checks of single arguments, shared by operators and sensors."""
+"""Checks of single arguments, shared by operators and sensors.
+
+Each parse of a DAG file imports this module, so it imports the modules for error messages on use.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, cast
+
+from tony_provider.exceptions import TonySpecError
 
 DEFAULT_CONN_ID = "tony_default"
 MOST_SHOWN = 8  # maximum number of tasks whose output one task's log shows
@@ -57,6 +62,26 @@ def output_wanted(value: Any) -> Literal["leader", False] | list[str]:
     if len(names) > MOST_SHOWN:
         raise ValueError(f"show_output names {len(names)} tasks: {MOST_SHOWN} at most")
     return names
+
+
+def expect_keys(argument: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Check that a mapping has only ``known`` keys. Raises TonySpecError."""
+    if unknown := sorted(set(given) - set(known)):
+        from tony_provider.runtime.jobspec.problems import shown
+        from tony_provider.runtime.parsing.reader import suggestion
+
+        hint = suggestion(unknown[0], list(known))
+        raise TonySpecError(f"{argument}: {shown(unknown[0])} is not known{hint}; it may hold {', '.join(known)}")
+
+
+def text_of(argument: str, given: Mapping[str, Any], key: str) -> str | None:
+    """Return the text of a key, or None if it is empty or missing. Raises TonySpecError."""
+    value = given.get(key)
+    if value is not None and not isinstance(value, str):
+        from tony_provider.runtime.jobspec.problems import shown
+
+        raise TonySpecError(f"{argument}.{key}: should be text, not {shown(value)}")
+    return value or None
 
 
 def empty_to_none(task: Any, names: Iterable[str]) -> None:

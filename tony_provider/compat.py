@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 import airflow
 import attrs
@@ -156,43 +156,27 @@ def _done(asked: asyncio.Future[Any]) -> None:
     _ = asked.cancelled() or asked.exception()  # asyncio logs exceptions that were never retrieved
 
 
-class TaskStore(Protocol):
-    """A task's part of a store. All methods may raise any exception."""
-
-    is_airflows: ClassVar[bool]
-    name: ClassVar[str]  # name for messages
-
-    def get(self, key: str, *, forever: bool) -> JsonValue:
-        """Return the value; ``forever`` must be as in ``keep``."""
-        ...
-
-    def keep(self, key: str, value: JsonValue, *, forever: bool) -> bool:
-        """Store the value. Return whether it was accepted."""
-        ...
-
-    def delete(self, key: str) -> None:
-        """Delete a value that was stored with ``forever``."""
-        ...
-
-
 @attrs.frozen
 class _StateStore:
-    """Airflow's task state store."""
+    """Airflow's task state store. All methods may raise any exception, because its backend may."""
 
     is_airflows: ClassVar[bool] = True
-    name: ClassVar[str] = "Airflow's task_state_store"
+    name: ClassVar[str] = "Airflow's task_state_store"  # for messages
     context: Context
 
     def get(self, key: str, *, forever: bool) -> JsonValue:
+        """Return the value; ``forever`` must be as in ``keep``."""
         return self.context["task_state_store"].get(key)
 
     def keep(self, key: str, value: JsonValue, *, forever: bool) -> bool:
+        """Store the value. Return whether it was accepted."""
         from airflow.sdk import NEVER_EXPIRE  # type: ignore[attr-defined]  # its stub lacks it
 
         self.context["task_state_store"].set(key, value, retention=NEVER_EXPIRE if forever else None)
         return True
 
     def delete(self, key: str) -> None:
+        """Delete a value that was stored with ``forever``."""
         self.context["task_state_store"].delete(key)
 
 
@@ -225,6 +209,6 @@ class _XComs:
         pass
 
 
-def task_store_of(context: Context) -> TaskStore:
+def task_store_of(context: Context) -> _StateStore | _XComs:
     """Return the store of the running task."""
     return _StateStore(context) if TASK_STATES.is_here else _XComs(context["ti"])

@@ -14,7 +14,7 @@ from tests.cli.conftest import Tony
 from tests.hooks.jobs import ended, identity, job, running
 from tests.owners import own
 from tests.waiting import until
-from tony_provider.cluster.garbage import CannotJudge, Garbage, GarbageItem
+from tony_provider.cluster.garbage import CannotJudge, Garbage, GarbageItem, GarbageKind, TrainingItem
 from tony_provider.cluster.records.summary import JobSummary, PreviousRuns
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, new_chain
@@ -84,7 +84,7 @@ def before() -> int:
 
 def look(store: Store, *models: str) -> dict[str, str]:
     """By URI, why it stays; empty: it may go."""
-    return {item.uri: item.spared for item in store.hook.garbage(models).look(before())}
+    return {item.uri: item.kept_because for item in store.hook.garbage(models).old_items(before())}
 
 
 def going(store: Store) -> set[str]:
@@ -307,7 +307,7 @@ def test_it_is_looked_at_again_right_before(store: Store) -> None:
     garbage: Garbage = store.hook.garbage()
     trained = [store.train(name) for name in ("one", "two", "three")]
     store.age()
-    items: list[GarbageItem] = [item for item in garbage.look(before()) if item.uri.endswith(("chain-0001",))]
+    items: list[GarbageItem] = [item for item in garbage.old_items(before()) if item.uri.endswith(("chain-0001",))]
     first, second, third = sorted(items, key=lambda item: item.uri)
     (store.path(second.uri) / "touched").write_text("")
     removing = garbage.remove([first, second, third], before())
@@ -333,7 +333,7 @@ def test_what_is_taken_up_a_moment_ago_stays(store: Store) -> None:
     which = {name: identity for name, (identity, _) in trained.items()}
     store.age()
     before_ms = before()
-    items = {item.uri: item for item in store.hook.garbage().look(before_ms)}
+    items = {item.uri: item for item in store.hook.garbage().old_items(before_ms)}
     wanted = [items[store.chain(which[name])] for name in ("first", "owned", "continued")]
     model = store.application(*trained["published"])
     removing = store.hook.garbage().remove([*wanted, items[model]], before_ms)
@@ -369,7 +369,7 @@ def test_an_application_stays_as_long_as_a_chain_of_it(store: Store, tony: Tony)
     assert set(look(store).values()) == {""}
     # A chain that stays after all keeps its application, too.
     garbage = store.hook.garbage()
-    items = garbage.look(before())
+    items = garbage.old_items(before())
     removing = garbage.remove(items[::-1], before())
     assert items[0].uri == store.chain(which)
     assert next(removing).problem == f"it owns {store.chain(which)}, which stays"
@@ -404,9 +404,7 @@ def test_what_has_gone_before_an_error_mocked_is_told(
 def test_what_cannot_be_removed_is_said(store: Store, tony: Tony, monkeypatch: pytest.MonkeyPatch) -> None:
     store.train("train")
     store.age()
-    changed = GarbageItem(
-        "file:///x/chain-0001", next(iter(store.hook.garbage().look(before()))).kind, identity(store.hook), 1, 1
-    )
+    changed = TrainingItem("file:///x/chain-0001", GarbageKind.CHAIN, 1, 1, identity=identity(store.hook))
     [removed] = store.hook.garbage().remove([changed], before())
     assert removed.problem == "it has changed meanwhile"
 
@@ -449,7 +447,7 @@ def test_what_an_application_has_left_beside_an_output_goes_with_it(store: Store
     (left / "worker-0.1.1").mkdir(parents=True)
     store.age()
     garbage = store.hook.garbage(())
-    assert [each.problem for each in garbage.remove(garbage.look(before()), before())] == ["", ""]
+    assert [each.problem for each in garbage.remove(garbage.old_items(before()), before())] == ["", ""]
     assert [path.name for path in target.parent.iterdir()] == ["out"]
 
 

@@ -16,7 +16,7 @@ from tests.cli.conftest import Tony
 from tests.environments import PINNED
 from tests.hooks.jobs import ended, identity, job, running
 from tony_provider.cluster.environments.built_environments import USED_FILE
-from tony_provider.cluster.garbage import OldEnvironments
+from tony_provider.cluster.garbage import Garbage, GarbageItem
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common.clock import epoch_ms
@@ -28,8 +28,8 @@ DAY = 86400.0
 
 
 @pytest.fixture
-def old(local: TonyHook) -> OldEnvironments:
-    return local.old_environments()
+def old(local: TonyHook) -> Garbage:
+    return local.garbage()
 
 
 def build(hook: TonyHook, folder: Path, key: str) -> Path:
@@ -63,57 +63,63 @@ def month_ago() -> int:
     return epoch_ms() - int(30 * DAY * 1000)
 
 
-def test_one_that_nobody_has_used_goes(local: TonyHook, old: OldEnvironments, tmp_path: Path) -> None:
+def removed(old: Garbage, item: GarbageItem) -> str:
+    """Why it is still there; empty: it is not."""
+    [outcome] = old.remove([item], month_ago())
+    return outcome.problem
+
+
+def test_one_that_nobody_has_used_goes(local: TonyHook, old: Garbage, tmp_path: Path) -> None:
     directories = [build(local, tmp_path, key) for key in ("one", "two")]
-    assert old.look(month_ago()) == []
+    assert old.old_items(month_ago()) == []
     age(directories[0])
-    (item,) = old.look(month_ago())
-    assert (item.uri, item.spared) == (directories[0].as_uri(), "")
+    (item,) = old.old_items(month_ago())
+    assert (item.uri, item.kept_because) == (directories[0].as_uri(), "")
     assert item.size > 0
-    assert old.remove(item, month_ago()) == ""
+    assert removed(old, item) == ""
     assert [directory.exists() for directory in directories] == [False, True]
 
 
-def test_a_link_in_place_of_an_environment_is_left_alone(local: TonyHook, old: OldEnvironments, tmp_path: Path) -> None:
+def test_a_link_in_place_of_an_environment_is_left_alone(local: TonyHook, old: Garbage, tmp_path: Path) -> None:
     directory = build(local, tmp_path, "one")
     age(directory)
     outside = directory.rename(tmp_path / "outside")
     directory.symlink_to(outside)
-    assert old.look(month_ago()) == []
+    assert old.old_items(month_ago()) == []
 
 
-def test_a_submission_is_a_use(local: TonyHook, old: OldEnvironments, tmp_path: Path) -> None:
+def test_a_submission_is_a_use(local: TonyHook, old: Garbage, tmp_path: Path) -> None:
     directory = build(local, tmp_path, "one")
     age(directory)
-    (item,) = old.look(month_ago())
+    (item,) = old.old_items(month_ago())
     [archive] = directory.glob("tony-env-*.tar.gz")
     spec = job("python -c 'import sys; assert sys.prefix != sys.base_prefix'", python_env=archive.as_uri())
     application_id = local.submit(SubmissionRequest(spec, identity(local, "uses")))
     assert ended(local, application_id).final_status is FinalStatus.SUCCEEDED
-    assert old.look(month_ago()) == []
-    assert old.remove(item, month_ago()) == "a job has used it meanwhile"
+    assert old.old_items(month_ago()) == []
+    assert removed(old, item) == "a job has used it meanwhile"
     history = local.history(identity(local, "uses"), application_id)
     assert history.specification is not None
     content = history.specification.environments["python_env"]
     assert (content.packages, content.built) == ({"none": "1"}, True)
 
 
-def test_one_that_a_live_application_uses_stays(local: TonyHook, old: OldEnvironments, tmp_path: Path) -> None:
+def test_one_that_a_live_application_uses_stays(local: TonyHook, old: Garbage, tmp_path: Path) -> None:
     directory = build(local, tmp_path, "one")
     [archive] = directory.glob("tony-env-*.tar.gz")
     which = identity(local, "lives")
     application_id = local.submit(SubmissionRequest(job("sleep 1000", python_env=archive.as_uri()), which))
     running(local, which, application_id)
     age(directory)
-    (item,) = old.look(month_ago())
-    assert item.spared == f"{application_id} uses it, which lives"
-    assert old.remove(item, month_ago()) == item.spared
+    (item,) = old.old_items(month_ago())
+    assert item.kept_because == f"{application_id} uses it, which lives"
+    assert removed(old, item) == item.kept_because
     specification = Path(local.application_dir(which, application_id).removeprefix("file://"))
     (specification / "history" / "specification.json").unlink()
-    assert old.look(month_ago())[0].spared == f"what {application_id} uses, which lives, cannot be told"
+    assert old.old_items(month_ago())[0].kept_because == f"what {application_id} uses, which lives, cannot be told"
     local.kill(application_id, "its test is over")
     ended(local, application_id)
-    assert old.look(month_ago())[0].spared == ""
+    assert old.old_items(month_ago())[0].kept_because == ""
     assert (directory / USED_FILE).exists()
 
 

@@ -25,7 +25,7 @@ def imported_text(folder: Path, name: str, text: str, **more: Any) -> ImportedJo
 
 def why(found: ImportedJob, key: str) -> str:
     """Why a key of theirs was left; empty: it was not."""
-    return " ".join(each.why for each in found.left if each.key == key)
+    return " ".join(each.why for each in found.left_out if each.key == key)
 
 
 def xml(**properties: object) -> str:

@@ -82,7 +82,7 @@ def test_a_configuration_becomes_a_job(tmp_path: Path) -> None:
     assert found.arguments == {"retries": 2}
     assert why(found, "tony.execution.envs TONY_B") == "names that begin with TONY_ are ours"
     assert "master" in why(found, "tony.am.gpus")
-    assert [each.key for each in found.left if "Hadoop" in each.key] == ["1 keys of Hadoop, such as fs.defaultFS"]
+    assert [each.key for each in found.left_out if "Hadoop" in each.key] == ["1 keys of Hadoop, such as fs.defaultFS"]
 
 
 def test_a_call_of_its_client_becomes_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_times_after_a_group_are_carried_over_or_listed() -> None:
         options = [each for key in {**given, ignored: value}.items() for each in ("-conf", "=".join(key))]
         found = imported(*CLIENT, *options)
         assert found.job["timeouts"]["evaluator"] == "30s"
-        keys = [each.key for each in found.left]
+        keys = [each.key for each in found.left_out]
         assert {after.format("reporter"), after.format("reporter") + ".ignored"} <= set(keys)
         assert (ignored in keys) == is_listed
 
@@ -175,7 +175,7 @@ def test_a_tool_that_starts_the_client_has_options_of_its_own() -> None:
     call = ("--executes", "unzip tf.zip && tf/bin/python x.py", "--conf", "tony.worker.instances=1")
     found = imported(*tool, *call)
     assert found.job["tasks"]["worker"]["command"] == "unzip tf.zip && tf/bin/python x.py"
-    assert [each.key for each in found.left] == ["variables"]
+    assert [each.key for each in found.left_out] == ["variables"]
     assert imported(*tool[:5], f"--class={CLIENT[-1]}", *tool[7:], *call).job == found.job
 
 
@@ -360,7 +360,7 @@ def test_of_a_list_only_what_is_wrong_is_left(tmp_path: Path) -> None:
     given = {"tony.worker.instances": 1, "tony.worker.command": "true", "tony.application.tags": ",".join(tags)}
     found = imported_text(tmp_path, "tony.xml", xml(**given))
     assert set(found.job.get("tags", [])) <= {tag for tag in tags if " " not in tag}
-    assert {each.value for each in found.left if isinstance(each.value, str)} >= {tag for tag in tags if " " in tag}
+    assert {each.value for each in found.left_out if isinstance(each.value, str)} >= {tag for tag in tags if " " in tag}
 
 
 def test_values_name_other_properties(tmp_path: Path) -> None:
@@ -391,8 +391,8 @@ def test_a_configuration_that_includes_another_is_refused(tmp_path: Path) -> Non
 def test_passwords_are_not_shown(tmp_path: Path) -> None:
     given = {"tony.worker.instances": 1, "tony.worker.command": "true", "tony.https.keystore.password": "hunter2"}
     found = imported_text(tmp_path, "tony.xml", xml(**given))
-    assert "hunter2" not in " ".join(map(str, found.left))
-    assert "tony.https.keystore.password (…)" in " ".join(map(str, found.left))
+    assert "hunter2" not in " ".join(map(str, found.left_out))
+    assert "tony.https.keystore.password (…)" in " ".join(map(str, found.left_out))
 
 
 # -- where containers are ----------------------------------------------------------------------------------------------
@@ -477,7 +477,7 @@ def test_placement_specifications_are_rules(tmp_path: Path) -> None:
     ]
     assert (worker.tags, worker.attributes) == (["w"], ["nm.yarn.io/disk=ssd"])
     assert ps == Placement(constraints=[PlacementConstraint(anti_affinity=["w", "not-self/serving"])])
-    assert not [each for each in found.left if "placement" in each.key or "tags" in each.key]
+    assert not [each for each in found.left_out if "placement" in each.key or "tags" in each.key]
 
 
 def test_rules_and_tags_for_all_containers_are_each_types(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tony_provider.cluster.interface import Pages
 from tony_provider.cluster.records.history import JobHistory
 from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY, JOBS_KEY
 from tony_provider.operators import job_summaries
-from tony_provider.operators.job_summaries import KEPT, Summaries, SummaryKeeper
+from tony_provider.operators.job_summaries import KEPT, Summaries
 from tony_provider.operators.try_state import StateStore, TaskInstanceInfo
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
@@ -34,6 +34,8 @@ class Cluster:
     application: Any = application("FINISHED", user="alice")
     history: Any = JobHistory(application_id=ID, status=status("SUCCEEDED"))
     chain: Any = None
+    tony_conn_id = "c"
+    proxy_user = None
     left: tuple[str, ...] = ()  # the ids of the training's applications that have a directory
 
     def __getattribute__(self, name: str) -> Any:
@@ -94,17 +96,15 @@ def task(**answers: Any) -> Any:
         hook=hook,
         log=LOG,
         checkpoint_key=None,
-        tony_conn_id="c",
-        proxy_user="",
         secrets=None,
         parse_job=lambda _: job,
         wait_for_completion=True,
     )
 
 
-def keeper(kept: Kept, **answers: Any) -> SummaryKeeper:
+def keeper(kept: Kept, **answers: Any) -> Summaries:
     store = StateStore(cast(Any, {"task_state_store": kept}), cast(Any, LOG))
-    return SummaryKeeper(task(**answers), cast(Any, {}), RUN, store)
+    return Summaries(task(**answers), cast(Any, {}), RUN, store)
 
 
 def test_it_is_listed_before_it_has_ended() -> None:
@@ -197,10 +197,10 @@ def test_nothing_that_goes_wrong_costs_the_task(caplog: pytest.LogCaptureFixture
 def test_where_nobody_keeps_them_others_are_told_of_an_end_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     """As before Airflow 3.3; what asks the cluster here for anything but the end is in the log."""
     away = ClusterUnreachable("nobody needs to know")
-    unkept = Summaries(task(application=away, history=away), cast(Any, {}), RUN)
+    unkept = Summaries(task(application=away, history=away), cast(Any, {}), RUN, None)
     unkept.begin(ID)
     unkept.leave(ID)
     assert not caplog.records
-    told = Summaries(task(), cast(Any, {}), RUN).end(ID, None, status("FAILED"))
+    told = Summaries(task(), cast(Any, {}), RUN, None).end(ID, None, status("FAILED"))
     assert told is not None
     assert (told.application_id, told.verdict, told.try_number) == (ID, "FAILED", 3)

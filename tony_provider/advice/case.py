@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 
@@ -13,7 +14,9 @@ from tony_provider.cluster.records.history import JobHistory
 from tony_provider.cluster.records.summary import Advice, Confidence, JobSummary
 from tony_provider.runtime.common.codec import from_plain
 from tony_provider.runtime.jobspec.model import TENSORBOARD, JobSpec
-from tony_provider.runtime.protocol.status import FinalStatus, JobState, TimeUse, TypeUse
+from tony_provider.runtime.protocol.status import Failure, FinalStatus, JobState, TimeUse, TypeUse
+
+T = TypeVar("T")
 
 # Seconds of training after which the measured use is representative. In a shorter time a program may not have read all
 # its data, evaluated or saved once, and its initial reading and compilation dominate.
@@ -30,14 +33,14 @@ class TypeRuns:
     former: Sequence[TypeUse]
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)  # cached properties need a __dict__
 class Case:
     """An application, and former applications of the same task of a DAG. Times are in seconds."""
 
     job: JobHistory
     former: Sequence[JobSummary] = ()  # oldest first; without this application
 
-    @property
+    @cached_property
     def spec(self) -> JobSpec | None:
         """Return the specification, or None if it was not kept. Raises CodecError if it is invalid."""
         kept = self.job.specification
@@ -54,6 +57,10 @@ class Case:
         return times if times is not None and _is_sound(times) else TimeUse()
 
     @property
+    def failure(self) -> Failure | None:
+        return self.job.status.failure if self.job.status else None
+
+    @property
     def restarts(self) -> int:
         return self.job.status.restarts if self.job.status else 0
 
@@ -62,7 +69,7 @@ class Case:
         """Return former applications that succeeded."""
         return [each for each in self.former if each.verdict is FinalStatus.SUCCEEDED]
 
-    @property
+    @cached_property
     def types(self) -> list[TypeRuns]:
         """Return the figures of the task types that the specification defines. Skip damaged figures."""
         spec = self.spec
@@ -78,6 +85,13 @@ class Case:
         """
         spec = self.spec
         return use.vcores if spec is None else spec.tasks[use.type].vcores
+
+    def share_of_time(self, part: Callable[[TimeUse], float], least: float) -> tuple[float, Confidence]:
+        """Return the share of the total time that a part took, 0 if it is unknown.
+
+        Return also the confidence, to which each former application with at least the share ``least`` adds.
+        """
+        return _share(part, self.times), agreement(self.former, lambda run: _share(part, run.times) >= least)
 
     def events(self, *names: str) -> Iterator[dict[str, Any]]:
         """Yield events with these names, oldest first. Skip damaged events."""
@@ -105,10 +119,11 @@ def _is_sound(figures: TypeUse | TimeUse) -> bool:
     return all(math.isfinite(each) and each >= 0 for each in values if isinstance(each, (int, float)))
 
 
-def total(times: TimeUse) -> float:
-    """Return the seconds from the submission to the end, without the time in which the job was suspended."""
+def _share(part: Callable[[TimeUse], float], times: TimeUse) -> float:
+    """Return the share of a part in the time from the submission to the end, except for suspensions."""
     before = times.waiting + times.localisation + times.start
-    return before + times.training + times.restarts + times.end
+    total = before + times.training + times.restarts + times.end
+    return part(times) / total if total > 0 else 0.0
 
 
 def confidence(saying: int, of: int) -> Confidence:
@@ -116,6 +131,11 @@ def confidence(saying: int, of: int) -> Confidence:
     if saying >= _SEVERAL and saying >= _MOST * of:
         return Confidence.HIGH
     return Confidence.MEDIUM if saying > 1 and saying >= of / 2 else Confidence.LOW
+
+
+def agreement(others: Collection[T], agrees: Callable[[T], bool]) -> Confidence:
+    """Return the confidence in advice that this application supports, and those of ``others`` for which ``agrees``."""
+    return confidence(1 + sum(map(agrees, others)), 1 + len(others))
 
 
 class Rule(ABC):

@@ -6,7 +6,7 @@ Also parses the operator's ``apply_advice``, which limits the changes that may b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -76,6 +76,43 @@ def needed_vcores(use: TypeUse, asked: int) -> int:
     if use.vcores < asked and most >= _FULL * 100 * use.vcores:
         return max(need, math.ceil(_HEAD_ROOM * use.vcores))
     return need
+
+
+_WORTH = 0.75  # factor on the requested amount; less is recommended only if it is below this
+_WEIGHT = 0.5  # memory counts as half of a container's resources, and vcores as the other half
+
+
+def is_surplus(asked: int, needed: int) -> bool:
+    """Return whether the amount that is needed is so far below the requested one that requesting less is worth it."""
+    return needed <= _WORTH * asked
+
+
+@attrs.frozen
+class Surplus:
+    """Task types that request more memory, or more vcores, than they need."""
+
+    wanted: Mapping[str, int]  # amount to request, by task type
+    worst: TypeRuns  # the type that wastes most
+    gain: float  # share of the job's cost
+
+    @classmethod
+    def find(
+        cls, types: Sequence[TypeRuns], asked: Callable[[TypeRuns], int], needed: Callable[[TypeRuns], int | None]
+    ) -> Surplus | None:
+        """Compare the requested amount of each task type with the needed one, None if that is unknown.
+
+        Return None if no type has a surplus.
+        """
+        found = [(runs, need) for runs in types if (need := needed(runs)) is not None and is_surplus(asked(runs), need)]
+        if not found:
+            return None
+        held = sum(asked(runs) * runs.now.container_seconds for runs in types)
+        spared = [(asked(runs) - need) * runs.now.container_seconds for runs, need in found]
+        return cls(
+            {runs.now.type: need for runs, need in found},
+            found[spared.index(max(spared))][0],
+            _WEIGHT * sum(spared) / held if held else 0.0,
+        )
 
 
 _READ = {"memory": parse_memory, "vcores": parse_integer}

@@ -27,7 +27,8 @@ _OLDEST = 9
 @command
 def build_env(args: Namespace) -> None:
     """Build an environment. Prints only the URI to stdout, so that shells can use it; the rest goes to stderr."""
-    target = BuildTarget.of(_version(args.python), args.platform)
+    python = None if args.python is None else _version(args.python, "3.12")
+    target = BuildTarget.of(python, args.platform)
     requirements = read_requirements(Path(args.requirements))
     with hook_of(args) as hook:
         own, shared = hook.built_environments(), hook.shared_environments()
@@ -44,28 +45,21 @@ def build_env(args: Namespace) -> None:
     say(built.uri)
 
 
-def _version(text: str | None) -> Version | None:
-    if text is None:
-        return None
+def _version(text: str, example: str) -> Version:
     match = _PYTHON.fullmatch(text)
     if match is None or int(match[1]) < _OLDEST:
-        raise BuildFailed(f"--python: {text!r} is not a version of Python; write 3.9 or newer, such as 3.12")
+        raise BuildFailed(f"--python: {text!r} is not a version of Python; write 3.9 or newer, such as {example}")
     return 3, int(match[1])
-
-
-_RUNTIME_PYTHON = re.compile(r"3\.\d+")
-_RUNTIME_OLDEST = (3, 9)
 
 
 def build_runtime(args: Namespace) -> None:
     """Build a runtime archive. Exits with a message if that fails."""
     pythons = [version.strip() for version in args.python.split(",") if version.strip()]
-    for version in pythons:
-        if not _RUNTIME_PYTHON.fullmatch(version) or tuple(map(int, version.split("."))) < _RUNTIME_OLDEST:
-            raise SystemExit(f"--python: {version!r} is not a version of Python; write 3.9 or newer, such as 3.9,3.12")
     platforms = args.platform.split(",") if args.platform else list(PLATFORMS)
     output = Path(args.output)
     try:
+        for version in pythons:
+            _version(version, "3.9,3.12")
         build_archive(pythons, output, platforms)
     except (ClusterError, OSError) as error:
         raise SystemExit(str(error)) from error

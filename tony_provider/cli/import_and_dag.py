@@ -98,8 +98,8 @@ def _job(imported: ImportedJob, job: Mapping[str, Any]) -> str:
     comments = [f"From {imported.system} ({imported.source}), by `airflow tony import`."]
     if imported.arguments:
         comments.append(f"The task of a DAG that runs it has {_arguments(imported)}.")
-    if imported.left:
-        comments += [_HEAD, *(f"- {each}" for each in imported.left)]
+    if imported.left_out:
+        comments += [_HEAD, *(f"- {each}" for each in imported.left_out)]
     text = job_text(job, comments)
     if any(mark in text for mark in MARKS):
         text = job_text({TEMPLATES: False, **job}, comments)  # foreign text and comments are not templates
@@ -116,7 +116,7 @@ def _dag(imported: ImportedJob, job: Mapping[str, Any], dag_id: str | None) -> s
         job=job,
         arguments=imported.arguments,
         origin=f"{imported.system} ({imported.source}) by `airflow tony import`",
-        notes=[str(each) for each in imported.left],
+        notes=[str(each) for each in imported.left_out],
     )
     return file.text()
 
@@ -124,8 +124,8 @@ def _dag(imported: ImportedJob, job: Mapping[str, Any], dag_id: str | None) -> s
 def _tell(imported: ImportedJob) -> None:
     if imported.arguments:
         say(f"For the task of a DAG: {_arguments(imported)}")
-    say(_HEAD if imported.left else f"Everything of {imported.source} was carried over.")
-    for each in imported.left:
+    say(_HEAD if imported.left_out else f"Everything of {imported.source} was carried over.")
+    for each in imported.left_out:
         say(f"- {each}")
 
 

@@ -16,22 +16,19 @@ from rich.progress import track
 
 from tony_provider.cli.command import NotFound, age_of, command, hook_of, print_rows, say, seconds_of
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.garbage import Garbage, GarbageItem, OldEnvironment, RemovedGarbage
-from tony_provider.cluster.records.summary import JobSummary, RunFacts, summarize
+from tony_provider.cluster.garbage import Garbage, GarbageItem, RemovedGarbage
+from tony_provider.cluster.records.summary import JobSummary, summarize
 from tony_provider.cluster.training.applications import ApplicationRef
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.compat import PORTAL
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.job_summaries import KEPT, application_facts, submitted_by
+from tony_provider.operators.job_summaries import KEPT, begun_summary, submitted_by
 from tony_provider.operators.try_state import TaskInstanceInfo
 from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.common.quantities import size
-from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import observe
 from tony_provider.watching.token_refresher import TokenRefresher
-
-_Sized = GarbageItem | OldEnvironment | FileStatus
 
 
 @command
@@ -41,34 +38,21 @@ def gc(args: Namespace) -> None:
     history_ms = _before("--keep-history", args.keep_history) if args.keep_history else None
     with hook_of(args) as hook:
         garbage = hook.garbage(args.models or [], history_ms=history_ms)
-        environments = hook.old_environments()
-        items = garbage.look(before_ms)
-        old = environments.look(before_ms)
-        unused = [each for each in old if not each.spared]
-        going = [item for item in items if not item.spared]
-        leftovers = [each for each in garbage.leftovers() if not _is_in(each, going)]
+        items = garbage.old_items(before_ms)
+        going = [item for item in items if not item.kept_because]
         if args.dry_run or not args.yes:
-            rows = [*map(_row, items), *map(_environment_row, old), *map(_leftover_row, leftovers)]
-            _show(args, rows)
-            if not rows:
+            _show(args, [_row(item) for item in items])
+            if not items:
                 _say(args, f"Nothing in the staging directory has been unchanged for {args.older_than}")
-            stay = len(items) - len(going) + len(old) - len(unused)
-            told = f"{_sum([*going, *unused, *leftovers])} would be removed with --yes; {stay} old ones stay"
-            _say(args, told)
+            _say(args, f"{_sum(going)} would be removed with --yes; {len(items) - len(going)} old ones stay")
             return
         removed, error = _remove(args, garbage, going, before_ms)
-        swept = [] if error else [(each, garbage.remove_leftover(each)) for each in leftovers]
-        pruned = [] if error else [(each, environments.remove(each, before_ms)) for each in unused]
-    rows = [{**_row(each.item), "outcome": each.problem or "removed"} for each in removed]
-    rows += [{**_leftover_row(each), "outcome": problem or "removed"} for each, problem in swept]
-    rows += [{**_environment_row(each), "outcome": problem or "removed"} for each, problem in pruned]
-    _show(args, rows)
-    outcomes: list[tuple[_Sized, str]] = [*((each.item, each.problem) for each in removed), *swept, *pruned]
-    _say(args, f"{_sum([each for each, problem in outcomes if not problem])} removed")
+    _show(args, [{**_row(each.item), "outcome": each.problem or "removed"} for each in removed])
+    _say(args, f"{_sum([each.item for each in removed if not each.problem])} removed")
     if error is not None:
         raise error
-    if left := sum(1 for _, problem in outcomes if problem):
-        raise SystemExit(f"{left} of {len(rows)} could not be removed, or stay after another look")
+    if left := sum(1 for each in removed if each.problem):
+        raise SystemExit(f"{left} of {len(removed)} could not be removed, or stay after another look")
 
 
 def _before(option: str, text: str) -> int:
@@ -103,36 +87,11 @@ def _row(item: GarbageItem) -> dict[str, str]:
         "directory": item.uri,
         "size": size(item.size),
         "unchanged for": age_of(item.newest_ms),
-        "stays because": item.spared,
+        "stays because": item.kept_because,
     }
 
 
-def _leftover_row(leftover: FileStatus) -> dict[str, str]:
-    return {
-        "what": "half-written",
-        "directory": leftover.path,
-        "size": size(leftover.size),
-        "unchanged for": age_of(leftover.modified_ms),
-        "stays because": "",
-    }
-
-
-def _environment_row(item: OldEnvironment) -> dict[str, str]:
-    return {
-        "what": "environment",
-        "directory": item.uri,
-        "size": size(item.size),
-        "unchanged for": age_of(item.used_ms),
-        "stays because": item.spared,
-    }
-
-
-def _is_in(leftover: FileStatus, items: Sequence[GarbageItem]) -> bool:
-    """Return whether ``leftover`` is in the directory of one of ``items``."""
-    return any(leftover.path.startswith(f"{item.uri}/") for item in items)
-
-
-def _sum(items: Sequence[_Sized]) -> str:
+def _sum(items: Sequence[GarbageItem]) -> str:
     return f"{len(items)} ({size(sum(each.size for each in items))})"
 
 
@@ -259,15 +218,4 @@ def _summary(
     application, history = hook.application(application_id), hook.history(identity, application_id)
     if application is None and history.status is None:
         return None
-    facts = RunFacts(
-        **application_facts(hook, identity, application_id),
-        dag_id=run.dag_id,
-        run_id=run.run_id,
-        task_id=run.task_id,
-        map_index=run.map_index,
-        try_number=run.try_number,
-        run_date=run_date,
-        tony_conn_id=hook.tony_conn_id,
-        proxy_user=hook.proxy_user,
-    )
-    return summarize(facts, history, application)
+    return summarize(begun_summary(hook, identity, application_id, run, run_date), history, application)

@@ -23,9 +23,8 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from tony_provider.cluster.environments.built_environments import BuiltEnvironments
 from tony_provider.cluster.errors import ClusterError, RecordUnreadable
-from tony_provider.cluster.interface import ApplicationFilter, Cluster
+from tony_provider.cluster.interface import Application, ApplicationFilter, Cluster
 from tony_provider.cluster.records.history import read_specification
 from tony_provider.cluster.records.published_models import VERSION_FILE, VERSIONS_DIR
 from tony_provider.cluster.records.summary import read_previous_runs
@@ -74,11 +73,13 @@ _CHANGED = "it has changed meanwhile"
 
 
 class GarbageKind(StrEnum):
-    """Kind of a garbage item: a checkpoint chain, an application's directory, or a task's record of previous runs."""
+    """Kind of a garbage item. The first three belong to a training, the others to all jobs of a staging directory."""
 
     CHAIN = "chain"
     APPLICATION = "application"
-    ADVICE = "advice"
+    ADVICE = "advice"  # a task's record of previous runs
+    ENVIRONMENT = "environment"  # a built environment
+    HALF_WRITTEN = "half-written"  # a file of a killed writer
 
 
 @attrs.frozen
@@ -87,11 +88,17 @@ class GarbageItem:
 
     uri: str
     kind: GarbageKind
-    identity: Identity
     size: int  # bytes that its removal frees
-    newest_ms: int  # epoch, the last change of anything in it
-    spared: str = ""  # why it stays although it is old; empty if it may be removed
+    newest_ms: int  # epoch, the last change of anything in it; for an environment its last use by a job, or its build
+    kept_because: str = ""  # why it stays although it is old; empty if it may be removed
     keeps_history: bool = False  # the history of this application stays
+
+
+@attrs.frozen
+class TrainingItem(GarbageItem):
+    """A garbage item that belongs to a training."""
+
+    identity: Identity = attrs.field(kw_only=True)
 
 
 class CannotJudge(ClusterError):  # noqa: N818 - named for what is wrong, as the others
@@ -110,10 +117,10 @@ class RemovedGarbage:
 
 @attrs.frozen
 class Garbage:
-    """Finds and removes what old trainings have left in the staging directory.
+    """Finds and removes what old trainings and built environments have left in the staging directory.
 
     :param models: URIs of further directories below which models are published, as ``versions/<any>/version.json``.
-    :param without: URIs of directories that hold no published models and are not searched.
+    :param excluded: URIs of directories that hold no published models and are not searched.
     :param history_ms: epoch; the history of an application stays if it has changed since then. If None, no history
         stays.
 
@@ -124,30 +131,17 @@ class Garbage:
     storage: Storage
     layout: Layout
     models: Sequence[str] = ()
-    without: Sequence[str] = ()
+    excluded: Sequence[str] = ()
     history_ms: int | None = None
 
-    def look(self, before_ms: int) -> list[GarbageItem]:
-        """Return every item that was not changed since ``before_ms`` (epoch), including those that are spared.
+    def old_items(self, before_ms: int) -> list[GarbageItem]:
+        """Return every item that was not changed since ``before_ms`` (epoch), including those that must stay.
 
-        Changes nothing.
+        Half-written files are returned if they are older than any write lasts. Changes nothing.
         """
-        return list(self._look(before_ms).old.values())
-
-    def leftovers(self) -> list[FileStatus]:
-        """Return half-written files that killed writers have left, also in ``cache/``, older than any write lasts."""
-        before_ms = int((time.time() - _LONGEST_WRITE) * 1000)
-        places = (self.layout.jobs_dir, self.layout.cache_dir)
-        found = [status for place in places for status in leftovers(self.storage, place)]
-        return [status for status in found if 0 < status.modified_ms < before_ms]
-
-    def remove_leftover(self, leftover: FileStatus) -> str:
-        """Remove a half-written file. Return an empty string, or the reason it is still there."""
-        try:
-            self.storage.remove(leftover.path, recursive=leftover.is_directory)
-        except StorageError as error:
-            return str(error)
-        return ""
+        items = [*self._scan(before_ms).old.values(), *self._environments(before_ms)]
+        removable = [f"{item.uri}/" for item in items if not item.kept_because]
+        return [*items, *(each for each in self._half_written() if not each.uri.startswith(tuple(removable)))]
 
     def remove(self, wanted: Sequence[GarbageItem], before_ms: int) -> Iterator[RemovedGarbage]:
         """Remove the items of ``wanted`` one by one, after checking each again immediately before its removal.
@@ -155,18 +149,22 @@ class Garbage:
         A submission records what it uses on the store before its application lives. So this method checks the store
         first and the cluster second. It repeats the full scan only now and then, because that is slow.
         """
-        everything = _TimedCache(lambda: self._look(before_ms), lambda took: max(_FRESH_SECONDS, _FRESH_TIMES * took))
+        everything = _TimedCache(lambda: self._scan(before_ms), lambda took: max(_FRESH_SECONDS, _FRESH_TIMES * took))
         news = _TimedCache(lambda: self._news(everything.last), lambda took: took - _CHEAP_SECONDS)
         seen = frozenset[str]()
         for item in wanted:
-            look = everything.current()
+            if not isinstance(item, TrainingItem):
+                is_used = item.kind is GarbageKind.ENVIRONMENT
+                yield RemovedGarbage(item, (self._used(item, before_ms) if is_used else "") or self._remove(item))
+                continue
+            scan = everything.current()
             live = _Live.of(self.cluster)
             needed = news.current(anew=not live.ids <= seen)
             seen = live.ids
-            why = _changed(item, look.old.get(item.uri)) or self._taken_up(item, needed)
+            why = _changed(item, scan.old.get(item.uri)) or self._taken_up(item, needed)
             yield RemovedGarbage(item, why or _Live.of(self.cluster).reason(item) or self._remove(item))
 
-    def _look(self, before_ms: int) -> _Scan:
+    def _scan(self, before_ms: int) -> _Scan:
         live = _Live.of(self.cluster)
         versions: list[str] = []
         items = {item.uri: item for item in self._items(versions)}
@@ -174,21 +172,28 @@ class Garbage:
         needed = [*self._referenced(chains), *self._published([*versions, *self._other_versions()])]
         old = {uri: item for uri, item in items.items() if item.newest_ms < before_ms}
         judged = {uri: self._judged(item, live, needed) for uri, item in old.items() if uri in chains}
-        staying = [item for uri, item in chains.items() if uri not in judged or judged[uri].spared]
+        staying = [item for uri, item in chains.items() if uri not in judged or judged[uri].kept_because]
         needed += self._owners(staying)
         judged |= {uri: self._judged(item, live, needed) for uri, item in old.items() if uri not in chains}
         return _Scan(items, {uri: judged[uri] for uri in old})
 
-    def _news(self, look: _Scan) -> list[_Needed]:
+    def _news(self, scan: _Scan) -> list[_Needed]:
         """Return what chains written since the scan need, and models now published outside of ``jobs``."""
         written = []
         for job_dir in self._directories(self.layout.jobs_dir):
             for status in self._directories(job_dir.path):
-                if chain_number(status.name) is not None and look.precedes(status):
+                if chain_number(status.name) is not None and scan.precedes(status):
                     written.append(status.path)
         return [*self._referenced(written), *self._published(self._other_versions())]
 
-    def _taken_up(self, item: GarbageItem, needed: Sequence[_Needed]) -> str:
+    def _used(self, environment: GarbageItem, before_ms: int) -> str:
+        """Return why the environment must stay now, or an empty string if it may be removed."""
+        now = next((each for each in self._environments(before_ms) if each.uri == environment.uri), None)
+        if now is None or now.newest_ms != environment.newest_ms:
+            return "a job has used it meanwhile"
+        return now.kept_because
+
+    def _taken_up(self, item: TrainingItem, needed: Sequence[_Needed]) -> str:
         """Return why the item must stay, by the present state of the store, or an empty string if it may go."""
         if why := next((each.why for each in needed if each.concerns(item)), ""):
             return why
@@ -208,8 +213,8 @@ class Garbage:
     def _remove(self, item: GarbageItem) -> str:
         """Remove the item. Return an empty string, or the reason it is still there."""
         try:
-            if item.kind is GarbageKind.ADVICE:
-                self.storage.remove(item.uri)
+            if not isinstance(item, TrainingItem) or item.kind is GarbageKind.ADVICE:
+                self.storage.remove(item.uri, recursive=True)
                 return ""
             if item.kind is GarbageKind.APPLICATION:
                 clear_outputs(self.storage, item.uri)
@@ -235,8 +240,50 @@ class Garbage:
 
     # -- list the items ----------------------------------------------------------------------------------------------
 
-    def _items(self, versions: list[str]) -> Iterator[GarbageItem]:
-        """Yield all items. Files with other names do not belong to this provider and stay untouched.
+    def _half_written(self) -> Iterator[GarbageItem]:
+        """Yield the files that killed writers have left, also in ``cache/``, older than any write lasts."""
+        before_ms = int((time.time() - _LONGEST_WRITE) * 1000)
+        for place in (self.layout.jobs_dir, self.layout.cache_dir):
+            for file in leftovers(self.storage, place):
+                if 0 < file.modified_ms < before_ms:
+                    yield GarbageItem(file.path, GarbageKind.HALF_WRITTEN, file.size, file.modified_ms)
+
+    def _environments(self, before_ms: int) -> list[GarbageItem]:
+        """Return the built environments that no job has used since ``before_ms``."""
+        old = []
+        for directory in self._directories(self.layout.environments_dir):
+            files = list(self._below(directory.path, links=False))
+            used_ms = max([directory.modified_ms, *(each.modified_ms for each in files)])
+            if used_ms < before_ms:
+                size = sum(each.size for each in files)
+                old.append(GarbageItem(directory.path, GarbageKind.ENVIRONMENT, size, used_ms))
+        in_use, unknown = self._environments_in_use() if old else ({}, "")
+        return [attrs.evolve(each, kept_because=in_use.get(uris.parse(each.uri).path, unknown)) for each in old]
+
+    def _environments_in_use(self) -> tuple[dict[str, str], str]:
+        """Return why each environment used by a live application must stay, by its path.
+
+        Also return why all others must stay, or an empty string if they need not.
+        """
+        found, unknown = {}, ""
+        finder = ApplicationFinder(self.cluster, self.storage, self.layout)
+        by_tag = {identity.tag: identity for identity in finder.identities()}
+        for application in _Live.of(self.cluster).applications:
+            identity = by_tag.get(tag_of(application) or "")
+            if identity is None or not finder.is_of(identity, application):
+                continue  # of another staging directory
+            directory = self.layout.application_dir(identity, application.id)
+            specification = read_specification(self.storage, directory, [])
+            if specification is None:
+                unknown = f"what {application.id} uses, which lives, cannot be told"
+                continue
+            for each in specification.environments.values():
+                if each.built:
+                    found[uris.parse(uris.parent(each.python_env)).path] = f"{application.id} uses it, which lives"
+        return found, unknown
+
+    def _items(self, versions: list[str]) -> Iterator[TrainingItem]:
+        """Yield all items of trainings. Files with other names do not belong to this provider and stay untouched.
 
         :param versions: version files that are found on the way are added to this list.
         """
@@ -257,7 +304,7 @@ class Garbage:
 
     def _item(
         self, status: FileStatus, kind: GarbageKind | None, identity: Identity | None, versions: list[str]
-    ) -> Iterator[GarbageItem]:
+    ) -> Iterator[TrainingItem]:
         size, newest = 0, status.modified_ms
         history = _History()
         if kind is GarbageKind.CHAIN and identity is not None:  # a submission owns it before its application lives
@@ -275,7 +322,7 @@ class Garbage:
         if keeps_history and not history.others:
             return  # only its history is left
         size -= history.size if keeps_history else 0
-        yield GarbageItem(status.path, kind, identity, size, newest, keeps_history=keeps_history)
+        yield TrainingItem(status.path, kind, size, newest, keeps_history=keeps_history, identity=identity)
 
     def _taken_ms(self, identity: Identity) -> int:
         """Return when the training got its newest owner, or 0."""
@@ -284,10 +331,10 @@ class Garbage:
         except StorageNotFound:
             return 0
 
-    def _chains_of(self, identity: Identity) -> Iterator[GarbageItem]:
+    def _chains_of(self, identity: Identity) -> Iterator[TrainingItem]:
         for status in self._directories(self.layout.job_dir(identity)):
             if chain_number(status.name) is not None:
-                yield GarbageItem(status.path, GarbageKind.CHAIN, identity, 0, status.modified_ms)
+                yield TrainingItem(status.path, GarbageKind.CHAIN, 0, status.modified_ms, identity=identity)
 
     def _directories(self, uri: str) -> list[FileStatus]:
         """Return the directories in ``uri``, without symbolic links: these may lead out of the staging directory."""
@@ -307,22 +354,22 @@ class Garbage:
         for models in self.models:
             if not self.storage.exists(models):
                 raise CannotJudge(f"nothing can be removed: there is no {models}, where models should be published")
-        ours = {self.layout.jobs_dir, self.layout.cache_dir, self.layout.advice_dir, *self.without}
+        ours = {self.layout.jobs_dir, self.layout.cache_dir, self.layout.advice_dir, *self.excluded}
         places = [each.path for each in self._directories(self.layout.root) if each.path not in ours]
         for place in [*places, *self.models]:
             yield from (each.path for each in self._below(place) if _is_version(each.path))
 
     # -- find what is needed -----------------------------------------------------------------------------------------
 
-    def _judged(self, item: GarbageItem, live: _Live, needed: Sequence[_Needed]) -> GarbageItem:
+    def _judged(self, item: TrainingItem, live: _Live, needed: Sequence[_Needed]) -> TrainingItem:
         why = live.reason(item) or next((each.why for each in needed if each.concerns(item)), "")
         if not why and item.kind is GarbageKind.CHAIN and read_chain(self.storage, item.uri) is None:
             why = "it has no chain.json: what it is cannot be told"
         if not why and item.kind is GarbageKind.ADVICE:
             why = self._known_training(item)
-        return attrs.evolve(item, spared=why)
+        return attrs.evolve(item, kept_because=why)
 
-    def _known_training(self, item: GarbageItem) -> str:
+    def _known_training(self, item: TrainingItem) -> str:
         """Return why the record of previous runs stays, or an empty string if all their trainings are gone."""
         try:
             runs = read_previous_runs(self.storage, self.layout, item.identity)
@@ -344,7 +391,7 @@ class Garbage:
             if about is not None and about.warm_start:
                 yield _Needed(about.warm_start, uri, f"{uri} was warm-started from it")
 
-    def _owners(self, chains: Iterable[GarbageItem]) -> Iterator[_Needed]:
+    def _owners(self, chains: Iterable[TrainingItem]) -> Iterator[_Needed]:
         """Yield the directories of the applications whose results report how these chains ended."""
         for item in chains:
             try:
@@ -400,8 +447,8 @@ class _History:
 class _Scan:
     """Result of a full scan."""
 
-    items: Mapping[str, GarbageItem]  # by URI
-    old: Mapping[str, GarbageItem]  # the old ones, with ``spared`` set
+    items: Mapping[str, TrainingItem]  # by URI
+    old: Mapping[str, TrainingItem]  # the old ones, with ``kept_because`` set
 
     def precedes(self, chain: FileStatus) -> bool:
         """Return whether the chain may have changed since the scan. An unknown modification time counts as a change."""
@@ -454,6 +501,7 @@ class _Live:
     better than removing files that a user of a shared staging directory is training on.
     """
 
+    applications: Sequence[Application]
     by_tag: dict[str, str]
     ids: frozenset[str]
 
@@ -461,105 +509,24 @@ class _Live:
     def of(cls, cluster: Cluster) -> _Live:
         found = cluster.applications(ApplicationFilter(live=True))
         tags = {tag: application.id for application in found if (tag := tag_of(application)) is not None}
-        return cls(tags, frozenset(application.id for application in found))
+        return cls(found, tags, frozenset(application.id for application in found))
 
-    def reason(self, item: GarbageItem) -> str:
+    def reason(self, item: TrainingItem) -> str:
         living = self.by_tag.get(item.identity.tag)
         if living is None and uris.name(item.uri) in self.ids:
             living = uris.name(item.uri)
         return f"{living} of its training lives" if living else ""
 
 
-def _advice(file: FileStatus, task: Identity) -> GarbageItem:
-    return GarbageItem(file.path, GarbageKind.ADVICE, task, file.size, file.modified_ms)
+def _advice(file: FileStatus, task: Identity) -> TrainingItem:
+    return TrainingItem(file.path, GarbageKind.ADVICE, file.size, file.modified_ms, identity=task)
 
 
 def _changed(item: GarbageItem, now: GarbageItem | None) -> str:
-    if item.spared or (now is not None and now.spared):
-        return item.spared or (now.spared if now else "")
+    if item.kept_because or (now is not None and now.kept_because):
+        return item.kept_because or (now.kept_because if now else "")
     return "" if item == now else _CHANGED
 
 
 def _is_version(uri: str) -> bool:
     return uri.endswith(f"/{VERSION_FILE}") and uris.name(uris.parent(uris.parent(uri))) == VERSIONS_DIR
-
-
-@attrs.frozen
-class OldEnvironment:
-    """A built environment that is kept or removed as a whole."""
-
-    uri: str  # of its directory
-    size: int  # bytes
-    used_ms: int  # epoch, its last use by a job, or when it was built
-    spared: str = ""  # why it stays although no job used it for long; empty if it may be removed
-
-
-@attrs.frozen
-class OldEnvironments:
-    """Finds and removes unused built environments of a staging directory. Methods raise ClusterError, StorageError."""
-
-    cluster: Cluster
-    built: BuiltEnvironments
-
-    def look(self, before_ms: int) -> list[OldEnvironment]:
-        """Return every environment that was last used before ``before_ms`` (epoch). Changes nothing."""
-        old = [each for each in self._all() if each.used_ms < before_ms]
-        if not old:
-            return []
-        in_use, unknown = self._in_use()
-        return [attrs.evolve(each, spared=in_use.get(uris.parse(each.uri).path, unknown)) for each in old]
-
-    def remove(self, item: OldEnvironment, before_ms: int) -> str:
-        """Remove the environment after checking again that it is unused.
-
-        Return an empty string, or the reason it was kept.
-        """
-        now = next((each for each in self.look(before_ms) if each.uri == item.uri), None)
-        if now is None or now.used_ms != item.used_ms:
-            return "a job has used it meanwhile"
-        if now.spared:
-            return now.spared
-        try:
-            self.built.storage.remove(item.uri, recursive=True)
-        except StorageError as error:
-            return str(error)
-        return ""
-
-    def _all(self) -> Iterator[OldEnvironment]:
-        for directory in self._directories():
-            try:
-                files = list(walk(self.built.storage, directory.path, links=False))
-            except StorageNotFound:
-                continue  # removed meanwhile
-            newest = max([directory.modified_ms, *(each.modified_ms for each in files)])
-            yield OldEnvironment(directory.path, sum(each.size for each in files), newest)
-
-    def _directories(self) -> list[FileStatus]:
-        """Return the directories without symbolic links, which may lead out of the staging directory."""
-        try:
-            listed = self.built.storage.list(self.built.layout.environments_dir)
-        except StorageNotFound:
-            return []
-        return [each for each in listed if each.is_directory and not each.is_link]
-
-    def _in_use(self) -> tuple[dict[str, str], str]:
-        """Return why each environment used by a live application must stay, by its path.
-
-        Also return why all others must stay, or an empty string if they need not.
-        """
-        found, unknown = {}, ""
-        finder = ApplicationFinder(self.cluster, self.built.storage, self.built.layout)
-        by_tag = {identity.tag: identity for identity in finder.identities()}
-        for application in self.cluster.applications(ApplicationFilter(live=True)):
-            identity = by_tag.get(tag_of(application) or "")
-            if identity is None or not finder.is_of(identity, application):
-                continue  # of another staging directory
-            directory = self.built.layout.application_dir(identity, application.id)
-            specification = read_specification(self.built.storage, directory, [])
-            if specification is None:
-                unknown = f"what {application.id} uses, which lives, cannot be told"
-                continue
-            for each in specification.environments.values():
-                if each.built:
-                    found[uris.parse(uris.parent(each.python_env)).path] = f"{application.id} uses it, which lives"
-        return found, unknown

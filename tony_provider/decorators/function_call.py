@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tony_provider.exceptions import TonyResultRefused, TonySpecError
-from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.jobspec.model import Resource, Role, TaskSpec, role_of
+from tony_provider.runtime.frameworks import has_default_command
+from tony_provider.runtime.jobspec.model import Resource
 from tony_provider.runtime.jobspec.problems import shown
 from tony_provider.runtime.sdk import tony_call
 
@@ -33,7 +33,7 @@ def function_command_patch(whole: Mapping[str, Any], function: str) -> Mapping[s
         for name, task in tasks.items()
         if isinstance(task, Mapping)
         and not task.get("command")
-        and not _has_command(whole.get("framework"), name, task)
+        and not has_default_command(whole.get("framework"), str(name), task.get("role"))
     ]
     if tasks and not types and all(isinstance(task, Mapping) for task in tasks.values()):
         raise TonySpecError(
@@ -46,15 +46,6 @@ def function_command_patch(whole: Mapping[str, Any], function: str) -> Mapping[s
     if isinstance(codes, Sequence) and not isinstance(codes, str):
         patch["restart"] = {"permanent_exit_codes": [*codes, tony_call.REFUSED]}
     return patch
-
-
-def _has_command(framework: object, task_type: object, task: Mapping[Any, Any]) -> bool:
-    """Return whether the framework runs its own command in tasks of this type, such as a node of Ray."""
-    try:
-        role = Role(task["role"]) if task.get("role") else role_of(str(task_type), TaskSpec())
-        return bool(get_framework(str(framework)).default_command(role))
-    except (LookupError, ValueError):  # the parser of the job reports the problem
-        return False
 
 
 def encode_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:

@@ -56,7 +56,7 @@ from tony_provider.runtime.storage.base import Storage
 if TYPE_CHECKING:  # imported on use, because few processes need them
     from tony_provider.cluster.environments.built_environments import BuiltEnvironments
     from tony_provider.cluster.findings import Report
-    from tony_provider.cluster.garbage import Garbage, OldEnvironments
+    from tony_provider.cluster.garbage import Garbage
     from tony_provider.cluster.notebooks import KeptJob, NewestCheckpoint
     from tony_provider.cluster.records.history import JobHistory
     from tony_provider.cluster.records.summary import PreviousRuns
@@ -278,15 +278,15 @@ class TonyHook(BaseHook):
         return ApplicationFinder(self.get_conn(), self.storage(), self.layout)
 
     def garbage(self, models: Sequence[str] = (), *, history_ms: int | None = None) -> Garbage:
-        """Return the remains of old trainings, to list and remove.
+        """Return the remains of old trainings and unused built environments, to list and remove.
 
         ``models``: where models are published in addition to the staging directory. ``history_ms``: see Garbage.
         """
         from tony_provider.cluster.garbage import Garbage
 
         local = self.settings.local
-        without = [str(uris.parse(str(local.root)))] if local is not None else []
-        return Garbage(self.get_conn(), self.storage(), self.layout, models, without, history_ms)
+        excluded = [str(uris.parse(str(local.root)))] if local is not None else []
+        return Garbage(self.get_conn(), self.storage(), self.layout, models, excluded, history_ms)
 
     def built_environments(self) -> BuiltEnvironments:
         """Return the Python environments from `airflow tony env build` in the staging directory's cache."""
@@ -300,12 +300,6 @@ class TonyHook(BaseHook):
 
         cache = shared_cache(self._open)
         return None if cache is None else BuiltEnvironments(self.storage(), Layout(cache.root), shared=True)
-
-    def old_environments(self) -> OldEnvironments:
-        """Return the built environments that no job has used for a long time, to list and remove."""
-        from tony_provider.cluster.garbage import OldEnvironments
-
-        return OldEnvironments(self.get_conn(), self.built_environments())
 
     def application(self, application_id: str) -> Application | None:
         """Return the cluster's report on the application, or None if the cluster does not know it (anymore)."""

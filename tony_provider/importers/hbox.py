@@ -8,25 +8,23 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from tony_provider.importers.job_source import Options, Source, System, carry_variables, read_options, say_unfilled
+from tony_provider.importers.job_source import Options, Source, System, carry_variables, read_options
 from tony_provider.importers.key_table import (
-    Carry,
     Draft,
     KeyRule,
     Keys,
     NotImportable,
     argument,
     boolean,
-    by,
-    elsewhere,
-    environment,
-    left,
+    carried_by,
+    handled_elsewhere,
+    left_out,
+    mapped_to,
     memory,
     milliseconds,
     number,
     number_of,
     positive_or_none,
-    to,
     words,
 )
 from tony_provider.importers.yarn_terms import on_hdfs
@@ -63,46 +61,32 @@ _HOROVOD = "Horovod's own variables can stand in `env`"
 def _framework(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     """List what differs here for this type of application. The framework itself has been set before."""
     if value.lower() not in FRAMEWORKS:
-        draft.leave(
+        draft.leave_out(
             key,
             "is `standalone`, whose workers must all succeed; Hbox lets half of them fail: `start: first-come` and "
             "`tolerated_failures: 50%`",
             value,
         )
     elif told := _OF_THEIRS.get(value.lower()):
-        draft.leave(key, f"{told}: the addresses are in TONY_CLUSTER_SPEC", value)
+        draft.leave_out(key, f"{told}: the addresses are in TONY_CLUSTER_SPEC", value)
 
 
-def _files(target: str) -> Carry:
-    """Return a rule for comma-separated local files ``PATH#NAME``."""
-
-    def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-        for each in words(value):
-            draft.add(target, _named(each), key)
-
-    return carry
-
-
-def _stored_files(target: str) -> Carry:
-    """Return a rule for comma-separated HDFS files ``PATH#NAME``."""
+def _files(target: str, *, are_stored: bool = False) -> KeyRule:
+    """Return a rule for comma-separated files ``PATH#NAME``, which are local or on HDFS."""
 
     def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
         for each in words(value):
-            draft.add(target, _named(on_hdfs(draft, key, each)), key)
+            source, _, name = (on_hdfs(draft, key, each) if are_stored else each).partition("#")
+            draft.add_file(target, source, name, key)
 
-    return carry
-
-
-def _named(given: str) -> str:
-    source, _, name = given.partition("#")
-    return f"{source}::{name}" if name and name != PurePosixPath(source).name else source
+    return carried_by(carry, target)
 
 
 def _input(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     paths, name = path_and_name(value, "input")
     ours = input_name(name)
     draft.put(("inputs", ours, "paths"), [on_hdfs(draft, key, each) for each in words(paths)], key)
-    draft.leave(
+    draft.leave_out(
         key,
         f"files are not copied into ./{name}: the program opens those that TONY_INPUT_{ours.upper()} lists, or reads "
         "them by `tony_sdk`",
@@ -127,21 +111,13 @@ def input_name(name: str) -> str:
 
 
 def _variable(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    taken, refused = environment({names[0]: value})
-    for name, text in taken.items():
-        draft.put(("env", name), text, key)
-    for name, why in refused.items():
-        draft.leave(key, why, name)
+    draft.put_environment((), {names[0]: value}, key.removesuffix(f".{names[0]}"))
 
 
 def _tensorboard(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     if boolean(value):
         draft.put("tensorboard", True, key)
-        draft.leave(key, _BOARD, value)
-
-
-def _growth(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    draft.leave(key, "`restart.memory_step` is an amount, and counts for tasks that ran out of memory", value)
+        draft.leave_out(key, _BOARD, value)
 
 
 def _of(name: str, field: str, read: Callable[[Any], Any]) -> KeyRule:
@@ -152,70 +128,75 @@ def _of(name: str, field: str, read: Callable[[Any], Any]) -> KeyRule:
         if made is not None and name in draft.tasks:
             draft.put(("tasks", name, field), made, key)
 
-    return by(carry, f"tasks.{name}.{field}")
+    return carried_by(carry, f"tasks.{name}.{field}")
 
 
 OPTIONS = Keys(
     {
-        "app-name": to("name"),
-        "app-type": by(_framework, "framework"),
-        "queue": to("queue"),
-        "worker-num": elsewhere("tasks.worker.instances"),
+        "app-name": mapped_to("name"),
+        "app-type": carried_by(_framework, "framework"),
+        "queue": mapped_to("queue"),
+        "worker-num": handled_elsewhere("tasks.worker.instances"),
         "worker-memory": _of("worker", "memory", memory),
         "worker-cores": _of("worker", "vcores", number),
         "worker-gpus": _of("worker", "gpus", positive_or_none),
-        "ps-num": elsewhere("tasks.ps.instances"),
+        "ps-num": handled_elsewhere("tasks.ps.instances"),
         "ps-memory": _of("ps", "memory", memory),
         "ps-cores": _of("ps", "vcores", number),
         "ps-gpus": _of("ps", "gpus", positive_or_none),
-        "chiefworker-memory": elsewhere("tasks.chief.memory"),
-        "evaluatorworker-memory": elsewhere("tasks.evaluator.memory"),
-        "tf-evaluator": elsewhere("tasks.evaluator"),
-        "driver-memory": to("am.memory", memory),
-        "driver-cores": to("am.vcores", number),
-        "am-memory": to("am.memory", memory),
-        "am-cores": to("am.vcores", number),
-        "files": by(_files("files"), "files"),
-        "archiveFiles": by(_files("archives"), "archives"),
-        "cacheFile": by(_stored_files("files"), "files"),
-        "cacheArchive": by(_stored_files("archives"), "archives"),
-        "input": by(_input, "inputs"),
-        "output": by(_output, "outputs"),
-        "s3input": left("`inputs` of any store that fsspec knows, by its URI (s3://…)", "inputs"),
-        "s3output": left("`outputs` of any store that fsspec knows, by its URI (s3://…)", "outputs"),
-        "launch-cmd": elsewhere("command"),
-        "hbox-cmd": elsewhere("command"),
-        "board-enable": by(_tensorboard, "tensorboard"),
-        "board-logdir": left(_BOARD, "tensorboard"),
-        "board-index": left(_BOARD, "tensorboard"),
-        "board-historydir": left("event files stay in the job's directory on the store", "tensorboard"),
-        "board-reloadinterval": left("nothing to set", "tensorboard"),
-        "board-modelpb": left("nothing draws a model", "tensorboard"),
-        "board-cacheTimeout": left("nothing to set", "tensorboard"),
-        "priority": left("`priority` is a number here: YARN's own, higher first", "priority"),
-        "user-path": left("`python_env` comes first on PATH; `env` may say another one", "python_env"),
-        "conf": elsewhere("overrides"),
-        "cluster": left("`--conn-id`: another connection is another cluster"),
-        "duration": left("containers to log in to are not run"),
-        "jars": left(_NO_JVM),
-        "user-classpath-first": left(_NO_JVM),
-        "host-local-enable": left("nobody remembers the hosts of a former run; `placement` names some", "placement"),
-        "input-strategy": left("`inputs` are lists of files, always; `fetch: true` copies them", "inputs"),
-        "output-strategy": left("`outputs` are directories", "outputs"),
-        "output-index": left("what the leader leaves in TONY_MODEL_DIR is the job's model", "outputs"),
-        "inputformat-enable": left(_NO_STREAM),
-        "inputformat-shuffle": left(_NO_STREAM),
-        "inputformat": left(_NO_STREAM),
-        "outputformat-enable": left("`outputs` are directories", "outputs"),
-        "outputformat": left("`outputs` are directories", "outputs"),
-        "stream-epoch": left("`tony_sdk.inputs` can be read again for each epoch"),
-        "isRenameInputFile": left("inputs are opened where they are"),
-        "create-containerid-dir": left("`layout` of an output", "layout"),
-        "help": left("shows Hbox's options"),
-        "version": left("shows Hbox's version"),
+        "chiefworker-memory": handled_elsewhere("tasks.chief.memory"),
+        "evaluatorworker-memory": handled_elsewhere("tasks.evaluator.memory"),
+        "tf-evaluator": handled_elsewhere("tasks.evaluator"),
+        "driver-memory": mapped_to("am.memory", memory),
+        "driver-cores": mapped_to("am.vcores", number),
+        "am-memory": mapped_to("am.memory", memory),
+        "am-cores": mapped_to("am.vcores", number),
+        "files": _files("files"),
+        "archiveFiles": _files("archives"),
+        "cacheFile": _files("files", are_stored=True),
+        "cacheArchive": _files("archives", are_stored=True),
+        "input": carried_by(_input, "inputs"),
+        "output": carried_by(_output, "outputs"),
+        "s3input": left_out("`inputs` of any store that fsspec knows, by its URI (s3://…)", "inputs"),
+        "s3output": left_out("`outputs` of any store that fsspec knows, by its URI (s3://…)", "outputs"),
+        "launch-cmd": handled_elsewhere("command"),
+        "hbox-cmd": handled_elsewhere("command"),
+        "board-enable": carried_by(_tensorboard, "tensorboard"),
+        "board-logdir": left_out(_BOARD, "tensorboard"),
+        "board-index": left_out(_BOARD, "tensorboard"),
+        "board-historydir": left_out("event files stay in the job's directory on the store", "tensorboard"),
+        "board-reloadinterval": left_out("nothing to set", "tensorboard"),
+        "board-modelpb": left_out("nothing draws a model", "tensorboard"),
+        "board-cacheTimeout": left_out("nothing to set", "tensorboard"),
+        "priority": left_out("`priority` is a number here: YARN's own, higher first", "priority"),
+        "user-path": left_out("`python_env` comes first on PATH; `env` may say another one", "python_env"),
+        "conf": handled_elsewhere("overrides"),
+        "cluster": left_out("`--conn-id`: another connection is another cluster"),
+        "duration": left_out("containers to log in to are not run"),
+        "jars": left_out(_NO_JVM),
+        "user-classpath-first": left_out(_NO_JVM),
+        "host-local-enable": left_out(
+            "nobody remembers the hosts of a former run; `placement` names some", "placement"
+        ),
+        "input-strategy": left_out("`inputs` are lists of files, always; `fetch: true` copies them", "inputs"),
+        "output-strategy": left_out("`outputs` are directories", "outputs"),
+        "output-index": left_out("what the leader leaves in TONY_MODEL_DIR is the job's model", "outputs"),
+        "inputformat-enable": left_out(_NO_STREAM),
+        "inputformat-shuffle": left_out(_NO_STREAM),
+        "inputformat": left_out(_NO_STREAM),
+        "outputformat-enable": left_out("`outputs` are directories", "outputs"),
+        "outputformat": left_out("`outputs` are directories", "outputs"),
+        "stream-epoch": left_out("`tony_sdk.inputs` can be read again for each epoch"),
+        "isRenameInputFile": left_out("inputs are opened where they are"),
+        "create-containerid-dir": left_out("`layout` of an output", "layout"),
+        "help": left_out("shows Hbox's options"),
+        "version": left_out("shows Hbox's version"),
     }
 )
 
+_GROWTH = left_out(
+    "`restart.memory_step` is an amount, and counts for tasks that ran out of memory", "restart.memory_step"
+)
 SAME_AS_OPTION = {  # keys of --conf with the same meaning as an option
     "hbox.worker.num": "worker-num",
     "hbox.worker.memory": "worker-memory",
@@ -238,45 +219,45 @@ SAME_AS_OPTION = {  # keys of --conf with the same meaning as an option
 }
 KEYS = Keys(
     {
-        **{key: elsewhere(OPTIONS.rules[option].here) for key, option in SAME_AS_OPTION.items()},
-        "hbox.container.env.<name>": by(_variable, "env"),
-        "hbox.am.env.<name>": left("nothing of the user's runs in the master"),
-        "hbox.job.labelname": to("node_label"),
+        **{key: handled_elsewhere(OPTIONS.rules[option].here) for key, option in SAME_AS_OPTION.items()},
+        "hbox.container.env.<name>": carried_by(_variable, "env"),
+        "hbox.am.env.<name>": left_out("nothing of the user's runs in the master"),
+        "hbox.job.labelname": mapped_to("node_label"),
         "hbox.worker.nodeLabelExpression": _of("worker", "node_label", str),
         "hbox.ps.nodeLabelExpression": _of("ps", "node_label", str),
-        "hbox.am.nodeLabelExpression": to("am.node_label"),
+        "hbox.am.nodeLabelExpression": mapped_to("am.node_label"),
         "hbox.app.max.attempts": argument("retries", lambda value: (positive_or_none(value) or 1) - 1 or None),
-        "hbox.job.exec.timeout": to("timeouts.lifetime", milliseconds),
-        "hbox.localresource.timeout": to("timeouts.registration", milliseconds),
-        "hbox.docker.image.name": elsewhere("docker.image"),
-        "hbox.docker.image": elsewhere("docker.image"),
-        "hbox.docker.registry.host": elsewhere("docker.image"),
-        "hbox.docker.registry.port": elsewhere("docker.image"),
-        "hbox.container.type": elsewhere("docker"),
+        "hbox.job.exec.timeout": mapped_to("timeouts.lifetime", milliseconds),
+        "hbox.localresource.timeout": mapped_to("timeouts.registration", milliseconds),
+        "hbox.docker.image.name": handled_elsewhere("docker.image"),
+        "hbox.docker.image": handled_elsewhere("docker.image"),
+        "hbox.docker.registry.host": handled_elsewhere("docker.image"),
+        "hbox.docker.registry.port": handled_elsewhere("docker.image"),
+        "hbox.container.type": handled_elsewhere("docker"),
         "hbox.horovod.process.num.per.worker": _of("worker", "processes", positive_or_none),
-        "hbox.reserve.port.begin": elsewhere("port_range"),
-        "hbox.reserve.port.end": elsewhere("port_range"),
-        "hbox.worker.mem.autoscale": by(_growth, "restart.memory_step"),
-        "hbox.ps.mem.autoscale": by(_growth, "restart.memory_step"),
-        "hbox.container.maxFailures.rate": left(
+        "hbox.reserve.port.begin": handled_elsewhere("port_range"),
+        "hbox.reserve.port.end": handled_elsewhere("port_range"),
+        "hbox.worker.mem.autoscale": _GROWTH,
+        "hbox.ps.mem.autoscale": _GROWTH,
+        "hbox.container.maxFailures.rate": left_out(
             "`tolerated_failures`, of workers that begin `first-come`", "tolerated_failures"
         ),
-        "hbox.host.blacklist": left(
+        "hbox.host.blacklist": left_out(
             "`placement` names nodes to be on, none to avoid; `restart.node_losses` avoids those that lose containers",
             "restart.node_losses",
         ),
-        "hbox.task.timeout": left("nothing to set: an executor is lost after 15 s of silence"),
-        "hbox.tf.input.ps.enable": left("`tasks` of an input", "tasks"),
-        "hbox.am.cmd": left("nothing of the user's runs in the master; a type with `role: once`", "role"),
-        "hbox.tf.mode.single": left("`framework: standalone`", "framework"),
-        "hbox.docker.<setting>": left("no words for Docker's command line; `docker` has keys of its own", "docker"),
-        "hbox.horovod.<setting>": left(_HOROVOD, "env"),
-        "hbox.mpi.<setting>": left("`mpirun` is found on PATH, or in the job's `python_env`", "python_env"),
-        "hbox.history.<setting>": left(_NO_SERVER),
-        "hbox.interresult.<setting>": left("`airflow tony export`; every complete checkpoint is copied"),
-        "hbox.tf.board.<setting>": left(_BOARD, "tensorboard"),
-        "hbox.inputformat.<setting>": left(_NO_STREAM),
-        "hbox.s3.<setting>": left("credentials of a store are the nodes' own, or `secrets`", "secrets"),
+        "hbox.task.timeout": left_out("nothing to set: an executor is lost after 15 s of silence"),
+        "hbox.tf.input.ps.enable": left_out("`tasks` of an input", "tasks"),
+        "hbox.am.cmd": left_out("nothing of the user's runs in the master; a type with `role: once`", "role"),
+        "hbox.tf.mode.single": left_out("`framework: standalone`", "framework"),
+        "hbox.docker.<setting>": left_out("no words for Docker's command line; `docker` has keys of its own", "docker"),
+        "hbox.horovod.<setting>": left_out(_HOROVOD, "env"),
+        "hbox.mpi.<setting>": left_out("`mpirun` is found on PATH, or in the job's `python_env`", "python_env"),
+        "hbox.history.<setting>": left_out(_NO_SERVER),
+        "hbox.interresult.<setting>": left_out("`airflow tony export`; every complete checkpoint is copied"),
+        "hbox.tf.board.<setting>": left_out(_BOARD, "tensorboard"),
+        "hbox.inputformat.<setting>": left_out(_NO_STREAM),
+        "hbox.s3.<setting>": left_out("credentials of a store are the nodes' own, or `secrets`", "secrets"),
     }
 )
 
@@ -322,11 +303,7 @@ def _is_call(given: Sequence[str]) -> bool:
 
 
 def _read(source: Source) -> Draft:
-    call = source.call(_is_call)
-    given = list(call[1:]) if call is not None else list(source.words)
-    if not given:
-        raise NotImportable(f"{source.told}: has no call of hbox-submit or xl-submit")
-    options = _with_both_names(read_options(given))
+    options = _with_both_names(read_options(source.arguments(_is_call, "has no call of hbox-submit or xl-submit")))
     settings = {_key(name): value for name, _, value in (each.partition("=") for each in options.all("conf"))}
     given_last = {name: value for name, value in options.given if name not in ("conf", "input", "output")}
     said = {option: settings[key] for key, option in SAME_AS_OPTION.items() if key in settings}
@@ -338,19 +315,13 @@ def _read(source: Source) -> Draft:
     draft.put("framework", FRAMEWORKS.get(kind, "standalone"), "--app-type")
     _task_types(draft, said, kind)
     _servers(draft)
-    for name, value in [
-        *said.items(),
-        *((name, value) for name, value in options.given if name in ("input", "output")),
-    ]:
-        if not OPTIONS.carry(draft, name, value):
-            draft.leave(f"--{name}", f"no option of Hbox{OPTIONS.hint(name)}", value)
-    for key, value in settings.items():
-        if key not in SAME_AS_OPTION and not KEYS.carry(draft, key, value):
-            draft.leave(f"--conf {key}", f"unknown key{KEYS.hint(key)}", value)
+    repeated = [(name, value) for name, value in options.given if name in ("input", "output")]
+    OPTIONS.carry_options(draft, [*said.items(), *repeated], "--", "no option of Hbox")
+    others = [(key, value) for key, value in settings.items() if key not in SAME_AS_OPTION]
+    KEYS.carry_options(draft, others, "--conf ")
     _image(draft, settings)
     _ports(draft, settings)
     _commands(draft, options, kind)
-    say_unfilled(draft, source, _is_call)
     carry_variables(draft, source.folder, _VARIABLES, _INSTEAD)
     return draft
 
@@ -370,7 +341,7 @@ def _task_types(draft: Draft, said: dict[str, str], kind: str) -> None:
     workers = number_of("--worker-num", said.get("worker-num", "1"))
     servers = number_of("--ps-num", said.get("ps-num", "0"))
     if servers > 0 and kind not in _WITH_SERVERS:
-        draft.leave("--ps-num", f"Hbox starts no servers for --app-type {kind}", servers)
+        draft.leave_out("--ps-num", f"Hbox starts no servers for --app-type {kind}", servers)
         servers = 0
     if draft.get("framework") == "tensorflow" and "chiefworker-memory" in said and workers > 1:
         draft.put("tasks.chief.memory", memory(said["chiefworker-memory"]), "--chiefworker-memory")
@@ -420,7 +391,7 @@ def _image(draft: Draft, settings: dict[str, str]) -> None:
         image = f"{host}:{port}/{image}" if port else f"{host}/{image}"
     key = "--conf hbox.docker.image" if image else "--conf hbox.docker.image.name"
     if image and settings.get("hbox.container.type", "yarn").lower() != "docker":
-        draft.leave(key, "hbox.container.type is not docker, so Hbox uses no image", image)
+        draft.leave_out(key, "hbox.container.type is not docker, so Hbox uses no image", image)
         return
     if image := image or settings.get("hbox.docker.image.name"):
         draft.put("docker.image", image, key)
@@ -432,7 +403,7 @@ def _ports(draft: Draft, settings: dict[str, str]) -> None:
     if first and last:
         draft.put("port_range", f"{first}-{last}", "--conf hbox.reserve.port.begin")
     elif first or last:
-        draft.leave("--conf hbox.reserve.port.begin", "`port_range` wants both ends", first or last)
+        draft.leave_out("--conf hbox.reserve.port.begin", "`port_range` wants both ends", first or last)
 
 
 def _commands(draft: Draft, options: Options, kind: str) -> None:
@@ -463,4 +434,5 @@ SYSTEM = System(
     keys=(OPTIONS, KEYS),
     knows=_knows,
     read=_read,
+    is_call=_is_call,
 )

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from tony_provider.importers.key_table import Draft, Keys, NotImportable
-from tony_provider.runtime.jobspec.problems import SpecError
+from tony_provider.runtime.jobspec.problems import SpecError, leaves
 from tony_provider.runtime.parsing.parse import load_source
 
 _ENDS = re.compile(r"[&;|]+")  # separators of shell commands
@@ -36,7 +36,7 @@ _MOST_WRITTEN_OUT = 8 << 20  # characters and values of a document with its alia
 class Source:
     """A file with its text, or the words of a call."""
 
-    told: str  # name in messages
+    label: str  # name in messages
     folder: Path  # base of relative paths
     text: str = ""
     words: Sequence[str] = ()
@@ -63,11 +63,11 @@ class Source:
         except SpecError:
             return None
         except RecursionError:
-            raise NotImportable(f"{self.told}: nested too deeply") from None
+            raise NotImportable(f"{self.label}: nested too deeply") from None
         if size > _MOST_WRITTEN_OUT:
             most = _MOST_WRITTEN_OUT >> 20
             raise NotImportable(
-                f"{self.told}: with its aliases written out it is larger than {most} MiB, and no job is"
+                f"{self.label}: with its aliases written out it is larger than {most} MiB, and no job is"
             )
         return plain
 
@@ -95,14 +95,30 @@ class Source:
         found = self.calls(is_call)
         if len(found) > 1:
             raise NotImportable(
-                f"{self.told}: has {len(found)} such calls, and a job is made of one; give that after `--`"
+                f"{self.label}: has {len(found)} such calls, and a job is made of one; give that after `--`"
             )
         if found and not self.words and any(_ARRAY.search(word) for word in found[0]):
             raise NotImportable(
-                f"{self.told}: the words of its call are in an array, which only running the script would tell; give "
+                f"{self.label}: the words of its call are in an array, which only running the script would tell; give "
                 "the whole call after `--`"
             )
         return found[0] if found else None
+
+    def arguments(
+        self,
+        is_call: Callable[[Sequence[str]], bool],
+        missing: str,
+        after: Callable[[Sequence[str]], Sequence[str]] = lambda call: call[1:],
+    ) -> list[str]:
+        """Return the words after the program of the only call of a kind, or the source's own words.
+
+        Raises NotImportable with ``missing`` if there are none.
+        """
+        call = self.call(is_call)
+        given = list(self.words if call is None else after(call))
+        if not given:
+            raise NotImportable(f"{self.label}: {missing}")
+        return given
 
 
 def _size(plain: Any, known: dict[int, int]) -> int:
@@ -219,6 +235,7 @@ class System:
     keys: Sequence[Keys]  # all key tables, for the documents
     knows: Callable[[Source], bool]  # whether a file or call is of this system
     read: Callable[[Source], Draft]  # raises NotImportable
+    is_call: Callable[[Sequence[str]], bool] = lambda words: False  # whether words are a call of this system's client
 
 
 _VENV = "venv"  # directory into which TonY unpacks an environment
@@ -244,7 +261,7 @@ def python_call(program: str, *, arguments: str | None, python: str | None, in_v
 def unpacked_environment(draft: Draft, environment: str) -> None:
     """Unpack an environment where TonY does, because commands may name files in it."""
     draft.add("archives", f"{environment}::{_VENV}", "-python_venv")
-    draft.leave(
+    draft.leave_out(
         "-python_venv",
         "is unpacked as TonY does it. Packed by venv-pack or conda-pack, it can be `python_env`, whose `bin` comes "
         "first on PATH",
@@ -265,7 +282,7 @@ def source_folder(draft: Draft, name: str, below: Path, key: str) -> str:
                 draft.add("files", f"{name.rstrip('/')}/{each.name}", key)
         return ""
     draft.add("files", name.rstrip("/"), key)
-    draft.leave(
+    draft.leave_out(
         key,
         "is not on this machine, so it is taken as a whole; commands begin in it, and other files are above it",
         name,
@@ -273,27 +290,16 @@ def source_folder(draft: Draft, name: str, below: Path, key: str) -> str:
     return shlex.quote(Path(name.rstrip("/")).name)
 
 
-def say_unfilled(draft: Draft, source: Source, is_call: Callable[[Sequence[str]], bool]) -> None:
+def report_shell_variables(draft: Draft, source: Source, is_call: Callable[[Sequence[str]], bool]) -> None:
     """List the shell variables of the call that occur in values of the job."""
-    values = list(_texts(draft.job))
+    values = [value for _, value in leaves(draft.job) if isinstance(value, str)]
     for name in source.shell_variables(is_call):
         if any(re.search(rf"\$\{{?{name}\b", text) for text in values):
-            draft.leave(
+            draft.leave_out(
                 f"${name}",
                 "is filled in by the shell that runs the script, and by nobody here; have it print the call, and give "
                 "that after `--`",
             )
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for each in value.values():
-            yield from _texts(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _texts(each)
-    elif isinstance(value, str):
-        yield value
 
 
 _PROGRAMS = (".py", ".sh", ".bash")
@@ -311,17 +317,19 @@ def carry_variables(draft: Draft, folder: Path, variables: Mapping[str, str], in
     programs = list(_variable_texts(draft, folder))
     if not programs:
         told = ", ".join(wanted)
-        draft.leave(
+        draft.leave_out(
             "variables", f"no program is there to be looked at; should it read one of {told}, the command has to set it"
         )
         return
     named = [name for name in wanted if any(_names(text, name) for text in programs)]
     for name in named:
         if name in instead:
-            draft.leave(name, f"is read by the program, and nothing sets it: {instead[name]}")
+            draft.leave_out(name, f"is read by the program, and nothing sets it: {instead[name]}")
     if found := [name for name in named if name in variables]:
         draft.exports = "export " + " ".join(f'{name}="{variables[name]}"' for name in found)
-        draft.leave(", ".join(found), "are set by the command, since the program reads them; it can read ours instead")
+        draft.leave_out(
+            ", ".join(found), "are set by the command, since the program reads them; it can read ours instead"
+        )
 
 
 def _given(framework: Any) -> set[str]:

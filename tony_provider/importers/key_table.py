@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 import attrs
@@ -49,10 +50,14 @@ class ImportedJob:
     source: str  # file or call that was read
     job: Mapping[str, Any]  # a valid job specification
     arguments: Mapping[str, Any]  # arguments of the DAG's task, such as retries, for which a job has no keys
-    left: Sequence[NotCarriedOver]
+    left_out: Sequence[NotCarriedOver]
 
 
 KeyPath = tuple[str, ...]
+
+TYPE = "<type>"  # in a table: name of a task type, which may be renamed
+REST = "<setting>"  # in a table: any text with dots; other placeholders match no dot
+_NAME = re.compile(r"<[^>]+>")
 
 _SERVICE_ROLES = {role.value for role in Role} - {Role.WORKER.value} | {"tensorboard"}
 _MOST_LETTERS = 32  # limit for a task type's name
@@ -64,17 +69,17 @@ class Draft:
     def __init__(self) -> None:
         self.job: dict[str, Any] = {}
         self.arguments: dict[str, Any] = {}
-        self.left: list[NotCarriedOver] = []
+        self.left_out: list[NotCarriedOver] = []
         self.origins: dict[KeyPath, str] = {}
         self.no_command: dict[str, str] = {}  # task type -> where the other system has its command
         self.exports = ""  # prefix of every command
         self._types: dict[str, str] = {}  # their name -> ours
-        self._told: set[str] = set()  # repr of each item in ``left``
+        self._told: set[str] = set()  # repr of each item in ``left_out``
         self._added: set[tuple[KeyPath, str]] = set()  # elements added to lists
 
-    def put(self, path: KeyPath | str, value: Any, key: str) -> None:
-        """Set our key at ``path`` to the value of their ``key``."""
-        path = _path(path)
+    def put(self, path: KeyPath | str, value: Any, key: str, names: Sequence[str] = ()) -> None:
+        """Set our key at ``path`` to the value of their ``key``. ``names`` replace each ``<…>`` in a path with dots."""
+        path = self._path(path, names)
         place = self.job
         for name in path[:-1]:
             place = place.setdefault(name, {})
@@ -83,7 +88,7 @@ class Draft:
 
     def add(self, path: KeyPath | str, value: str, key: str) -> None:
         """Append to our list at ``path``, unless the value was added before."""
-        path = _path(path)
+        path = self._path(path)
         if (path, value) in self._added:
             return
         self._added.add((path, value))
@@ -93,23 +98,65 @@ class Draft:
         else:
             self.put(path, [value], key)
 
+    def add_file(self, path: KeyPath | str, source: str, name: str, key: str) -> None:
+        """Append a file or an archive to our list, with its name in the container if that is another one."""
+        own_name = PurePosixPath(source).name
+        self.add(path, f"{source}::{name}" if (name or own_name) != own_name else source, key)
+
+    def put_environment(
+        self, above: KeyPath, given: Mapping[str, Any], key: str, separator: str = "."
+    ) -> dict[str, str]:
+        """Set environment variables below our path ``above``, and list those that a job must not set.
+
+        Return the variables that were set. ``separator`` joins their ``key`` and the name of a variable.
+        """
+        taken: dict[str, str] = {}
+        for name, value in given.items():
+            variable = f"{key}{separator}{name}"
+            if str(name).startswith(OWN_ENV_PREFIX):
+                self.leave_out(variable, f"names that begin with {OWN_ENV_PREFIX} are ours")
+            elif not ENV_NAME.fullmatch(str(name)):
+                self.leave_out(variable, "is no name of a variable")
+            else:
+                taken[name] = str(value)
+                self.put((*above, "env", name), taken[name], variable)
+        return taken
+
     def get(self, path: KeyPath | str) -> Any:
         """Return the value of our key, or None."""
         found: Any = self.job
-        for name in _path(path):
+        for name in self._path(path):
             found = found.get(name) if isinstance(found, Mapping) else None
         return found
 
-    def share(self, key: str) -> None:
-        """Move list elements that every task type has to the job, such as a file that all tasks need."""
-        lists = [task.get(key, []) for task in self.tasks.values()]
-        if not lists:
-            return
-        shared = set.intersection(*map(set, lists))
-        for each in [each for each in lists[0] if each in shared]:
-            self.add(key, each, self.origins[("tasks", next(iter(self.tasks)), key)])
-        for own in lists:
-            own[:] = [each for each in own if each not in shared]
+    def share_files(self) -> None:
+        """Move the files and archives that every task type has to the job."""
+        for key in ("files", "archives") if self.tasks else ():
+            lists = [task.get(key, []) for task in self.tasks.values()]
+            shared = set.intersection(*map(set, lists))
+            for each in [each for each in lists[0] if each in shared]:
+                self.add(key, each, self.origins[("tasks", next(iter(self.tasks)), key)])
+            for own in lists:
+                own[:] = [each for each in own if each not in shared]
+
+    def remove_absent_dependencies(self) -> None:
+        """Remove dependencies on task types that do not exist."""
+        for name, task in self.tasks.items():
+            for other in [each for each in task.get("after", {}) if each not in self.tasks]:
+                path = ("tasks", name, "after", other)
+                self.leave_out(self.origins[path], f"{other} is not there", self.remove(path))
+
+    def report_servers(self, key: str) -> None:
+        """Report a task type that others depend on, because it may be a server that never ends by itself.
+
+        ``key`` names the task type in the message, with ``{theirs}`` or ``{ours}`` in place of its name.
+        """
+        needed = {other for task in self.tasks.values() for other in task.get("after", {})}
+        for theirs, ours in self._types.items():
+            if ours in needed:
+                why = "the job waits for it to end; if it serves the others and never ends by itself, give it "
+                self.leave_out(key.format(theirs=theirs, ours=ours), f"{why}`role: sidecar`")
+                return
 
     def remove(self, path: KeyPath) -> Any:
         """Remove our key, or an element of a list; returns its value."""
@@ -123,12 +170,12 @@ class Draft:
         places = [self.job, *self.tasks.values()]
         return list(dict.fromkeys(str(each) for place in places for each in place.get("files") or []))
 
-    def leave(self, key: str, why: str, value: object = NOT_GIVEN) -> None:
+    def leave_out(self, key: str, why: str, value: object = NOT_GIVEN) -> None:
         """Record once that their key is not carried over."""
-        left = NotCarriedOver(key, why, value)
-        if repr(left) not in self._told:
-            self._told.add(repr(left))
-            self.left.append(left)
+        item = NotCarriedOver(key, why, value)
+        if repr(item) not in self._told:
+            self._told.add(repr(item))
+            self.left_out.append(item)
 
     @property
     def tasks(self) -> dict[str, dict[str, Any]]:
@@ -144,7 +191,7 @@ class Draft:
                 ours = f"{ours[: _MOST_LETTERS - 1]}x"
             self._types[name] = ours
             if ours != name:
-                self.leave(name, f"is called {ours}: a task type's name has lower-case letters, digits and _")
+                self.leave_out(name, f"is called {ours}: a task type's name has lower-case letters, digits and _")
         return self._types[name]
 
     def known_type(self, name: str) -> str | None:
@@ -158,23 +205,31 @@ class Draft:
         """
         if name == PREPARE:
             self._types.setdefault(name, "prepare_service")
-            self.leave(name, "is called prepare_service: all others wait for a task type named prepare")
+            self.leave_out(name, "is called prepare_service: all others wait for a task type named prepare")
         ours = self.task_type(name)
         if ours in _SERVICE_ROLES:
             self.put(("tasks", ours, "role"), Role.WORKER.value, name)
         return ours
 
+    def place(self, names: Sequence[str]) -> KeyPath:
+        """Return our path of the task type that ``names`` begins with, or of the job if it is empty."""
+        return ("tasks", self.task_type(names[0])) if names else ()
 
-def _path(path: KeyPath | Sequence[str] | str) -> KeyPath:
-    return tuple(path.split(".")) if isinstance(path, str) else tuple(path)
+    def _path(self, path: KeyPath | str, names: Sequence[str] = ()) -> KeyPath:
+        if not isinstance(path, str):
+            return path
+        found = iter(names)
+        return tuple(self._part(part, found) for part in path.split("."))
+
+    def _part(self, part: str, names: Iterator[str]) -> str:
+        if not _NAME.fullmatch(part):
+            return part
+        return self.task_type(next(names)) if part == TYPE else next(names)
 
 
 Carry = Callable[[Draft, str, Any, Sequence[str]], None]
 """Takes the draft, their key, its value, and the names that match ``<…>`` in the table's key, in order."""
 
-TYPE = "<type>"  # in a table: name of a task type, which may be renamed
-REST = "<setting>"  # in a table: any text with dots; other placeholders match no dot
-_NAME = re.compile(r"<[^>]+>")
 _DOT = "\0"  # replaces a dot within a name of theirs, which separates nothing
 
 
@@ -191,22 +246,14 @@ class KeyRule:
     why: str = ""  # reason, if the key is not carried over
 
 
-def to(here: str, read: Callable[[Any], Any] = lambda value: value) -> KeyRule:
+def mapped_to(here: str, read: Callable[[Any], Any] = lambda value: value) -> KeyRule:
     """Return a rule that sets our key to ``read`` of their value, unless that is None."""
 
     def carry(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-        found = iter(names)
-        made = read(value)
-        if made is not None:
-            draft.put(tuple(_ours(draft, part, found) for part in here.split(".")), made, key)
+        if (made := read(value)) is not None:
+            draft.put(here, made, key, names)
 
     return KeyRule(here, carry)
-
-
-def _ours(draft: Draft, part: str, names: Iterator[str]) -> str:
-    if not _NAME.fullmatch(part):
-        return part
-    return draft.task_type(next(names)) if part == TYPE else next(names)
 
 
 def argument(name: str, read: Callable[[Any], Any] = lambda value: value) -> KeyRule:
@@ -220,17 +267,17 @@ def argument(name: str, read: Callable[[Any], Any] = lambda value: value) -> Key
     return KeyRule(name, carry)
 
 
-def left(why: str, here: str = "") -> KeyRule:
+def left_out(why: str, here: str = "") -> KeyRule:
     """Return a rule that lists the key as not carried over. ``here`` is our key with a similar purpose."""
-    return KeyRule(here, lambda draft, key, value, _names: draft.leave(key, why, value), why)
+    return KeyRule(here, lambda draft, key, value, _names: draft.leave_out(key, why, value), why)
 
 
-def by(carry: Carry, here: str) -> KeyRule:
+def carried_by(carry: Carry, here: str) -> KeyRule:
     """Return a rule that calls ``carry``, for keys that need more than a conversion."""
     return KeyRule(here, carry)
 
 
-def elsewhere(here: str) -> KeyRule:
+def handled_elsewhere(here: str) -> KeyRule:
     """Return a rule that does nothing, because the importer reads the key together with others."""
     return KeyRule(here, lambda _draft, _key, _value, _names: None)
 
@@ -265,8 +312,16 @@ class Keys:
         try:
             rule.carry(draft, told, value, names)
         except BadValue as error:
-            draft.leave(told, str(error), value)
+            draft.leave_out(told, str(error), value)
         return True
+
+    def carry_options(
+        self, draft: Draft, given: Iterable[tuple[str, Any]], prefix: str = "", unknown: str = "unknown key"
+    ) -> None:
+        """Apply the rules to keys and values. List keys without a rule as ``unknown``, after ``prefix``."""
+        for key, value in given:
+            if not self.carry(draft, key, value):
+                draft.leave_out(f"{prefix}{key}", f"{unknown}{self.hint(key)}", value)
 
     def carry_all(self, draft: Draft, plain: Mapping[str, Any], above: str = "") -> None:
         """Apply the rules to all keys of a mapping, at any depth. Unknown keys with a value are listed."""
@@ -277,7 +332,7 @@ class Keys:
             if isinstance(value, Mapping) and self._leads_on(key):
                 self.carry_all(draft, value, f"{key}.")
             else:
-                draft.leave(key.replace(_DOT, "."), f"unknown key{self.hint(key)}", value)
+                draft.leave_out(key.replace(_DOT, "."), f"unknown key{self.hint(key)}", value)
 
     def hint(self, key: str) -> str:
         """Return a suggestion for a mistyped key, such as ``; did you mean x?``, or an empty string."""
@@ -402,17 +457,3 @@ def listed(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise BadValue("should be a list")
     return value
-
-
-def environment(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables that a job may set, and the reason for each other variable."""
-    taken: dict[str, str] = {}
-    refused: dict[str, str] = {}
-    for name, value in given.items():
-        if name.startswith(OWN_ENV_PREFIX):
-            refused[name] = f"names that begin with {OWN_ENV_PREFIX} are ours"
-        elif not ENV_NAME.fullmatch(name):
-            refused[name] = "is no name of a variable"
-        else:
-            taken[name] = value if isinstance(value, str) else str(value)
-    return taken, refused

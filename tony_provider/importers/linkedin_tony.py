@@ -22,7 +22,6 @@ from tony_provider.importers.job_source import (
     python_call,
     read_options,
     read_text,
-    say_unfilled,
     source_folder,
     unpacked_environment,
 )
@@ -32,7 +31,6 @@ from tony_provider.importers.linkedin_tony_keys import (
     KEYS,
     OPTIONS,
     put_container_environment,
-    put_environment,
     tensorboard_directory,
 )
 from tony_provider.importers.yarn_terms import Rules, own_tags_in, read_expression
@@ -113,7 +111,7 @@ def put_images(draft: Draft, known: Mapping[str, str]) -> None:
     images = {key: value for key, value in known.items() if key in _OF_ALL or _OF_TYPE.fullmatch(key)}
     if not images or not _is_enabled(draft, known):
         for key, value in images.items():
-            draft.leave(key, "tony.docker.enabled is not true, so TonY uses no image", value)
+            draft.leave_out(key, "tony.docker.enabled is not true, so TonY uses no image", value)
         return
     of_all = next((key for key in _OF_ALL if key in images), None)
     places: list[KeyPath] = [()] if of_all else []
@@ -140,7 +138,7 @@ def _is_enabled(draft: Draft, known: Mapping[str, str]) -> bool:
     try:
         return key is not None and boolean(known[key])
     except BadValue as error:
-        draft.leave(str(key), str(error), known[str(key)])
+        draft.leave_out(str(key), str(error), known[str(key)])
         return False
 
 
@@ -181,7 +179,7 @@ def _rules(draft: Draft, key: str, text: str, tags: list[str]) -> Rules:
     try:
         return read_expression(text, tags)
     except BadValue as error:
-        draft.leave(key, str(error), text)
+        draft.leave_out(key, str(error), text)
         return Rules()
 
 
@@ -196,7 +194,7 @@ def _put_rules(draft: Draft, ours: str, key: str, rules: Rules, tags: Mapping[st
 def _put_tags(draft: Draft, known: Mapping[str, str], name: str, tags: list[str], *, is_placed: bool) -> None:
     key, ours = _own_or_alls(known, name, "allocation-tags")[0], draft.task_type(name)
     if tags and not is_placed:
-        draft.leave(key, "TonY tells YARN tags only of types that have a placement specification", ",".join(tags))
+        draft.leave_out(key, "TonY tells YARN tags only of types that have a placement specification", ",".join(tags))
     elif others := [tag for tag in tags if tag != ours]:
         draft.put(("tasks", ours, "placement", "tags"), others, key)
 
@@ -204,7 +202,7 @@ def _put_tags(draft: Draft, known: Mapping[str, str], name: str, tags: list[str]
 def _say_names(draft: Draft, key: str, rules: Rules, tags: Mapping[str, list[str]]) -> None:
     for tag in dict.fromkeys(own_tags_in(rules)):
         if tag in draft.tasks and tag not in tags.get(tag, []):
-            draft.leave(
+            draft.leave_out(
                 key, f"{tag} is a tag of the containers of that type here, also without `allocation-tags` that say so"
             )
 
@@ -242,18 +240,13 @@ def _is_call(given: Sequence[str]) -> bool:
 
 def _read(source: Source) -> Draft:
     if source.begins_like_xml:
-        return _draft(read_properties(source.text, source.told), None, source.folder)
-    call = source.call(_is_call)
-    given = _after_client(call) if call is not None else list(source.words)
-    if not given:
-        raise NotImportable(f"{source.told}: has no call of TonY's client")
-    options = read_options(given, flags=_FLAGS)
+        return _draft(read_properties(source.text, source.label), None, source.folder)
+    options = read_options(source.arguments(_is_call, "has no call of TonY's client", _after_client), flags=_FLAGS)
     if options.rest:
-        raise NotImportable(f"{source.told}: {options.rest[0]!r} belongs to no option of TonY's client")
+        raise NotImportable(f"{source.label}: {options.rest[0]!r} belongs to no option of TonY's client")
     draft = _draft(_properties(options, source.folder), options, source.folder)
-    say_unfilled(draft, source, _is_call)
-    if call is not None and any(word.endswith(_NOTEBOOKS) for word in call):
-        draft.leave(
+    if any(word.endswith(_NOTEBOOKS) for word in source.call(_is_call) or ()):
+        draft.leave_out(
             _NOTEBOOKS, "`airflow tony notebook` starts Jupyter; `airflow tony tunnel` leads to any other server"
         )
     return draft
@@ -285,10 +278,10 @@ def _draft(properties: Mapping[str, str], options: Options | None, folder: Path)
     properties = filled_in(properties)
     known = {key: value for key, value in properties.items() if key.startswith("tony.") and value != ""}
     if others := sorted(properties.keys() - {key for key in properties if key.startswith("tony.")}):
-        draft.leave(f"{len(others)} keys of Hadoop, such as {others[0]}", ADDRESSES)
+        draft.leave_out(f"{len(others)} keys of Hadoop, such as {others[0]}", ADDRESSES)
     for key, value in known.items():
         if reference := of_the_client(value):
-            draft.leave(key, f"{reference} is filled in by Hadoop's client, and by nobody here", value)
+            draft.leave_out(key, f"{reference} is filled in by Hadoop's client, and by nobody here", value)
     framework = _framework(known)
     draft.put("framework", framework, "tony.application.framework")
     _task_types(draft, known, framework)
@@ -302,8 +295,7 @@ def _draft(properties: Mapping[str, str], options: Options | None, folder: Path)
     if options is not None:
         _options(draft, options)
     _commands(draft, known, options, folder)
-    for each in ("files", "archives"):
-        draft.share(each)
+    draft.share_files()
     carry_variables(draft, folder, _VARIABLES, _INSTEAD)
     return draft
 
@@ -323,10 +315,10 @@ def _task_types(draft: Draft, known: Mapping[str, str], framework: str) -> None:
         if found is None or found[1] == "tensorboard" or number_of(key, value) <= 0:
             continue
         if framework == "mxnet" and found[1] == "scheduler":
-            draft.leave(key, "MXNet's scheduler runs beside rank 0", value)
+            draft.leave_out(key, "MXNet's scheduler runs beside rank 0", value)
             continue
         if framework == "horovod" and found[1] == "driver":
-            draft.leave(key, "no driver: the rendezvous runs beside rank 0", value)
+            draft.leave_out(key, "no driver: the rendezvous runs beside rank 0", value)
             continue
         name = draft.task_type(found[1])
         draft.put(("tasks", name, "instances"), number_of(key, value), key)
@@ -335,7 +327,9 @@ def _task_types(draft: Draft, known: Mapping[str, str], framework: str) -> None:
     if not draft.tasks:
         draft.put("framework", "standalone", "tony.application.single-node")
         draft.put("tasks.worker.instances", 1, "tony.application.single-node")
-        draft.leave("tony.<type>.instances", "no type has one: TonY runs the program in its master, here a worker does")
+        draft.leave_out(
+            "tony.<type>.instances", "no type has one: TonY runs the program in its master, here a worker does"
+        )
 
 
 def _is_of_absent(draft: Draft, key: str) -> bool:
@@ -353,7 +347,7 @@ def _say_absent(draft: Draft, known: Mapping[str, str], absent: Mapping[str, str
     for key, value in absent.items():
         _, name, last = key.split(".")
         if f"tony.{name}.instances" not in known and value != _DEFAULTS.get(last):
-            draft.leave(
+            draft.leave_out(
                 key,
                 f"tony.{name}.instances is not given, so there is no {name} here, as with TonY since June 2019 "
                 "(before, one ps and one worker were the default)",
@@ -386,11 +380,10 @@ def _tensorboard_container(draft: Draft, known: Mapping[str, str]) -> None:
 
 
 def _options(draft: Draft, options: Options) -> None:
-    for name, value in options.given:
-        if not OPTIONS.carry(draft, name, value):
-            draft.leave(f"-{name}", f"no option of TonY's client{OPTIONS.hint(name)}", value)
+    OPTIONS.carry_options(draft, options.given, "-", "no option of TonY's client")
     put_container_environment(draft, "-container_env", pairs(options.all("container_env")))
-    put_environment(draft, "-shell_env", pairs(options.all("shell_env")))  # overrides the variables of containers
+    shell_environment = pairs(options.all("shell_env"))
+    draft.put_environment((), shell_environment, "-shell_env", " ")  # overrides the variables of containers
     if called := options.last("appname") or options.last("app_name"):
         draft.put("name", called, "-appname")
     if (log_dir := options.last("sidecar_tensorboard_log_dir")) is not None:
@@ -420,7 +413,7 @@ def _commands(draft: Draft, known: Mapping[str, str], options: Options | None, f
         if inside and "command" in task:
             task["command"] = f"cd {inside} && {task['command']}"
         if "ray start" in task.get("command", ""):
-            draft.leave(
+            draft.leave_out(
                 f"tony.{name}.command", "starts Ray by itself; `framework: ray` does, with the chief as its head"
             )
 
@@ -433,4 +426,5 @@ SYSTEM = System(
     keys=(KEYS, OPTIONS),
     knows=_knows,
     read=_read,
+    is_call=_is_call,
 )

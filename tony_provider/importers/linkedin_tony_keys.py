@@ -13,17 +13,16 @@ from tony_provider.importers.key_table import (
     Keys,
     argument,
     boolean,
-    by,
-    elsewhere,
-    environment,
-    left,
+    carried_by,
+    handled_elsewhere,
+    left_out,
+    mapped_to,
     memory,
     milliseconds,
     number,
     pairs,
     positive_or_none,
     seconds,
-    to,
     words,
 )
 from tony_provider.importers.yarn_terms import take_image
@@ -50,36 +49,22 @@ _VERSION = "says which TonY submitted it"
 
 def _resources(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     """Carry over ``SRC`` or ``SRC::NAME``, each with optional ``#archive``, for one task type or all."""
-    above = ("tasks", draft.task_type(names[0])) if names else ()
     for each in words(value):
         is_archive = each.endswith("#archive")
-        draft.add((*above, "archives" if is_archive else "files"), each.removesuffix("#archive"), key)
-
-
-def put_environment(draft: Draft, key: str, given: Mapping[str, str]) -> None:
-    """Carry over variables of all user processes."""
-    taken, refused = environment(given)
-    for name, text in taken.items():
-        draft.put(("env", name), text, key)
-    for name, why in refused.items():
-        draft.leave(f"{key} {name}", why)
+        draft.add((*draft.place(names), "archives" if is_archive else "files"), each.removesuffix("#archive"), key)
 
 
 def put_container_environment(draft: Draft, key: str, given: Mapping[str, str]) -> None:
     """Carry over variables of all containers, which user processes inherit. They may contain YARN's image variables."""
-    put_environment(draft, key, take_image(draft, (), key, given))
+    draft.put_environment((), take_image(draft, (), key, given), key, " ")
 
 
 def _environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    put_environment(draft, key, pairs(words(value)))
+    draft.put_environment((), pairs(words(value)), key, " ")
 
 
 def _container_environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     put_container_environment(draft, key, pairs(words(value)))
-
-
-def _command(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    draft.put(("tasks", draft.task_type(names[0]), "command"), for_sh(value), key)
 
 
 def _chief(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
@@ -91,7 +76,7 @@ def _chief(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     if name in draft.tasks and name != Role.CHIEF.value and draft.tasks[name]["instances"] == 1:
         draft.put(("tasks", name, "role"), Role.CHIEF.value, key)
     elif name != Role.CHIEF.value:
-        draft.leave(key, _CHIEF, value)
+        draft.leave_out(key, _CHIEF, value)
 
 
 def _types(draft: Draft, value: Any) -> list[str]:
@@ -115,7 +100,7 @@ def _depends_on(draft: Draft, key: str, value: Any, names: Sequence[str]) -> Non
     """Make the task types that another depends on preparation: TonY requests the other's containers after their end."""
     for other in _types(draft, value):
         if other in {role.value for role in Role}:
-            draft.leave(key, f"{other} trains with the others, and types that train together begin together", value)
+            draft.leave_out(key, f"{other} trains with the others, and types that train together begin together", value)
         elif other in draft.tasks:
             draft.put(("tasks", other, "role"), Role.ONCE.value, key)
             _after(draft, draft.task_type(names[0]), other, key)
@@ -148,14 +133,14 @@ def _of_evaluators(carry: Carry) -> KeyRule:
         if names[0] == Role.EVALUATOR.value:
             carry(draft, key, value, names)
         else:
-            draft.leave(key, "only evaluators have a time of their own after the end: `timeouts.evaluator`", value)
+            draft.leave_out(key, "only evaluators have a time of their own after the end: `timeouts.evaluator`", value)
 
-    return by(carry_or_leave, "timeouts.evaluator")
+    return carried_by(carry_or_leave, "timeouts.evaluator")
 
 
 def _ignored_timeout(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     if not boolean(value):
-        draft.leave(key, "an evaluator that goes on for too long is stopped, and the job succeeds", value)
+        draft.leave_out(key, "an evaluator that goes on for too long is stopped, and the job succeeds", value)
 
 
 def _distributed_mode(value: Any) -> str | None:
@@ -166,158 +151,164 @@ def tensorboard_directory(draft: Draft, key: str, value: Any, _names: Sequence[s
     """Start our TensorBoard, which shows what programs write into its directory."""
     if draft.get("tensorboard") is None:
         draft.put("tensorboard", True, key)
-    draft.leave(
+    draft.leave_out(
         key, "`tensorboard: true` shows what programs write into TONY_TENSORBOARD_DIR, and no other path", value
     )
 
 
 KEYS = Keys(
     {
-        "tony.application.name": to("name"),
-        "tony.yarn.queue": to("queue"),
-        "tony.application.tags": to("tags", words),
-        "tony.application.node-label": to("node_label"),
-        "tony.application.framework": elsewhere("framework"),
-        "tony.application.distributed-mode": to("start", _distributed_mode),
-        "tony.application.timeout": to("timeouts.lifetime", milliseconds),
-        "tony.container.allocation.timeout": to("timeouts.queue", milliseconds),
-        "tony.container.registration.timeout": to("timeouts.registration", milliseconds),
-        "tony.application.untracked.jobtypes": by(_untracked, "tasks.<type>.decides"),
-        "tony.application.sidecar.jobtypes": by(_sidecars, "tasks.<type>.role"),
-        "tony.application.prepare-stage": by(_prepare_stage, "tasks.<type>.after"),
-        "tony.application.training-stage": left("what waits for the other stage says so itself", "after"),
+        "tony.application.name": mapped_to("name"),
+        "tony.yarn.queue": mapped_to("queue"),
+        "tony.application.tags": mapped_to("tags", words),
+        "tony.application.node-label": mapped_to("node_label"),
+        "tony.application.framework": handled_elsewhere("framework"),
+        "tony.application.distributed-mode": mapped_to("start", _distributed_mode),
+        "tony.application.timeout": mapped_to("timeouts.lifetime", milliseconds),
+        "tony.container.allocation.timeout": mapped_to("timeouts.queue", milliseconds),
+        "tony.container.registration.timeout": mapped_to("timeouts.registration", milliseconds),
+        "tony.application.untracked.jobtypes": carried_by(_untracked, "tasks.<type>.decides"),
+        "tony.application.sidecar.jobtypes": carried_by(_sidecars, "tasks.<type>.role"),
+        "tony.application.prepare-stage": carried_by(_prepare_stage, "tasks.<type>.after"),
+        "tony.application.training-stage": left_out("what waits for the other stage says so itself", "after"),
         "tony.application.dependency.<type>.timeout.after.<group>": _of_evaluators(
-            to("timeouts.evaluator", seconds).carry
+            mapped_to("timeouts.evaluator", seconds).carry
         ),
-        "tony.application.tensorboard-log-dir": by(tensorboard_directory, "tensorboard"),
-        "tony.tensorboard.memory": elsewhere("tensorboard"),
-        "tony.tensorboard.vcores": elsewhere("tensorboard"),
-        "tony.tensorboard.instances": elsewhere("tensorboard"),
-        "tony.tensorboard.gpus": elsewhere("tensorboard"),
-        "tony.am.memory": to("am.memory", memory),
-        "tony.am.vcores": to("am.vcores", number),
+        "tony.application.tensorboard-log-dir": carried_by(tensorboard_directory, "tensorboard"),
+        "tony.tensorboard.memory": handled_elsewhere("tensorboard"),
+        "tony.tensorboard.vcores": handled_elsewhere("tensorboard"),
+        "tony.tensorboard.instances": handled_elsewhere("tensorboard"),
+        "tony.tensorboard.gpus": handled_elsewhere("tensorboard"),
+        "tony.am.memory": mapped_to("am.memory", memory),
+        "tony.am.vcores": mapped_to("am.vcores", number),
         "tony.am.retry-count": argument("retries", positive_or_none),
-        "tony.<type>.instances": elsewhere("tasks.<type>.instances"),
-        "tony.<type>.memory": to("tasks.<type>.memory", memory),
-        "tony.<type>.vcores": to("tasks.<type>.vcores", number),
-        "tony.<type>.gpus": to("tasks.<type>.gpus", positive_or_none),
-        "tony.<type>.node-label": to("tasks.<type>.node_label"),
-        "tony.<type>.command": by(_command, "tasks.<type>.command"),
-        "tony.<type>.depends-on": by(_depends_on, "tasks.<type>.after"),
-        "tony.<type>.resources": by(_resources, "tasks.<type>.files"),
-        "tony.containers.resources": by(_resources, "files"),
-        "tony.containers.command": elsewhere("tasks.<type>.command"),
-        "tony.execution.envs": by(_environment, "env"),
-        "tony.docker.enabled": elsewhere("docker"),
-        "tony.docker.containers.image": elsewhere("docker.image"),
-        "tony.docker.containers.mount": elsewhere("docker.mounts"),
-        "tony.docker.<type>.image": elsewhere("tasks.<type>.docker.image"),
-        "tony.containers.envs": by(_container_environment, "env"),
-        "tony.application.type": left("the application type is always TONY"),
-        "tony.application.single-node": elsewhere("framework"),
-        "tony.application.enable-preprocess": left("preparation is a task of the DAG, or the task type `prepare`"),
-        "tony.application.num-client-rm-connect-retries": left("`timeout` of the connection", "timeout"),
-        "tony.application.stop-on-failure-jobtypes": left(
+        "tony.<type>.instances": handled_elsewhere("tasks.<type>.instances"),
+        "tony.<type>.memory": mapped_to("tasks.<type>.memory", memory),
+        "tony.<type>.vcores": mapped_to("tasks.<type>.vcores", number),
+        "tony.<type>.gpus": mapped_to("tasks.<type>.gpus", positive_or_none),
+        "tony.<type>.node-label": mapped_to("tasks.<type>.node_label"),
+        "tony.<type>.command": mapped_to("tasks.<type>.command", for_sh),
+        "tony.<type>.depends-on": carried_by(_depends_on, "tasks.<type>.after"),
+        "tony.<type>.resources": carried_by(_resources, "tasks.<type>.files"),
+        "tony.containers.resources": carried_by(_resources, "files"),
+        "tony.containers.command": handled_elsewhere("tasks.<type>.command"),
+        "tony.execution.envs": carried_by(_environment, "env"),
+        "tony.docker.enabled": handled_elsewhere("docker"),
+        "tony.docker.containers.image": handled_elsewhere("docker.image"),
+        "tony.docker.containers.mount": handled_elsewhere("docker.mounts"),
+        "tony.docker.<type>.image": handled_elsewhere("tasks.<type>.docker.image"),
+        "tony.containers.envs": carried_by(_container_environment, "env"),
+        "tony.application.type": left_out("the application type is always TONY"),
+        "tony.application.single-node": handled_elsewhere("framework"),
+        "tony.application.enable-preprocess": left_out("preparation is a task of the DAG, or the task type `prepare`"),
+        "tony.application.num-client-rm-connect-retries": left_out("`timeout` of the connection", "timeout"),
+        "tony.application.stop-on-failure-jobtypes": left_out(
             "the failure of any type but side-cars fails the job, once restarts have not helped", "restart"
         ),
-        "tony.application.stop.on.failure.jobtypes": left(
+        "tony.application.stop.on.failure.jobtypes": left_out(
             "the failure of any type but side-cars fails the job, once restarts have not helped", "restart"
         ),
-        "tony.application.fail-on-worker-failure-enabled": left(
+        "tony.application.fail-on-worker-failure-enabled": left_out(
             "a worker that fails fails the job; `min_instances` and `tolerated_failures` let it go on with fewer",
             "min_instances",
         ),
-        "tony.application.group.<group>": left("an evaluator's time counts from the end of those that decide"),
+        "tony.application.group.<group>": left_out("an evaluator's time counts from the end of those that decide"),
         "tony.application.dependency.<type>.timeout.after.<group>.ignored": _of_evaluators(_ignored_timeout),
-        "tony.application.security.enabled": left("`kerberos` of the connection", "kerberos"),
-        "tony.application.hdfs-conf-path": left(ADDRESSES, "files"),
-        "tony.application.yarn-conf-path": left(ADDRESSES, "files"),
-        "tony.application.mapred-conf-path": left(ADDRESSES, "files"),
-        "tony.application.hadoop.location": left("`hadoop: true` finds the node's own Hadoop", "hadoop"),
-        "tony.application.hadoop.classpath": left("`hadoop: true` finds the node's own Hadoop", "hadoop"),
-        "tony.application.placement-spec": elsewhere("tasks.<type>.placement"),
-        "tony.application.placement-spec-retry-interval-ms": left(
+        "tony.application.security.enabled": left_out("`kerberos` of the connection", "kerberos"),
+        "tony.application.hdfs-conf-path": left_out(ADDRESSES, "files"),
+        "tony.application.yarn-conf-path": left_out(ADDRESSES, "files"),
+        "tony.application.mapred-conf-path": left_out(ADDRESSES, "files"),
+        "tony.application.hadoop.location": left_out("`hadoop: true` finds the node's own Hadoop", "hadoop"),
+        "tony.application.hadoop.classpath": left_out("`hadoop: true` finds the node's own Hadoop", "hadoop"),
+        "tony.application.placement-spec": handled_elsewhere("tasks.<type>.placement"),
+        "tony.application.placement-spec-retry-interval-ms": left_out(
             "nothing to set: YARN keeps what it is asked for, and what it gives up is asked for again every 5 s"
         ),
-        "tony.application.alt-placement-spec": left(_FALLBACK),
-        "tony.application.placement-alt-fallback-timeout-ms": left(_FALLBACK),
-        "tony.application.placement-alt-fallback-attempts": left(_FALLBACK),
-        "tony.<type>.placement-spec": elsewhere("tasks.<type>.placement"),
-        "tony.<type>.alt-placement-spec": left(_FALLBACK),
-        "tony.<type>.allocation-tags": elsewhere("tasks.<type>.placement.tags"),
-        "tony.containers.placement-spec": elsewhere("tasks.<type>.placement"),
-        "tony.containers.allocation-tags": elsewhere("tasks.<type>.placement.tags"),
-        "tony.application.reserve.port.python.process.wait.seconds": left("executors hold ports themselves"),
-        "tony.application.test.horovod-driver-fail-enable": left(_TESTS),
-        "tony.application.test.horovod-test-mode-enable": left(_TESTS),
-        "tony.horovod.mode.test": left(_TESTS),
-        "tony.horovod.mode.test.fast.fail": left(_TESTS),
-        "tony.horovod.driver.mode.debug": left("no driver: the rendezvous runs beside rank 0"),
-        "tony.other.namenodes": left("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
-        "tony.worker.timeout": left(
+        "tony.application.alt-placement-spec": left_out(_FALLBACK),
+        "tony.application.placement-alt-fallback-timeout-ms": left_out(_FALLBACK),
+        "tony.application.placement-alt-fallback-attempts": left_out(_FALLBACK),
+        "tony.<type>.placement-spec": handled_elsewhere("tasks.<type>.placement"),
+        "tony.<type>.alt-placement-spec": left_out(_FALLBACK),
+        "tony.<type>.allocation-tags": handled_elsewhere("tasks.<type>.placement.tags"),
+        "tony.containers.placement-spec": handled_elsewhere("tasks.<type>.placement"),
+        "tony.containers.allocation-tags": handled_elsewhere("tasks.<type>.placement.tags"),
+        "tony.application.reserve.port.python.process.wait.seconds": left_out("executors hold ports themselves"),
+        "tony.application.test.horovod-driver-fail-enable": left_out(_TESTS),
+        "tony.application.test.horovod-test-mode-enable": left_out(_TESTS),
+        "tony.horovod.mode.test": left_out(_TESTS),
+        "tony.horovod.mode.test.fast.fail": left_out(_TESTS),
+        "tony.horovod.driver.mode.debug": left_out("no driver: the rendezvous runs beside rank 0"),
+        "tony.other.namenodes": left_out("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
+        "tony.worker.timeout": left_out(
             "bounds one program; `timeouts.lifetime` bounds the job, `execution_timeout` the task of the DAG",
             "timeouts.lifetime",
         ),
-        "tony.task.executor.execution-timeout-ms": left(
+        "tony.task.executor.execution-timeout-ms": left_out(
             "bounds one program; `timeouts.lifetime` bounds the job, `execution_timeout` the task of the DAG",
             "timeouts.lifetime",
         ),
-        "tony.task.executor.registry-timeout-sec": left(
+        "tony.task.executor.registry-timeout-sec": left_out(
             "an executor waits for the others as long as the job does: `timeouts.registration` bounds each of them",
             "timeouts.registration",
         ),
-        "tony.evaluator.run-alone.timeout": to("timeouts.evaluator", milliseconds),
-        "tony.chief.name": by(_chief, "role"),
-        "tony.chief.index": left(_CHIEF, "role"),
-        "tony.<type>.max-instances": left(_POOLS),
-        "tony.task.max-total-<resource>": left(_POOLS),
-        "tony.am.gpus": left("nothing of the user's runs in the master"),
-        "tony.am.wait-client-signal-stop-timeout-sec": left("no client has to stay"),
-        "tony.am.startup-timeout": left("`timeouts.queue` counts from the submission", "timeouts.queue"),
-        "tony.task.heartbeat-interval-ms": left(_FIXED),
-        "tony.task.heartbeat-interval": left(_FIXED),
-        "tony.task.max-missed-heartbeats": left(_FIXED),
-        "tony.task.metrics-interval-ms": left("nothing to set: measured every 3 s"),
-        "tony.task.gpu-metrics.enabled": left("nothing to set: GPUs are measured where the node's NVML tells of them"),
-        "tony.task.executor.execution.error-message-max-depth": left("a failure shows the last lines of the program"),
-        "tony.task.executor.jvm.opts": left(_NO_JVM),
-        "tony.task.am.jvm.opts": left(_NO_JVM),
-        "tony.task.default.jvm.opts": left(_NO_JVM),
-        "tony.gpu-exec-path": left("NVML is asked, without a program"),
-        "tony.python-exec-path": left("the runtime's Python is `python` of the connection, the job's is `python_env`"),
-        "tony.init.module": left(_NO_SERVER),
-        "tony.secret.key": left(_NO_SERVER),
-        "tony.http.port": left(_NO_SERVER),
-        "tony.https.port": left(_NO_SERVER),
-        **{f"tony.https.keystore.{each}": left(_NO_SERVER) for each in ("path", "type", "password", "algorithm")},
-        "tony.keytab.user": left(_NO_SERVER),
-        "tony.keytab.location": left(_NO_SERVER),
-        "tony.portal.url": left(_NO_SERVER),
-        "tony.portal.cache.max-entries": left(_NO_SERVER),
-        "tony.history.<setting>": left(_NO_SERVER),
-        "tony.history.cache.max-entries": left(_NO_SERVER),
-        "tony.version-info.<part>": left(_VERSION),
-        "tony.application.docker.enabled": elsewhere("docker"),
-        "tony.application.docker.image": elsewhere("docker.image"),
+        "tony.evaluator.run-alone.timeout": mapped_to("timeouts.evaluator", milliseconds),
+        "tony.chief.name": carried_by(_chief, "role"),
+        "tony.chief.index": left_out(_CHIEF, "role"),
+        "tony.<type>.max-instances": left_out(_POOLS),
+        "tony.task.max-total-<resource>": left_out(_POOLS),
+        "tony.am.gpus": left_out("nothing of the user's runs in the master"),
+        "tony.am.wait-client-signal-stop-timeout-sec": left_out("no client has to stay"),
+        "tony.am.startup-timeout": left_out("`timeouts.queue` counts from the submission", "timeouts.queue"),
+        "tony.task.heartbeat-interval-ms": left_out(_FIXED),
+        "tony.task.heartbeat-interval": left_out(_FIXED),
+        "tony.task.max-missed-heartbeats": left_out(_FIXED),
+        "tony.task.metrics-interval-ms": left_out("nothing to set: measured every 3 s"),
+        "tony.task.gpu-metrics.enabled": left_out(
+            "nothing to set: GPUs are measured where the node's NVML tells of them"
+        ),
+        "tony.task.executor.execution.error-message-max-depth": left_out(
+            "a failure shows the last lines of the program"
+        ),
+        "tony.task.executor.jvm.opts": left_out(_NO_JVM),
+        "tony.task.am.jvm.opts": left_out(_NO_JVM),
+        "tony.task.default.jvm.opts": left_out(_NO_JVM),
+        "tony.gpu-exec-path": left_out("NVML is asked, without a program"),
+        "tony.python-exec-path": left_out(
+            "the runtime's Python is `python` of the connection, the job's is `python_env`"
+        ),
+        "tony.init.module": left_out(_NO_SERVER),
+        "tony.secret.key": left_out(_NO_SERVER),
+        "tony.http.port": left_out(_NO_SERVER),
+        "tony.https.port": left_out(_NO_SERVER),
+        **{f"tony.https.keystore.{each}": left_out(_NO_SERVER) for each in ("path", "type", "password", "algorithm")},
+        "tony.keytab.user": left_out(_NO_SERVER),
+        "tony.keytab.location": left_out(_NO_SERVER),
+        "tony.portal.url": left_out(_NO_SERVER),
+        "tony.portal.cache.max-entries": left_out(_NO_SERVER),
+        "tony.history.<setting>": left_out(_NO_SERVER),
+        "tony.history.cache.max-entries": left_out(_NO_SERVER),
+        "tony.version-info.<part>": left_out(_VERSION),
+        "tony.application.docker.enabled": handled_elsewhere("docker"),
+        "tony.application.docker.image": handled_elsewhere("docker.image"),
     }
 )
 
 OPTIONS = Keys(
     {
-        "executes": elsewhere("tasks.<type>.command"),
-        "task_params": elsewhere("tasks.<type>.command"),
-        "python_binary_path": elsewhere("python_env"),
-        "python_venv": elsewhere("python_env"),
-        "src_dir": elsewhere("files"),
-        "shell_env": elsewhere("env"),
-        "container_env": elsewhere("env"),
-        "conf": elsewhere("overrides"),
-        "conf_file": elsewhere("overrides"),
-        "sidecar_tensorboard_log_dir": elsewhere("tensorboard"),
-        "hdfs_classpath": left("nothing of Java is needed"),
-        "debug": left("the job's directory keeps what it was started with"),
-        "help": left("shows TonY's options"),
-        "appname": elsewhere("name"),
-        "app_name": elsewhere("name"),
+        "executes": handled_elsewhere("tasks.<type>.command"),
+        "task_params": handled_elsewhere("tasks.<type>.command"),
+        "python_binary_path": handled_elsewhere("python_env"),
+        "python_venv": handled_elsewhere("python_env"),
+        "src_dir": handled_elsewhere("files"),
+        "shell_env": handled_elsewhere("env"),
+        "container_env": handled_elsewhere("env"),
+        "conf": handled_elsewhere("overrides"),
+        "conf_file": handled_elsewhere("overrides"),
+        "sidecar_tensorboard_log_dir": handled_elsewhere("tensorboard"),
+        "hdfs_classpath": left_out("nothing of Java is needed"),
+        "debug": left_out("the job's directory keeps what it was started with"),
+        "help": left_out("shows TonY's options"),
+        "appname": handled_elsewhere("name"),
+        "app_name": handled_elsewhere("name"),
     }
 )

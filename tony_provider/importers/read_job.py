@@ -13,11 +13,11 @@ from typing import Any
 import attrs
 
 from tony_provider.importers import hbox, linkedin_tony, skein, tf_yarn, torchx, yarn_services
-from tony_provider.importers.job_source import Source, System, source_of
+from tony_provider.importers.job_source import Source, System, report_shell_variables, source_of
 from tony_provider.importers.key_table import BadValue, Draft, ImportedJob, KeyPath, NotImportable, nested_mapping
 from tony_provider.importers.yarn_terms import finish_images
-from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.jobspec.model import TENSORBOARD, Role
+from tony_provider.runtime.frameworks import has_default_command
+from tony_provider.runtime.jobspec.model import TENSORBOARD
 from tony_provider.runtime.jobspec.problems import Problem, SpecError, child
 from tony_provider.runtime.parsing.parse import merge, parse_job
 
@@ -111,24 +111,19 @@ def finish_import(
         except SpecError as error:
             _leave_behind(draft, error, given)
         else:
-            return ImportedJob(system, source, job, draft.arguments, draft.left)
+            return ImportedJob(system, source, job, draft.arguments, draft.left_out)
 
 
 def _give_command(draft: Draft, command: str | None) -> None:
     for name, task in draft.tasks.items():
-        if command and "command" not in task and not _has_its_own(draft.job, name, task):
+        if command and "command" not in task and not _has_own_command(draft.job, name, task):
             task["command"] = command
         if draft.exports and "command" in task:
             task["command"] = f"{draft.exports} && {task['command']}"
 
 
-def _has_its_own(job: Mapping[str, Any], name: str, task: Mapping[str, Any]) -> bool:
-    """Return whether the framework has a default command for the task type."""
-    role = task.get("role") or (name if name in {each.value for each in Role} else Role.WORKER.value)
-    try:
-        return bool(get_framework(str(job.get("framework"))).default_command(Role(role)))
-    except (LookupError, ValueError):
-        return False
+def _has_own_command(job: Mapping[str, Any], name: str, task: Mapping[str, Any]) -> bool:
+    return has_default_command(job.get("framework"), name, task.get("role"))
 
 
 def _expect_commands(draft: Draft, job: Mapping[str, Any]) -> None:
@@ -136,12 +131,12 @@ def _expect_commands(draft: Draft, job: Mapping[str, Any]) -> None:
     if not isinstance(tasks, Mapping) or not all(isinstance(task, Mapping) for task in tasks.values()):
         return  # the parser reports this error
     if not tasks:
-        told = "\n".join(f"  {each}" for each in draft.left)
+        told = "\n".join(f"  {each}" for each in draft.left_out)
         raise NotImportable("there is no task type with an instance in it" + (f"; it says:\n{told}" if told else ""))
     lacking = [
         f"  {child('tasks', name, 'command')}: {draft.no_command.get(name, _UNKNOWN)}"
         for name, task in tasks.items()
-        if name != TENSORBOARD and not task.get("command") and not _has_its_own(job, name, task)
+        if name != TENSORBOARD and not task.get("command") and not _has_own_command(job, name, task)
     ]
     if lacking:
         first = lacking[0].split(":")[0].strip()
@@ -167,7 +162,7 @@ def _leave_behind(draft: Draft, error: SpecError, given: Mapping[str, Any]) -> N
         raise NotImportable(_told(error.problems)) from error
     for path in sorted(wrong, key=_place, reverse=True):  # later elements of a list first
         key, message = wrong[path]
-        draft.leave(key, f"{'.'.join(path)} here {message}", draft.remove(path))
+        draft.leave_out(key, f"{'.'.join(path)} here {message}", draft.remove(path))
         draft.origins.pop(path, None)
 
 
@@ -256,11 +251,12 @@ def imported_from(
     of = _system(source, system)
     try:
         draft = of.read(source)
+        report_shell_variables(draft, source, of.is_call)
     except BadValue as error:
-        raise NotImportable(f"{source.told}: {error}") from error
+        raise NotImportable(f"{source.label}: {error}") from error
     except RecursionError as error:
-        raise NotImportable(f"{source.told}: nested too deeply") from error
-    return finish_import(draft, of.title, source.told, command=command, given=given or {})
+        raise NotImportable(f"{source.label}: nested too deeply") from error
+    return finish_import(draft, of.title, source.label, command=command, given=given or {})
 
 
 def _system(source: Source, name: str | None) -> System:
@@ -271,7 +267,7 @@ def _system(source: Source, name: str | None) -> System:
         return found[0]
     for each in UNSUPPORTED if not found else ():
         if each.knows(source):
-            raise NotImportable(f"{source.told} {each.why}, and is not read; {each.page}")
+            raise NotImportable(f"{source.label} {each.why}, and is not read; {each.page}")
     kinds = "\n".join(f"  {each.name}: {each.takes}" for each in SYSTEMS)
     what = "is none of what is read here" if not found else f"could be of {' or '.join(each.title for each in found)}"
-    raise NotImportable(f"{source.told} {what}; say which with --from:\n{kinds}")
+    raise NotImportable(f"{source.label} {what}; say which with --from:\n{kinds}")

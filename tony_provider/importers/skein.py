@@ -16,16 +16,15 @@ from tony_provider.importers.key_table import (
     NotImportable,
     argument,
     boolean,
-    by,
-    elsewhere,
-    environment,
-    left,
+    carried_by,
+    handled_elsewhere,
+    left_out,
+    mapped_to,
     mapping,
     memory,
     nested_mapping,
     number,
     positive_or_none,
-    to,
     user,
 )
 
@@ -38,38 +37,37 @@ _MANY = 1000  # restarts that stand for an unlimited number
 def _script(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     lines = [str(each) for each in value] if isinstance(value, list) else [str(value)]
     text = " && ".join(lines).strip()
-    draft.put(("tasks", _type(draft, names), "command"), for_sh(text), key)
+    draft.put((*_place(draft, names), "command"), for_sh(text), key)
     if found := _SKEIN.search(text):
-        draft.leave(
+        draft.leave_out(
             key,
             f"calls `{found[0]}`, and nothing of Skein's runs here: tasks find each other in TONY_CLUSTER_SPEC, and "
             "the job ends when they have; `airflow tony notebook` starts Jupyter, `framework: ray` Ray",
         )
 
 
-def _type(draft: Draft, names: Sequence[str]) -> str:
-    """Return our task type of a service, or chief for the master's own script."""
-    return draft.task_type(names[0]) if names else "chief"
+def _place(draft: Draft, names: Sequence[str]) -> KeyPath:
+    """Return our path of a service, or of the chief, which runs the master's own script."""
+    return draft.place(names) or ("tasks", "chief")
 
 
 def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     given_files = _named_files(value)
     if given_files is None:
-        draft.leave(key, "should be a mapping of names to files", value)
+        draft.leave_out(key, "should be a mapping of names to files", value)
         return
     if _is_nobodys(draft, names):
-        draft.leave(key, _NOBODY, value)
+        draft.leave_out(key, _NOBODY, value)
         return
     for target, given in given_files.items():
         file = given if isinstance(given, Mapping) else {"source": given}
         source = str(file.get("source", "")).removeprefix("file://")
         kind = str(file.get("type", "infer")).lower()
         is_archive = kind == "archive" or (kind == "infer" and source.endswith(_ARCHIVES))
-        written = source if source.rpartition("/")[2] == target else f"{source}::{target}"
-        draft.add(("tasks", _type(draft, names), "archives" if is_archive else "files"), written, key)
+        draft.add_file((*_place(draft, names), "archives" if is_archive else "files"), source, str(target), key)
         for option in ("visibility", "size", "timestamp"):
             if option in file:
-                draft.leave(f"{key}.{target}.{option}", "files are staged by their content, for this user alone")
+                draft.leave_out(f"{key}.{target}.{option}", "files are staged by their content, for this user alone")
 
 
 def _named_files(value: Any) -> Mapping[str, Any] | None:
@@ -92,32 +90,28 @@ def _is_nobodys(draft: Draft, names: Sequence[str]) -> bool:
 
 def _env(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     if _is_nobodys(draft, names):
-        draft.leave(key, _NOBODY, value)
+        draft.leave_out(key, _NOBODY, value)
         return
-    taken, refused = environment(mapping(value))
-    for name, text in taken.items():
-        draft.put(("tasks", _type(draft, names), "env", name), text, key)
-    for name, why in refused.items():
-        draft.leave(f"{key}.{name}", why)
+    draft.put_environment(_place(draft, names), mapping(value), key)
 
 
 def _depends(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     for other in value if isinstance(value, list) else [value]:
-        draft.put(("tasks", draft.task_type(names[0]), "after", draft.task_type(str(other))), "started", key)
+        draft.put("tasks.<type>.after.<type>", "started", key, [names[0], str(other)])
 
 
 def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     """Carry over a service's restarts: the budget is the job's here, so the largest of all services counts."""
     given = number(value)
     if given == 0:
-        draft.put(("tasks", draft.task_type(names[0]), "restart"), "never", key)
+        draft.put("tasks.<type>.restart", "never", key, names)
         return
     budget = _MANY if given < 0 else given
     if given < 0:
-        draft.leave(key, f"any number of them is {_MANY} here; restarts after progress cost nothing", value)
+        draft.leave_out(key, f"any number of them is {_MANY} here; restarts after progress cost nothing", value)
     before = draft.get("restart.budget")
     if before not in (None, budget):
-        draft.leave(
+        draft.leave_out(
             key, f"`restart.budget` is the job's: {max(before, budget)}, which is that of another service", value
         )
     draft.put("restart.budget", max(before or 0, budget), key)
@@ -126,11 +120,7 @@ def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
 def _failures(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     if boolean(value):
         why = "its failure fails the job; `role: sidecar` is only reported, `tolerated_failures` bounds them"
-        draft.leave(key, why, value)
-
-
-def _instances(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    draft.put(("tasks", draft.task_type(names[0]), "instances"), number(value), key)
+        draft.leave_out(key, why, value)
 
 
 def _of_master(name: str, read: Callable[[Any], Any]) -> Carry:
@@ -144,54 +134,54 @@ def _of_master(name: str, read: Callable[[Any], Any]) -> Carry:
 
 def _fpgas(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     if count := positive_or_none(value):
-        draft.put(("tasks", draft.task_type(names[0]), "resources", "yarn.io/fpga"), count, key)
+        draft.put((*draft.place(names), "resources", "yarn.io/fpga"), count, key)
 
 
 _ACL = "the page of the job is for those of `acls.view`"
 
 KEYS = Keys(
     {
-        "name": to("name"),
-        "queue": to("queue"),
+        "name": mapped_to("name"),
+        "queue": mapped_to("queue"),
         "user": argument("proxy_user", user),
-        "node_label": to("node_label", lambda value: value or None),
-        "tags": to("tags"),
-        "max_attempts": to("am.attempts", positive_or_none),
-        "file_systems": left("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
-        "acls.enable": left("`acls` counts on clusters that heed access lists"),
-        "acls.view_users": to("acls.view.users"),
-        "acls.view_groups": to("acls.view.groups"),
-        "acls.modify_users": to("acls.modify.users"),
-        "acls.modify_groups": to("acls.modify.groups"),
-        "acls.ui_users": left(_ACL, "acls.view"),
-        "acls.ui_groups": left(_ACL, "acls.view"),
-        "master.resources.memory": by(_of_master("memory", memory), "am.memory"),
-        "master.resources.vcores": by(_of_master("vcores", number), "am.vcores"),
-        "master.resources.gpus": left("nothing of the user's runs in the master"),
-        "master.resources.fpgas": left("nothing of the user's runs in the master"),
-        "master.script": by(_script, "tasks.chief.command"),
-        "master.files": by(_files, "files"),
-        "master.env": by(_env, "tasks.chief.env"),
-        "master.security": left("certificates are made for each application"),
-        "master.log_level": left("nothing to set"),
-        "master.log_config": left("nothing to set"),
-        "services.<type>.resources.memory": to("tasks.<type>.memory", memory),
-        "services.<type>.resources.vcores": to("tasks.<type>.vcores", number),
-        "services.<type>.resources.gpus": to("tasks.<type>.gpus", positive_or_none),
-        "services.<type>.resources.fpgas": by(_fpgas, "tasks.<type>.resources"),
-        "services.<type>.instances": by(_instances, "tasks.<type>.instances"),
-        "services.<type>.script": by(_script, "tasks.<type>.command"),
-        "services.<type>.commands": by(_script, "tasks.<type>.command"),
-        "services.<type>.files": by(_files, "files"),
-        "services.<type>.env": by(_env, "tasks.<type>.env"),
-        "services.<type>.depends": by(_depends, "tasks.<type>.after"),
-        "services.<type>.max_restarts": by(_restarts, "restart.budget"),
-        "services.<type>.allow_failures": by(_failures, "tolerated_failures"),
-        "services.<type>.node_label": to("tasks.<type>.node_label", lambda value: value or None),
-        "services.<type>.nodes": to("tasks.<type>.placement.nodes"),
-        "services.<type>.racks": to("tasks.<type>.placement.racks"),
-        "services.<type>.relax_locality": elsewhere("tasks.<type>.placement.required"),
-        "services": elsewhere("tasks"),
+        "node_label": mapped_to("node_label", lambda value: value or None),
+        "tags": mapped_to("tags"),
+        "max_attempts": mapped_to("am.attempts", positive_or_none),
+        "file_systems": left_out("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
+        "acls.enable": left_out("`acls` counts on clusters that heed access lists"),
+        "acls.view_users": mapped_to("acls.view.users"),
+        "acls.view_groups": mapped_to("acls.view.groups"),
+        "acls.modify_users": mapped_to("acls.modify.users"),
+        "acls.modify_groups": mapped_to("acls.modify.groups"),
+        "acls.ui_users": left_out(_ACL, "acls.view"),
+        "acls.ui_groups": left_out(_ACL, "acls.view"),
+        "master.resources.memory": carried_by(_of_master("memory", memory), "am.memory"),
+        "master.resources.vcores": carried_by(_of_master("vcores", number), "am.vcores"),
+        "master.resources.gpus": left_out("nothing of the user's runs in the master"),
+        "master.resources.fpgas": left_out("nothing of the user's runs in the master"),
+        "master.script": carried_by(_script, "tasks.chief.command"),
+        "master.files": carried_by(_files, "files"),
+        "master.env": carried_by(_env, "tasks.chief.env"),
+        "master.security": left_out("certificates are made for each application"),
+        "master.log_level": left_out("nothing to set"),
+        "master.log_config": left_out("nothing to set"),
+        "services.<type>.resources.memory": mapped_to("tasks.<type>.memory", memory),
+        "services.<type>.resources.vcores": mapped_to("tasks.<type>.vcores", number),
+        "services.<type>.resources.gpus": mapped_to("tasks.<type>.gpus", positive_or_none),
+        "services.<type>.resources.fpgas": carried_by(_fpgas, "tasks.<type>.resources"),
+        "services.<type>.instances": mapped_to("tasks.<type>.instances", number),
+        "services.<type>.script": carried_by(_script, "tasks.<type>.command"),
+        "services.<type>.commands": carried_by(_script, "tasks.<type>.command"),
+        "services.<type>.files": carried_by(_files, "files"),
+        "services.<type>.env": carried_by(_env, "tasks.<type>.env"),
+        "services.<type>.depends": carried_by(_depends, "tasks.<type>.after"),
+        "services.<type>.max_restarts": carried_by(_restarts, "restart.budget"),
+        "services.<type>.allow_failures": carried_by(_failures, "tolerated_failures"),
+        "services.<type>.node_label": mapped_to("tasks.<type>.node_label", lambda value: value or None),
+        "services.<type>.nodes": mapped_to("tasks.<type>.placement.nodes"),
+        "services.<type>.racks": mapped_to("tasks.<type>.placement.racks"),
+        "services.<type>.relax_locality": handled_elsewhere("tasks.<type>.placement.required"),
+        "services": handled_elsewhere("tasks"),
     }
 )
 _WITHIN = Keys({key: rule for key, rule in KEYS.rules.items() if key != "services"})
@@ -207,12 +197,12 @@ def _knows(source: Source) -> bool:
 def _read(source: Source) -> Draft:
     plain = source.document
     if plain is None:
-        raise NotImportable(f"{source.told}: is no mapping in YAML or JSON")
+        raise NotImportable(f"{source.label}: is no mapping in YAML or JSON")
     draft = Draft()
     draft.put("framework", "standalone", "services")
     services = plain.get("services") or {}
     if not isinstance(services, Mapping):
-        raise NotImportable(f"{source.told}: `services` should be a mapping")
+        raise NotImportable(f"{source.label}: `services` should be a mapping")
     there = {name: service for name, service in services.items() if _is_there(draft, name, service)}
     for name in there:
         draft.put(("tasks", draft.service_type(name), "instances"), 1, name)
@@ -221,19 +211,24 @@ def _read(source: Source) -> Draft:
         draft.put("success", "chief", "master.script")
     _WITHIN.carry_all(draft, {**plain, "services": there})
     _places(draft, there)
-    for each in ("files", "archives"):
-        draft.share(each)
-    _of_absent(draft, set(services) - set(there))
-    _say_what_differs(draft, there)
+    draft.share_files()
+    draft.remove_absent_dependencies()
+    if unsaid := [name for name, service in there.items() if "max_restarts" not in service]:
+        draft.leave_out(
+            f"services.{unsaid[0]}.max_restarts",
+            "is not given, which is 0 to Skein: a failure ends the application. Here the task starts again, up to "
+            "`restart.budget` times (3); `restart: never` of a task type is Skein's rule",
+        )
+    draft.report_servers("services.{theirs}")
     return draft
 
 
 def _is_there(draft: Draft, name: str, service: object) -> bool:
     if not isinstance(service, Mapping):
-        draft.leave(f"services.{name}", "should be a mapping", service)
+        draft.leave_out(f"services.{name}", "should be a mapping", service)
         return False
     if str(service.get("instances", 1)) == "0":
-        draft.leave(f"services.{name}.instances", "a task type has one at least, so this service is left out", 0)
+        draft.leave_out(f"services.{name}.instances", "a task type has one at least, so this service is left out", 0)
         return False
     return True
 
@@ -244,35 +239,6 @@ def _places(draft: Draft, services: Mapping[str, Any]) -> None:
         place: KeyPath = ("tasks", draft.task_type(name), "placement")
         if draft.get(place) and not boolean(service.get("relax_locality") or False):
             draft.put((*place, "required"), True, f"services.{name}.relax_locality")
-
-
-def _of_absent(draft: Draft, absent: set[str]) -> None:
-    """Remove dependencies on services that are not there."""
-    for name, task in draft.tasks.items():
-        for other in [each for each in task.get("after", {}) if each in {draft.task_type(each) for each in absent}]:
-            draft.leave(
-                f"services.{name}.depends", f"{other} is not there", draft.remove(("tasks", name, "after", other))
-            )
-
-
-def _say_what_differs(draft: Draft, services: Mapping[str, Any]) -> None:
-    if unsaid := [name for name, service in services.items() if "max_restarts" not in service]:
-        draft.leave(
-            f"services.{unsaid[0]}.max_restarts",
-            "is not given, which is 0 to Skein: a failure ends the application. Here the task starts again, up to "
-            "`restart.budget` times (3); `restart: never` of a task type is Skein's rule",
-        )
-    needed = {str(other) for each in services.values() for other in _listed(each)}
-    if dependencies := [name for name in services if name in needed]:
-        draft.leave(
-            f"services.{dependencies[0]}",
-            "the job waits for it to end; if it serves the others and never ends by itself, give it `role: sidecar`",
-        )
-
-
-def _listed(service: Mapping[str, Any]) -> list[Any]:
-    depends = service.get("depends") or []
-    return depends if isinstance(depends, list) else [depends]
 
 
 SYSTEM = System(

@@ -22,15 +22,14 @@ from tony_provider.importers.key_table import (
     Keys,
     NotImportable,
     argument,
-    by,
-    elsewhere,
-    environment,
-    left,
+    carried_by,
+    handled_elsewhere,
+    left_out,
+    mapped_to,
     memory,
     nested_mapping,
     number,
     positive_or_none,
-    to,
 )
 from tony_provider.runtime.jobspec.container_content import EnvironmentKind, python_env_kind
 from tony_provider.runtime.jobspec.model import TENSORBOARD, PythonEnv
@@ -198,11 +197,7 @@ _COMPUTED = "is computed, which only running the program would tell"
 
 
 def _environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    taken, refused = environment(nested_mapping(value))
-    for name, text in taken.items():
-        draft.put(("env", name), text, key)
-    for name, why in refused.items():
-        draft.leave(f"{key} {name}", why)
+    draft.put_environment((), nested_mapping(value), key, " ")
 
 
 def _python_env(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
@@ -215,14 +210,14 @@ def _python_env(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> No
         if label in value:
             _put_env(draft, ("tasks", name), f"{key} {label}", value[label])
         else:
-            draft.leave(key, f"has none for {label}, which {name} wants", dict(value))
+            draft.leave_out(key, f"has none for {label}, which {name} wants", dict(value))
 
 
 def _put_env(draft: Draft, above: KeyPath, key: str, value: Any) -> None:
     if isinstance(value, str) and python_env_kind(PythonEnv(value)) in (EnvironmentKind.ARCHIVE, EnvironmentKind.PEX):
         draft.put((*above, "python_env"), value, key)
     else:
-        draft.leave(key, "`python_env` is an archive of venv-pack or conda-pack, or a PEX", value)
+        draft.leave_out(key, "`python_env` is an archive of venv-pack or conda-pack, or a PEX", value)
 
 
 def _access(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
@@ -232,61 +227,62 @@ def _access(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
             who, what = name.split("_")
             draft.put(("acls", who, what), given, f"{key} {name}")
         elif name != "enable":
-            draft.leave(f"{key} {name}", "the page of the job is for those of `acls.view`", given)
+            draft.leave_out(f"{key} {name}", "the page of the job is for those of `acls.view`", given)
 
 
 def _files(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     for target, source in nested_mapping(value).items():
-        written = source if str(source).rpartition("/")[2] == target else f"{source}::{target}"
-        draft.add("files", written, key)
+        draft.add_file("files", str(source), target, key)
 
 
 def _task_module(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     if "gloo_allred" in str(value):
         draft.put("framework", "horovod", key)
     else:
-        draft.leave(key, "`command` says what runs", value)
+        draft.leave_out(key, "`command` says what runs", value)
 
 
 KEYS = Keys(
     {
-        "experiment_fn": left(
+        "experiment_fn": left_out(
             "a function is no program: write what it holds as one, for `command` and `files`, or use @task.tony",
             "command",
         ),
-        "task_specs": elsewhere("tasks"),
-        "pyenv_zip_path": by(_python_env, "python_env"),
-        "files": by(_files, "files"),
-        "env": by(_environment, "env"),
-        "queue": to("queue"),
-        "name": to("name"),
+        "task_specs": handled_elsewhere("tasks"),
+        "pyenv_zip_path": carried_by(_python_env, "python_env"),
+        "files": carried_by(_files, "files"),
+        "env": carried_by(_environment, "env"),
+        "queue": mapped_to("queue"),
+        "name": mapped_to("name"),
         "nb_retries": argument("retries", positive_or_none),
-        "custom_task_module": by(_task_module, "framework"),
-        "pre_script_hook": left("the first words of the `command`; `hadoop: true` for Hadoop's environment", "command"),
-        "acls": by(_access, "acls"),
-        "file_systems": left("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
-        "skein_client": left("the connection says where jobs run"),
-        "eval_monitor_log_thresholds": left("an evaluator reports what it measures by `tony_sdk.report`"),
-        "cuda_runtime_hdfs_path": left("the environment of the job has its CUDA libraries", "python_env"),
+        "custom_task_module": carried_by(_task_module, "framework"),
+        "pre_script_hook": left_out(
+            "the first words of the `command`; `hadoop: true` for Hadoop's environment", "command"
+        ),
+        "acls": carried_by(_access, "acls"),
+        "file_systems": left_out("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
+        "skein_client": left_out("the connection says where jobs run"),
+        "eval_monitor_log_thresholds": left_out("an evaluator reports what it measures by `tony_sdk.report`"),
+        "cuda_runtime_hdfs_path": left_out("the environment of the job has its CUDA libraries", "python_env"),
     }
 )
 TASK_KEYS = Keys(
     {
-        "task.<type>.memory": to("tasks.<type>.memory", memory),
-        "task.<type>.vcores": to("tasks.<type>.vcores", number),
-        "task.<type>.instances": to("tasks.<type>.instances", number),
-        "task.<type>.nb_proc_per_worker": to(
+        "task.<type>.memory": mapped_to("tasks.<type>.memory", memory),
+        "task.<type>.vcores": mapped_to("tasks.<type>.vcores", number),
+        "task.<type>.instances": mapped_to("tasks.<type>.instances", number),
+        "task.<type>.nb_proc_per_worker": mapped_to(
             "tasks.<type>.processes", lambda value: number(value) if number(value) > 1 else None
         ),
         **{
-            f"task.<type>.{name}": to("tasks.<type>.node_label", lambda value: str(value) or None)
+            f"task.<type>.{name}": mapped_to("tasks.<type>.node_label", lambda value: str(value) or None)
             for name in ("label", "flavor")
         },
-        "task.<type>.tb_model_dir": left(
+        "task.<type>.tb_model_dir": left_out(
             "`tensorboard: true` shows what programs write into TONY_TENSORBOARD_DIR", "tensorboard"
         ),
-        "task.<type>.tb_extra_args": left("TensorBoard takes no arguments of its own", "tensorboard"),
-        "task.<type>.tb_termination_timeout_seconds": left("TensorBoard ends with the job", "tensorboard"),
+        "task.<type>.tb_extra_args": left_out("TensorBoard takes no arguments of its own", "tensorboard"),
+        "task.<type>.tb_termination_timeout_seconds": left_out("TensorBoard ends with the job", "tensorboard"),
     }
 )
 
@@ -297,14 +293,14 @@ def _knows(source: Source) -> bool:
 
 def _read(source: Source) -> Draft:
     try:
-        program = PythonSource.parse(source.text, source.told)
+        program = PythonSource.parse(source.text, source.label)
     except ValueError as error:
         raise NotImportable(str(error)) from error
     calls = list(program.calls(_CALL))
     if len(calls) != 1:
         lines = ", ".join(str(each.lineno) for each in calls)
         raise NotImportable(
-            f"{source.told}: has {len(calls)} calls of {_CALL}"
+            f"{source.label}: has {len(calls)} calls of {_CALL}"
             + (f" (lines {lines}); give a file with one" if calls else "")
         )
     draft = Draft()
@@ -332,7 +328,7 @@ def _arguments(draft: Draft, call: ast.Call) -> dict[str, ast.expr]:
     given = dict(zip(names, call.args, strict=False))
     for keyword in call.keywords:
         if keyword.arg is None:
-            draft.leave(f"**{ast.unparse(keyword.value)}", _COMPUTED)
+            draft.leave_out(f"**{ast.unparse(keyword.value)}", _COMPUTED)
         else:
             given[keyword.arg] = keyword.value
     return given
@@ -352,10 +348,10 @@ def _carry(draft: Draft, keys: Keys, key: str, value: Callable[[], Any]) -> None
     except Computed as error:
         known = keys.find(key)
         here = f"; here it is `{known[0].here}`" if known and known[0].here else ""
-        draft.leave(key, f"{_COMPUTED}{here}", str(error))
+        draft.leave_out(key, f"{_COMPUTED}{here}", str(error))
         return
-    if found is not None and not keys.carry(draft, key, found):
-        draft.leave(key, f"unknown argument{keys.hint(key)}", found)
+    if found is not None:
+        keys.carry_options(draft, [(key, found)], unknown="unknown argument")
 
 
 def _value(draft: Draft, program: PythonSource, name: str, node: ast.expr) -> Any:
@@ -370,12 +366,12 @@ def _value(draft: Draft, program: PythonSource, name: str, node: ast.expr) -> An
     known = {}
     for key, value in program.pairs(node):
         if key is None:
-            draft.leave(f"{name} **", _COMPUTED, ast.unparse(value))
+            draft.leave_out(f"{name} **", _COMPUTED, ast.unparse(value))
             continue
         try:
             known[str(program.value(key))] = program.value(value)
         except Computed as error:
-            draft.leave(f"{name} {ast.unparse(key)}", _COMPUTED, str(error))
+            draft.leave_out(f"{name} {ast.unparse(key)}", _COMPUTED, str(error))
     return known
 
 
@@ -390,7 +386,7 @@ def _tasks(draft: Draft, program: PythonSource, given: Mapping[str, ast.expr]) -
         ) from error
     for name, spec in specs.items():
         if not isinstance(spec, ast.Call) or called(spec) != "TaskSpec":
-            draft.leave(f"task_specs[{name!r}]", f"is no TaskSpec(…), and {_COMPUTED}", ast.unparse(spec))
+            draft.leave_out(f"task_specs[{name!r}]", f"is no TaskSpec(…), and {_COMPUTED}", ast.unparse(spec))
         elif name == TENSORBOARD:
             _tensorboard(draft, program, spec)
         else:
@@ -415,7 +411,7 @@ def _processes(draft: Draft, program: PythonSource) -> None:
         try:
             count = number(program.value(given[key]))
         except (Computed, BadValue) as error:
-            draft.leave(f"{_EXPERIMENT} {key}", f"{_COMPUTED}; here it is `processes` of the task type", str(error))
+            draft.leave_out(f"{_EXPERIMENT} {key}", f"{_COMPUTED}; here it is `processes` of the task type", str(error))
             continue
         for name, task in draft.tasks.items():
             if count > 1 and "processes" not in task:
@@ -431,7 +427,7 @@ def _tensorboard(draft: Draft, program: PythonSource, spec: ast.Call) -> None:
                 size[key] = memory(program.value(node)) if key == "memory" else number(program.value(node))
                 continue
         except (Computed, BadValue) as error:
-            draft.leave(f"task.{TENSORBOARD}.{key}", _COMPUTED, str(error))
+            draft.leave_out(f"task.{TENSORBOARD}.{key}", _COMPUTED, str(error))
             continue
         _carry(draft, TASK_KEYS, f"task.{TENSORBOARD}.{key}", lambda node=node: ast.unparse(node))  # type: ignore[misc]
     draft.put(TENSORBOARD, size or True, "task_specs")

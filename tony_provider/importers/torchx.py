@@ -13,23 +13,22 @@ from typing import Any
 
 import attrs
 
-from tony_provider.importers.job_source import Options, Source, System, read_options, say_unfilled
+from tony_provider.importers.job_source import Options, Source, System, read_options
 from tony_provider.importers.key_table import (
     Draft,
     Keys,
     NotImportable,
-    by,
-    elsewhere,
-    environment,
-    left,
+    carried_by,
+    handled_elsewhere,
+    left_out,
     listed,
+    mapped_to,
     mapping,
     nested_mapping,
     number,
     number_of,
     pairs,
     positive_or_none,
-    to,
     words,
 )
 
@@ -67,7 +66,7 @@ def command_of(draft: Draft, key: str, entrypoint: str, args: Sequence[str]) -> 
     if processes in ("auto", "gpu"):
         processes = "gpus"
     if not program:
-        draft.leave(f"{key}.args", "torchrun is given no program", " ".join(given))
+        draft.leave_out(f"{key}.args", "torchrun is given no program", " ".join(given))
     words = ["python", *(["-m"] if flags.intersection(_MODULE) else []), *program]
     return RoleCommand(program if flags.intersection(_NO_PYTHON) else words, processes, is_torchrun=True)
 
@@ -118,33 +117,31 @@ _SIZES = {
 
 
 def _environment(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    taken, refused = environment(mapping(value))
-    for name, text in taken.items():
-        if name.startswith("TORCHX_"):
-            draft.leave(f"{key}.{name}", "is for TorchX itself", text)
-        else:
-            draft.put(("tasks", draft.task_type(names[0]), "env", name), text, key)
-    for name, why in refused.items():
-        draft.leave(f"{key}.{name}", why)
+    given = mapping(value)
+    of_torchx = [name for name in given if str(name).startswith("TORCHX_")]
+    for name in of_torchx:
+        draft.leave_out(f"{key}.{name}", "is for TorchX itself", str(given[name]))
+    others = {name: text for name, text in given.items() if name not in of_torchx}
+    draft.put_environment(draft.place(names), others, key)
 
 
 def _retries(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     """Carry over the retries of a role: the budget is the job's here, so the largest of all roles counts."""
     if (budget := positive_or_none(value)) is None:
-        draft.leave(key, _NO_RETRIES)
+        draft.leave_out(key, _NO_RETRIES)
         return
     draft.put("restart.budget", max(draft.get("restart.budget") or 0, budget), key)
 
 
 def _image(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     if not value or str(value).startswith(("/", ".")):
-        draft.leave(key, "is a directory; what the job needs is in `files`", value)
+        draft.leave_out(key, "is a directory; what the job needs is in `files`", value)
     else:
-        draft.put(("tasks", draft.task_type(names[0]), "docker", "image"), value, key)
+        draft.put("tasks.<type>.docker.image", value, key, names)
 
 
 def _mounts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    docker = ("tasks", draft.task_type(names[0]), "docker")
+    docker = (*draft.place(names), "docker")
     for each in listed(value):
         source, target = str(nested_mapping(each).get("src_path", "")), str(nested_mapping(each).get("dst_path", ""))
         is_device = "permissions" in nested_mapping(each)
@@ -152,7 +149,7 @@ def _mounts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
             mode = "ro" if str(each.get("read_only", "")).lower() == "true" else "rw"
             draft.add((*docker, "mounts"), f"{source}:{target}:{mode}", key)
         else:
-            draft.leave(key, "directories of the node are mounted into an image, and nothing else", each)
+            draft.leave_out(key, "directories of the node are mounted into an image, and nothing else", each)
 
 
 def _mounts_of_words(text: str) -> list[dict[str, Any]]:
@@ -172,57 +169,57 @@ def _amount(value: Any) -> int | None:
 
 KEYS = Keys(
     {
-        "name": to("name"),
-        "metadata": left("`tags` and `env` say what others should know of the job", "tags"),
-        "roles": elsewhere("tasks"),
-        "role.<type>.name": elsewhere("tasks"),
-        "role.<type>.num_replicas": to("tasks.<type>.instances", number),
-        "role.<type>.min_replicas": to("tasks.<type>.min_instances", positive_or_none),
-        "role.<type>.entrypoint": elsewhere("tasks.<type>.command"),
-        "role.<type>.args": elsewhere("tasks.<type>.command"),
-        "role.<type>.image": by(_image, "tasks.<type>.docker.image"),
-        "role.<type>.env": by(_environment, "tasks.<type>.env"),
-        "role.<type>.max_retries": by(_retries, "restart.budget"),
-        "role.<type>.retry_policy": elsewhere("framework"),
-        "role.<type>.resource.cpu": to("tasks.<type>.vcores", _amount),
-        "role.<type>.resource.gpu": to("tasks.<type>.gpus", lambda value: _amount(value) or None),
-        "role.<type>.resource.memMB": to("tasks.<type>.memory", _amount),
-        "role.<type>.resource.capabilities": left("`node_label` says which nodes", "node_label"),
-        "role.<type>.resource.devices": left("`resources` of the task type, by YARN's names", "resources"),
-        "role.<type>.resource.tags": left("`node_label` says which nodes", "node_label"),
-        "role.<type>.port_map": left("`TONY_PORT` is the task's port; the others find it in `TONY_CLUSTER_SPEC`"),
-        "role.<type>.mounts": by(_mounts, "tasks.<type>.docker.mounts"),
-        "role.<type>.metadata": left("for TorchX's schedulers"),
-        "role.<type>.base_image": left("of no use since TorchX 0.1"),
-        "role.<type>.workspace": left("`files`", "files"),
-        "role.<type>.overrides": left("for TorchX's schedulers"),
+        "name": mapped_to("name"),
+        "metadata": left_out("`tags` and `env` say what others should know of the job", "tags"),
+        "roles": handled_elsewhere("tasks"),
+        "role.<type>.name": handled_elsewhere("tasks"),
+        "role.<type>.num_replicas": mapped_to("tasks.<type>.instances", number),
+        "role.<type>.min_replicas": mapped_to("tasks.<type>.min_instances", positive_or_none),
+        "role.<type>.entrypoint": handled_elsewhere("tasks.<type>.command"),
+        "role.<type>.args": handled_elsewhere("tasks.<type>.command"),
+        "role.<type>.image": carried_by(_image, "tasks.<type>.docker.image"),
+        "role.<type>.env": carried_by(_environment, "tasks.<type>.env"),
+        "role.<type>.max_retries": carried_by(_retries, "restart.budget"),
+        "role.<type>.retry_policy": handled_elsewhere("framework"),
+        "role.<type>.resource.cpu": mapped_to("tasks.<type>.vcores", _amount),
+        "role.<type>.resource.gpu": mapped_to("tasks.<type>.gpus", lambda value: _amount(value) or None),
+        "role.<type>.resource.memMB": mapped_to("tasks.<type>.memory", _amount),
+        "role.<type>.resource.capabilities": left_out("`node_label` says which nodes", "node_label"),
+        "role.<type>.resource.devices": left_out("`resources` of the task type, by YARN's names", "resources"),
+        "role.<type>.resource.tags": left_out("`node_label` says which nodes", "node_label"),
+        "role.<type>.port_map": left_out("`TONY_PORT` is the task's port; the others find it in `TONY_CLUSTER_SPEC`"),
+        "role.<type>.mounts": carried_by(_mounts, "tasks.<type>.docker.mounts"),
+        "role.<type>.metadata": left_out("for TorchX's schedulers"),
+        "role.<type>.base_image": left_out("of no use since TorchX 0.1"),
+        "role.<type>.workspace": left_out("`files`", "files"),
+        "role.<type>.overrides": left_out("for TorchX's schedulers"),
     }
 )
 
 OPTIONS = Keys(
     {
-        "j": elsewhere("tasks.<type>.instances"),
-        "script": elsewhere("tasks.<type>.command"),
-        "m": elsewhere("tasks.<type>.command"),
-        "name": elsewhere("name"),
-        "image": elsewhere("tasks.<type>.docker.image"),
-        "h": elsewhere("tasks.<type>.memory"),
-        "cpu": elsewhere("tasks.<type>.vcores"),
-        "gpu": elsewhere("tasks.<type>.gpus"),
-        "memMB": elsewhere("tasks.<type>.memory"),
-        "env": elsewhere("tasks.<type>.env"),
-        "max_retries": elsewhere("restart.budget"),
-        "max_restarts": elsewhere("restart.budget"),
-        "num_replicas": elsewhere("tasks.<type>.instances"),
-        "msg": elsewhere("tasks.<type>.command"),
-        "mounts": elsewhere("tasks.<type>.docker.mounts"),
-        "rdzv_port": left(_TORCHRUN_LEFT),
-        "rdzv_backend": left(_TORCHRUN_LEFT),
-        "rdzv_endpoint": left(_TORCHRUN_LEFT),
-        "rdzv_conf": left(_TORCHRUN_LEFT),
-        "debug": left("`env` may have TORCH_DISTRIBUTED_DEBUG and others", "env"),
-        "tee": left("what every process prints is kept"),
-        "metadata": left("`tags` and `env` say what others should know of the job", "tags"),
+        "j": handled_elsewhere("tasks.<type>.instances"),
+        "script": handled_elsewhere("tasks.<type>.command"),
+        "m": handled_elsewhere("tasks.<type>.command"),
+        "name": handled_elsewhere("name"),
+        "image": handled_elsewhere("tasks.<type>.docker.image"),
+        "h": handled_elsewhere("tasks.<type>.memory"),
+        "cpu": handled_elsewhere("tasks.<type>.vcores"),
+        "gpu": handled_elsewhere("tasks.<type>.gpus"),
+        "memMB": handled_elsewhere("tasks.<type>.memory"),
+        "env": handled_elsewhere("tasks.<type>.env"),
+        "max_retries": handled_elsewhere("restart.budget"),
+        "max_restarts": handled_elsewhere("restart.budget"),
+        "num_replicas": handled_elsewhere("tasks.<type>.instances"),
+        "msg": handled_elsewhere("tasks.<type>.command"),
+        "mounts": handled_elsewhere("tasks.<type>.docker.mounts"),
+        "rdzv_port": left_out(_TORCHRUN_LEFT),
+        "rdzv_backend": left_out(_TORCHRUN_LEFT),
+        "rdzv_endpoint": left_out(_TORCHRUN_LEFT),
+        "rdzv_conf": left_out(_TORCHRUN_LEFT),
+        "debug": left_out("`env` may have TORCH_DISTRIBUTED_DEBUG and others", "env"),
+        "tee": left_out("what every process prints is kept"),
+        "metadata": left_out("`tags` and `env` say what others should know of the job", "tags"),
     }
 )
 
@@ -245,20 +242,14 @@ def _read(source: Source) -> Draft:
     plain = source.document
     if plain is not None and isinstance(plain.get("roles"), list):
         return _app(plain)
-    call = source.call(_is_call)
-    given = list(call[1:]) if call is not None else list(source.words)
-    if not given:
-        raise NotImportable(f"{source.told}: is no AppDef (a mapping with `roles`), and has no call of torchx")
-    draft = _call(given)
-    say_unfilled(draft, source, _is_call)
-    return draft
+    return _call(source.arguments(_is_call, "is no AppDef (a mapping with `roles`), and has no call of torchx"))
 
 
 def _app(plain: Mapping[str, Any]) -> Draft:
     draft = Draft()
     roles = [each for each in plain["roles"] if isinstance(nested_mapping(each).get("name"), str) and each["name"]]
     if len(roles) < len(plain["roles"]):
-        draft.leave("roles", "one of them has no name")
+        draft.leave_out("roles", "one of them has no name")
     runs = {str(each["name"]): _run_of(draft, each) for each in roles}
     for each in roles:
         draft.put(("tasks", draft.service_type(str(each["name"])), "instances"), 1, "num_replicas")
@@ -277,7 +268,7 @@ def _run_of(draft: Draft, role: Mapping[str, Any]) -> RoleCommand:
     entrypoint = str(role.get("entrypoint") or "")
     args = role.get("args") or []
     if not isinstance(args, list):
-        draft.leave(f"role.{role['name']}.args", "should be a list", args)
+        draft.leave_out(f"role.{role['name']}.args", "should be a list", args)
         args = []
     if not entrypoint or entrypoint == "<MISSING>":
         return RoleCommand([])
@@ -303,11 +294,11 @@ def _put_command(draft: Draft, role: str, run: RoleCommand) -> None:
     draft.put(("tasks", name, "command"), " ".join(map(shell_word, run.words)), f"role.{role}.args")
     if program := next((word for word in run.words if word.endswith(".py") and not word.startswith("/")), None):
         why = f"{program} is looked for in the image, as TorchX does; where it is not there, name it in `files`"
-        draft.leave(f"role.{role}.args", why)
+        draft.leave_out(f"role.{role}.args", why)
     if run.processes != "1":
         draft.put(("tasks", name, "processes"), run.processes, f"role.{role}.args")
     if unknown := [each for each in MACRO.findall(" ".join(run.words)) if each not in MACROS]:
-        draft.leave(f"role.{role}.args", f"${{{unknown[0]}}} is filled in by TorchX, and by nobody here")
+        draft.leave_out(f"role.{role}.args", f"${{{unknown[0]}}} is filled in by TorchX, and by nobody here")
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
@@ -324,7 +315,7 @@ def _call(given: Sequence[str]) -> Draft:
     options = read_options(arguments)
     draft = Draft()
     for name, value in run.given:
-        draft.leave(f"torchx run -{name}", "the connection says where the job runs", value)
+        draft.leave_out(f"torchx run -{name}", "the connection says where the job runs", value)
     if component in ("dist.ddp", "dist.spmd"):
         _distributed(draft, options, component)
     elif component in ("utils.sh", "utils.python", "utils.echo"):
@@ -334,9 +325,7 @@ def _call(given: Sequence[str]) -> Draft:
             f"{component} is no component that is read here (dist.ddp, dist.spmd, utils.sh, utils.python, utils.echo); "
             "write what it makes as JSON: json.dumps(dataclasses.asdict(app))"
         )
-    for name, value in options.given:
-        if not OPTIONS.carry(draft, name, value):
-            draft.leave(f"{component} --{name}", f"unknown option{OPTIONS.hint(name)}", value)
+    OPTIONS.carry_options(draft, options.given, f"{component} --", "unknown option")
     return draft
 
 
@@ -360,7 +349,7 @@ def _distributed(draft: Draft, options: Options, component: str) -> None:
         draft.add("files", script, "--script")
         script = PurePosixPath(script).name
     elif module is not None:
-        draft.leave("-m", "name the module's files in `files`, unless the environment has it", module)
+        draft.leave_out("-m", "name the module's files in `files`, unless the environment has it", module)
     given = ["python", *(["-m", module] if module else [str(script)]), *options.rest]
     draft.put(("tasks", name, "command"), " ".join(map(shell_word, given)), "--script")
     default = "gpu.small" if component == "dist.spmd" else None
@@ -393,9 +382,9 @@ def _of_options(draft: Draft, role: str, options: Options, default: str | None, 
     if named in _SIZES:
         vcores, gpus, gibibytes = _SIZES[named]
         size = {"cpu": vcores, "gpu": gpus, "memMB": int(gibibytes * 1024)}
-        draft.leave("-h", "is a size that TorchX says may change; the job has that of TorchX 0.7", named)
+        draft.leave_out("-h", "is a size that TorchX says may change; the job has that of TorchX 0.7", named)
     elif named is not None:
-        draft.leave("-h", "is no size known here; give memory, vcores and gpus", named)
+        draft.leave_out("-h", "is no size known here; give memory, vcores and gpus", named)
     else:
         size = {each: number_of(f"--{each}", options.last(each) or value) for each, value in size.items()}
     resource = {f"role.{role}.resource.{each}": value for each, value in size.items()}
@@ -405,7 +394,7 @@ def _of_options(draft: Draft, role: str, options: Options, default: str | None, 
     if image := options.last("image"):
         KEYS.carry(draft, f"role.{role}.image", image)
     else:
-        draft.leave("--image", _IMAGE)
+        draft.leave_out("--image", _IMAGE)
     if mounts := options.last("mounts"):
         KEYS.carry(draft, f"role.{role}.mounts", _mounts_of_words(mounts))
 
@@ -418,4 +407,5 @@ SYSTEM = System(
     keys=(KEYS, OPTIONS),
     knows=_knows,
     read=_read,
+    is_call=_is_call,
 )

@@ -17,11 +17,11 @@ from tony_provider.importers.key_table import (
     Keys,
     NotImportable,
     boolean,
-    by,
-    elsewhere,
-    environment,
-    left,
+    carried_by,
+    handled_elsewhere,
+    left_out,
     listed,
+    mapped_to,
     mapping,
     memory,
     milliseconds,
@@ -29,7 +29,6 @@ from tony_provider.importers.key_table import (
     number,
     positive_or_none,
     seconds,
-    to,
 )
 from tony_provider.importers.yarn_terms import ENTRY_POINT, apart, beside, counted, on_hdfs, take_image
 from tony_provider.runtime.common import quantities
@@ -58,7 +57,7 @@ def put_placement(draft: Draft, key: str, value: Any, names: Sequence[str]) -> N
         try:
             _constraint(draft, told, nested_mapping(each), names[0])
         except BadValue as error:
-            draft.leave(told, str(error), each)
+            draft.leave_out(told, str(error), each)
 
 
 def _constraint(draft: Draft, key: str, given: Mapping[str, Any], component: str) -> None:
@@ -67,7 +66,7 @@ def _constraint(draft: Draft, key: str, given: Mapping[str, Any], component: str
         raise BadValue(f"should have a type, one of {', '.join(_KINDS)}, and a scope, NODE or RACK")
     for name in given:
         if name not in _FIELDS:
-            draft.leave(f"{key}.{name}", "unknown key", given[name])
+            draft.leave_out(f"{key}.{name}", "unknown key", given[name])
     ours = draft.task_type(component)
     tags = [_tag(draft, each) for each in _listed(given, "target_tags")]
     _put_rules(draft, key, ours, list(_rules(given, kind, scope, tags, ours)))
@@ -108,7 +107,9 @@ def _put_attributes(draft: Draft, key: str, ours: str, kind: str, attributes: Ma
     for name, values in attributes.items():
         found = values if isinstance(values, list) else [values]
         if kind == _KINDS[2] or len(found) != 1:
-            draft.leave(f"{key}.node_attributes.{name}", "an attribute has one value here, and is not counted", values)
+            draft.leave_out(
+                f"{key}.node_attributes.{name}", "an attribute has one value here, and is not counted", values
+            )
             continue
         sign = "=" if kind == "AFFINITY" else "!="
         draft.add(("tasks", ours, "placement", "attributes"), f"{name}{sign}{found[0]}", f"{key}.node_attributes")
@@ -119,7 +120,7 @@ def _put_label(draft: Draft, key: str, ours: str, partitions: list[str]) -> None
     if len(partitions) == 1:
         draft.put(("tasks", ours, "node_label"), partitions[0], f"{key}.node_partitions")
     elif partitions:
-        draft.leave(f"{key}.node_partitions", "a container has one `node_label`; YARN heeds the first", partitions)
+        draft.leave_out(f"{key}.node_partitions", "a container has one `node_label`; YARN heeds the first", partitions)
 
 
 _OF_ALL = {  # keys of the service that are defaults of its components -> our key
@@ -141,36 +142,27 @@ def _put_resource(draft: Draft, key: str, value: Any, names: Sequence[str]) -> N
         about = given if isinstance(given, Mapping) else {"value": given}
         if name == quantities.GPU:
             if count := positive_or_none(about.get("value")):
-                draft.put(("tasks", draft.task_type(names[0]), "gpus"), count, key)
+                draft.put("tasks.<type>.gpus", count, key, names)
         else:
             amount = f"{number(about.get('value'))}{about.get('unit') or ''}"
-            draft.put(("tasks", draft.task_type(names[0]), "resources", name), amount, key)
+            draft.put((*draft.place(names), "resources", name), amount, key)
 
 
 def _environment(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    above = _above(draft, names)
-    taken, refused = environment(take_image(draft, above, key, mapping(value)))
-    for name, text in taken.items():
-        draft.put((*above, "env", name), text, key)
+    above = draft.place(names)
+    for name, text in draft.put_environment(above, take_image(draft, above, key, mapping(value)), key).items():
         _say_constants(draft, f"{key}.{name}", text)
-    for name, why in refused.items():
-        draft.leave(f"{key}.{name}", why)
-
-
-def _above(draft: Draft, names: Sequence[str]) -> KeyPath:
-    """Return our path for a component, or the job's for the service."""
-    return ("tasks", draft.task_type(names[0])) if names else ()
 
 
 def _command(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     text = _ESCAPED.sub(r"\1", str(value))
-    draft.put(("tasks", draft.task_type(names[0]), "command"), for_sh(text), key)
+    draft.put("tasks.<type>.command", for_sh(text), key, names)
     _say_constants(draft, key, text)
 
 
 def _say_constants(draft: Draft, key: str, text: str) -> None:
     if found := _CONSTANT.findall(text):
-        draft.leave(
+        draft.leave_out(
             key,
             f"{found[0]} is filled in by YARN's services, and by nobody here; TONY_TASK_INDEX, TONY_CLUSTER_SPEC and "
             "other variables say who and where a task is",
@@ -179,36 +171,35 @@ def _say_constants(draft: Draft, key: str, text: str) -> None:
 
 def _dependencies(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     for other in listed(value):
-        draft.put(("tasks", draft.task_type(names[0]), "after", draft.task_type(str(other))), "ready", key)
+        draft.put("tasks.<type>.after.<type>", "ready", key, [names[0], str(other)])
 
 
 def _readiness(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     properties = nested_mapping(value, "properties")
     kind = str(value.get("type", "DEFAULT")).upper() if isinstance(value, Mapping) else ""
-    place = ("tasks", draft.task_type(names[0]), "ready")
     if kind == "PORT" and "port" in properties:
-        draft.put(place, {"port": number(properties["port"])}, key)
+        draft.put("tasks.<type>.ready", {"port": number(properties["port"])}, key, names)
     elif kind == "HTTP" and "url" in properties:
         url = str(properties["url"]).replace("${THIS_HOST}", "localhost")
-        draft.put(place, {"command": f"curl -fs '{url}'"}, key)
-        draft.leave(key, "the task's node asks for the page, by curl, which must be there", value)
+        draft.put("tasks.<type>.ready", {"command": f"curl -fs '{url}'"}, key, names)
+        draft.leave_out(key, "the task's node asks for the page, by curl, which must be there", value)
     elif kind != "DEFAULT":
-        draft.leave(key, "is no check of YARN's services: DEFAULT, PORT with a port, HTTP with a url", value)
+        draft.leave_out(key, "is no check of YARN's services: DEFAULT, PORT with a port, HTTP with a url", value)
 
 
 def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     policy = str(value).upper()
     if policy == "NEVER":
-        draft.put(("tasks", draft.task_type(names[0]), "restart"), "never", key)
+        draft.put("tasks.<type>.restart", "never", key, names)
     elif policy == "ALWAYS":
-        draft.leave(key, "a task that ends with exit code 0 has succeeded, and is not started again", value)
+        draft.leave_out(key, "a task that ends with exit code 0 has succeeded, and is not started again", value)
     elif policy != "ON_FAILURE":
-        draft.leave(key, "is none of ALWAYS, ON_FAILURE and NEVER", value)
+        draft.leave_out(key, "is none of ALWAYS, ON_FAILURE and NEVER", value)
 
 
 def _privileged(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     if boolean(value):
-        draft.put((*_above(draft, names), "docker", "privileged"), True, key)
+        draft.put((*draft.place(names), "docker", "privileged"), True, key)
 
 
 def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
@@ -219,9 +210,9 @@ def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
         target = str(about.get("dest_file") or source or "").lstrip("/")
         if kind in ("STATIC", "ARCHIVE") and source:
             ours = "files" if kind == "STATIC" else "archives"
-            draft.add((*_above(draft, names), ours), f"{on_hdfs(draft, key, source)}::resources/{target}", key)
+            draft.add((*draft.place(names), ours), f"{on_hdfs(draft, key, source)}::resources/{target}", key)
         else:
-            draft.leave(f"{key} {about.get('dest_file', '')}".rstrip(), f"{kind or 'no type'}: {_NOT_WRITTEN}")
+            draft.leave_out(f"{key} {about.get('dest_file', '')}".rstrip(), f"{kind or 'no type'}: {_NOT_WRITTEN}")
 
 
 def _budget(value: Any) -> int | None:
@@ -229,56 +220,56 @@ def _budget(value: Any) -> int | None:
 
 
 _PROPERTIES = {
-    "yarn.service.am-resource.memory": to("am.memory", memory),
-    "yarn.service.am-restart.max-attempts": to("am.attempts", positive_or_none),
-    "yarn.service.container-failure.retry.max": to("restart.budget", _budget),
-    "yarn.service.container-failure.retry-interval-ms": to("restart.backoff", milliseconds),
-    "yarn.service.container-failure.validity-interval-ms": to("restart.window", milliseconds),
-    "yarn.service.node-blacklist.threshold": to("restart.node_losses", number),
-    "docker.network": elsewhere("docker.network"),
+    "yarn.service.am-resource.memory": mapped_to("am.memory", memory),
+    "yarn.service.am-restart.max-attempts": mapped_to("am.attempts", positive_or_none),
+    "yarn.service.container-failure.retry.max": mapped_to("restart.budget", _budget),
+    "yarn.service.container-failure.retry-interval-ms": mapped_to("restart.backoff", milliseconds),
+    "yarn.service.container-failure.validity-interval-ms": mapped_to("restart.window", milliseconds),
+    "yarn.service.node-blacklist.threshold": mapped_to("restart.node_losses", number),
+    "docker.network": handled_elsewhere("docker.network"),
 }
 
 KEYS = Keys(
     {
-        "name": to("name"),
-        "queue": to("queue"),
-        "lifetime": to("timeouts.lifetime", seconds),
-        "version": left("a job has none; `name` may say it"),
-        "description": left("a job has none; the DAG's `doc_md` may say it"),
-        "quicklinks": left("the job's page has the addresses of its tasks"),
-        "kerberos_principal": left("`kerberos` of the connection", "kerberos"),
-        "docker_client_config": to("docker.client_config"),
-        "placement_policy": left("no field of a service: each component has its own"),
+        "name": mapped_to("name"),
+        "queue": mapped_to("queue"),
+        "lifetime": mapped_to("timeouts.lifetime", seconds),
+        "version": left_out("a job has none; `name` may say it"),
+        "description": left_out("a job has none; the DAG's `doc_md` may say it"),
+        "quicklinks": left_out("the job's page has the addresses of its tasks"),
+        "kerberos_principal": left_out("`kerberos` of the connection", "kerberos"),
+        "docker_client_config": mapped_to("docker.client_config"),
+        "placement_policy": left_out("no field of a service: each component has its own"),
         **{
-            name: left(_OF_A_RUNNING_ONE)
+            name: left_out(_OF_A_RUNNING_ONE)
             for name in ("id", "launch_time", "number_of_running_containers", "state", "uri", "dependencies")
         },
-        **{name: elsewhere(here) for name, here in _OF_ALL.items()},
-        "artifact": elsewhere("docker.image"),
-        "components": elsewhere("tasks"),
-        "configuration.env": by(_environment, "env"),
-        "configuration.files": by(_files, "files"),
-        "configuration.properties": elsewhere("restart"),
-        "component.<type>.name": elsewhere("tasks"),
-        "component.<type>.number_of_containers": to("tasks.<type>.instances", number),
-        "component.<type>.launch_command": by(_command, "tasks.<type>.command"),
-        "component.<type>.resource.cpus": to("tasks.<type>.vcores", number),
-        "component.<type>.resource.memory": to("tasks.<type>.memory", memory),
-        "component.<type>.resource.additional": by(_put_resource, "tasks.<type>.resources"),
-        "component.<type>.resource.profile": left("profiles of the cluster are not read; give memory and vcores"),
-        "component.<type>.dependencies": by(_dependencies, "tasks.<type>.after"),
-        "component.<type>.readiness_check": by(_readiness, "tasks.<type>.ready"),
-        "component.<type>.restart_policy": by(_restarts, "tasks.<type>.restart"),
-        "component.<type>.artifact": elsewhere("tasks.<type>.docker.image"),
-        "component.<type>.configuration.env": by(_environment, "tasks.<type>.env"),
-        "component.<type>.configuration.files": by(_files, "tasks.<type>.files"),
-        "component.<type>.configuration.properties": elsewhere("restart"),
-        "component.<type>.placement_policy": by(put_placement, "tasks.<type>.placement"),
-        "component.<type>.run_privileged_container": by(_privileged, "tasks.<type>.docker.privileged"),
-        "component.<type>.quicklinks": left("the job's page has the addresses of its tasks"),
-        "component.<type>.state": left(_OF_A_RUNNING_ONE),
-        "component.<type>.containers": left(_OF_A_RUNNING_ONE),
-        "component.<type>.decommissioned_instances": left(_OF_A_RUNNING_ONE),
+        **{name: handled_elsewhere(here) for name, here in _OF_ALL.items()},
+        "artifact": handled_elsewhere("docker.image"),
+        "components": handled_elsewhere("tasks"),
+        "configuration.env": carried_by(_environment, "env"),
+        "configuration.files": carried_by(_files, "files"),
+        "configuration.properties": handled_elsewhere("restart"),
+        "component.<type>.name": handled_elsewhere("tasks"),
+        "component.<type>.number_of_containers": mapped_to("tasks.<type>.instances", number),
+        "component.<type>.launch_command": carried_by(_command, "tasks.<type>.command"),
+        "component.<type>.resource.cpus": mapped_to("tasks.<type>.vcores", number),
+        "component.<type>.resource.memory": mapped_to("tasks.<type>.memory", memory),
+        "component.<type>.resource.additional": carried_by(_put_resource, "tasks.<type>.resources"),
+        "component.<type>.resource.profile": left_out("profiles of the cluster are not read; give memory and vcores"),
+        "component.<type>.dependencies": carried_by(_dependencies, "tasks.<type>.after"),
+        "component.<type>.readiness_check": carried_by(_readiness, "tasks.<type>.ready"),
+        "component.<type>.restart_policy": carried_by(_restarts, "tasks.<type>.restart"),
+        "component.<type>.artifact": handled_elsewhere("tasks.<type>.docker.image"),
+        "component.<type>.configuration.env": carried_by(_environment, "tasks.<type>.env"),
+        "component.<type>.configuration.files": carried_by(_files, "tasks.<type>.files"),
+        "component.<type>.configuration.properties": handled_elsewhere("restart"),
+        "component.<type>.placement_policy": carried_by(put_placement, "tasks.<type>.placement"),
+        "component.<type>.run_privileged_container": carried_by(_privileged, "tasks.<type>.docker.privileged"),
+        "component.<type>.quicklinks": left_out("the job's page has the addresses of its tasks"),
+        "component.<type>.state": left_out(_OF_A_RUNNING_ONE),
+        "component.<type>.containers": left_out(_OF_A_RUNNING_ONE),
+        "component.<type>.decommissioned_instances": left_out(_OF_A_RUNNING_ONE),
     }
 )
 PROPERTIES = Keys(_PROPERTIES)
@@ -292,7 +283,7 @@ def _knows(source: Source) -> bool:
 def _read(source: Source) -> Draft:
     plain = source.document
     if plain is None or not isinstance(plain.get("components"), list):
-        raise NotImportable(f"{source.told}: is no service: a mapping in JSON with a list of `components`")
+        raise NotImportable(f"{source.label}: is no service: a mapping in JSON with a list of `components`")
     draft = Draft()
     draft.put("framework", "standalone", "components")
     components = [each for each in plain["components"] if _is_there(draft, plain, each)]
@@ -305,23 +296,22 @@ def _read(source: Source) -> Draft:
         _properties(draft, each, (str(each["name"]),))
     _properties(draft, plain, ())
     _artifacts(draft, plain, components)
-    for each in ("files", "archives"):
-        draft.share(each)
+    draft.share_files()
     _waits(draft)
     return draft
 
 
 def _is_there(draft: Draft, plain: Mapping[str, Any], component: object) -> bool:
     if not isinstance(component, Mapping) or not isinstance(component.get("name"), str) or not component["name"]:
-        draft.leave("components", "one of them has no name", component)
+        draft.leave_out("components", "one of them has no name", component)
         return False
     name = component["name"]
     if str(nested_mapping(component, "artifact").get("type", "")).upper() == "SERVICE":
-        draft.leave(f"component.{name}", "is another service; import it by itself, or have a DAG run both")
+        draft.leave_out(f"component.{name}", "is another service; import it by itself, or have a DAG run both")
         return False
     count = component.get("number_of_containers", plain.get("number_of_containers", 1))
     if str(count) == "0":
-        draft.leave(f"component.{name}", "has no container, and a task type has one at least", count)
+        draft.leave_out(f"component.{name}", "has no container, and a task type has one at least", count)
         return False
     return True
 
@@ -329,9 +319,9 @@ def _is_there(draft: Draft, plain: Mapping[str, Any], component: object) -> bool
 def _properties(draft: Draft, about: Mapping[str, Any], names: Sequence[str]) -> None:
     for name, value in nested_mapping(about, "configuration", "properties").items():
         if name == "docker.network":
-            draft.put((*_above(draft, names), "docker", "network"), value, name)
+            draft.put((*draft.place(names), "docker", "network"), value, name)
         elif not PROPERTIES.carry(draft, name, value):
-            draft.leave(name, "no key of ours does what this property does", value)
+            draft.leave_out(name, "no key of ours does what this property does", value)
 
 
 def _artifacts(draft: Draft, plain: Mapping[str, Any], components: Sequence[Mapping[str, Any]]) -> None:
@@ -370,7 +360,7 @@ def _entry_point(draft: Draft, name: str, key: str, plain: Mapping[str, Any], co
         given = draft.tasks[name].pop("command", None)
         if given is not None:
             why = "these are arguments of the image's own entry point, and no command"
-            draft.leave(f"{key} {ENTRY_POINT}", why, given)
+            draft.leave_out(f"{key} {ENTRY_POINT}", why, given)
     draft.no_command[name] = "the image's own entry point, which nothing here says"
 
 
@@ -379,19 +369,12 @@ def _waits(draft: Draft) -> None:
 
     YARN considers such a component ready when it has an address, which is about when it has started.
     """
-    for name, task in draft.tasks.items():
-        for other in list(task.get("after", {})):
-            if other not in draft.tasks:
-                key = f"component.{name}.dependencies"
-                draft.leave(key, f"{other} is not there", draft.remove(("tasks", name, "after", other)))
-            elif "ready" not in draft.tasks[other]:
+    draft.remove_absent_dependencies()
+    for task in draft.tasks.values():
+        for other in task.get("after", {}):
+            if "ready" not in draft.tasks[other]:
                 task["after"][other] = "started"
-    serving = {other for task in draft.tasks.values() for other in task.get("after", {})}
-    if serving:
-        draft.leave(
-            f"component.{min(serving)}",
-            "the job waits for it to end; if it serves the others and never ends by itself, give it `role: sidecar`",
-        )
+    draft.report_servers("component.{ours}")
 
 
 SYSTEM = System(

@@ -18,7 +18,7 @@ def on_hdfs(draft: Draft, key: str, path: object) -> str:
     if "://" in text:
         return text
     if not text.startswith("/"):
-        draft.leave(key, "begins in the user's home on HDFS; here it begins at the top: write the whole path", text)
+        draft.leave_out(key, "begins in the user's home on HDFS; here it begins at the top: write the whole path", text)
     return f"hdfs:///{text.lstrip('/')}"
 
 
@@ -58,17 +58,17 @@ def take_image(draft: Draft, above: KeyPath, key: str, given: Mapping[str, Any])
                 draft.put((*above, "docker", here), read(value), told)
             elif name == ENTRY_POINT:
                 if boolean(value):
-                    draft.leave(told, "a command is always given; the image's own entry point is not run", value)
+                    draft.leave_out(told, "a command is always given; the image's own entry point is not run", value)
             else:
-                draft.leave(told, "no key of `docker` does what this variable does", value)
+                draft.leave_out(told, "no key of `docker` does what this variable does", value)
         except BadValue as error:
-            draft.leave(told, str(error), value)
+            draft.leave_out(told, str(error), value)
     return rest
 
 
 def _put_runtime(draft: Draft, above: KeyPath, told: str, runtime: str) -> None:
     if runtime not in _RUNTIMES:
-        draft.leave(told, f"is none of {', '.join(_RUNTIMES)}", runtime)
+        draft.leave_out(told, f"is none of {', '.join(_RUNTIMES)}", runtime)
     elif (ours := _RUNTIMES[runtime]) is not None:
         draft.put((*above, "docker", "runtime"), ours, told)
 
@@ -97,7 +97,7 @@ def _own(task: Mapping[str, Any]) -> Mapping[str, Any]:
 def _leave(draft: Draft, place: KeyPath) -> None:
     for name, value in draft.remove(place).items():
         key = draft.origins.pop((*place, name), name)
-        draft.leave(key, f"means nothing without an image: `docker.{name}`", value)
+        draft.leave_out(key, f"means nothing without an image: `docker.{name}`", value)
 
 
 _ANY_NUMBER = 2**31 - 1  # Java's Integer.MAX_VALUE

@@ -15,7 +15,7 @@ from jinja2 import StrictUndefined, TemplateError, meta, nodes
 from jinja2.sandbox import SandboxedEnvironment
 
 from tony_provider.job_files.parameters import SECTION, Misread, Parameter, has_templates, read_value
-from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, SpecError, child, item, suggestion
+from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, SpecError, child, leaves, map_leaves, suggestion
 from tony_provider.runtime.parsing.parse import load_source
 
 MARKS = ("{{", "{%", "{#")  # starts of Jinja's expressions, statements and comments
@@ -136,11 +136,7 @@ def rendered_job(job: Mapping[str, Any], values: Mapping[str, Any], quote: Calla
     context = {_PARAMS: values, "macros": SimpleNamespace(tony=SimpleNamespace(quote=quote))}
     problems: list[Problem] = []
 
-    def fill(value: Any, path: str) -> Any:
-        if isinstance(value, Mapping):
-            return {key: fill(each, child(path, key)) for key, each in value.items()}
-        if isinstance(value, list):
-            return [fill(each, item(path, index)) for index, each in enumerate(value)]
+    def fill(path: str, value: Any) -> Any:
         if not has_template(value):
             return value
         try:
@@ -149,7 +145,7 @@ def rendered_job(job: Mapping[str, Any], values: Mapping[str, Any], quote: Calla
             problems.append(Problem(path, value, f"cannot be filled in: {error}{_more(error)}"))
             return value
 
-    whole = {key: fill(each, child("", key)) for key, each in job.items()}
+    whole: dict[str, Any] = map_leaves(job, fill)
     if problems:
         raise SpecError(problems)
     return whole
@@ -169,7 +165,9 @@ def check_names(job: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> 
     """
     used: dict[str, str] = {}
     problems = []
-    for path, text in _templates(job, ""):
+    for path, text in leaves(job):
+        if not has_template(text):
+            continue
         tree, others = _parsed(path, text)
         if others:
             message = f"uses {', '.join(others)}; templates of a job file may use only {_PARAMS} and {_QUOTE}"
@@ -187,18 +185,6 @@ def check_names(job: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> 
     ]
     if problems:
         raise SpecError(problems)
-
-
-def _templates(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of each template."""
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from _templates(each, child(path, key))
-    elif isinstance(value, list):
-        for index, each in enumerate(value):
-            yield from _templates(each, item(path, index))
-    elif has_template(value):
-        yield path, value
 
 
 def _parsed(path: str, text: str) -> tuple[nodes.Template, list[str]]:
@@ -297,11 +283,7 @@ def has_template(value: object) -> bool:
 
 def templates_in(value: Any) -> bool:
     """Return whether a job contains templates anywhere."""
-    if isinstance(value, Mapping):
-        return any(map(templates_in, value.values()))
-    if isinstance(value, list):
-        return any(map(templates_in, value))
-    return isinstance(value, str) and any(mark in value for mark in _TEMPLATE)
+    return any(isinstance(each, str) and any(mark in each for mark in _TEMPLATE) for _, each in leaves(value))
 
 
 @attrs.frozen
@@ -313,15 +295,9 @@ class Literal:
 
 def as_literals(value: Any) -> Any:
     """Return a job, or a part of it, in which each text that looks like a template is a Literal."""
-    if isinstance(value, Mapping):
-        return {key: as_literals(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [as_literals(each) for each in value]
-    return Literal(value) if has_template(value) else value
+    return map_leaves(value, lambda _, each: Literal(each) if has_template(each) else each)
 
 
 def has_literals(value: Any) -> bool:
     """Return whether a value contains a Literal at any depth."""
-    if isinstance(value, Mapping):
-        return any(map(has_literals, value.values()))
-    return isinstance(value, Literal) or (isinstance(value, list) and any(map(has_literals, value)))
+    return any(isinstance(each, Literal) for _, each in leaves(value))

@@ -6,7 +6,6 @@ both into a message, which names unknown data.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from tony_provider.operators.submission import render_secrets
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.run_dates import known_run_date
 from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.common.text import first_line
 from tony_provider.runtime.protocol.status import Failure, JobState, JobStatus
 
@@ -175,23 +175,16 @@ def collect_facts(hook: TonyHook, at: TrainingFacts, seconds: float, tell: Calla
 
     ``tell`` is called with each problem, for the log.
     """
-
-    def work() -> None:
-        try:
-            at.fill(hook)
-        except Exception as error:  # noqa: BLE001 - the message must be sent after any exception
-            problems.append(f"{type(error).__name__}: {error}")
-
-    problems: list[str] = []
     hook.get_conn()  # loads modules and queries Airflow, so not in a thread that may be abandoned
-    thread = threading.Thread(target=work, name="tony-news", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        problems.append(f"the cluster and its store did not answer within {seconds:g} s")
-    for problem in list(problems):
-        at.missing.append(problem)
-        tell(problem)
+    [call] = run_in_threads([lambda: at.fill(hook)], seconds, "tony-news")
+    if not call.done():
+        problem = f"the cluster and its store did not answer within {seconds:g} s"
+    elif error := call.exception():  # the message must be sent after any exception
+        problem = f"{type(error).__name__}: {error}"
+    else:
+        return
+    at.missing.append(problem)
+    tell(problem)
 
 
 MOST_MISSING = 5

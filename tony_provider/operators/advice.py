@@ -8,7 +8,6 @@ is logged, and the job is as the DAG specifies.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +15,11 @@ import attrs
 
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.records.history import JobHistory
-from tony_provider.cluster.records.summary import Advice, JobSummary, PreviousRuns, RunFacts, summarize
+from tony_provider.cluster.records.summary import Advice, JobSummary, PreviousRuns, summarize
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
@@ -76,19 +76,12 @@ class Adviser:
 
     def _in_time(self, without: str, act: Callable[[], object]) -> bool:
         """Return whether ``act`` has ended within SECONDS, and log its errors."""
-
-        def run() -> None:
-            try:
-                act()
-            except Exception as error:  # noqa: BLE001 - the task is more important than its advice
-                self.log.warning("%s: %s", without, str(error) or repr(error))
-
-        thread = threading.Thread(target=run, name="tony-advice", daemon=True)
-        thread.start()
-        thread.join(SECONDS)
-        if thread.is_alive():
+        [call] = run_in_threads([act], SECONDS, "tony-advice")
+        if not call.done():
             self.log.warning("%s: the store has not answered within %g s", without, SECONDS)
-        return not thread.is_alive()
+        elif error := call.exception():  # the task is more important than its advice
+            self.log.warning("%s: %s", without, str(error) or repr(error))
+        return call.done()
 
     def _conclude(self, application_id: str, judged: EndedJobAdvice) -> None:
         from tony_provider.advice.advise import advice_lines, advise
@@ -186,7 +179,7 @@ class Adviser:
 
 def _without_curves(job: JobHistory, application_dir: str, advice: list[Advice]) -> JobSummary:
     labels = job.labels
-    facts = RunFacts(
+    begun = JobSummary(
         application_id=job.application_id,
         application_dir=application_dir,
         dag_id=labels.get("dag_id", ""),
@@ -194,7 +187,7 @@ def _without_curves(job: JobHistory, application_dir: str, advice: list[Advice])
         task_id=labels.get("task_id", ""),
         map_index=int(labels.get("map_index", -1)),
     )
-    return summarize(facts, attrs.evolve(job, samples=[]), advice=advice)
+    return summarize(begun, attrs.evolve(job, samples=[]), advice=advice)
 
 
 def _words(request: SubmissionRequest, change: dict[str, Any]) -> str:

@@ -6,7 +6,6 @@ If parts of it cannot be read, the task logs a warning and continues after a few
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,16 +21,15 @@ from tony_provider.cluster.records.summary import (
     JOBS_KEY,
     Advice,
     JobSummary,
-    RunFacts,
     in_parts,
     summarize,
 )
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.exceptions import TonySpecError
-from tony_provider.operators.submission import OperatorArguments
 from tony_provider.operators.try_state import StateStore, TaskInstanceInfo
 from tony_provider.run_dates import known_run_date
 from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageError
 
@@ -39,28 +37,37 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from tony_provider.hooks.tony import TonyHook
+    from tony_provider.operators.tony import TonyTrainOperator
 
 
-READ_SECONDS = 5.0  # time limit of the cluster and the store
-KEEP_SECONDS = 3.0  # time limit of Airflow's store
 _LONGEST_NUMBER = 10  # digits
 
 T = TypeVar("T")
 
 
-def application_facts(hook: TonyHook, identity: Identity, application_id: str) -> dict[str, Any]:
-    """Return the fields of RunFacts that describe an application and its files, as far as they are readable."""
-    fingerprint: Mapping[str, str] = {}
+def begun_summary(
+    hook: TonyHook, identity: Identity, application_id: str, run: TaskInstanceInfo, run_date: str | None, **more: Any
+) -> JobSummary:
+    """Return the summary of an application that has begun: Airflow's data, and its files as far as they are readable.
+
+    ``more``: further fields.
+    """
+    fingerprint: dict[str, str] = {}
     with contextlib.suppress(ClusterError, StorageError):
         chain = hook.chain(identity, application_id)
-        fingerprint = chain.about.fingerprint if chain is not None and chain.about is not None else {}
+        fingerprint = dict(chain.about.fingerprint) if chain is not None and chain.about is not None else {}
     pages = attrs.asdict(hook.pages(identity, application_id))
-    return {
-        "application_id": application_id,
-        "application_dir": hook.application_dir(identity, application_id),
-        "fingerprint": fingerprint,
-        "links": {name: address for name, address in pages.items() if address},
-    }
+    return JobSummary(
+        application_id=application_id,
+        application_dir=hook.application_dir(identity, application_id),
+        **attrs.asdict(run),
+        run_date=run_date,
+        tony_conn_id=hook.tony_conn_id,
+        proxy_user=hook.proxy_user,
+        fingerprint=fingerprint,
+        links={name: address for name, address in pages.items() if address},
+        **more,
+    )
 
 
 def submitted_by(labels: Mapping[str, str]) -> int:
@@ -69,23 +76,40 @@ def submitted_by(labels: Mapping[str, str]) -> int:
     return int(number) if number.isdecimal() and len(number) < _LONGEST_NUMBER else 1
 
 
-class Summaries:
-    """The summaries of one try's applications, without a store: reports of an end still use them.
+READ_SECONDS = 5.0  # time limit of the cluster and the store
+KEEP_SECONDS = 3.0  # time limit of Airflow's store
+HURRIED_SECONDS = 0.7  # the same for each of them, before Airflow kills this process
+RESTORE_SECONDS = 10.0  # time after which no further earlier application is summarized
+KEPT = 20  # summaries of one task instance: each clearing may add one
 
-    Raises only exceptions that interrupt a task.
+
+class Summaries:
+    """The summaries of one try's applications, which are stored in Airflow for its pages.
+
+    Without a ``store`` only reports of an end use them. Raises only exceptions that interrupt a task.
     """
 
-    def __init__(self, task: OperatorArguments, context: Context, run: TaskInstanceInfo) -> None:
+    def __init__(
+        self, task: TonyTrainOperator, context: Context, run: TaskInstanceInfo, store: StateStore | None
+    ) -> None:
         self._task = task
         self._hook = task.hook
         self._log = task.log
         self._run = run
+        self._store = store
         date = known_run_date(context.get("dag_run"))
         self._run_date = date.isoformat() if date is not None else None
         self._ended: set[str] = set()  # applications whose final summary is stored
 
     def begin(self, application_id: str) -> None:
         """Record that the application was submitted or attached to, which lists it from now on."""
+        if self._store is None:
+            return
+        look = self._in_time(READ_SECONDS, "looked up", "the cluster", lambda: self._hook.application(application_id))
+        self._keep(application_id, look, JobHistory(application_id=application_id))
+        if self._run.try_number > 1:
+            self._restore(self._store, application_id)
+        self._list(self._store, application_id)
 
     def end(
         self,
@@ -100,9 +124,9 @@ class Summaries:
         ``history`` is all data that it has left; None if they were not read yet.
         """
         if history is None or application is None:
-            kept = self._sum_up(application_id, application, status, READ_SECONDS, KEEP_SECONDS, advice)
+            kept = self._sum_up(application_id, application, status, advice)
         else:
-            kept = self._keep(application_id, application, _with(status, history), KEEP_SECONDS, advice)
+            kept = self._keep(application_id, application, _with(status, history), advice)
         self._ended.add(application_id)
         return kept
 
@@ -111,25 +135,24 @@ class Summaries:
 
         ``hurried``: this process is about to be killed, and may not call this again.
         """
-
-    def _hand_over(self, application_id: str, summary: JobSummary) -> None:
-        """Store the summary, in subclasses."""
+        if self._store is not None and application_id not in self._ended:
+            self._sum_up(application_id, hurried=hurried)
 
     def _sum_up(
         self,
         application_id: str,
-        application: Application | None,
-        status: JobStatus | None,
-        read_seconds: float,
-        keep_seconds: float,
+        application: Application | None = None,
+        status: JobStatus | None = None,
         advice: Sequence[Advice] = (),
-        **facts: Any,
+        *,
+        hurried: bool = False,
+        try_number: int | None = None,
     ) -> JobSummary | None:
         known = application, JobHistory(application_id=application_id, status=status)
-        whom = "the cluster or its store"
-        look = self._in_time(read_seconds, "read whole", whom, lambda: self._look(application_id, *known)) or known
+        seconds, whom = HURRIED_SECONDS if hurried else READ_SECONDS, "the cluster or its store"
+        look = self._in_time(seconds, "read whole", whom, lambda: self._look(application_id, *known)) or known
         if look[0] is not None or look[1].status is not None:  # otherwise the stored summary already contains more
-            return self._keep(application_id, *look, keep_seconds, advice, **facts)
+            return self._keep(application_id, *look, advice, hurried=hurried, try_number=try_number)
         return None
 
     def _look(
@@ -148,35 +171,33 @@ class Summaries:
         application_id: str,
         application: Application | None,
         history: JobHistory,
-        seconds: float,
         advice: Sequence[Advice] = (),
-        **facts: Any,
+        *,
+        hurried: bool = False,
+        try_number: int | None = None,
     ) -> JobSummary | None:
         def keep() -> JobSummary:
-            about = attrs.evolve(self._facts(application_id), **facts)
-            summary = summarize(about, history, application, advice)
-            self._hand_over(application_id, summary)
+            summary = summarize(self._begun(application_id, try_number), history, application, advice)
+            if self._store is not None:
+                first, details = in_parts(summary)
+                # The details come first, so that a reader who sees the end also finds the details.
+                self._store.set(DETAILS_KEY + application_id, details, forever=True)
+                self._store.set(JOB_KEY + application_id, first, forever=True)
             return summary
 
-        return self._in_time(seconds, "kept", "Airflow", keep)
+        return self._in_time(HURRIED_SECONDS if hurried else KEEP_SECONDS, "kept", "Airflow", keep)
 
-    def _facts(self, application_id: str) -> RunFacts:
-        run = self._run
+    def _begun(self, application_id: str, try_number: int | None) -> JobSummary:
         framework = ""
         with contextlib.suppress(TonySpecError):  # the framework is optional here
             framework = self._task.parse_job(self._task.secrets or {}).framework
-        identity = run.identity(self._hook, self._task.checkpoint_key)
-        return RunFacts(
-            **application_facts(self._hook, identity, application_id),
-            dag_id=run.dag_id,
-            run_id=run.run_id,
-            task_id=run.task_id,
-            map_index=run.map_index,
-            try_number=run.try_number,
+        return begun_summary(
+            self._hook,
+            self._run.identity(self._hook, self._task.checkpoint_key),
+            application_id,
+            self._run if try_number is None else attrs.evolve(self._run, try_number=try_number),
+            self._run_date,
             watched=self._task.wait_for_completion,
-            run_date=self._run_date,
-            tony_conn_id=self._task.tony_conn_id,
-            proxy_user=self._task.proxy_user or None,
             framework=framework,
             submitted_ms=epoch_ms(),
         )
@@ -184,56 +205,19 @@ class Summaries:
     def _in_time(self, seconds: float, what: str, who: str, act: Callable[[], T]) -> T | None:
         """Return the result of ``act``, or None after a warning if it fails or exceeds ``seconds``.
 
-        ``who`` names the peer for the warning. An abandoned thread does not prevent the process from ending.
+        ``who`` names the peer for the warning.
         """
-        found: list[T] = []
-        problems: list[str] = [f"{who} has not answered within {seconds:g} s"]
+        [call] = run_in_threads([act], seconds, "tony-summary")
+        if not call.done():
+            problem = f"{who} has not answered within {seconds:g} s"
+        elif error := call.exception():  # the task is worth more than its summary
+            problem = str(error) or type(error).__name__
+        else:
+            return call.result()
+        self._log.warning("The summary of the job cannot be %s: %s", what, problem)
+        return None
 
-        def run() -> None:
-            try:
-                found.append(act())
-            except Exception as error:  # noqa: BLE001 - the task is worth more than its summary
-                problems[:] = [str(error) or type(error).__name__]
-            else:
-                problems.clear()
-
-        thread = threading.Thread(target=run, name="tony-summary", daemon=True)
-        thread.start()
-        thread.join(seconds)
-        for problem in problems[:1]:
-            self._log.warning("The summary of the job cannot be %s: %s", what, problem)
-        return found[0] if found else None
-
-
-def _with(status: JobStatus | None, history: JobHistory) -> JobHistory:
-    return history if status is None else attrs.evolve(history, status=status)
-
-
-HURRIED_SECONDS = 0.7  # time limit for cluster and store, and for Airflow, before Airflow kills this process
-RESTORE_SECONDS = 10.0  # time after which no further earlier application is summarized
-KEPT = 20  # summaries of one task instance: each clearing may add one
-
-
-class SummaryKeeper(Summaries):
-    """Stores the summaries in Airflow, for its pages."""
-
-    def __init__(self, task: OperatorArguments, context: Context, run: TaskInstanceInfo, store: StateStore) -> None:
-        super().__init__(task, context, run)
-        self._store = store
-
-    def begin(self, application_id: str) -> None:
-        look = self._in_time(READ_SECONDS, "looked up", "the cluster", lambda: self._hook.application(application_id))
-        self._keep(application_id, look, JobHistory(application_id=application_id), KEEP_SECONDS)
-        if self._run.try_number > 1:
-            self._restore(application_id)
-        self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: self._list(application_id))
-
-    def leave(self, application_id: str, *, hurried: bool = False) -> None:
-        if application_id not in self._ended:
-            times = (HURRIED_SECONDS, HURRIED_SECONDS) if hurried else (READ_SECONDS, KEEP_SECONDS)
-            self._sum_up(application_id, None, None, *times)
-
-    def _restore(self, newest: str) -> None:
+    def _restore(self, store: StateStore, newest: str) -> None:
         """Summarize earlier applications of the training whose end Airflow does not know.
 
         Their tries died, or Airflow has discarded their summaries.
@@ -245,11 +229,11 @@ class SummaryKeeper(Summaries):
         )
         for other in others or []:
             if other != newest and time.monotonic() < give_up:
-                self._restore_one(identity, other)
+                self._restore_one(store, identity, other)
 
-    def _restore_one(self, identity: Identity, application_id: str) -> None:
+    def _restore_one(self, store: StateStore, identity: Identity, application_id: str) -> None:
         key = JOB_KEY + application_id
-        found = self._in_time(KEEP_SECONDS, "looked up", "Airflow", lambda: self._store.get(key, forever=True))
+        found = self._in_time(KEEP_SECONDS, "looked up", "Airflow", lambda: store.get(key, forever=True))
         kept = found if isinstance(found, dict) else {}
         if kept.get("verdict") is not None:
             return
@@ -259,21 +243,23 @@ class SummaryKeeper(Summaries):
                 READ_SECONDS, "dated", "the store", lambda: self._hook.labels(identity, application_id)
             )
             number = submitted_by(labels or {})
-        if self._sum_up(application_id, None, None, READ_SECONDS, KEEP_SECONDS, try_number=number) is not None:
-            self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: self._list(application_id))
+        if self._sum_up(application_id, try_number=number) is not None:
+            self._list(store, application_id)
 
-    def _hand_over(self, application_id: str, summary: JobSummary) -> None:
-        first, details = in_parts(summary)
-        # The details come first, so that a reader who sees the end also finds the details.
-        self._store.set(DETAILS_KEY + application_id, details, forever=True)
-        self._store.set(JOB_KEY + application_id, first, forever=True)
+    def _list(self, store: StateStore, application_id: str) -> None:
+        self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: _list(store, application_id))
 
-    def _list(self, application_id: str) -> None:
-        """Add the application to the list of summaries, and delete the oldest summaries above the limit."""
-        kept = self._store.get(JOBS_KEY, forever=True)
-        ids = [each for each in kept if isinstance(each, str)] if isinstance(kept, list) else []
-        ids = [*(each for each in ids if each != application_id), application_id]
-        for old in ids[:-KEPT]:
-            self._store.delete(JOB_KEY + old)
-            self._store.delete(DETAILS_KEY + old)
-        self._store.set(JOBS_KEY, [*ids[-KEPT:]], forever=True)
+
+def _list(store: StateStore, application_id: str) -> None:
+    """Add the application to the list of summaries, and delete the oldest summaries above the limit."""
+    kept = store.get(JOBS_KEY, forever=True)
+    ids = [each for each in kept if isinstance(each, str)] if isinstance(kept, list) else []
+    ids = [*(each for each in ids if each != application_id), application_id]
+    for old in ids[:-KEPT]:
+        store.delete(JOB_KEY + old)
+        store.delete(DETAILS_KEY + old)
+    store.set(JOBS_KEY, [*ids[-KEPT:]], forever=True)
+
+
+def _with(status: JobStatus | None, history: JobHistory) -> JobHistory:
+    return history if status is None else attrs.evolve(history, status=status)

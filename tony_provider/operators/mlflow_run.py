@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from tony_provider.arguments import expect_keys, text_of
 from tony_provider.cluster.records.history import Mask, mask_values
 from tony_provider.cluster.records.summary import Curve
 from tony_provider.exceptions import TonySpecError
@@ -24,7 +25,7 @@ from tony_provider.hooks.mlflow_server import (
 from tony_provider.operators.try_state import EndedTry, StateStore, TaskInstanceInfo
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.jobspec.model import JobSpec, TaskSpec
-from tony_provider.runtime.jobspec.problems import shown, suggestion
+from tony_provider.runtime.jobspec.problems import flattened, shown
 from tony_provider.runtime.protocol.status import FinalStatus
 
 if TYPE_CHECKING:
@@ -53,15 +54,11 @@ class MlflowOptions:
             raise TonySpecError(
                 f"mlflow: should be the id of a connection, or a mapping with a conn_id, not {shown(given)}"
             )
-        if unknown := sorted(set(given) - set(_KEYS)):
-            hint = suggestion(unknown[0], _KEYS)
-            raise TonySpecError(f"mlflow: {shown(unknown[0])} is not known{hint}; it may hold {', '.join(_KEYS)}")
-        for key, value in given.items():
-            if not (value is None or isinstance(value, str)):
-                raise TonySpecError(f"mlflow.{key}: should be text, not {shown(value)}")
-        if not given.get("conn_id"):
+        expect_keys("mlflow", given, _KEYS)
+        conn_id, experiment, run_name = (text_of("mlflow", given, key) for key in _KEYS)
+        if conn_id is None:
             raise TonySpecError("mlflow.conn_id: is needed: the id of a connection with the address of the server")
-        return cls(given["conn_id"], given.get("experiment") or None, given.get("run_name") or None)
+        return cls(conn_id, experiment, run_name)
 
 
 _LONGEST_NAME = 250  # characters, like the next two; limits of older servers
@@ -88,18 +85,12 @@ def parameters(job: JobSpec, mask: Mask) -> dict[str, str]:
     of_task = to_plain(TaskSpec(command=""))
     del of_task["instances"]
     defaults = to_plain(JobSpec(framework="", tasks={})) | {"tasks": dict.fromkeys(job.tasks, of_task)}
-    given = _differing(mask_values(to_plain(job), mask), defaults)
-    return {name(path): str(value)[:_LONGEST_PARAMETER] for path, value in given}
-
-
-def _differing(value: Any, default: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values that differ from the default, with their paths."""
-    if isinstance(value, Mapping):
-        for key, below in value.items():
-            beside = default.get(key) if isinstance(default, Mapping) else None
-            yield from _differing(below, beside, f"{path}.{key}" if path else str(key))
-    elif value != default and value not in (None, [], ""):
-        yield path, value
+    usual = flattened(defaults)
+    return {
+        name(path): str(value)[:_LONGEST_PARAMETER]
+        for path, value in flattened(mask_values(to_plain(job), mask)).items()
+        if value != usual.get(path) and value not in (None, [], {}, "")
+    }
 
 
 def points(ended: EndedTry) -> list[MetricPoint]:

@@ -1,22 +1,21 @@
 """Build the submission of a training from the operator's arguments.
 
-Renders secrets, merges the layers of the job, and resolves the origin of its checkpoints. ``OperatorArguments``
-describes the operator for the modules of a try.
+Renders secrets, merges the layers of the job, and resolves the origin of its checkpoints.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import yaml
 from airflow.sdk.log import mask_secret
 
+from tony_provider.arguments import expect_keys, text_of
 from tony_provider.cluster.settings import Presets
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.training.identity import Identity
@@ -30,66 +29,16 @@ from tony_provider.operators.try_state import TaskInstanceInfo
 from tony_provider.readable_errors import naming_field
 from tony_provider.runtime.common.text import MASK, SHORTEST_SECRET
 from tony_provider.runtime.jobspec.model import TENSORBOARD, JobSpec
-from tony_provider.runtime.jobspec.problems import SpecError, shown, suggestion
+from tony_provider.runtime.jobspec.problems import SpecError, shown
 from tony_provider.runtime.parsing.parse import DEFAULT, Layer, Layers, check_overrides, load_source, merge, parse_job
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import DAG, BaseTrigger, Context
-    from airflow.sdk.types import Logger
-    from jinja2 import Environment
+    from airflow.providers.common.compat.sdk import DAG, Context
 
-    from tony_provider.watching.kill_switch import KillSwitch
+    from tony_provider.operators.tony import TonyTrainOperator
 
 
-class OperatorArguments(Protocol):
-    """The training operator as ``TrainingTry`` uses it. The operator's docstring describes the arguments."""
-
-    # The arguments of the operator.
-    task_id: str
-    template_fields: Sequence[str]
-    tony_conn_id: str
-    job: Mapping[str, Any] | str
-    overrides: Mapping[str, Any] | str | None
-    proxy_user: str | None
-    secrets: Mapping[str, str] | None
-    wait_for_completion: bool
-    deferrable: bool
-    poll_interval: float
-    resume: str
-    resume_from: Mapping[str, Any] | str | None
-    warm_start: str | None
-    checkpoint_key: str | None
-    mlflow: Mapping[str, Any] | str | None
-    durable: bool
-    apply_advice: bool | Mapping[str, Mapping[str, Any]]
-    on_kill_action: Literal["kill", "keep"]
-    execution_timeout: timedelta | None
-    show_output: Literal["leader", False] | list[str]
-    # State of the training within this process.
-    switch: KillSwitch
-    has_links: bool
-    is_rendered: bool
-    has_secret_values: bool
-    told: dict[str, Any] | None
-
-    @property
-    def dag_id(self) -> str: ...
-    @property
-    def hook(self) -> TonyHook: ...
-    @property
-    def log(self) -> Logger: ...
-    @property
-    def dag(self) -> DAG: ...
-
-    def get_template_env(self) -> Environment: ...
-    def parse_job(self, secrets: Collection[str]) -> JobSpec: ...
-    def sent(self, job: JobSpec) -> AbstractContextManager[JobSpec]: ...
-    def answer(self, context: Context, result: dict[str, Any]) -> Any: ...
-    def render_texts(self, values: Mapping[str, Any], context: Context) -> dict[str, Any]: ...
-    def defer(self, *, trigger: BaseTrigger, method_name: str, timeout: timedelta | None) -> NoReturn: ...
-
-
-def render_secrets(task: OperatorArguments, context: Context) -> dict[str, str]:
+def render_secrets(task: TonyTrainOperator, context: Context) -> dict[str, str]:
     """Return the secrets' values by name, for the task's processes. Call this in each process of the Airflow task.
 
     Each process masks the values in its own log. Only texts of the DAG's author are rendered as templates; values that
@@ -174,7 +123,7 @@ def check_shown(wanted: Sequence[str], job: JobSpec) -> None:
 
 
 def request_of(
-    task: OperatorArguments, run: TaskInstanceInfo, job: JobSpec, sent: JobSpec, secrets: Mapping[str, str]
+    task: TonyTrainOperator, run: TaskInstanceInfo, job: JobSpec, sent: JobSpec, secrets: Mapping[str, str]
 ) -> SubmissionRequest:
     """Return the submission of ``task`` in ``run``, from its rendered arguments. ``sent``: the job as it is submitted.
 
@@ -263,13 +212,14 @@ def _training(hook: TonyHook, run: TaskInstanceInfo, given: Any, checkpoint_key:
             "resume_from: should be a mapping with a run_id, or the URI of a checkpoint chain or checkpoint, not "
             f"{shown(given)}"
         )
-    if unknown := sorted(set(given) - set(_KEYS)):
-        hint = suggestion(unknown[0], _KEYS)
-        raise TonySpecError(f"resume_from: {shown(unknown[0])} is not known{hint}; it may hold {', '.join(_KEYS)}")
-    if not (run_id := _text(given, "run_id")):
+    expect_keys("resume_from", given, _KEYS)
+    run_id, dag_id, task_id, key = (
+        text_of("resume_from", given, each) for each in ("run_id", "dag_id", "task_id", "checkpoint_key")
+    )
+    if run_id is None:
         return None  # a template that found no run
-    dag_id, task_id = _text(given, "dag_id") or run.dag_id, _text(given, "task_id") or run.task_id
-    key, index = _text(given, "checkpoint_key"), _number(given, "map_index")
+    dag_id, task_id = dag_id or run.dag_id, task_id or run.task_id
+    index = _number(given, "map_index")
     if key is not None and index is not None:
         raise TonySpecError("resume_from: map_index and checkpoint_key are both given; keep one of them")
     if key is None and index is None and (dag_id, task_id) == (run.dag_id, run.task_id):
@@ -281,13 +231,6 @@ def _training(hook: TonyHook, run: TaskInstanceInfo, given: Any, checkpoint_key:
         map_index=-1 if index is None else index,
         checkpoint_key=key,
     )
-
-
-def _text(given: Mapping[str, Any], key: str) -> str | None:
-    value = given.get(key)
-    if value is not None and not isinstance(value, str):
-        raise TonySpecError(f"resume_from.{key}: should be text, not {shown(value)}")
-    return value or None
 
 
 def _number(given: Mapping[str, Any], key: str) -> int | None:
@@ -303,7 +246,7 @@ def _number(given: Mapping[str, Any], key: str) -> int | None:
 _UNRENDERED = ("{{", "{%")
 
 
-def print_submission(task: OperatorArguments) -> None:
+def print_submission(task: TonyTrainOperator) -> None:
     """See ``TonyTrainOperator.dry_run``."""
     task = _without_templates(task)
     secrets = dict.fromkeys(task.secrets or {}, MASK)
@@ -315,7 +258,7 @@ def print_submission(task: OperatorArguments) -> None:
     print(yaml.safe_dump(attrs.asdict(found), sort_keys=False, width=120))  # noqa: T201 - output of the dry run
 
 
-def _without_templates(task: OperatorArguments) -> OperatorArguments:
+def _without_templates(task: TonyTrainOperator) -> TonyTrainOperator:
     """Return a copy of the task with the job of its file, and with the plain texts of all literals.
 
     The copy's training begins at step 0 if only a run knows the checkpoint that the training begins with.

@@ -21,7 +21,6 @@ from tony_provider.compat import TaskDeferred
 from tony_provider.exceptions import TonyTaskKilled
 from tony_provider.hooks.mlflow_server import MlflowServer, OpenMlflowRun
 from tony_provider.operators.mlflow_run import MlflowOptions, MlflowRun, known_run
-from tony_provider.operators.submission import OperatorArguments
 from tony_provider.operators.try_state import EndedTry, StateStore, TaskInstanceInfo
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.watching.job_watch import WatchResult
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from tony_provider.cluster.records.history import JobHistory
     from tony_provider.cluster.records.summary import JobSummary
     from tony_provider.cluster.training.identity import Identity
+    from tony_provider.operators.tony import TonyTrainOperator
 
 
 def report_stats(ended: EndedTry) -> None:
@@ -207,7 +207,7 @@ class Telemetry:
     Only an invalid argument ``mlflow`` fails the task, before any application starts.
     """
 
-    task: OperatorArguments
+    task: TonyTrainOperator
     run: TaskInstanceInfo
     identity: Callable[[], Identity]  # of the training; may raise like the hook
     store: StateStore

@@ -35,9 +35,9 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.links.job_links import push_links, withdraw_links
 from tony_provider.operators import try_state
 from tony_provider.operators.advice import Adviser
-from tony_provider.operators.job_summaries import Summaries, SummaryKeeper
+from tony_provider.operators.job_summaries import Summaries
 from tony_provider.operators.outcome import Outcome, RemainingOutput, failure, with_own_outputs
-from tony_provider.operators.submission import OperatorArguments, check_shown, render_secrets, request_of
+from tony_provider.operators.submission import check_shown, render_secrets, request_of
 from tony_provider.operators.telemetry import Telemetry
 from tony_provider.operators.try_state import (
     StateStore,
@@ -82,6 +82,8 @@ from tony_provider.watching.token_refresher import TokenRefresher
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
     from airflow.sdk.types import Logger
+
+    from tony_provider.operators.tony import TonyTrainOperator
 
 
 @attrs.frozen
@@ -195,7 +197,7 @@ OPTIONAL = ("overrides", "name", "yarn_queue", "proxy_user", "resume_from", "war
 class TrainingTry:
     """One try of a training task, in one of its processes: a deferred task resumes in another process."""
 
-    def __init__(self, task: OperatorArguments, context: Context) -> None:
+    def __init__(self, task: TonyTrainOperator, context: Context) -> None:
         empty_to_none(task, OPTIONAL)
         self._task = task
         self._context = context
@@ -205,10 +207,9 @@ class TrainingTry:
         self._try = TryInfo.of(context)
         self._switch = task.switch = task.switch.of(self._try.name)
         self._store = StateStore(context, task.log, TrainingNotes(self._hook, lambda: self._identity))
-        summed = task, context, self._run
         # The job's own store is authoritative for summaries, not the training's notes.
         cache = StateStore(context, task.log)
-        self._summary = SummaryKeeper(*summed, cache) if cache.is_airflows else Summaries(*summed)
+        self._summary = Summaries(task, context, self._run, cache if cache.is_airflows else None)
         self._telemetry = Telemetry(task, self._run, lambda: self._identity, self._store)
         self._told: ShownPositions = {}
         self._secrets: Collection[str] = ()

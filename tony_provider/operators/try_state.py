@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import attrs
 from airflow.sdk.exceptions import AirflowRuntimeError
@@ -44,16 +44,6 @@ if TYPE_CHECKING:
 _NOTES = "The store of the jobs"
 
 
-class Notes(Protocol):
-    """A few small values of a training, kept for its next tries. All methods may raise any exception."""
-
-    def get(self, key: str) -> JsonValue: ...
-
-    def set(self, key: str, value: JsonValue) -> None: ...
-
-    def delete(self, key: str) -> None: ...
-
-
 class StateStore:
     """A task's part of Airflow's ``task_state_store``, as a cache of what is stored ``forever`` in ``notes``.
 
@@ -64,7 +54,7 @@ class StateStore:
     state_store_backend``, which runs in this process and may raise any exception.
     """
 
-    def __init__(self, context: Context, log: Logger, notes: Notes | None = None) -> None:
+    def __init__(self, context: Context, log: Logger, notes: TrainingNotes | None = None) -> None:
         self._store = task_store_of(context)
         self._notes = notes
         self._log = log

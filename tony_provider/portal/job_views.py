@@ -14,6 +14,7 @@ from tony_provider.portal.stored_jobs import Row
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.text import end_of_log, first_line
 from tony_provider.runtime.history.samples import TaskSample
+from tony_provider.runtime.jobspec.problems import flattened
 from tony_provider.watching.task_output import displayed_line
 
 
@@ -30,7 +31,7 @@ def differences(documents: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
     The value is None if a document has none at this path.
     """
-    flat = [dict(_leaves(document, "")) for document in documents]
+    flat = [flattened(document) for document in documents]
     paths = sorted({path for each in flat for path in each})
     values = {path: [each.get(path) for each in flat] for path in paths}
     return {path: found for path, found in values.items() if any(each != found[0] for each in found)}
@@ -38,16 +39,7 @@ def differences(documents: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 def entries(document: Mapping[str, Any]) -> int:
     """Return how many paths of a document have a value."""
-    return len(_leaves(document, ""))
-
-
-def _leaves(value: Mapping[str, Any], path: str) -> list[tuple[str, Any]]:
-    """Return pairs of path and value. A list is one value, because its items cannot be matched between documents."""
-    found: list[tuple[str, Any]] = []
-    for key, each in value.items():
-        place = f"{path}.{key}" if path else key
-        found += _leaves(each, place) if isinstance(each, Mapping) and each else [(place, each)]
-    return found
+    return len(flattened(document))
 
 
 _SAMPLES = 1000  # limit for one task

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.common.compat.sdk import (
     AirflowSensorTimeout,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from tony_provider.hooks.tony import TonyHook
+    from tony_provider.sensors.sensor_run import SensorRun
 
 
 STATES = list(dict.fromkeys([state.value for kind in (JobState, ApplicationState) for state in kind]))
@@ -49,26 +50,6 @@ def state_names(given: Iterable[str] | str) -> frozenset[str]:
     if not states:
         raise ValueError(f"states: there is none; they may be {', '.join(STATES)}")
     return frozenset(states)
-
-
-class WaitingRun(Protocol):
-    """One process of a sensor's task: see ``SensorRun``."""
-
-    def poke(self, context: Context) -> bool | PokeReturnValue: ...
-
-    def defer(self, context: Context) -> NoReturn: ...
-
-    def defer_again(self, context: Context) -> None: ...
-
-    def go_on(self, event: Mapping[str, Any]) -> dict[str, Any] | None: ...
-
-    def until(self, context: Context) -> float: ...
-
-    @property
-    def is_limited(self) -> bool: ...
-
-    @property
-    def took_too_long(self) -> str: ...
 
 
 # Exactly one of them names the job.
@@ -139,7 +120,7 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
         self.tony_conn_id = tony_conn_id
         self.proxy_user = proxy_user
         self.deferrable = yes_or_no("deferrable", deferrable)
-        self._run: WaitingRun | None = None  # kept from one poke to the next
+        self._run: SensorRun | None = None  # kept from one poke to the next
 
     @cached_property
     def hook(self) -> TonyHook:
@@ -148,11 +129,11 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
         return TonyHook(self.tony_conn_id, self.proxy_user)
 
     @abstractmethod
-    def _new_run(self) -> WaitingRun:
+    def _new_run(self) -> SensorRun:
         """Return the run, which contains the sensor's work."""
 
     @property
-    def running(self) -> WaitingRun:
+    def running(self) -> SensorRun:
         if self._run is None:
             self._run = self._new_run()
         return self._run
@@ -243,7 +224,7 @@ class TonyJobSensor(TonySensor):
             state_names(states)
         self.states = states
 
-    def _new_run(self) -> WaitingRun:
+    def _new_run(self) -> SensorRun:
         from tony_provider.sensors.sensor_run import JobSensorRun
 
         return JobSensorRun(self, self.states)
@@ -299,7 +280,7 @@ class TonyHeartbeatSensor(TonySensor):
         self.task_types = None if task_types is None else list(task_types)
         self.on_stale = on_stale
 
-    def _new_run(self) -> WaitingRun:
+    def _new_run(self) -> SensorRun:
         from tony_provider.sensors.sensor_run import HeartbeatSensorRun
         from tony_provider.watching.conditions import HeartbeatLimits
 

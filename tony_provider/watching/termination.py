@@ -27,6 +27,7 @@ from tony_provider.compat import in_thread
 from tony_provider.hooks.mlflow_server import OpenMlflowRun
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.checkpoint.training_owner import Stop
+from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.jobspec.problems import shown
 
 if TYPE_CHECKING:
@@ -152,8 +153,10 @@ def _record(hook: TonyHook, identity: Identity, application_id: str, kill: KillO
     log.info("Stopping %s: %s", application_id, kill.reason)
     stop = Stop(str(kill)[:_LONGEST_REASON], kill.grace)
     try:
-        recording = _recording.submit(lambda: hook.owners(identity).stop(application_id, stop, kill.whose))
-        recording.result(seconds)
+        [recording] = run_in_threads(
+            [lambda: hook.owners(identity).stop(application_id, stop, kill.whose)], seconds, "tony-record"
+        )
+        recording.result(timeout=0)
     except TakenOverError:
         raise
     except Exception as error:  # the store is not needed if YARN answers
@@ -197,7 +200,6 @@ def logging_end_errors(application_id: str, to: logging.Logger | Logger) -> Iter
         to.error("%s could not be ended: %s", application_id, error, exc_info=is_unforeseen(error))
 
 
-_recording = ThreadPoolExecutor(16, thread_name_prefix="tony-record")
 _stopping = ThreadPoolExecutor(16, thread_name_prefix="tony-stop")
 _ending = ThreadPoolExecutor(16, thread_name_prefix="tony-end")
 

@@ -19,7 +19,7 @@ from tests.advice.cases import history
 from tests.operators.telemetry.test_course import RESTARTED
 from tony_provider.advice.advise import advise
 from tony_provider.cluster.records.history import read_history
-from tony_provider.cluster.records.summary import MOST_BYTES, RunFacts, in_parts, read_summary, summarize
+from tony_provider.cluster.records.summary import MOST_BYTES, JobSummary, in_parts, read_summary, summarize
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.history.events import EventRange, encode_events
 from tony_provider.runtime.history.samples import (
@@ -31,7 +31,7 @@ from tony_provider.runtime.history.samples import (
 )
 from tony_provider.runtime.storage.local import LocalStorage
 
-FACTS = RunFacts(application_id="a", application_dir="file:///a", dag_id="d", run_id="r", task_id="t")
+FACTS = JobSummary(application_id="a", application_dir="file:///a", dag_id="d", run_id="r", task_id="t")
 SAMPLES = [
     TaskSample(time_ms=1000 * at, seconds=10.0, task=f"worker:{at % 4}", step=at, metrics={"val_loss": 1 / (1 + at)})
     for at in range(100)

@@ -12,7 +12,6 @@ from tony_provider.cluster.records.history import JobHistory, SpecificationRecor
 from tony_provider.cluster.records.summary import (
     MOST_BYTES,
     JobSummary,
-    RunFacts,
     in_parts,
     plain_of,
     read_summary,
@@ -23,7 +22,7 @@ from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.history.samples import TaskSample
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobStatus, TimeUse, TypeUse
 
-FACTS = RunFacts(
+FACTS = JobSummary(
     application_id=ID,
     application_dir="hdfs://n/tony/jobs/x/applications/1",
     dag_id="clicks",

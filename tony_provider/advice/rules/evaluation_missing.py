@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from tony_provider.advice.case import Case, Rule, confidence
+from tony_provider.advice.case import Case, Rule, agreement
 from tony_provider.advice.metric_names import INPUT_WAIT, gets_lower, is_of_evaluation
 from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.jobspec.model import Role
@@ -30,11 +30,10 @@ class EvaluationMissing(Rule):
             return None
         if all(gets_lower(each) is None for each in metrics):
             return None  # no loss and no accuracy: the program may score rows instead of training
-        agreeing = [run for run in case.successes if not any(map(is_of_evaluation, run.metrics))]
         return self.advice(
             f"It reports {', '.join(metrics[:3])}, all of its training: report one on other data (such as val_loss), "
             "or add an evaluator",
             _GAIN,
-            confidence(1 + len(agreeing), 1 + len(case.successes)),
+            agreement(case.successes, lambda run: not any(map(is_of_evaluation, run.metrics))),
             metrics=metrics[:20],
         )

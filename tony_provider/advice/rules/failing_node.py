@@ -83,7 +83,7 @@ def _lost(case: Case) -> Counter[str]:
 
 
 def _failed(case: Case) -> list[_Failed]:
-    failure = case.job.status.failure if case.job.status else None
+    failure = case.failure
     node = case.nodes().get(failure.task or "") if failure else None
     return _counting(case, [_Failed(_host(node), failure.kind.value in _NODES_FAULT)] if failure and node else [])
 

@@ -6,7 +6,7 @@ import math
 
 import attrs
 
-from tony_provider.advice.case import Case, Rule, TypeRuns, confidence
+from tony_provider.advice.case import Case, Rule, TypeRuns, agreement
 from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.quantities import count
 
@@ -29,7 +29,6 @@ class GpusIdle(Rule):
             return None
         worst = max(idle, key=lambda runs: runs.now.gpus * runs.now.container_seconds)
         now, mean = worst.now, worst.now.mean_gpu_percent or 0.0
-        agreeing = [each for each in worst.former if (each.mean_gpu_percent or 0.0) < _BUSY]
         fewer = _fewer(case, worst)
         if fewer is None:
             what = "give it bigger batches, or a faster input"
@@ -40,7 +39,7 @@ class GpusIdle(Rule):
         return self.advice(
             f"The GPUs of each {now.type} were busy {mean:.0f} % of the time: {what}",
             1 - mean / 100,
-            confidence(1 + len(agreeing), 1 + len(worst.former)),
+            agreement(worst.former, lambda use: (use.mean_gpu_percent or 0.0) < _BUSY),
             {"tasks": {now.type: {"gpus": fewer}}} if fewer is not None else None,
             task_type=now.type,
             gpus=now.gpus,

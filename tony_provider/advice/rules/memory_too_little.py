@@ -53,7 +53,7 @@ def _killed(case: Case) -> set[str]:
     """Return the task types with a container that was killed for its memory."""
     raised = [event.get("data", {}).get("memory", {}) for event in case.events("memory_raised")]
     found = {task_type for each in raised for task_type in each}
-    failure = case.job.status.failure if case.job.status else None
+    failure = case.failure
     if failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY and failure.task:
         found.add(failure.task.rpartition(":")[0])
     return found

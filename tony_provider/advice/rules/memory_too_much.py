@@ -5,11 +5,9 @@ from __future__ import annotations
 import attrs
 
 from tony_provider.advice import sizing
-from tony_provider.advice.case import ENOUGH_TRAINING, Case, Rule, TypeRuns, confidence
+from tony_provider.advice.case import ENOUGH_TRAINING, Case, Rule, TypeRuns, agreement
 from tony_provider.cluster.records.summary import Advice
-
-_WORTH = 0.75  # factor on the requested memory; less is recommended only if it is below this
-_WEIGHT = 0.5  # memory counts as half of a container's resources
+from tony_provider.runtime.protocol.status import TypeUse
 
 
 @attrs.frozen
@@ -23,35 +21,30 @@ class MemoryTooMuch(Rule):
     def advise(self, case: Case) -> Advice | None:
         if not case.succeeded or case.times.training < self.least_seconds:
             return None  # it may have ended before its peak
-        types = {runs.now.type: (runs, most) for runs in case.types if (most := sizing.most_used_memory(runs))}
-        wanted = {name: sizing.needed_memory(most) for name, (runs, most) in types.items() if _too_much(runs, most)}
-        if not wanted:
+        surplus = sizing.Surplus.find(case.types, sizing.asked_memory, _needed)
+        if surplus is None:
             return None
-        held = sum(each.now.memory_bytes * each.now.container_seconds for each in case.types)
-        spared = {name: (sizing.asked_memory(types[name][0]) - need) * sizing.MIB for name, need in wanted.items()}
-        gain = sum(types[name][0].now.container_seconds * spared[name] for name in wanted) / held if held else 0.0
-        worst = max(wanted, key=lambda name: spared[name] * types[name][0].now.tasks)
-        runs, most = types[worst]
-        agreeing = [each for each in runs.former if each.most_rss_bytes and _fits(each.most_rss_bytes, runs)]
+        wanted, now, former = surplus.wanted, surplus.worst.now, surplus.worst.former
+        asked, most = sizing.asked_memory(surplus.worst), sizing.most_used_memory(surplus.worst) or 0
         more = f"; {len(wanted) - 1} more task types ask for too much" if len(wanted) > 1 else ""
         return self.advice(
-            f"Ask for {sizing.memory_text(wanted[worst])} of memory for each {worst} in place of "
-            f"{sizing.memory_text(sizing.asked_memory(runs))}: the most that one used was "
-            f"{sizing.memory_text(most / sizing.MIB)}{more}",
-            _WEIGHT * gain,
-            confidence(1 + len(agreeing), 1 + len(runs.former)),
+            f"Ask for {sizing.memory_text(wanted[now.type])} of memory for each {now.type} in place of "
+            f"{sizing.memory_text(asked)}: the most that one used was {sizing.memory_text(most / sizing.MIB)}{more}",
+            surplus.gain,
+            agreement(former, lambda use: _is_surplus(use, asked)),
             sizing.memory_change(wanted.items()),
-            task_type=worst,
-            asked_bytes=runs.now.memory_bytes,
+            task_type=now.type,
+            asked_bytes=now.memory_bytes,
             most_rss_bytes=most,
-            most_rss_task=runs.now.most_rss_task,
-            applications=1 + len(runs.former),
+            most_rss_task=now.most_rss_task,
+            applications=1 + len(former),
         )
 
 
-def _too_much(runs: TypeRuns, most: int) -> bool:
-    return runs.now.most_rss_bytes is not None and _fits(most, runs)
+def _needed(runs: TypeRuns) -> int | None:
+    most = sizing.most_used_memory(runs)
+    return sizing.needed_memory(most) if most and runs.now.most_rss_bytes is not None else None
 
 
-def _fits(most: int, runs: TypeRuns) -> bool:
-    return sizing.needed_memory(most) <= _WORTH * sizing.asked_memory(runs)
+def _is_surplus(use: TypeUse, asked: int) -> bool:
+    return bool(use.most_rss_bytes) and sizing.is_surplus(asked, sizing.needed_memory(use.most_rss_bytes or 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from tony_provider.advice.case import Case, Rule, confidence
+from tony_provider.advice.case import Case, Rule, agreement
 from tony_provider.cluster.records.summary import Advice
 
 _GAIN = 0.005  # the change is free, so all other advice comes first
@@ -25,12 +25,11 @@ class NothingReported(Rule):
         told = any(each.progress is not None for each in status.tasks)
         if told or any(each.step is not None or each.metrics for each in case.job.samples):
             return None
-        agreeing = [run for run in case.successes if run.step is None and not run.metrics]
         return self.advice(
             "The program has reported nothing, so its steps and metrics are not known: give it a callback of tony_sdk "
             "(or call tony_sdk.report), append lines of JSON to the file that TONY_METRICS_FILE names, or have it "
             "write TensorBoard's event files into the directory that TONY_TENSORBOARD_DIR names",
             _GAIN,
-            confidence(1 + len(agreeing), 1 + len(case.successes)),
+            agreement(case.successes, lambda run: run.step is None and not run.metrics),
             training_seconds=case.times.training,
         )

@@ -7,12 +7,11 @@ from typing import Any
 import attrs
 
 from tony_provider.advice import sizing
-from tony_provider.advice.case import Case, Rule, confidence, total
+from tony_provider.advice.case import Case, Rule
 from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.quantities import count, span
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.jobspec.model import StartRule
-from tony_provider.runtime.protocol.status import TimeUse
 
 _MUCH = 0.3  # share of the total time
 
@@ -26,20 +25,19 @@ class QueueWait(Rule):
     least_seconds: float = 300.0  # shorter waits are normal
 
     def advise(self, case: Case) -> Advice | None:
-        waited, share = case.times.waiting, _share(case.times)
+        waited, (share, confidence) = case.times.waiting, case.share_of_time(lambda times: times.waiting, _MUCH)
         if waited < self.least_seconds or share < _MUCH:
             return None
         use = [runs.now for runs in case.types]
         containers = sum(each.tasks for each in use)
         mebibytes = sum(each.tasks * each.memory_bytes for each in use) / sizing.MIB
-        agreeing = [run for run in case.former if _share(run.times) >= _MUCH]
         change = _change(case)
         what = "let its tasks begin as they come" if change else "ask for fewer or smaller ones, or another queue"
         return self.advice(
             f"It waited {span(waited)}, {share:.0%} of its time, for {count(containers, 'container')} "
             f"({sizing.memory_text(mebibytes)}) at once: {what}",
             share,
-            confidence(1 + len(agreeing), 1 + len(case.former)),
+            confidence,
             change,
             queue_seconds=case.times.queue,
             allocation_seconds=case.times.allocation,
@@ -59,8 +57,3 @@ def _change(case: Case) -> dict[str, Any] | None:
     ):
         return None
     return {"start": StartRule.FIRST_COME.value}
-
-
-def _share(times: TimeUse) -> float:
-    whole = total(times)
-    return times.waiting / whole if whole > 0 else 0.0

@@ -6,10 +6,9 @@ from collections import Counter
 
 import attrs
 
-from tony_provider.advice.case import Case, Rule, confidence, total
+from tony_provider.advice.case import Case, Rule
 from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.quantities import count, span
-from tony_provider.runtime.protocol.status import TimeUse
 
 _MUCH = 0.1  # share of the total time
 
@@ -23,26 +22,21 @@ class RestartCost(Rule):
     least_seconds: float = 60.0  # lost to restarts; less needs no action
 
     def advise(self, case: Case) -> Advice | None:
-        share, down, again = _share(case.times), case.times.restarts, case.times.repeated
+        down, again = case.times.restarts, case.times.repeated
+        share, confidence = case.share_of_time(lambda times: times.restarts + times.repeated, _MUCH)
         if not case.restarts or share < _MUCH or down + again < self.least_seconds:
             return None
         failed = Counter(str(each.get("task")) for each in case.events("failed") if each.get("task"))
         [(task, times)] = failed.most_common(1) or [("", 0)]
         often = f" {times} of {failed.total()} times" if failed.total() > 1 else ""
         who = f"; {task} failed{often}, so look at its log first" if task else ""
-        agreeing = [run for run in case.former if _share(run.times) >= _MUCH]
         return self.advice(
             f"{count(case.restarts, 'restart')} cost {share:.0%} of its time: {span(down)} until it trained again, and "
             f"{span(again)} of training done again{who}",
             share,
-            confidence(1 + len(agreeing), 1 + len(case.former)),
+            confidence,
             restarts=case.restarts,
             down_seconds=down,
             repeated_seconds=again,
             failed=dict(failed.most_common(5)),
         )
-
-
-def _share(times: TimeUse) -> float:
-    whole = total(times)
-    return (times.restarts + times.repeated) / whole if whole > 0 else 0.0

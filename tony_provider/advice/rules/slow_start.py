@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from tony_provider.advice.case import Case, Rule, confidence, total
+from tony_provider.advice.case import Case, Rule
 from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.quantities import span
-from tony_provider.runtime.protocol.status import TimeUse
 
 _MUCH = 0.2  # share of the total time
 
@@ -21,12 +20,12 @@ class SlowStart(Rule):
     least_seconds: float = 120.0  # shorter starts are normal
 
     def advise(self, case: Case) -> Advice | None:
-        times, share = case.times, _share(case.times)
+        times = case.times
+        share, confidence = case.share_of_time(lambda use: use.localisation + use.start, _MUCH)
         if times.localisation + times.start < self.least_seconds or share < _MUCH:
             return None
         if not times.training:  # without a first step the start time is unknown
             return None
-        agreeing = [run for run in case.former if _share(run.times) >= _MUCH]
         what = (
             "send fewer files: an environment that the nodes have, or a smaller archive"
             if times.localisation > times.start
@@ -36,13 +35,8 @@ class SlowStart(Rule):
             f"The containers took {span(times.localisation)} to get their files and {span(times.start)} to their first "
             f"step, {share:.0%} of its time: {what}",
             share,
-            confidence(1 + len(agreeing), 1 + len(case.former)),
+            confidence,
             localisation_seconds=times.localisation,
             start_seconds=times.start,
             generations=case.job.status.generation if case.job.status else None,
         )
-
-
-def _share(times: TimeUse) -> float:
-    whole = total(times)
-    return (times.localisation + times.start) / whole if whole > 0 else 0.0

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import attrs
 
-from tony_provider.advice.case import ENOUGH_TRAINING, Case, Rule, TypeRuns, confidence
-from tony_provider.advice.sizing import needed_vcores
+from tony_provider.advice.case import ENOUGH_TRAINING, Case, Rule, TypeRuns, agreement
+from tony_provider.advice.sizing import Surplus, is_surplus, needed_vcores
 from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.protocol.status import TypeUse
-
-_WORTH = 0.75  # factor on the requested vcores; fewer are recommended only if they are below this
-_WEIGHT = 0.5  # vcores count as half of a container's resources
 
 
 @attrs.frozen
@@ -26,40 +23,33 @@ class VcoresIdle(Rule):
     def advise(self, case: Case) -> Advice | None:
         if not case.succeeded or case.times.training < self.least_seconds:
             return None
-        types = {runs.now.type: runs for runs in case.types if self._says_something(runs)}
-        asked = {name: case.asked_vcores(runs.now) for name, runs in types.items()}
-        needs = {
-            name: max(needed_vcores(each, asked[name]) for each in (runs.now, *runs.former))
-            for name, runs in types.items()
-        }
-        wanted = {name: need for name, need in needs.items() if need <= _WORTH * asked[name]}
-        if not wanted:
+        surplus = Surplus.find(
+            case.types, lambda runs: case.asked_vcores(runs.now), lambda runs: self._needed(runs, case)
+        )
+        if surplus is None:
             return None
-        held = sum(case.asked_vcores(runs.now) * runs.now.container_seconds for runs in case.types)
-        spared = {name: (asked[name] - need) * types[name].now.container_seconds for name, need in wanted.items()}
-        worst = max(wanted, key=lambda name: spared[name])
-        now, former = types[worst].now, types[worst].former
-        agreeing = [
-            each for each in former if self._tells(each) and needed_vcores(each, asked[worst]) <= _WORTH * asked[worst]
-        ]
+        wanted, now, former = surplus.wanted, surplus.worst.now, surplus.worst.former
+        asked = case.asked_vcores(now)
         mean, most = now.mean_cpu_percent or 0.0, now.most_cpu_percent or 0.0
         return self.advice(
-            f"Ask for {count(wanted[worst], 'vcore')} for each {worst} in place of {asked[worst]}: "
+            f"Ask for {count(wanted[now.type], 'vcore')} for each {now.type} in place of {asked}: "
             f"one kept {mean / 100:.1f} processors busy on average, and {most / 100:.1f} in its busiest half minute",
-            _WEIGHT * sum(spared.values()) / held if held else 0.0,
-            confidence(1 + len(agreeing), 1 + len(former)),
+            surplus.gain,
+            agreement(former, lambda use: self._tells(use) and is_surplus(asked, needed_vcores(use, asked))),
             {"tasks": {name: {"vcores": need} for name, need in wanted.items()}},
-            task_type=worst,
-            asked_vcores=asked[worst],
+            task_type=now.type,
+            asked_vcores=asked,
             mean_cpu_percent=mean,
             most_cpu_percent=most,
             crowded_percent=now.crowded_percent,
             applications=1 + len(former),
         )
 
-    def _says_something(self, runs: TypeRuns) -> bool:
-        now = runs.now
-        return self._tells(now) and now.tasks > 0 and now.used_seconds / now.tasks >= self.least_seconds
+    def _needed(self, runs: TypeRuns, case: Case) -> int | None:
+        now, asked = runs.now, case.asked_vcores(runs.now)
+        if not self._tells(now) or now.tasks <= 0 or now.used_seconds / now.tasks < self.least_seconds:
+            return None
+        return max(needed_vcores(use, asked) for use in (now, *runs.former))
 
     def _tells(self, use: TypeUse) -> bool:
         """Return whether the use shows the need. It does not if the load of other programs on the node is unknown."""

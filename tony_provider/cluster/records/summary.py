@@ -205,61 +205,39 @@ _LAST_WORDS = 3  # lines from the end of the program's output
 _LINE = 1000  # bytes of a reason or a warning as ASCII JSON
 
 
-@attrs.frozen(kw_only=True)
-class RunFacts:
-    """Airflow's data on an application: the run, task and try that wait for it. JobSummary documents the fields."""
-
-    application_id: str
-    application_dir: str
-    dag_id: str
-    run_id: str
-    task_id: str
-    map_index: int = -1
-    try_number: int = 1
-    watched: bool = True
-    run_date: str | None = None
-    tony_conn_id: str = "tony_default"
-    proxy_user: str | None = None
-    name: str = ""
-    framework: str = ""
-    submitted_ms: int = 0  # by the try's clock; the cluster's value is preferred
-    fingerprint: Mapping[str, str] = attrs.field(factory=dict)
-    links: Mapping[str, str] = attrs.field(factory=dict)
-
-
 def summarize(
-    facts: RunFacts,
+    begun: JobSummary,
     history: JobHistory,
     application: Application | None = None,
     advice: Sequence[Advice] = (),
     *,
     most_bytes: int = MOST_BYTES,
 ) -> JobSummary:
-    """Return the summary of an application, at most ``most_bytes`` bytes long.
+    """Complete the summary of an application that has begun, to at most ``most_bytes`` bytes.
 
-    ``history`` may be empty, as it is for a job that never started. ``application`` is None if the cluster does not
-    know it or has already forgotten it.
+    ``begun`` has Airflow's data: the run, the task and the try that wait for the application. Its submission time is by
+    the try's clock, so the cluster's is preferred. ``history`` may be empty, as it is for a job that never started.
+    ``application`` is None if the cluster does not know it or has already forgotten it.
     """
     status = history.status
     job = history.specification.job if history.specification else {}
-    submitted_ms = (application and application.started_ms) or (status and status.started_ms) or facts.submitted_ms
-    known = attrs.asdict(facts, recurse=False)
-    known |= {
-        "framework": facts.framework or _text(job.get("framework")),
-        "name": facts.name or (application and application.name) or (status and status.name) or "",
+    submitted_ms = (application and application.started_ms) or (status and status.started_ms) or begun.submitted_ms
+    leading = [sample for sample in history.samples if status and sample.task == status.leader]
+    known = {
+        "framework": begun.framework or _text(job.get("framework")),
+        "name": begun.name or (application and application.name) or (status and status.name) or "",
         "user": application.user if application else "",
         "queue": application.queue if application else _text(job.get("queue")),
         "verdict": verdict(application, status),
         "reason": reason(application, status),
         "submitted_ms": submitted_ms,
         "finished_ms": (status and status.finished_ms) or (application and application.finished_ms) or None,
-        "fingerprint": dict(sorted(facts.fingerprint.items())[:_HASHES]),
-        "links": dict(facts.links),
+        "fingerprint": dict(sorted(begun.fingerprint.items())[:_HASHES]),
         "advice": list(advice),
+        "curves": curves(leading, submitted_ms),
         **(_of_status(status) if status else {}),
     }
-    leading = [sample for sample in history.samples if status and sample.task == status.leader]
-    return _bounded(JobSummary(**known, curves=curves(leading, submitted_ms)), most_bytes)
+    return _bounded(attrs.evolve(begun, **known), most_bytes)
 
 
 def verdict(application: Application | None, status: JobStatus | None) -> FinalStatus | None:

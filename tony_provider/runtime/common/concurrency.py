@@ -1,4 +1,4 @@
-"""Blocking and asynchronous work with limits: cancellation, timeouts, bounded parallelism, retries with pauses."""
+"""Blocking and asynchronous work with limits: cancellation, deadlines, bounded parallelism, retries with pauses."""
 
 from __future__ import annotations
 
@@ -39,6 +39,28 @@ async def wait_with_timeout(work: Awaitable[T], seconds: Optional[float]) -> T:
     if not in_time and task.cancelled():
         raise asyncio.TimeoutError
     return task.result()
+
+
+def run_in_threads(functions: Iterable[Callable[[], T]], seconds: float, name: str) -> list[Future[T]]:
+    """Call each function in a daemon thread, wait for them for at most ``seconds``, and return their futures in order.
+
+    A call that has not ended by then continues, and does not prevent the process from ending. Use this for libraries
+    without deadlines, such as those that resolve names. ``name``: name of the threads.
+    """
+    futures: list[Future[T]] = []
+    for function in functions:
+        future: Future[T] = Future()
+        threading.Thread(target=_complete, args=(future, function), name=name, daemon=True).start()
+        futures.append(future)
+    wait(futures, seconds)
+    return futures
+
+
+def _complete(future: Future[T], function: Callable[[], T]) -> None:
+    try:
+        future.set_result(function())
+    except BaseException as error:  # noqa: BLE001 - it is the caller's
+        future.set_exception(error)
 
 
 R = TypeVar("R")

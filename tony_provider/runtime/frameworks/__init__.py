@@ -14,6 +14,7 @@ from tony_provider.runtime.frameworks.ray import Ray
 from tony_provider.runtime.frameworks.standalone import Standalone
 from tony_provider.runtime.frameworks.tensorflow import TensorFlow
 from tony_provider.runtime.frameworks.xgboost import XGBoost
+from tony_provider.runtime.jobspec.model import Role, TaskSpec, role_of
 
 _OURS: dict[str, Framework] = {
     framework.name: framework
@@ -52,3 +53,15 @@ def get_framework(name: str) -> Framework:
     if found is None:
         raise UnknownFrameworkError(f"no framework {name!r}; there are {', '.join(names())}")
     return found
+
+
+def has_default_command(framework: object, task_type: str, role: object = None) -> bool:
+    """Return whether the framework runs its own command in tasks of this type, such as a node of Ray.
+
+    Without ``role``, the name of the task type decides. Unknown frameworks and roles have no command.
+    """
+    try:
+        found = Role(role) if role else role_of(task_type, TaskSpec())
+        return bool(get_framework(str(framework)).default_command(found))
+    except (LookupError, ValueError):
+        return False

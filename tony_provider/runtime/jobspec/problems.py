@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -88,6 +88,39 @@ def child(path: str, *keys: object) -> str:
         else:
             path = f"{path}[{shown(key)}]"
     return path
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path and the value of each leaf of nested mappings and lists."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from leaves(each, child(path, key))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from leaves(each, item(path, index))
+    else:
+        yield path, value
+
+
+def map_leaves(value: Any, function: Callable[[str, Any], Any], path: str = "") -> Any:
+    """Return nested mappings and lists with ``function(path, leaf)`` in place of each leaf."""
+    if isinstance(value, Mapping):
+        return {key: map_leaves(each, function, child(path, key)) for key, each in value.items()}
+    if isinstance(value, list):
+        return [map_leaves(each, function, item(path, index)) for index, each in enumerate(value)]
+    return function(path, value)
+
+
+def flattened(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Return the values of nested mappings by their paths, such as ``tasks.worker.memory``.
+
+    A list is one value, because its items cannot be matched between documents. So is an empty mapping.
+    """
+    found: dict[str, Any] = {}
+    for key, each in value.items():
+        below = f"{path}.{key}" if path else str(key)
+        found |= flattened(each, below) if isinstance(each, Mapping) and each else {below: each}
+    return found
 
 
 def item(path: str, index: int) -> str:

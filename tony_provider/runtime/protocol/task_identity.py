@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Union
 
 import attrs
-import grpc
 
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.protocol import limits, timing
@@ -114,6 +113,8 @@ def server_credentials(secrets: Mapping[str, bytes]) -> Any:
 
     Raises MissingSecretError.
     """
+    import grpc  # here, as below: Airflow's side loads this module, but needs no gRPC
+
     pair = (secret(secrets, contract.SECRET_AM_KEY), secret(secrets, contract.SECRET_AM_CERTIFICATE))
     authority = secret(secrets, contract.SECRET_CA)
     return grpc.ssl_server_credentials([pair], root_certificates=authority, require_client_auth=True)
@@ -121,6 +122,8 @@ def server_credentials(secrets: Mapping[str, bytes]) -> Any:
 
 def channel_credentials(secrets: Mapping[str, bytes]) -> Any:
     """Return the TLS credentials of an executor's channel. Raises MissingSecretError."""
+    import grpc
+
     return grpc.ssl_channel_credentials(
         root_certificates=secret(secrets, contract.SECRET_CA),
         private_key=secret(secrets, contract.SECRET_CLIENT_KEY),
