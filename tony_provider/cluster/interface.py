@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
 
 from tony_provider.cluster.application_state import ApplicationState as ApplicationState
+from tony_provider.cluster.findings import Finding
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
 from tony_provider.runtime.common import clock
 from tony_provider.runtime.hadoop.tokens import Credentials
@@ -120,15 +121,11 @@ class Cluster(ABC):
         return 0.0
 
     @abstractmethod
-    def check(self, job: JobSpec) -> None:
-        """Find every reason why this job can never run on the cluster. Changes nothing.
+    def check(self, job: JobSpec) -> Iterator[Finding]:
+        """Yield every reason why this job can never run on the cluster, and a finding if it has to wait.
 
-        Raises JobRejected with all problems, SubmissionRefused if the cluster accepts no submissions at all.
+        Changes nothing. Raises SubmissionRefused if the cluster accepts no submissions at all.
         """
-
-    @abstractmethod
-    def queue_problem(self, queue: str) -> str | None:
-        """Return why no application can be submitted to this queue, with a list of valid queues; None if it can."""
 
     @abstractmethod
     def new_application(self) -> str:

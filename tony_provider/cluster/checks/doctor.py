@@ -37,7 +37,7 @@ from tony_provider.cluster.checks.storage import (
     is_stored,
 )
 from tony_provider.cluster.errors import ConnectionProblem
-from tony_provider.cluster.findings import Check, Finding, Report, ok, problem, run_checks, skipped, softened
+from tony_provider.cluster.findings import Check, Finding, Report, ok, problem, run_in_parallel, skipped, softened
 from tony_provider.cluster.http import ANSWER_SECONDS, CONNECT_SECONDS, RequestOptions
 from tony_provider.cluster.open_cluster import OpenCluster, open_cluster, yarn_rest
 from tony_provider.cluster.settings import Settings, YarnSettings
@@ -71,7 +71,7 @@ def _local(settings: Settings) -> Report:
         Check("Limits", lambda: _limits(settings)),
         Check(RUNTIME, lambda: check_runtime(settings)),
     ]
-    return Report(host(), opened.cluster.user, str(settings.backend), run_checks(checks, ALL_SECONDS))
+    return Report(host(), opened.cluster.user, str(settings.backend), run_in_parallel(checks, ALL_SECONDS))
 
 
 def _limits(settings: Settings) -> Iterator[Finding]:
@@ -121,7 +121,7 @@ class _Yarn:
             *[_check("NameNode", address, self._namenodes) for address in namenodes],
         ]
         tickets = len(checks) - len(managers) - len(namenodes)
-        found = run_checks(checks, FIRST_SECONDS)
+        found = run_in_parallel(checks, FIRST_SECONDS)
         yield from found[:tickets]
         of_managers, of_namenodes = found[tickets : tickets + len(managers)], found[tickets + len(managers) :]
         # While one server is active, missing ones matter only after it fails, so they are warnings.
@@ -145,7 +145,7 @@ class _Yarn:
             *self._tls_checks(),
             Check(RUNTIME, lambda: check_runtime(self._settings)),
         ]
-        return run_checks(checks, seconds)
+        return run_in_parallel(checks, seconds)
 
     def _scheduler_checks(self) -> list[Check]:
         if not self._managers.active:

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tony_provider.cluster import lifetime
-from tony_provider.cluster.errors import JobRejected, MasterOutOfReach, SubmissionRefused, UnexpectedAnswer
+from tony_provider.cluster.errors import MasterOutOfReach, SubmissionRefused, UnexpectedAnswer
+from tony_provider.cluster.findings import Finding, job_problems
 from tony_provider.cluster.interface import (
     CONTROL_SECONDS,
     Application,
@@ -124,12 +125,9 @@ class LocalCluster(Cluster):
     def user(self) -> str:
         return getpass.getuser()
 
-    def check(self, job: JobSpec) -> None:
-        if found := [*lifetime.problems(job, time.time()), *capacity_problems(job, self._settings)]:
-            raise JobRejected(found)
-
-    def queue_problem(self, queue: str) -> str | None:
-        return None  # no queues here; a job's queue is only recorded
+    def check(self, job: JobSpec) -> Iterator[Finding]:
+        yield from job_problems("Lifetime", lifetime.problems(job, time.time()))
+        yield from job_problems("Capacity", capacity_problems(job, self._settings))
 
     def new_application(self) -> str:
         return str(ApplicationId(epoch_ms(), secrets.randbelow(10**6)))

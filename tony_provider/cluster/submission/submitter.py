@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from tony_provider.cluster.checks.job_checks import warn_of_open_ports
+from tony_provider.cluster.checks.job_checks import shared_cache
 from tony_provider.cluster.environments.built_environments import BuiltEnvironments, note_uses
 from tony_provider.cluster.errors import (
     ClusterError,
@@ -35,7 +35,6 @@ from tony_provider.cluster.submission.preparation import (
     SubmissionRequest,
     places,
     prepare,
-    shared_cache,
 )
 from tony_provider.cluster.token_refresh import check_token_life, warn_of_short_ticket
 from tony_provider.cluster.training.applications import ApplicationFinder
@@ -321,7 +320,6 @@ def submit(
 ) -> str:
     """Submit the job; return the application id. See ``TonyHook.submit``."""
     prepared = prepare(opened, request)
-    warn_of_open_ports(prepared.request.job)
     application_id = opened.cluster.new_application()
     attempt = SubmissionAttempt(prepared, application_id)
     try:

@@ -20,12 +20,12 @@ from tony_provider.cluster.errors import (
     ClusterUnreachable,
     ConfigurationHidden,
     ConnectionProblem,
-    JobRejected,
     JobTooLarge,
     NotServed,
     SubmissionRefused,
     UnexpectedAnswer,
 )
+from tony_provider.cluster.findings import Finding, job_problems, ok, warning
 from tony_provider.cluster.http import bounded_request, json_object
 from tony_provider.cluster.interface import (
     CONTROL_SECONDS,
@@ -60,12 +60,12 @@ from tony_provider.cluster.yarn.job_checks import (
     capacity_shortages,
     handler_problems,
     image_problems,
-    job_problems,
     names_nodes,
     nodes_for_images,
     placement_problems,
     present_shortages,
     racks_of,
+    resource_problems,
 )
 from tony_provider.cluster.yarn.master_proxy import MasterProxy
 from tony_provider.cluster.yarn.rest import (
@@ -103,6 +103,7 @@ _SHORTEST_LIFETIME = 1.0  # seconds: YARN rejects an end in the past
 _NODES_SECONDS = 10.0  # wait of a job that is too large, for nodes that are about to register
 _NOT_RENEWED = "Failed to renew token"  # start of the diagnostics if HDFS refuses the ResourceManager
 _NODES_POLL = 2.0
+_ROOM = "Room"
 _NODE_SECONDS = 10.0  # for an answer of a NodeManager: a log, its settings
 _NODES_ASKED = 3  # sample that is checked for image support; nodes are usually configured alike
 
@@ -129,17 +130,20 @@ class YarnCluster(Cluster):
     def user(self) -> str:
         return self._user
 
-    def check(self, job: JobSpec) -> None:
+    def check(self, job: JobSpec) -> Iterator[Finding]:
         offer = self._offer()
         with self._spare_id_lock:
             self._spare_id = str(offer["application-id"])
         view = self._view(offer)
         handler = self._placement_handler() if any(map(job.placed_by_rules, job.tasks)) else None
-        found = [*lifetime.problems(job, time.time()), *job_problems(job, view)]
-        if found := [*found, *handler_problems(job, handler), *placement_problems(job, view)]:
-            raise JobRejected(found)
-        self._check_images(job, view)
-        self._check_room(job, offer, view)
+        found = [
+            *job_problems("Lifetime", lifetime.problems(job, time.time())),
+            *job_problems("Queue and containers", resource_problems(job, view)),
+            *job_problems("Placement", [*handler_problems(job, handler), *placement_problems(job, view)]),
+        ]
+        # Without these problems, the job's images and its capacity can be compared with the nodes.
+        found = found or job_problems("Images", self._image_problems(job, view))
+        yield from found or self._check_room(job, offer, view)
 
     def _placement_handler(self) -> str | None:
         """Return YARN's setting HANDLER. Return None if it is unset, and HIDDEN if the cluster hides it."""
@@ -167,8 +171,8 @@ class YarnCluster(Cluster):
         """Return every node that the ResourceManager knows, in any state."""
         return nodes(self.rest.call(lambda rm: rm.cluster_nodes()))
 
-    def _check_images(self, job: JobSpec, view: ClusterView) -> None:
-        """Raise JobRejected if none of the sampled candidate nodes would start the job's containers."""
+    def _image_problems(self, job: JobSpec, view: ClusterView) -> list[str]:
+        """Return problems if none of the sampled candidate nodes would start the job's containers."""
         found: list[str] = []
         for node in nodes_for_images(job, view.nodes)[:_NODES_ASKED]:
             settings = self._node_settings(node)
@@ -176,10 +180,9 @@ class YarnCluster(Cluster):
                 break
             of_node = image_problems(job, self._user, settings)
             if not of_node:
-                return
+                return []
             found = found or of_node
-        if found:
-            raise JobRejected(found)
+        return found
 
     def _node_settings(self, node: Node) -> NodeSettings | None:
         """Return a NodeManager's configuration, or None if it is unreachable or refuses."""
@@ -192,22 +195,24 @@ class YarnCluster(Cluster):
             return None
         return NodeSettings(node.host, node.version, properties) if properties else None
 
-    def _check_room(self, job: JobSpec, offer: Mapping[str, Any], view: ClusterView) -> None:
-        """Raise JobTooLarge, or log a warning if more nodes may register."""
+    def _check_room(self, job: JobSpec, offer: Mapping[str, Any], view: ClusterView) -> Iterator[Finding]:
+        """Yield JobTooLarge problems, or a warning if more nodes may register."""
         deadline = time.monotonic() + _NODES_SECONDS
         while found := capacity_shortages(job, view):
             if self._autoscaling or view.missing:
                 why = "its nodes come and go" if self._autoscaling else f"{view.missing} of its nodes do not work now"
-                log.warning("This job waits for more than the cluster has (%s): %s", why, "; ".join(found))
+                yield warning(_ROOM, f"This job waits for more than the cluster has ({why}): {'; '.join(found)}", "")
                 return
             if time.monotonic() >= deadline:
-                raise JobTooLarge(found)
+                yield from job_problems(_ROOM, found, JobTooLarge)
+                return
             time.sleep(_NODES_POLL)  # a restarted ResourceManager learns of its nodes one by one
             view = self._view(offer)
         if found := present_shortages(job, view):
-            log.info("This job waits for room at first: %s", "; ".join(found))
+            yield ok(_ROOM, f"This job waits for room at first: {'; '.join(found)}")
 
     def queue_problem(self, queue: str) -> str | None:
+        """Return why no application can be submitted to this queue, with a list of valid queues; None if it can."""
         known = self.queues()
         return None if known is None else queue_problem(queue, known)
 
