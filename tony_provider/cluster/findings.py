@@ -141,6 +141,9 @@ class Need:
     is_met: Callable[[], bool]
 
 
+LATER = Need("", lambda: True)  # only delays a check until those without needs have run
+
+
 @attrs.frozen
 class Check:
     """One check: the item it checks, the function that does it, and the results that it needs."""

@@ -23,6 +23,7 @@ from tony_provider.cluster.findings import (
     job_problems,
     raise_problems,
     run_in_order,
+    run_in_parallel,
     warning,
 )
 
@@ -84,3 +85,23 @@ def test_a_check_without_what_it_needs_is_skipped() -> None:
     assert (finding.what, finding.outcome, finding.detail) == ("two", Severity.SKIPPED, "one has failed")
     available[0] = True
     assert [each.detail for each in run_in_order([check])] == ["it ran"]
+
+
+def test_checks_that_need_others_run_after_them_and_stay_in_order() -> None:
+    answered: list[str] = []
+
+    def first() -> Iterator[Finding]:
+        answered.append("server")
+        yield warning("one", "first", "")
+
+    need = Need("no server has answered", lambda: bool(answered))
+    checks = [
+        Check("three", lambda: [warning("three", "third", "")], [need]),
+        Check("one", first),
+        Check("four", lambda: [warning("four", "later", "")], [Need("no store", lambda: False)]),
+    ]
+    assert [(each.what, each.detail) for each in run_in_parallel(checks, 30.0)] == [
+        ("three", "third"),
+        ("one", "first"),
+        ("four", "no store"),
+    ]

@@ -15,8 +15,8 @@ from tests.documents.pages import ROOT
 from tony_provider.cluster.checks.hardening import (
     OF_NAMENODE,
     OF_RESOURCE_MANAGER,
-    HardeningChecks,
     _judge,
+    check_hardening,
     check_network,
     check_rights,
 )
@@ -94,8 +94,8 @@ def looked_at(status: int, body: str) -> list[Finding]:
     with answering(status, body) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        checks = HardeningChecks(RequestOptions(), RequestOptions())
-        found = list(checks.of_namenode(f"http://127.0.0.1:{server.server_port}"))
+        address = f"http://127.0.0.1:{server.server_port}"
+        found = list(check_hardening("NameNode", address, RequestOptions(), OF_NAMENODE))
         thread.join()
     return found
 

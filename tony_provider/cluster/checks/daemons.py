@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import ClassVar
 
 import attrs
 import requests
 
 from tony_provider.cluster.errors import ClusterAuthError, ConfigurationHidden, ConnectionProblem
-from tony_provider.cluster.findings import Finding, ok, problem, warning
+from tony_provider.cluster.findings import LATER, Check, Finding, ok, problem, softened, warning
 from tony_provider.cluster.http import (
     RequestOptions,
     Unanswered,
@@ -66,64 +69,98 @@ def refused(what: str, said: str, *, has_ticket: bool) -> Finding:
     return problem(what, "it does not accept the Kerberos ticket", advice)
 
 
-_RESOURCE_MANAGER_ADVICE = (
-    "the connection's host takes the ResourceManager's web address, by default http://<host>:8088"
-)
 _CLOCKS = "Clocks"
 _MOST_SKEW = 300.0  # seconds: the most that Kerberos accepts
 _SKEW = 30.0
 
 
 @attrs.define
-class ResourceManagerChecks:
-    """Checks of single ResourceManagers; records the state and clock of each."""
+class Daemons(ABC):
+    """Checks of the daemons of one kind; records the state of each."""
+
+    kind: ClassVar[str]
+    address_advice: ClassVar[str]
+    failover_advice: ClassVar[str]
 
     way: RequestOptions
     active: list[str] = attrs.field(factory=list)
     standby: list[str] = attrs.field(factory=list)
-    skews: list[float] = attrs.field(factory=list)  # seconds by which their clocks are ahead of this host's
 
-    def check(self, address: str) -> Iterator[Finding]:
-        what = f"ResourceManager {address}"
+    def checks(self, addresses: Sequence[str]) -> list[Check]:
+        """Return a check of each daemon, and the check that needs the results of all."""
+        of_each = [Check(f"{self.kind} {address}", partial(self._check, address)) for address in addresses]
+        return [*of_each, Check(f"{self.kind}s", self.together, [LATER])]
+
+    def together(self) -> Iterator[Finding]:
+        """Yield the findings that need the results of all daemons."""
+        if self.standby and not self.active:
+            advice = f"wait for a failover, or see to it: {self.failover_advice}"
+            yield problem(f"{self.kind}s", "none of those that answer is active", advice)
+
+    def softened(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Reduce the problems of single daemons to warnings if another one is active.
+
+        Missing ones matter only after the active one fails.
+        """
+        for each in findings:
+            yield softened(each) if self.active and each.what.startswith(f"{self.kind} ") else each
+
+    def _check(self, address: str) -> Iterator[Finding]:
+        what = f"{self.kind} {address}"
         try:
-            before = time.time()
-            response = self.way.send("GET", f"{address}/ws/v1/cluster/info")
-            self._note_clock(response, before)
+            response = self._ask(address)
         except Unanswered as error:
             yield problem(what, error.detail, error.advice)
             return
-        yield self._judge(what, address, response)
+        state = self._state(response)
+        if state:
+            (self.active if state.startswith("active") else self.standby).append(address)
+            yield ok(what, state)
+        elif asks_for_kerberos(response):
+            yield refused(what, said_exception(response)[1], has_ticket=self.way.auth is not None)
+        elif said := remote_exception(response):
+            yield problem(what, f"it answered {response.status_code} ({said})", self.address_advice)
+        else:
+            yield problem(what, f"this is {describe_server(address, self.way, response)}", self.address_advice)
 
-    def _judge(self, what: str, address: str, response: requests.Response) -> Finding:
-        info = json_of(response).get("clusterInfo")
-        if response.ok and isinstance(info, dict):
-            version = f"Hadoop {info.get('resourceManagerVersion', 'of unknown version')}"
-            if str(info.get("haState", "ACTIVE")) == "ACTIVE":
-                self.active.append(address)
-                return ok(what, f"active, {version}")
-            self.standby.append(address)
-            return ok(what, f"standby, {version}")
-        if response.is_redirect or "standby RM" in response.text:
-            self.standby.append(address)
-            return ok(what, "standby")
-        if asks_for_kerberos(response):
-            return refused(what, said_exception(response)[1], has_ticket=self.way.auth is not None)
-        if said := remote_exception(response):
-            return problem(what, f"it answered {response.status_code} ({said})", _RESOURCE_MANAGER_ADVICE)
-        return problem(what, f"this is {describe_server(address, self.way, response)}", _RESOURCE_MANAGER_ADVICE)
+    @abstractmethod
+    def _ask(self, address: str) -> requests.Response:
+        """Send the request that shows the daemon's state. Raises Unanswered."""
 
-    def _note_clock(self, response: requests.Response, before: float) -> None:
+    @abstractmethod
+    def _state(self, response: requests.Response) -> str:
+        """Return a description that begins with ``active`` or ``standby``, or an empty string for other answers."""
+
+
+@attrs.define
+class ResourceManagers(Daemons):
+    """Checks of the ResourceManagers; also records their clocks."""
+
+    kind = "ResourceManager"
+    address_advice = "the connection's host takes the ResourceManager's web address, by default http://<host>:8088"
+    failover_advice = "yarn rmadmin -getAllServiceState"
+
+    skews: list[float] = attrs.field(factory=list)  # seconds by which their clocks are ahead of this host's
+
+    def together(self) -> Iterator[Finding]:
+        yield from super().together()
+        if self.skews:
+            yield _clocks(max(self.skews, key=abs))
+
+    def _ask(self, address: str) -> requests.Response:
+        before = time.time()
+        response = self.way.send("GET", f"{address}/ws/v1/cluster/info")
         skew = server_clock_ahead(response.headers.get("Date"), before, time.time())
         if skew is not None:
             self.skews.append(skew)
+        return response
 
-    def together(self) -> Iterator[Finding]:
-        """Yield the findings that need the results of all ResourceManagers."""
-        if self.standby and not self.active:
-            advice = "wait for a failover, or see to it: yarn rmadmin -getAllServiceState"
-            yield problem("ResourceManagers", "none of those that answer is active", advice)
-        if self.skews:
-            yield _clocks(max(self.skews, key=abs))
+    def _state(self, response: requests.Response) -> str:
+        info = json_of(response).get("clusterInfo")
+        if response.ok and isinstance(info, dict):
+            state = "active" if str(info.get("haState", "ACTIVE")) == "ACTIVE" else "standby"
+            return f"{state}, Hadoop {info.get('resourceManagerVersion', 'of unknown version')}"
+        return "standby" if response.is_redirect or "standby RM" in response.text else ""
 
 
 def _clocks(skew: float) -> Finding:
@@ -136,50 +173,24 @@ def _clocks(skew: float) -> Finding:
     return problem(_CLOCKS, detail, "let both keep time by NTP: Kerberos accepts 5 minutes at most")
 
 
-_NAMENODE_ADVICE = "`webhdfs` takes the NameNode's web address, by default http://<host>:9870 (50070 in Hadoop 2)"
-
-
 @attrs.define
-class NameNodeChecks:
-    """Checks of single NameNodes; records which of them answer and which are active."""
+class NameNodes(Daemons):
+    """Checks of the NameNodes."""
 
-    way: RequestOptions
-    answering: list[str] = attrs.field(factory=list)
-    active: list[str] = attrs.field(factory=list)
+    kind = "NameNode"
+    address_advice = "`webhdfs` takes the NameNode's web address, by default http://<host>:9870 (50070 in Hadoop 2)"
+    failover_advice = "hdfs haadmin -getAllServiceState"
 
-    def check(self, address: str) -> Iterator[Finding]:
-        what = f"NameNode {address}"
+    def _ask(self, address: str) -> requests.Response:
         url = f"{address}/webhdfs/v1/?op=GETFILESTATUS"
-        try:
-            if self.way.auth is not None and not asks_for_kerberos(self.way.send("GET", url, authenticated=False)):
-                yield problem(what, "it asks for no Kerberos, and the connection does", "set `kerberos` to false in it")
-                return
-            response = self.way.send("GET", url)
-        except Unanswered as error:
-            yield problem(what, error.detail, error.advice)
-            return
-        yield self._judge(what, address, response)
+        if self.way.auth is not None and not asks_for_kerberos(self.way.send("GET", url, authenticated=False)):
+            raise Unanswered("it asks for no Kerberos, and the connection does", "set `kerberos` to false in it")
+        return self.way.send("GET", url)
 
-    def _judge(self, what: str, address: str, response: requests.Response) -> Finding:
-        said = remote_exception(response)
+    def _state(self, response: requests.Response) -> str:
         if response.ok and "FileStatus" in json_of(response):
-            self.answering.append(address)
-            self.active.append(address)
-            return ok(what, "active")
-        if "StandbyException" in said:
-            self.answering.append(address)
-            return ok(what, "standby")
-        if asks_for_kerberos(response):
-            return refused(what, said_exception(response)[1], has_ticket=self.way.auth is not None)
-        if said:
-            return problem(what, f"it answered {response.status_code} ({said})", _NAMENODE_ADVICE)
-        return problem(what, f"this is {describe_server(address, self.way, response)}", _NAMENODE_ADVICE)
-
-    def together(self) -> Iterator[Finding]:
-        """Yield the finding that needs the results of all NameNodes."""
-        if self.answering and not self.active:
-            advice = "wait for a failover, or see to it: hdfs haadmin -getAllServiceState"
-            yield problem("NameNodes", "none of those that answer is active", advice)
+            return "active"
+        return "standby" if "StandbyException" in remote_exception(response) else ""
 
 
 @attrs.frozen

@@ -124,21 +124,8 @@ HARDENING = "Hardening"
 _OTHERS = 0o077  # permissions of group and others
 
 
-@attrs.frozen
-class HardeningChecks:
-    """Checks of the configuration that one daemon of each kind shows."""
-
-    managers: RequestOptions
-    namenodes: RequestOptions
-
-    def of_resource_manager(self, address: str) -> Iterator[Finding]:
-        yield from _judged("ResourceManager", address, self.managers, OF_RESOURCE_MANAGER)
-
-    def of_namenode(self, address: str) -> Iterator[Finding]:
-        yield from _judged("NameNode", address, self.namenodes, OF_NAMENODE)
-
-
-def _judged(kind: str, address: str, way: RequestOptions, wanted: Sequence[Hardening]) -> Iterator[Finding]:
+def check_hardening(kind: str, address: str, way: RequestOptions, wanted: Sequence[Hardening]) -> Iterator[Finding]:
+    """Check the configuration that a daemon of the kind shows."""
     try:
         answer = json_of(way.send("GET", f"{address}/conf?format=json"))
     except Unanswered as error:
