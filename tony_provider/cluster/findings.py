@@ -66,11 +66,6 @@ class JobProblem(Finding):
     error: type[ClusterError] = JobRejected
 
 
-def job_problems(what: str, details: Iterable[str], error: type[ClusterError] = JobRejected) -> list[Finding]:
-    """Return a problem of a job for each detail."""
-    return [JobProblem(what, Severity.PROBLEM, detail, error=error) for detail in details]
-
-
 def raise_problems(findings: Iterable[Finding]) -> None:
     """Raise one error with all problems of a job, if there are any.
 
@@ -146,16 +141,25 @@ LATER = Need("", lambda: True)  # only delays a check until those without needs 
 
 @attrs.frozen
 class Check:
-    """One check: the item it checks, the function that does it, and the results that it needs."""
+    """One check: the item it checks, the function that does it, and the results that it needs.
+
+    A text that the function yields is a problem of a job, for which ``error`` is raised.
+    """
 
     what: str
-    run: Callable[[], Iterable[Finding] | None]
+    run: Callable[[], Iterable[Finding | str] | None]
     needs: Sequence[Need] = ()
+    error: type[ClusterError] = JobRejected
 
     def findings(self) -> list[Finding]:
         """Run the check, or skip it because a need is not met. Raises the errors of ``run``."""
         missing = next((need.missing for need in self.needs if not need.is_met()), None)
-        return [skipped(self.what, missing)] if missing is not None else list(self.run() or ())
+        if missing is not None:
+            return [skipped(self.what, missing)]
+        return [each if isinstance(each, Finding) else self.problem(each, self.error) for each in self.run() or ()]
+
+    def problem(self, detail: str, error: type[ClusterError]) -> Finding:
+        return JobProblem(self.what, Severity.PROBLEM, detail, error=error)
 
     def safe_findings(self) -> list[Finding]:
         """Return ``findings``, and a problem in place of an error."""
@@ -178,9 +182,9 @@ def run_in_order(checks: Sequence[Check]) -> list[Finding]:
         try:
             found += check.findings()
         except JobRejected as error:
-            found += job_problems(check.what, error.problems, type(error))
+            found += [check.problem(each, type(error)) for each in error.problems]
         except SourceMissing as error:
-            found += job_problems(check.what, [str(error)], SourceMissing)
+            found.append(check.problem(str(error), SourceMissing))
         except (ClusterError, StorageError):
             if not any(isinstance(each, JobProblem) for each in found):
                 raise

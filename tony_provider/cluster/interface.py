@@ -121,8 +121,8 @@ class Cluster(ABC):
         return 0.0
 
     @abstractmethod
-    def check(self, job: JobSpec) -> Iterator[Finding]:
-        """Yield every reason why this job can never run on the cluster, and a finding if it has to wait.
+    def check(self, job: JobSpec) -> Iterator[Finding | str]:
+        """Yield every reason why this job can never run on the cluster, and a finding if it is too large or has to wait.
 
         Changes nothing. Raises SubmissionRefused if the cluster accepts no submissions at all.
         """

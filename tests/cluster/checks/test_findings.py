@@ -18,9 +18,9 @@ from tony_provider.cluster.errors import (
 from tony_provider.cluster.findings import (
     Check,
     Finding,
+    JobProblem,
     Need,
     Severity,
-    job_problems,
     raise_problems,
     run_in_order,
     run_in_parallel,
@@ -48,7 +48,7 @@ def raises(error: Exception) -> Check:
 def test_problems_of_one_class_raise_it_and_others_a_rejection(
     errors: list[type[ClusterError]], expected: type[ClusterError]
 ) -> None:
-    found = [each for index, error in enumerate(errors) for each in job_problems("x", [f"problem {index}"], error)]
+    found = [JobProblem("x", Severity.PROBLEM, f"problem {index}", error=error) for index, error in enumerate(errors)]
     with pytest.raises(expected) as raised:
         raise_problems([warning("x", "beware", ""), *found])
     assert type(raised.value) is expected
@@ -70,8 +70,8 @@ def test_an_error_of_the_cluster_does_not_hide_problems_that_were_found_before()
     unreachable = raises(ClusterUnreachable("nobody answers"))
     with pytest.raises(ClusterUnreachable):
         run_in_order([Check("one", lambda: [warning("one", "beware", "")]), unreachable])
-    rejected = Check("one", lambda: job_problems("one", ["no"]))
-    assert [each.detail for each in run_in_order([rejected, unreachable])] == ["no"]
+    rejected = Check("one", lambda: ["no"])
+    assert run_in_order([rejected, unreachable]) == [JobProblem("one", Severity.PROBLEM, "no", error=JobRejected)]
 
 
 def test_a_check_without_what_it_needs_is_skipped() -> None:

@@ -17,7 +17,7 @@ from tony_provider.cluster.yarn.cluster_view import (
     resources,
     units,
 )
-from tony_provider.cluster.yarn.job_checks import capacity_shortages, resource_problems
+from tony_provider.cluster.yarn.job_checks import capacity_shortages, job_problems
 from tony_provider.runtime.common.quantities import GPU, ResourceAmount
 from tony_provider.runtime.jobspec.model import AmSpec, JobSpec, Memory, TaskSpec
 from tony_provider.runtime.jobspec.units import parse_resource_amount
@@ -135,7 +135,7 @@ def spec(queue: str | None = None, label: str | None = None, **task: Any) -> Job
     ],
 )
 def test_a_job_that_fits(job: JobSpec) -> None:
-    assert resource_problems(job, VIEW) == []
+    assert job_problems(job, VIEW) == []
     assert capacity_shortages(job, VIEW) == []
 
 
@@ -158,7 +158,7 @@ def test_a_job_that_fits(job: JobSpec) -> None:
     ],
 )
 def test_a_job_that_can_never_run(job: JobSpec, expected: str) -> None:
-    [problem] = [found for found in resource_problems(job, VIEW) if not found.startswith("am:")]
+    [problem] = [found for found in job_problems(job, VIEW) if not found.startswith("am:")]
     assert expected in problem
 
 
@@ -171,7 +171,7 @@ def test_a_job_that_can_never_run(job: JobSpec, expected: str) -> None:
     ],
 )
 def test_a_job_that_no_node_of_now_can_run(job: JobSpec, expected: str) -> None:
-    assert resource_problems(job, VIEW) == []
+    assert job_problems(job, VIEW) == []
     [problem] = capacity_shortages(job, VIEW)
     assert expected in problem
 
@@ -186,7 +186,7 @@ def with_amount(name: str, written: object) -> JobSpec:
 )
 def test_amounts_that_fit_by_the_clusters_units(name: str, written: object) -> None:
     job = with_amount(name, written)
-    assert resource_problems(job, WITH_UNITS) == []
+    assert job_problems(job, WITH_UNITS) == []
     assert capacity_shortages(job, WITH_UNITS) == []
 
 
@@ -207,7 +207,7 @@ def test_amounts_that_fit_by_the_clusters_units(name: str, written: object) -> N
     ],
 )
 def test_amounts_by_the_clusters_units(name: str, written: object, expected: str | None) -> None:
-    found = resource_problems(with_amount(name, written), WITH_UNITS)
+    found = job_problems(with_amount(name, written), WITH_UNITS)
     assert len(found) == (expected is not None)
     if expected:
         assert found[0].startswith(f"tasks.worker.{expected}")
@@ -215,7 +215,7 @@ def test_amounts_by_the_clusters_units(name: str, written: object, expected: str
 
 def test_amounts_that_no_node_has() -> None:
     job = with_amount("rate", "25Gi")
-    assert resource_problems(job, WITH_UNITS) == []
+    assert job_problems(job, WITH_UNITS) == []
     assert capacity_shortages(job, WITH_UNITS) == [
         "tasks.worker.resources.rate: no node has 25Gi rate; the most is 20Gi rate"
     ]
@@ -228,4 +228,4 @@ def test_units_of_a_cluster() -> None:
 
 
 def test_all_problems_at_once() -> None:
-    assert len(resource_problems(spec("nope", memory=10**6, vcores=10**3, gpus=100), VIEW)) == 4
+    assert len(job_problems(spec("nope", memory=10**6, vcores=10**3, gpus=100), VIEW)) == 4

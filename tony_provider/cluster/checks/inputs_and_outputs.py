@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -10,7 +11,6 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from tony_provider.cluster.errors import JobRejected, SourceMissing
 from tony_provider.cluster.training.identity import Layout
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards, find_shards_at
 from tony_provider.runtime.inputs.shards import BalancedAssignment, shards_needed, too_few_shards
@@ -21,19 +21,13 @@ from tony_provider.runtime.storage import Storage, StorageUnsupported, uris
 from tony_provider.runtime.storage.stores import JobStores
 
 
-def check_inputs(job: JobSpec, storage: Storage, store_uri: str) -> None:
+def input_problems(job: JobSpec, storage: Storage, store_uri: str) -> list[str]:
     """Check that each input has at least as many files as its tasks need. Only that many are listed.
 
-    ``storage`` is the job's own store, which contains ``store_uri``. Raises SourceMissing with all problems,
-    StorageError.
+    ``storage`` is the job's own store, which contains ``store_uri``. Raises StorageError.
     """
-    stores = JobStores(storage, store_uri)
-    try:
-        problems = [problem for name in job.inputs for problem in _input_problems(job, name, store_uri, stores)]
-    finally:
-        stores.close()
-    if problems:
-        raise SourceMissing("; ".join(problems))
+    with contextlib.closing(JobStores(storage, store_uri)) as stores:
+        return [problem for name in job.inputs for problem in _input_problems(job, name, store_uri, stores)]
 
 
 def _input_problems(job: JobSpec, name: str, store_uri: str, stores: JobStores) -> Iterator[str]:
@@ -97,12 +91,9 @@ class InputSizeScan:
         return f"its store was not read within {self._seconds:g} s"
 
     def _look(self) -> None:
-        stores = JobStores(self._storage, self._store_uri)
-        try:
+        with contextlib.closing(JobStores(self._storage, self._store_uri)) as stores:
             for name in self._job.inputs:
                 self._found[name] = self._figures(name, stores)
-        finally:
-            stores.close()
 
     def _figures(self, name: str, stores: JobStores) -> InputSizes | str:
         spec = self._job.inputs[name]
@@ -132,21 +123,16 @@ def _parts(sizes: Sequence[int], number: int) -> list[Amount]:
     return sorted(parts, key=lambda part: part.size)
 
 
-def check_outputs(job: JobSpec, storage: Storage, staging_dir: str, training: str) -> None:
+def output_problems(job: JobSpec, storage: Storage, staging_dir: str, training: str) -> list[str]:
     """Check that no output path holds files that are not the training's own.
 
     ``storage`` is the job's own store, which contains ``staging_dir``. ``training`` is the name of its identity. Raises
-    JobRejected with all problems, StorageError.
+    StorageError.
     """
-    stores = JobStores(storage, staging_dir)
-    try:
-        problems = [
+    with contextlib.closing(JobStores(storage, staging_dir)) as stores:
+        return [
             problem for name in job.outputs for problem in _output_problems(job, name, staging_dir, training, stores)
         ]
-    finally:
-        stores.close()
-    if problems:
-        raise JobRejected(problems)
 
 
 def _output_problems(job: JobSpec, name: str, staging_dir: str, training: str, stores: JobStores) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from tony_provider.cluster.application_secrets import read_registries
-from tony_provider.cluster.checks.inputs_and_outputs import check_inputs, check_outputs
+from tony_provider.cluster.checks.inputs_and_outputs import input_problems, output_problems
 from tony_provider.cluster.environments import inspection
 from tony_provider.cluster.environments.built_environments import SharedCache
 from tony_provider.cluster.environments.inspection import NodePythons, StoredFile, inspect_environments, needs_nodes
@@ -26,7 +26,6 @@ from tony_provider.cluster.findings import (
     Finding,
     Need,
     Severity,
-    job_problems,
     raise_problems,
     run_in_order,
     warning,
@@ -60,22 +59,8 @@ from tony_provider.runtime.storage.webhdfs.store import SCHEMES
 
 log = logging.getLogger(__name__)
 
-PLAIN_HTTP = "Plain http"
-SECRETS = "Secrets"
-TOKENS = "HDFS tokens"
-SHARED_CHECKPOINTS = "Shared checkpoints"
-HDFS_NAMES = "Names of HDFS"
 POLICY = "Limits of the connection"
-FILES = "Files"
-RUNTIME = "Runtime"
-LAUNCH = "Launch script"
 CLUSTER = "Cluster"
-INPUTS = "Inputs"
-OUTPUTS = "Outputs"
-REGISTRIES = "Registries"
-ENVIRONMENTS = "Environments"
-OPEN_PORTS = "Open ports"
-
 _PIECE = 1 << 16  # bytes read at once from a runtime archive on the store
 
 
@@ -100,29 +85,27 @@ class JobChecks:
 
     def run(self, *only: str) -> list[Finding]:
         """Run the checks of these items, otherwise all checks. Raises the errors of ``run_in_order``."""
-        settings, opened, job = self.opened.settings, self.opened, self.job
-        secrets = Need("the values of secrets are not given", lambda: self.secrets is not None)
-        training = Need("its training is not known", lambda: self.training is not None)
-        hdfs = Need("the job names another HDFS", lambda: self.names_known_hdfs)
+        opened, job, settings = self.opened, self.job, self.opened.settings
         allowed = Need("the connection does not allow the job", lambda: self.is_allowed)
+        known = Need("the job names another HDFS", lambda: self.names_known_hdfs)
         files = Need("files of the job cannot be used", lambda: self.sources is not None)
         runtime = Need("the runtime cannot be used", lambda: self.nodes is not None)
         checks = [
-            Check(PLAIN_HTTP, lambda: refuse_plain_http(settings)),
-            Check(SECRETS, self._check_secrets, [secrets]),
-            Check(TOKENS, lambda: job_problems(TOKENS, hadoop_problems(job, opened))),
-            Check(SHARED_CHECKPOINTS, lambda: job_problems(SHARED_CHECKPOINTS, shared_problems(job, settings))),
-            Check(HDFS_NAMES, self._check_hdfs_names),
-            Check(POLICY, self._check_policy),
-            Check(FILES, self._find_files, [hdfs]),
-            Check(RUNTIME, self._find_runtime, [allowed]),
-            Check(LAUNCH, self._check_launch, [files, runtime]),
+            Check("Plain http", lambda: refuse_plain_http(settings)),
+            Check("Secrets", lambda: secret_problems(job, self.secrets) if self.secrets is not None else ()),
+            Check("HDFS tokens", lambda: hadoop_problems(job, opened)),
+            Check("Shared checkpoints", lambda: shared_problems(job, settings)),
+            Check("Names of HDFS", self._check_hdfs_names),
+            Check(POLICY, self._check_policy, error=JobNotAllowed),
+            Check("Files", self._find_files, [known]),
+            Check("Runtime", self._find_runtime, [allowed]),
+            Check("Launch script", self._launch_problems, [files, runtime]),
             Check(CLUSTER, lambda: opened.cluster.check(job), [allowed]),
-            Check(INPUTS, lambda: check_inputs(job, opened.storage, opened.staging_dir), [hdfs, allowed]),
-            Check(OUTPUTS, self._check_outputs, [hdfs, allowed, training]),
-            Check(REGISTRIES, self._read_registries, [files, allowed]),
-            Check(ENVIRONMENTS, self._inspect_environments, [files, runtime]),
-            Check(OPEN_PORTS, lambda: open_ports(job)),
+            Check("Inputs", self._check_inputs, [known, allowed], SourceMissing),
+            Check("Outputs", self._check_outputs, [known, allowed]),
+            Check("Registries", self._read_registries, [files, allowed]),
+            Check("Environments", self._inspect_environments, [files, runtime]),
+            Check("Open ports", lambda: open_ports(job)),
         ]
         return run_in_order([check for check in checks if not only or check.what in only])
 
@@ -134,20 +117,16 @@ class JobChecks:
             if each.outcome is not Severity.SKIPPED:
                 log.log(logging.WARNING if each.outcome is Severity.WARNING else logging.INFO, "%s", each.detail)
 
-    def _check_secrets(self) -> list[Finding]:
-        return job_problems(SECRETS, secret_problems(self.job, self.secrets or {}))
-
-    def _check_hdfs_names(self) -> list[Finding]:
+    def _check_hdfs_names(self) -> Iterable[Finding | str]:
         found = list(check_hdfs_names(self.job, self.opened))
-        self.names_known_hdfs = all(each.outcome is not Severity.PROBLEM for each in found)
+        self.names_known_hdfs = all(isinstance(each, Finding) for each in found)
         return found
 
-    def _check_policy(self) -> list[Finding]:
+    def _check_policy(self) -> list[str]:
         settings = self.opened.settings
-        has_queues = settings.backend is Backend.YARN
-        found = settings.policy.problems(self.job, self.overrides, has_queues=has_queues)
+        found = settings.policy.problems(self.job, self.overrides, has_queues=settings.backend is Backend.YARN)
         self.is_allowed = not found
-        return job_problems(POLICY, found, JobNotAllowed)
+        return found
 
     def _find_files(self) -> None:
         """Find the files, also if the policy does not allow the job, to report all that the connection forbids."""
@@ -163,12 +142,17 @@ class JobChecks:
         self.runtime = named_runtime(self.opened)
         self.nodes = _nodes(self.opened, self.runtime)
 
-    def _check_launch(self) -> list[Finding]:
+    def _launch_problems(self) -> Iterator[str]:
         assert self.sources is not None  # noqa: S101 - needed
-        return job_problems(LAUNCH, launch_problems(self.job, self.opened.settings, self.sources, self.runtime))
+        return launch_problems(self.job, self.opened.settings, self.sources, self.runtime)
 
-    def _check_outputs(self) -> None:
-        check_outputs(self.job, self.opened.storage, self.opened.staging_dir, self.training or "")
+    def _check_inputs(self) -> list[str]:
+        return input_problems(self.job, self.opened.storage, self.opened.staging_dir)
+
+    def _check_outputs(self) -> list[str]:
+        if self.training is None:
+            return []
+        return output_problems(self.job, self.opened.storage, self.opened.staging_dir, self.training)
 
     def _read_registries(self) -> None:
         if self.sources is not None and self.sources.client_config:
@@ -214,7 +198,7 @@ def open_ports(job: JobSpec) -> Iterator[Finding]:
     if job.network is not None or not exposed or _members(job) < 2:
         return
     ports = f"ports {job.port_range.first} to {job.port_range.last} of the job's nodes, and what the framework adds"
-    yield warning(OPEN_PORTS, f"{exposed} ({ports}). To end this warning, {_REMEDY}", "")
+    yield warning("Open ports", f"{exposed} ({ports}). To end this warning, {_REMEDY}", "")
 
 
 def _members(job: JobSpec) -> int:
@@ -228,7 +212,7 @@ _VIEW = "viewfs"
 _VIEW_NAME = f"{_VIEW}://"  # no HDFS has this name
 
 
-def check_hdfs_names(job: JobSpec, opened: OpenCluster) -> Iterator[Finding]:
+def check_hdfs_names(job: JobSpec, opened: OpenCluster) -> Iterator[Finding | str]:
     """Report the job's URIs of another HDFS than the connection's, because their files would be searched in this one.
 
     If it is unknown which HDFS a name stands for, only warn, because a cluster's NameNodes have several names. Raises
@@ -245,10 +229,12 @@ def check_hdfs_names(job: JobSpec, opened: OpenCluster) -> Iterator[Finding]:
     addresses = _addresses(properties)
     for key, name in unknown.items():
         if name == _VIEW_NAME or name in services:
-            yield from job_problems(HDFS_NAMES, [f"{key}: {_remedy(name)}"])
+            yield f"{key}: {_remedy(name)}"
         elif name not in addresses:
             taken = f"{key}: hdfs://{name} is taken for the HDFS of {opened.staging_dir}"
-            yield warning(HDFS_NAMES, f"{taken}; if it is another one, name it in the connection's `other_hdfs`", "")
+            yield warning(
+                "Names of HDFS", f"{taken}; if it is another one, name it in the connection's `other_hdfs`", ""
+            )
 
 
 def _remedy(name: str) -> str:

@@ -17,7 +17,6 @@ from typing import Any
 
 from tony_provider.cluster import lifetime
 from tony_provider.cluster.errors import MasterOutOfReach, SubmissionRefused, UnexpectedAnswer
-from tony_provider.cluster.findings import Finding, job_problems
 from tony_provider.cluster.interface import (
     CONTROL_SECONDS,
     Application,
@@ -125,9 +124,9 @@ class LocalCluster(Cluster):
     def user(self) -> str:
         return getpass.getuser()
 
-    def check(self, job: JobSpec) -> Iterator[Finding]:
-        yield from job_problems("Lifetime", lifetime.problems(job, time.time()))
-        yield from job_problems("Capacity", capacity_problems(job, self._settings))
+    def check(self, job: JobSpec) -> Iterator[str]:
+        yield from lifetime.problems(job, time.time())
+        yield from capacity_problems(job, self._settings)
 
     def new_application(self) -> str:
         return str(ApplicationId(epoch_ms(), secrets.randbelow(10**6)))

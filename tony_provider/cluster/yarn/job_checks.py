@@ -183,7 +183,7 @@ def _most_of_user(total: int, largest: int, limits: _Limits) -> int | None:
     return math.ceil(max(total * limits.user / 100, largest) * limits.factor)
 
 
-def resource_problems(job: JobSpec, view: ClusterView) -> list[str]:
+def job_problems(job: JobSpec, view: ClusterView) -> list[str]:
     """Return every reason why the job could never run, each with the allowed values, or []."""
     needed = list(demands(job, view.units))
     found = []
@@ -202,7 +202,7 @@ def resource_problems(job: JobSpec, view: ClusterView) -> list[str]:
 def capacity_shortages(job: JobSpec, view: ClusterView) -> list[str]:
     """Describe why the present nodes could not run this job even if idle. A new or larger node may change that.
 
-    The job must have no ``resource_problems``. Return nothing for a cluster or label without nodes, because their
+    The job must have no ``job_problems``. Return nothing for a cluster or label without nodes, because their
     future size is unknown.
     """
     needed = list(demands(job, view.units))

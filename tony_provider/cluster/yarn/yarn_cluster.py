@@ -25,7 +25,7 @@ from tony_provider.cluster.errors import (
     SubmissionRefused,
     UnexpectedAnswer,
 )
-from tony_provider.cluster.findings import Finding, job_problems, ok, warning
+from tony_provider.cluster.findings import Finding, JobProblem, Severity, ok, warning
 from tony_provider.cluster.http import bounded_request, json_object
 from tony_provider.cluster.interface import (
     CONTROL_SECONDS,
@@ -60,12 +60,12 @@ from tony_provider.cluster.yarn.job_checks import (
     capacity_shortages,
     handler_problems,
     image_problems,
+    job_problems,
     names_nodes,
     nodes_for_images,
     placement_problems,
     present_shortages,
     racks_of,
-    resource_problems,
 )
 from tony_provider.cluster.yarn.master_proxy import MasterProxy
 from tony_provider.cluster.yarn.rest import (
@@ -130,20 +130,16 @@ class YarnCluster(Cluster):
     def user(self) -> str:
         return self._user
 
-    def check(self, job: JobSpec) -> Iterator[Finding]:
+    def check(self, job: JobSpec) -> Iterator[Finding | str]:
         offer = self._offer()
         with self._spare_id_lock:
             self._spare_id = str(offer["application-id"])
         view = self._view(offer)
         handler = self._placement_handler() if any(map(job.placed_by_rules, job.tasks)) else None
-        found = [
-            *job_problems("Lifetime", lifetime.problems(job, time.time())),
-            *job_problems("Queue and containers", resource_problems(job, view)),
-            *job_problems("Placement", [*handler_problems(job, handler), *placement_problems(job, view)]),
-        ]
-        # Without these problems, the job's images and its capacity can be compared with the nodes.
-        found = found or job_problems("Images", self._image_problems(job, view))
-        yield from found or self._check_room(job, offer, view)
+        found = [*lifetime.problems(job, time.time()), *job_problems(job, view)]
+        found += [*handler_problems(job, handler), *placement_problems(job, view)]
+        # The nodes are compared with the images and the capacity only of jobs without these problems.
+        yield from found or self._image_problems(job, view) or self._check_room(job, offer, view)
 
     def _placement_handler(self) -> str | None:
         """Return YARN's setting HANDLER. Return None if it is unset, and HIDDEN if the cluster hides it."""
@@ -204,7 +200,7 @@ class YarnCluster(Cluster):
                 yield warning(_ROOM, f"This job waits for more than the cluster has ({why}): {'; '.join(found)}", "")
                 return
             if time.monotonic() >= deadline:
-                yield from job_problems(_ROOM, found, JobTooLarge)
+                yield from (JobProblem(_ROOM, Severity.PROBLEM, each, error=JobTooLarge) for each in found)
                 return
             time.sleep(_NODES_POLL)  # a restarted ResourceManager learns of its nodes one by one
             view = self._view(offer)
