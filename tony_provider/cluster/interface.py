@@ -122,9 +122,9 @@ class Cluster(ABC):
 
     @abstractmethod
     def check(self, job: JobSpec) -> Iterator[Finding | str]:
-        """Yield every reason why this job can never run on the cluster, and a finding if it is too large or has to wait.
+        """Yield every reason why this job can never run on the cluster, and findings about its size. Changes nothing.
 
-        Changes nothing. Raises SubmissionRefused if the cluster accepts no submissions at all.
+        Raises SubmissionRefused if the cluster accepts no submissions at all.
         """
 
     @abstractmethod

@@ -117,7 +117,7 @@ class JobChecks:
             if each.outcome is not Severity.SKIPPED:
                 log.log(logging.WARNING if each.outcome is Severity.WARNING else logging.INFO, "%s", each.detail)
 
-    def _check_hdfs_names(self) -> Iterable[Finding | str]:
+    def _check_hdfs_names(self) -> list[Finding | str]:
         found = list(check_hdfs_names(self.job, self.opened))
         self.names_known_hdfs = all(isinstance(each, Finding) for each in found)
         return found
