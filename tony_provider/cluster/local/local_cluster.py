@@ -16,9 +16,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tony_provider.cluster import lifetime
-from tony_provider.cluster.errors import MasterOutOfReach, SubmissionRefused, UnexpectedAnswer
+from tony_provider.cluster.errors import MasterOutOfReach, SubmissionRefused
 from tony_provider.cluster.interface import (
-    CONTROL_SECONDS,
     Application,
     ApplicationFilter,
     ApplicationState,
@@ -33,15 +32,11 @@ from tony_provider.cluster.local.application_folder import (
     application_end,
     settle_application,
 )
-from tony_provider.cluster.local.master import get_from_master, put_to_master, start_master
+from tony_provider.cluster.local.master import ask_master, start_master
 from tony_provider.cluster.settings import LocalSettings
-from tony_provider.cluster.training.results import bounded_status
 from tony_provider.runtime.application import LocalAccess
-from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.archives import ArchiveError
-from tony_provider.runtime.common.bounds import BoundedJsonError, printable_json, read_json
 from tony_provider.runtime.common.clock import epoch_ms
-from tony_provider.runtime.common.codec import CodecError, from_plain
 from tony_provider.runtime.common.directories import remove_tree
 from tony_provider.runtime.common.files import ForeignDirectoryError, make_own_directory
 from tony_provider.runtime.common.text import printable
@@ -49,10 +44,8 @@ from tony_provider.runtime.frameworks.task_type_rules import PeakDemand
 from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId, ApplicationId, is_application_id
 from tony_provider.runtime.jobspec.container_content import images
 from tony_provider.runtime.jobspec.model import AclSpec, JobSpec, StartRule
-from tony_provider.runtime.protocol import http_messages, master_files
-from tony_provider.runtime.protocol.http_messages import OutputPiece
+from tony_provider.runtime.protocol import master_files
 from tony_provider.runtime.protocol.master_files import read_report
-from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.timing import stop_seconds
 
 log = logging.getLogger(__name__)
@@ -201,41 +194,18 @@ class LocalCluster(Cluster):
                 master.wait_gone(_KILLED_SECONDS)
         settle_application(folder)
 
-    def control(
-        self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
-    ) -> dict[str, Any]:
+    def ask_master(
+        self,
+        application_id: str,
+        path: str,
+        seconds: float,
+        *,
+        body: Mapping[str, Any] | None = None,
+        is_text: bool = False,
+    ) -> Any:
         if not is_application_id(application_id):
             raise MasterOutOfReach(f"there is no application {application_id!r}")
-        found = put_to_master(self._folder(application_id).path, f"control/{action}", body, seconds)
-        answer: dict[str, Any] = printable_json(found)
-        return answer
-
-    def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
-        if not is_application_id(application_id):
-            raise MasterOutOfReach(f"there is no application {application_id!r}")
-        path = f"logs/{contract.path_of_task(task)}?bytes={max_bytes}"
-        return get_from_master(self._folder(application_id).path, path, seconds)
-
-    def task_output(
-        self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
-    ) -> OutputPiece:
-        if not is_application_id(application_id):
-            raise MasterOutOfReach(f"there is no application {application_id!r}")
-        path = http_messages.output_request(task, attempt, after)
-        try:
-            answer = read_json(get_from_master(self._folder(application_id).path, path, seconds), surrogates=True)
-            return from_plain(answer, OutputPiece)
-        except (CodecError, BoundedJsonError) as error:
-            raise UnexpectedAnswer(f"the master of {application_id} does not tell its output: {error}") from error
-
-    def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
-        if not is_application_id(application_id):
-            raise MasterOutOfReach(f"there is no application {application_id!r}")
-        try:
-            answer = read_json(get_from_master(self._folder(application_id).path, "status", seconds), surrogates=True)
-            return bounded_status(from_plain(printable_json(answer), JobStatus))
-        except (CodecError, BoundedJsonError) as error:
-            raise UnexpectedAnswer(f"the master of {application_id} does not tell its status: {error}") from error
+        return ask_master(self._folder(application_id).path, path, seconds, body=body, is_text=is_text)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Record the limit. The first access to the application after that time kills it."""

@@ -21,14 +21,12 @@ from tony_provider.cluster.errors import (
     ConfigurationHidden,
     ConnectionProblem,
     JobTooLarge,
-    NotServed,
     SubmissionRefused,
     UnexpectedAnswer,
 )
 from tony_provider.cluster.findings import Finding, JobProblem, Severity, ok, warning
 from tony_provider.cluster.http import bounded_request, json_object
 from tony_provider.cluster.interface import (
-    CONTROL_SECONDS,
     Application,
     ApplicationFilter,
     ApplicationState,
@@ -36,7 +34,6 @@ from tony_provider.cluster.interface import (
     Pages,
     Submission,
 )
-from tony_provider.cluster.training.results import bounded_status
 from tony_provider.cluster.yarn import configuration
 from tony_provider.cluster.yarn.cluster_view import (
     ClusterView,
@@ -77,16 +74,12 @@ from tony_provider.cluster.yarn.rest import (
     submission_context,
 )
 from tony_provider.runtime.application import YarnAccess
-from tony_provider.runtime.common import contract
-from tony_provider.runtime.common.bounds import NODE_ANSWER_LIMIT, printable_json
-from tony_provider.runtime.common.codec import from_plain
+from tony_provider.runtime.common.bounds import NODE_ANSWER_LIMIT
 from tony_provider.runtime.common.text import one_line, printable
 from tony_provider.runtime.hadoop.gss import explained
 from tony_provider.runtime.hadoop.yarn_records import ApplicationId, ContainerId
 from tony_provider.runtime.jobspec.model import JobSpec
-from tony_provider.runtime.protocol import http_messages
-from tony_provider.runtime.protocol.http_messages import OutputPiece
-from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
+from tony_provider.runtime.protocol.status import FinalStatus
 
 log = logging.getLogger(__name__)
 
@@ -314,30 +307,16 @@ class YarnCluster(Cluster):
             if error.status != requests.codes.not_found:
                 raise
 
-    def control(
-        self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
-    ) -> dict[str, Any]:
-        answer: dict[str, Any] = printable_json(self._masters.put(application_id, f"control/{action}", body, seconds))
-        return answer
-
-    def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
-        path = f"logs/{contract.path_of_task(task)}"
-        return self._masters.read(application_id, path, {"bytes": str(max_bytes)}, seconds)
-
-    def task_output(
-        self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
-    ) -> OutputPiece:
-        try:
-            answer = self._masters.get(application_id, http_messages.output_request(task, attempt, after), seconds)
-        except UnexpectedAnswer as error:
-            raise NotServed(str(error)) from error
-        with _understanding():
-            return from_plain(answer, OutputPiece)
-
-    def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
-        answer = self._masters.get(application_id, "status", seconds)
-        with _understanding():
-            return bounded_status(from_plain(printable_json(answer), JobStatus))
+    def ask_master(
+        self,
+        application_id: str,
+        path: str,
+        seconds: float,
+        *,
+        body: Mapping[str, Any] | None = None,
+        is_text: bool = False,
+    ) -> Any:
+        return self._masters.ask(application_id, path, seconds, body=body, is_text=is_text)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Set YARN's application lifetime. YARN reports its own reason, so ``diagnostics`` is not used."""
