@@ -119,7 +119,7 @@ def ask_master(
     Raises MasterOutOfReach, or its subclass NotServed if the master has no such item; UnexpectedAnswer.
     """
     response = _send("GET", folder, path, seconds) if body is None else _send("PUT", folder, path, seconds, json=body)
-    answer = response.content if is_text and response.ok else json_object(response)
+    answer: Any = response.content if is_text and response.ok else json_object(response)
     if response.ok and answer is not None:
         return answer
     said = printable(str((answer or {}).get("error", response.status_code)))
