@@ -416,26 +416,22 @@ class YarnCluster(Cluster):
         return self._scheduler or self._configured_schedulers()
 
     def _configured_schedulers(self) -> list[str]:
+        name = "yarn.resourcemanager.scheduler.address"
         try:
-            ids = (self.rest.setting("yarn.resourcemanager.ha.rm-ids") or "").replace(",", " ").split()
-            if ids and (self.rest.setting("yarn.resourcemanager.ha.enabled") or "").lower() == "true":
-                return [self._scheduler_of(rm_id) for rm_id in ids]
-            address = self.rest.setting("yarn.resourcemanager.scheduler.address")
+            by_id = configuration.ha_addresses(self.rest, name, _DEFAULT_SCHEDULER_PORT)
+            address = None if by_id else self.rest.setting(name)
         except ConfigurationHidden as error:
             raise ConnectionProblem(
                 f"{error}; set `scheduler_address` in the tony connection to its scheduler's host:port"
             ) from error
+        if missing := [rm_id for rm_id, each in by_id.items() if not each]:
+            raise UnexpectedAnswer(
+                f"the ResourceManager's configuration has no scheduler address for {missing[0]}; set "
+                "`scheduler_address` in the tony connection"
+            )
+        if by_id:
+            return list(by_id.values())
         return [self._reachable(address or f"{self.rest.active_host()}:{_DEFAULT_SCHEDULER_PORT}")]
-
-    def _scheduler_of(self, rm_id: str) -> str:
-        if address := self.rest.setting(f"yarn.resourcemanager.scheduler.address.{rm_id}"):
-            return address
-        if host := self.rest.setting(f"yarn.resourcemanager.hostname.{rm_id}"):
-            return f"{host}:{_DEFAULT_SCHEDULER_PORT}"
-        raise UnexpectedAnswer(
-            f"the ResourceManager's configuration has no scheduler address for {rm_id}; set `scheduler_address` in the "
-            "tony connection"
-        )
 
     def _reachable(self, address: str) -> str:
         """Replace the wildcard address 0.0.0.0 with the host at which the ResourceManager was reached."""
