@@ -16,7 +16,7 @@ import attrs
 from tony_provider.cluster.checks.job_checks import JobChecks, local_runtime, refuse_plain_http
 from tony_provider.cluster.environments.inspection import NodePythons
 from tony_provider.cluster.environments.runtime_archive import worker_archive
-from tony_provider.cluster.errors import StagingFailed
+from tony_provider.cluster.errors import StagingFailed, staging_errors
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.cluster.records.history import EnvironmentContent, KeptResource
 from tony_provider.cluster.settings import Settings
@@ -224,16 +224,18 @@ class PreparedSubmission:
         stored = [(source.name, source.resource.uri, source.key) for source in self.sources.stored]
         return [KeptResource(name=name, uri=uri, key=key) for name, uri, key in (*staged, *stored)]
 
+    @staging_errors()
     def plan(self) -> TrainingPlan:
         """Plan the training by the store's present state.
 
         Raises SourceMissing, ClusterError, StagingFailed.
         """
         planner = TrainingPlanner(self.opened.cluster, self.opened.storage, self.layout, self.request.identity)
-        try:
-            return planner.plan(self.fingerprint, self.request.resume, self.request.origin)
-        except StorageError as error:
-            raise StagingFailed(f"the job could not be staged: {error}") from error
+        return planner.plan(self.fingerprint, self.request.resume, self.request.origin)
+
+    def chain_uri(self, plan: TrainingPlan) -> str:
+        """Return the URI of the checkpoint chain that the plan assigns to the application."""
+        return plan.newest.uri if plan.goes_on and plan.newest is not None else self.chains.uri_after(plan.newest)
 
 
 def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmission:
@@ -268,10 +270,8 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
 
 def _owner_before(opened: OpenCluster, request: SubmissionRequest) -> Epoch:
     """Return the training's owner. Raises StagingFailed, RecordUnreadable; TakenOverError for an unexpected one."""
-    try:
+    with staging_errors():
         before = TrainingOwners(opened.storage, Layout(opened.staging_dir).job_dir(request.identity)).newest()
-    except StorageError as error:
-        raise StagingFailed(f"the job could not be staged: {error}") from error
     if request.after_owner not in (None, before.number):
         raise TakenOverError(f"{before.owner.whose.name or 'a submission'} has taken this training over")
     return before
