@@ -27,6 +27,7 @@ from tony_provider.cluster.interface import (
 from tony_provider.cluster.local.application_folder import (
     ApplicationFolder,
     ApplicationRecord,
+    EndRecord,
     KillRecord,
     TimeLimit,
     application_end,
@@ -163,9 +164,9 @@ class LocalCluster(Cluster):
         found = [
             application
             for folder in self._folders()
-            if (record := folder.record()) is not None
+            if (record := folder.read(ApplicationRecord)) is not None
             and which.tag in (None, *record.tags)
-            and not (which.live and folder.ended() is not None)
+            and not (which.live and folder.read(EndRecord) is not None)
             and which.holds(application := self._application(folder, record))
         ]
         return sorted(found, key=lambda application: application.started_ms, reverse=True)
@@ -174,17 +175,17 @@ class LocalCluster(Cluster):
         if not is_application_id(application_id):
             return None
         folder = self._folder(application_id)
-        record = folder.record()
+        record = folder.read(ApplicationRecord)
         return None if record is None else self._application(folder, record)
 
     def kill(self, application_id: str, diagnostics: str) -> None:
         application = self.application(application_id)
         folder = self._folder(application_id)
-        record = folder.record()
+        record = folder.read(ApplicationRecord)
         if application is None or application.is_final or record is None:
             return
-        if folder.killed() is None:
-            folder.write_killed(KillRecord(diagnostics))
+        if folder.read(KillRecord) is None:
+            folder.write(KillRecord(diagnostics))
         master = folder.master()
         if master is not None:
             master.signal(signal.SIGTERM)
@@ -214,9 +215,9 @@ class LocalCluster(Cluster):
             return
         folder = self._folder(application_id)
         until = time.time() + seconds
-        former = folder.limit()
+        former = folder.read(TimeLimit)
         if prolong or former is None or until < former.until:
-            folder.write_limit(TimeLimit(until, diagnostics))
+            folder.write(TimeLimit(until, diagnostics))
 
     def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
         return self._folder(application_id).am_log_tail(max_bytes) if is_application_id(application_id) else ""
@@ -268,6 +269,6 @@ class LocalCluster(Cluster):
 
     def _tidy(self) -> None:
         """Remove the oldest ended applications, except the newest _KEPT."""
-        over = [folder for folder in self._folders() if folder.ended() is not None]
+        over = [folder for folder in self._folders() if folder.read(EndRecord) is not None]
         for folder in sorted(over, key=lambda folder: folder.id, reverse=True)[_KEPT:]:
             remove_tree(folder.path)

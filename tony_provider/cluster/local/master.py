@@ -52,7 +52,7 @@ def start_master(
     """Start the application master and return after it has written its PID. Raises OSError, ArchiveError."""
     folder.am_logs.mkdir(mode=0o700, parents=True)
     _prepare(folder, submission)
-    folder.write_record(_record(folder, submission, user))
+    folder.write(_record(folder, submission, user))
     process = _launch(folder, submission)
     _await_start(folder, process)
     return process
