@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from typing import TypeVar
 
 import attrs
 
@@ -211,18 +212,33 @@ def run_in_parallel(checks: Sequence[Check], seconds: float, first_seconds: floa
 
 def _run_round(checks: Sequence[Check], seconds: float) -> dict[int, list[Finding]]:
     """Return the findings by the ``id`` of their check."""
-    found: dict[int, list[Finding]] = {}
+    results = run_in_threads([check.safe_findings for check in checks], seconds, _NAME)
+    return {
+        id(check): [_unfinished(check.what, seconds)] if found is None else found
+        for check, found in zip(checks, results, strict=True)
+    }
 
-    def act(check: Check) -> None:
-        found[id(check)] = check.safe_findings()
 
-    threads = [threading.Thread(target=act, args=(check,), name=_NAME, daemon=True) for check in checks]
+T = TypeVar("T")
+
+
+def run_in_threads(functions: Sequence[Callable[[], T]], seconds: float, name: str) -> list[T | None]:
+    """Run the functions concurrently; return their results after at most ``seconds``, None for unfinished functions.
+
+    Each function has a daemon thread of this name, which may outlive the call.
+    """
+    results: dict[int, T] = {}
+
+    def run(index: int, function: Callable[[], T]) -> None:
+        results[index] = function()
+
+    threads = [threading.Thread(target=run, args=each, name=name, daemon=True) for each in enumerate(functions)]
     deadline = time.monotonic() + seconds
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    return {id(check): found.get(id(check), [_unfinished(check.what, seconds)]) for check in checks}
+    return [results.get(index) for index in range(len(functions))]
 
 
 def await_late_checks(seconds: float) -> None:

@@ -142,16 +142,8 @@ class _Yarn:
             *([key_server] if yarn.kerberos else []),
             *([other_hdfs] if yarn.other_hdfs else []),
             *([stored_runtime] if is_stored(settings.runtime_archive) else []),
-            Check(
-                HARDENING,
-                lambda: check_hardening(managers.kind, managers.active[0], managers.way, OF_RESOURCE_MANAGER),
-                [manager],
-            ),
-            Check(
-                HARDENING,
-                lambda: check_hardening(namenodes.kind, namenodes.active[0], namenodes.way, OF_NAMENODE),
-                [namenode],
-            ),
+            Check(HARDENING, lambda: check_hardening(managers, OF_RESOURCE_MANAGER), [manager]),
+            Check(HARDENING, lambda: check_hardening(namenodes, OF_NAMENODE), [namenode]),
             Check(HARDENING, lambda: check_network(settings.network), [LATER]),
             *[Check(each.what, each.check, [LATER]) for each in self._tls() if each.is_https],
             Check(RUNTIME, lambda: check_runtime(settings), [LATER]),

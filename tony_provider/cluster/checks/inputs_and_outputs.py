@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 import time
 from array import array
 from collections.abc import Iterator, Sequence
 
 import attrs
 
+from tony_provider.cluster.findings import run_in_threads
 from tony_provider.cluster.training.identity import Layout
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards, find_shards_at
 from tony_provider.runtime.inputs.shards import BalancedAssignment, shards_needed, too_few_shards
@@ -80,9 +80,7 @@ class InputSizeScan:
 
     def figures(self) -> dict[str, InputSizes | str]:
         """Return the size of each input by name, or the reason why it is unknown."""
-        thread = threading.Thread(target=self._look, name="tony-inputs", daemon=True)
-        thread.start()
-        thread.join(self._seconds)
+        run_in_threads([self._look], self._seconds, "tony-inputs")
         found = dict(self._found)
         return {name: found.get(name, self._too_long) for name in self._job.inputs}
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 import datetime
 import socket
 import ssl
-import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from urllib.parse import urlsplit
 
-import attrs
 from cryptography import x509
 from requests.utils import get_environ_proxies
 
 from tony_provider.cluster.checks.job_checks import HTTPS_REMEDY
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable, StagingFailed
-from tony_provider.cluster.findings import Finding, ok, problem, warning
+from tony_provider.cluster.findings import Finding, ok, problem, run_in_threads, warning
 from tony_provider.cluster.http import CONNECT_SECONDS
 from tony_provider.cluster.settings import YarnSettings
 
@@ -63,35 +62,27 @@ def _expect(kind: str, addresses: Sequence[str], deadline: float, timeout: float
         time.sleep(_PAUSE)
 
 
-@attrs.define
-class _Knock:
-    """One connection attempt, in its own thread because name resolution has no deadline."""
-
-    address: str
-    refusal: str = ""  # why no server can listen there; empty if one may
-
-    def run(self) -> None:
-        parts = urlsplit(self.address)
-        port = parts.port or _PORTS[parts.scheme]
-        try:
-            socket.create_connection((parts.hostname, port), _CONNECT_SECONDS).close()
-        except socket.gaierror:
-            self.refusal = f"the name {parts.hostname!r} has no address here"
-        except ConnectionRefusedError:
-            self.refusal = f"nothing listens on port {port} of {parts.hostname}"
-        except OSError:
-            return  # silent, or unreachable at present
-
-
 def _refusals(addresses: Sequence[str]) -> list[str]:
-    knocks = [_Knock(address) for address in addresses]
-    threads = [threading.Thread(target=knock.run, name="tony-knock", daemon=True) for knock in knocks]
-    until = time.monotonic() + _CONNECT_SECONDS
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
-    return [knock.refusal for knock in knocks]
+    """Return for each address why no server can listen there, or an empty string if one may.
+
+    Connection attempts run in threads because name resolution has no deadline.
+    """
+    attempts = [partial(_refusal, address) for address in addresses]
+    return [found or "" for found in run_in_threads(attempts, _CONNECT_SECONDS, "tony-knock")]
+
+
+def _refusal(address: str) -> str:
+    parts = urlsplit(address)
+    port = parts.port or _PORTS[parts.scheme]
+    try:
+        socket.create_connection((parts.hostname, port), _CONNECT_SECONDS).close()
+    except socket.gaierror:
+        return f"the name {parts.hostname!r} has no address here"
+    except ConnectionRefusedError:
+        return f"nothing listens on port {port} of {parts.hostname}"
+    except OSError:
+        return ""  # silent, or unreachable at present
+    return ""
 
 
 ENCRYPTION = "Encryption"
