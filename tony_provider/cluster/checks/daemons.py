@@ -19,7 +19,6 @@ from tony_provider.cluster.http import (
     asks_for_kerberos,
     describe_server,
     json_of,
-    remote_exception,
 )
 from tony_provider.cluster.yarn.cluster_view import Queue, find_queue, upwards
 from tony_provider.cluster.yarn.kerberos import Ticket, ticket
@@ -112,13 +111,14 @@ class Daemons(ABC):
         except Unanswered as error:
             yield problem(what, error.detail, error.advice)
             return
-        state = self._state(response)
+        state, (exception, message) = self._state(response), said_exception(response)
         if state:
             (self.active if state.startswith("active") else self.standby).append(address)
             yield ok(what, state)
         elif asks_for_kerberos(response):
-            yield refused(what, said_exception(response)[1], has_ticket=self.way.auth is not None)
-        elif said := remote_exception(response):
+            yield refused(what, message, has_ticket=self.way.auth is not None)
+        elif exception:
+            said = f"{exception}: {message.strip().partition(chr(10))[0]}"
             yield problem(what, f"it answered {response.status_code} ({said})", self.address_advice)
         else:
             yield problem(what, f"this is {describe_server(address, self.way, response)}", self.address_advice)
@@ -190,7 +190,7 @@ class NameNodes(Daemons):
     def _state(self, response: requests.Response) -> str:
         if response.ok and "FileStatus" in json_of(response):
             return "active"
-        return "standby" if "StandbyException" in remote_exception(response) else ""
+        return "standby" if "StandbyException" in said_exception(response)[0] else ""
 
 
 @attrs.frozen
