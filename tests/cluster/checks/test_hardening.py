@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents.pages import ROOT
-from tony_provider.cluster.checks.daemons import NameNodes
+from tony_provider.cluster.checks.daemons import NameNodeChecks
 from tony_provider.cluster.checks.hardening import (
     OF_NAMENODE,
     OF_RESOURCE_MANAGER,
@@ -95,7 +95,7 @@ def looked_at(status: int, body: str) -> list[Finding]:
     with answering(status, body) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        namenodes = NameNodes(RequestOptions(), active=[f"http://127.0.0.1:{server.server_port}"])
+        namenodes = NameNodeChecks(RequestOptions(), active=[f"http://127.0.0.1:{server.server_port}"])
         found = list(check_hardening(namenodes, OF_NAMENODE))
         thread.join()
     return found

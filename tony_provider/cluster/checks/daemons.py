@@ -74,7 +74,7 @@ _SKEW = 30.0
 
 
 @attrs.define
-class Daemons(ABC):
+class DaemonChecks(ABC):
     """Checks of the daemons of one kind; records the state of each."""
 
     kind: ClassVar[str]
@@ -133,7 +133,7 @@ class Daemons(ABC):
 
 
 @attrs.define
-class ResourceManagers(Daemons):
+class ResourceManagerChecks(DaemonChecks):
     """Checks of the ResourceManagers; also records their clocks."""
 
     kind = "ResourceManager"
@@ -174,7 +174,7 @@ def _clocks(skew: float) -> Finding:
 
 
 @attrs.define
-class NameNodes(Daemons):
+class NameNodeChecks(DaemonChecks):
     """Checks of the NameNodes."""
 
     kind = "NameNode"

@@ -15,8 +15,8 @@ from tony_provider.cluster.checks.daemons import (
     SCHEDULER,
     SUBMISSION,
     TICKET,
-    NameNodes,
-    ResourceManagers,
+    NameNodeChecks,
+    ResourceManagerChecks,
     SchedulerChecks,
     check_ticket,
 )
@@ -94,8 +94,8 @@ class _Yarn:
         of_managers = {**identity, **({"doAs": proxied} if proxied else {})}
         of_namenodes = {**identity, **({"doas": proxied} if proxied else {})}
         self._verify_hdfs = yarn.webhdfs.ca_file or yarn.webhdfs.verify
-        self._managers = ResourceManagers(RequestOptions(yarn.verify, yarn.trust_env, auth, of_managers))
-        self._namenodes = NameNodes(RequestOptions(self._verify_hdfs, False, auth, of_namenodes))
+        self._managers = ResourceManagerChecks(RequestOptions(yarn.verify, yarn.trust_env, auth, of_managers))
+        self._namenodes = NameNodeChecks(RequestOptions(self._verify_hdfs, False, auth, of_namenodes))
 
     @property
     def _asked_user(self) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
-from tony_provider.cluster.checks.daemons import Daemons
+from tony_provider.cluster.checks.daemons import DaemonChecks
 from tony_provider.cluster.findings import Finding, ok, skipped, warning
 from tony_provider.cluster.http import Unanswered, json_of
 from tony_provider.runtime.jobspec.model import Network
@@ -125,7 +125,7 @@ HARDENING = "Hardening"
 _OTHERS = 0o077  # permissions of group and others
 
 
-def check_hardening(daemons: Daemons, wanted: Sequence[Hardening]) -> Iterator[Finding]:
+def check_hardening(daemons: DaemonChecks, wanted: Sequence[Hardening]) -> Iterator[Finding]:
     """Check the configuration that an active daemon shows."""
     try:
         answer = json_of(daemons.way.send("GET", f"{daemons.active[0]}/conf?format=json"))
