@@ -193,47 +193,44 @@ class NameNodeChecks(DaemonChecks):
         return "standby" if "StandbyException" in said_exception(response)[0] else ""
 
 
-@attrs.frozen
-class QueueAccess:
-    """Whether a user may submit to a queue, with the reason."""
-
-    known: bool | None  # None if only the cluster knows
-    detail: str
+QUEUE = "Queue"
 
 
-def may_submit(cluster: YarnCluster, queue: str) -> QueueAccess:
+def may_submit(cluster: YarnCluster, queue: str) -> Finding:
     """Return whether the cluster's user may submit to a queue that accepts applications. Raises ClusterError."""
-    user, every = cluster.user, cluster.queues()
+    every = cluster.queues()
     if every is None or find_queue(queue, every) is None:
-        return QueueAccess(None, "the scheduler makes queues as it likes, and does not say who may submit")
+        return _unknown_access(queue, "the scheduler makes queues as it likes, and does not say who may submit")
     try:
         if (cluster.rest.setting("yarn.acl.enable") or "").lower() != "true":
-            return QueueAccess(True, "takes applications of everybody")
+            return ok(f"{QUEUE} {queue}", "takes applications of everybody")
     except ConfigurationHidden:
-        return QueueAccess(None, "takes applications; whether access lists count is hidden")
-    return queue_access(user, queue, every)
+        return _unknown_access(queue, "takes applications; whether access lists count is hidden")
+    return queue_access(cluster.user, queue, every)
 
 
-def queue_access(user: str, queue: str, every: Sequence[Queue]) -> QueueAccess:
+def queue_access(user: str, queue: str, every: Sequence[Queue]) -> Finding:
     """Return whether the user may submit to the queue by its access lists, on a cluster that enforces them."""
     found = find_queue(queue, every)
     shown = found.submitters if found is not None else None
     if found is None or shown is None:
-        return QueueAccess(None, "takes applications; its access lists are not shown")
+        return _unknown_access(queue, "takes applications; its access lists are not shown")
     lists = [AccessList.parse(text) for each in upwards(found, every) for text in each.submitters or []]
     if any(each.everybody or user in each.users for each in lists):
-        return QueueAccess(True, f"takes applications of {user}")
+        return ok(f"{QUEUE} {queue}", f"takes applications of {user}")
     if groups := sorted({group for each in lists for group in each.groups}):
-        return QueueAccess(None, f"takes those of the groups {', '.join(groups)}; only the cluster knows {user}'s")
-    allowed = sorted({name for each in lists for name in each.users})
-    return QueueAccess(
-        False, f"its access list does not let {user} submit, only {', '.join(allowed) or 'administrators'}"
-    )
+        return _unknown_access(queue, f"takes those of the groups {', '.join(groups)}; only the cluster knows {user}'s")
+    allowed = ", ".join(sorted({name for each in lists for name in each.users})) or "administrators"
+    detail = f"its access list does not let {user} submit, only {allowed}"
+    return problem(f"{QUEUE} {queue}", detail, "ask for access (acl_submit_applications), or name another queue")
+
+
+def _unknown_access(queue: str, detail: str) -> Finding:
+    return warning(f"{QUEUE} {queue}", detail, "should jobs be refused there, ask its administrator")
 
 
 SUBMISSION = "Applications over REST"
 SCHEDULER = "Scheduler address"
-QUEUE = "Queue"
 PAGES = "Masters' pages"
 _POLICY = "yarn.resourcemanager.application-https.policy"
 
@@ -252,18 +249,10 @@ class SchedulerChecks:
     def its_queue(self) -> Iterator[Finding]:
         if self.queue is None:
             yield ok(QUEUE, "the connection names none: YARN places jobs that name none themselves")
-            return
-        what = f"{QUEUE} {self.queue}"
-        if found := self.cluster.queue_problem(self.queue):
-            yield problem(what, found, "name another as the connection's `queue`")
-            return
-        allowed = may_submit(self.cluster, self.queue)
-        if allowed.known is False:
-            yield problem(what, allowed.detail, "ask for access (acl_submit_applications), or name another queue")
-        elif allowed.known is None:
-            yield warning(what, allowed.detail, "should jobs be refused there, ask its administrator")
+        elif found := self.cluster.queue_problem(self.queue):
+            yield problem(f"{QUEUE} {self.queue}", found, "name another as the connection's `queue`")
         else:
-            yield ok(what, allowed.detail)
+            yield may_submit(self.cluster, self.queue)
 
     def pages(self) -> Iterator[Finding]:
         """Check that YARN's proxy can reach application masters, for their pages and to stop them."""
