@@ -360,6 +360,8 @@ def _extra_of(connection: Connection) -> Mapping[str, Any]:
     return extra
 
 
+_EMPTY: dict[str, Callable[[], Any]] = {"texts": list, "mapping": dict, "named_texts": dict}  # others: None
+T = TypeVar("T")
 Member = TypeVar("Member", Network, Backend)
 
 
@@ -376,12 +378,15 @@ class _Extra:
 
     def __getitem__(self, key: str) -> Any:
         """Return the value of a field, read by its kind. Raises ConnectionProblem."""
-        return getattr(self, FIELDS[key].kind)(key)
+        kind = FIELDS[key].kind
+        if key in self._values:
+            return getattr(self, kind)(key, self._values[key])
+        return _EMPTY[kind]() if kind in _EMPTY else None
 
     def given(self, *keys: str) -> dict[str, Any]:
-        """Return the values of the fields that are not None."""
+        """Return the values of the fields that are neither None nor blank."""
         values = ((key, self[key]) for key in keys)
-        return {key: value for key, value in values if value is not None}
+        return {key: value for key, value in values if value is not None and value != ""}
 
     @property
     def verify(self) -> bool | str:
@@ -399,102 +404,91 @@ class _Extra:
             its = " Its" if hint else "; its"
             raise self.problem(unknown[0], f"is not known{hint}{its} extra may hold {', '.join(sorted(every))}")
 
-    def text(self, key: str) -> str | None:
-        value = self._values.get(key)
-        if value is not None and not isinstance(value, str):
+    def text(self, key: str, value: Any) -> str:
+        if not isinstance(value, str):
             raise self.problem(key, f"is {value!r} and should be text")
-        return value.strip() if value else None
+        return value.strip()
 
-    def texts(self, key: str) -> list[str]:
+    def texts(self, key: str, value: Any) -> list[str]:
         """Return a list, or the parts of comma-separated text."""
-        value = self._values.get(key, [])
         if isinstance(value, str):
             return _split(value)
         if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
             raise self.problem(key, f"is {value!r} and should be text with commas between, or a list")
         return value
 
-    def limits(self, key: str) -> list[str] | None:
-        """Return the allowed values, or None if all are allowed. An empty list or the word ``none`` allows nothing."""
-        if key not in self._values:
-            return None
-        found = self.texts(key)
-        if not found and self._values[key] != []:
-            raise self.problem(key, f"is {self._values[key]!r} and names nothing; write {_NOTHING} to allow nothing")
+    def limits(self, key: str, value: Any) -> list[str]:
+        """Return the allowed values. An empty list or the word ``none`` allows nothing."""
+        found = self.texts(key, value)
+        if not found and value != []:
+            raise self.problem(key, f"is {value!r} and names nothing; write {_NOTHING} to allow nothing")
         return [] if found == [_NOTHING] else found
 
-    def mapping(self, key: str) -> Mapping[str, Any]:
+    def mapping(self, key: str, value: Any) -> Mapping[str, Any]:
         """Return an object, or the one in JSON or YAML text."""
         try:
-            return load_source(self._values.get(key, {}), key)
+            return load_source(value, key)
         except SpecError as error:
             raise self.problem(key, f"cannot be used: {error.problems[0]}") from error
 
-    def duration(self, key: str) -> Duration | None:
-        value = self._values.get(key)
-        try:
-            seconds = None if value is None else parse_duration(value)
-        except UnitError as error:
-            raise self.problem(key, f"is {value!r}: {error}") from error
-        if seconds is not None and seconds <= 0:
+    def duration(self, key: str, value: Any) -> Duration:
+        seconds = self._parsed(key, value, parse_duration)
+        if seconds <= 0:
             raise self.problem(key, f"is {value!r} and should be more than zero")
         return seconds
 
-    def named_texts(self, key: str) -> dict[str, list[str]]:
+    def memory(self, key: str, value: Any) -> Memory:
+        return self._parsed(key, value, parse_memory)
+
+    def _parsed(self, key: str, value: Any, parse: Callable[[Any], T]) -> T:
+        try:
+            return parse(value)
+        except UnitError as error:
+            raise self.problem(key, f"is {value!r}: {error}") from error
+
+    def named_texts(self, key: str, value: Any) -> dict[str, list[str]]:
         """Return lists by name: ``name=a,b; other=c``, or an object with lists or comma-separated text."""
-        value = self._values.get(key, {})
         if isinstance(value, str):
             parts = [part.partition("=") for part in value.split(";") if part.strip()]
             return {name.strip(): _split(listed) for name, _, listed in parts}
         if not isinstance(value, dict):
             raise self.problem(key, f"is {value!r} and should be an object, or text such as name=a,b; other=c")
-        return {name: _Extra(self.conn_id, {key: listed}).texts(key) for name, listed in value.items()}
+        return {name: self.texts(key, "" if listed is None else listed) for name, listed in value.items()}
 
-    def flag(self, key: str) -> bool | None:
-        value = self.flag_or_text(key)
-        if isinstance(value, str):
-            raise self.problem(key, f"is {self._values[key]!r} and should be true or false")
-        return value
+    def flag(self, key: str, value: Any) -> bool:
+        found = self.flag_or_text(key, value)
+        if isinstance(found, str):
+            raise self.problem(key, f"is {value!r} and should be true or false")
+        return found
 
-    def flag_or_text(self, key: str) -> bool | str | None:
-        value = self._values.get(key)
-        if value is None:
-            return None
+    def flag_or_text(self, _: str, value: Any) -> bool | str:
         return _true(value) if str(value).lower() in ("true", "false") else str(value)
 
-    def number(self, key: str) -> int | None:
+    def number(self, key: str, value: Any) -> int:
         minimum = FIELDS[key].minimum or 0
-        value = self._values.get(key)
         try:
-            number = None if value is None else int(value)
+            number = int(value)
         except (TypeError, ValueError) as error:
             raise self.problem(key, f"is {value!r} and should be a whole number") from error
-        if number is not None and number < 0:
+        if number < 0:
             raise self.problem(key, f"is {number} and should not be negative")
-        if number is not None and number < minimum:
+        if number < minimum:
             raise self.problem(key, f"is {number} and should be {minimum} or more")
         return number
 
-    def memory(self, key: str) -> Memory | None:
-        value = self._values.get(key)
+    def network(self, key: str, value: Any) -> Network | None:
+        return self._member(key, value, Network)
+
+    def backend(self, key: str, value: Any) -> Backend | None:
+        return self._member(key, value, Backend)
+
+    def _member(self, key: str, value: Any, kind: type[Member]) -> Member | None:
+        text = self.text(key, value)
         try:
-            return None if value is None else parse_memory(value)
-        except UnitError as error:
-            raise self.problem(key, f"is {value!r}: {error}") from error
-
-    def network(self, key: str) -> Network | None:
-        return self._member(key, Network)
-
-    def backend(self, key: str) -> Backend:
-        return self._member(key, Backend) or Backend.YARN
-
-    def _member(self, key: str, kind: type[Member]) -> Member | None:
-        value = self.text(key)
-        try:
-            return kind(value.lower()) if value else None
+            return kind(text.lower()) if text else None
         except ValueError as error:
             known = ", ".join(each.value for each in kind)
-            raise self.problem(key, f"is {value!r} and should be one of {known}") from error
+            raise self.problem(key, f"is {text!r} and should be one of {known}") from error
 
 
 def _true(value: Any) -> bool:
