@@ -28,7 +28,7 @@ from tony_provider.cluster.sources import (
 )
 from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, TakenOverError, TrainingOwners
 from tony_provider.cluster.training.identity import Identity, Layout
-from tony_provider.cluster.training.plan import ChainOrigin, Resume, TrainingPlan, TrainingPlanner, fingerprint
+from tony_provider.cluster.training.plan import ChainOrigin, Resume, TrainingPlan, fingerprint, plan_training
 from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.checkpoint.training_owner import NO_TRY, Epoch, WaitingTry
 from tony_provider.runtime.common import contract
@@ -230,8 +230,8 @@ class PreparedSubmission:
 
         Raises SourceMissing, ClusterError, StagingFailed.
         """
-        planner = TrainingPlanner(self.opened.cluster, self.opened.storage, self.layout, self.request.identity)
-        return planner.plan(self.fingerprint, self.request.resume, self.request.origin)
+        request = self.request
+        return plan_training(self.opened.cluster, self.chains, self.fingerprint, request.resume, request.origin)
 
     def chain_uri(self, plan: TrainingPlan) -> str:
         """Return the URI of the checkpoint chain that the plan assigns to the application."""
