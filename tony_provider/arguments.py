@@ -67,8 +67,7 @@ def output_wanted(value: Any) -> Literal["leader", False] | list[str]:
 def expect_keys(argument: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
     """Check that a mapping has only ``known`` keys. Raises TonySpecError."""
     if unknown := sorted(set(given) - set(known)):
-        from tony_provider.runtime.jobspec.problems import shown
-        from tony_provider.runtime.parsing.reader import suggestion
+        from tony_provider.runtime.jobspec.problems import shown, suggestion
 
         hint = suggestion(unknown[0], list(known))
         raise TonySpecError(f"{argument}: {shown(unknown[0])} is not known{hint}; it may hold {', '.join(known)}")

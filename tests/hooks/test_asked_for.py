@@ -11,6 +11,7 @@ import pytest
 from tests.hooks.conftest import AddConnection
 from tests.hooks.jobs import identity, job
 from tony_provider.cluster.errors import ConnectionProblem, JobNotAllowed
+from tony_provider.cluster.findings import JobProblem
 from tony_provider.cluster.settings import Policy
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.connection import read_connection
@@ -115,8 +116,8 @@ def test_nothing_is_staged_of_what_is_not_allowed(connect: Any, tmp_path: Path) 
             ]
         with pytest.raises(JobNotAllowed, match="max_priority: 1"):
             hook.check(asked.job)
-        with pytest.raises(JobNotAllowed, match="file_roots"):
-            hook.check_sources(asked.job, [tmp_path])
+        told = [each for each in hook.job_findings(asked.job, over, [tmp_path]) if isinstance(each, JobProblem)]
+        assert [each.detail.split(":")[0] for each in told] == ["priority", "priority", "files[0]"]
         storage = hook.storage()
         assert not storage.exists(hook.layout.root) or not list(walk(storage, hook.layout.root))
         fine = attrs.evolve(asked, job=job("true", priority=1), overrides=None)

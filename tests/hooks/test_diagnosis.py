@@ -23,7 +23,7 @@ from tests.hooks.test_secure_yarn import become
 from tests.waiting import until
 from tony_provider.cluster.checks.doctor import ALL_SECONDS
 from tony_provider.cluster.checks.hardening import HARDENING
-from tony_provider.cluster.findings import Check, Finding, Report, Severity, await_late_checks, run_checks
+from tony_provider.cluster.findings import Check, Finding, Report, Severity, await_late_checks, run_in_parallel
 from tony_provider.cluster.yarn import kerberos
 from tony_provider.hooks.tony import TonyHook
 
@@ -133,7 +133,7 @@ def test_a_check_that_hangs_or_breaks_is_one_finding_among_others() -> None:
         over.wait(SECONDS)
         return []
 
-    first, second = run_checks([Check("one", hangs), Check("two", breaks)], 0.2)
+    first, second = run_in_parallel([Check("one", hangs), Check("two", breaks)], 0.2)
     assert (first.what, first.detail) == ("one", "no answer within 0.2 s")
     assert "broken" in second.detail
     over.set()
@@ -148,7 +148,7 @@ def test_a_check_that_was_cut_off_may_tidy_up() -> None:
         tidied.set()
         yield from ()
 
-    [finding] = run_checks([Check("slow", tries)], 0.05)
+    [finding] = run_in_parallel([Check("slow", tries)], 0.05)
     assert finding.outcome is Severity.PROBLEM
     go_on.set()
     await_late_checks(SECONDS)

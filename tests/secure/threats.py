@@ -83,7 +83,7 @@ SINKS = {
     "YARN's launch script": Sink(
         r"script_values\(",
         (
-            "cluster/submission/preparation.py",
+            "cluster/checks/job_checks.py",
             "cluster/yarn/rest.py",
             "runtime/am/yarn/nm_client.py",
             "runtime/launch/launch_context.py",
@@ -158,7 +158,7 @@ SINKS = {
     "HTML": Sink(r"innerHTML|Markup\(", ("runtime/am/web/page.js",)),
     "files of this machine": Sink(
         r"local_source\(",
-        ("cluster/environments/build.py", "cluster/submission/preparation.py", "cluster/sources.py"),
+        ("cluster/checks/job_checks.py", "cluster/environments/build.py", "cluster/sources.py"),
     ),
     "Airflow's objects": Sink(
         r"xcom_push|XCom|\.extra\[|outlet_events",

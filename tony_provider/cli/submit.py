@@ -20,8 +20,8 @@ from tony_provider.cli.job_file import (
     secrets_from_environment,
     submission_labels,
 )
-from tony_provider.cluster.checks.job_checks import Amount, InputSizes
-from tony_provider.cluster.errors import JobRejected, SourceMissing
+from tony_provider.cluster.checks.inputs_and_outputs import Amount, InputSizes
+from tony_provider.cluster.findings import Severity
 from tony_provider.cluster.submission.preparation import SubmissionRequest, with_defaults
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.quantities import count, size
@@ -146,20 +146,11 @@ _LONGEST_LOOK = 30.0  # seconds for the sizes of all inputs
 @command
 def check(args: Namespace) -> None:
     """Check a job. Exits with 1 and all problems: of the file, otherwise of the cluster and the named files."""
-    problems: list[str] = []
     with hook_of(args) as hook:
         job, layers = read_job(args, hook)
         _, overrides = job_and_overrides(args)
-        try:
-            hook.check(job, overrides)
-        except JobRejected as error:
-            problems += error.problems
-        try:
-            hook.check_sources(job, search_path(args), file_roots(args))
-        except JobRejected as error:
-            problems += error.problems
-        except SourceMissing as error:
-            problems.append(str(error))
+        findings = hook.job_findings(job, overrides, search_path(args), file_roots(args))
+        problems = [each.detail for each in findings if each.outcome is Severity.PROBLEM]
         figures = {} if problems else hook.input_figures(job, _LONGEST_LOOK)
         settings = hook.settings
     if problems:
@@ -167,6 +158,9 @@ def check(args: Namespace) -> None:
         raise SystemExit(f"{args.job} cannot run with the connection {args.conn_id!r}:\n{found}")
     can_run = f"{args.job}: {_said(job)} can run with the connection {args.conn_id!r}"
     say("\n  ".join([can_run, *describe_plan(job, figures)]))
+    for each in findings:
+        if each.outcome is not Severity.SKIPPED:
+            say(f"{'warning: ' if each.outcome is Severity.WARNING else ''}{each.detail}")
     whose = describe_key_origins(job, with_defaults(job, settings), layers, args.conn_id, explain=args.explain)
     say("\n  ".join(["Its keys, and whose word each is:", *whose]))
 

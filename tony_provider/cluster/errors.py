@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 from tony_provider.runtime.jobspec.problems import first_problems
@@ -140,6 +141,15 @@ class RecordUnreadable(ClusterError):
 
 class StagingFailed(ClusterError):
     """The job's files could not be copied to the store; nothing was submitted and no file of the job is left."""
+
+
+@contextmanager
+def staging_errors() -> Iterator[None]:
+    """Context manager and decorator that raises StagingFailed for StorageErrors of a submission."""
+    try:
+        yield
+    except StorageError as error:
+        raise StagingFailed(f"the job could not be staged: {error}") from error
 
 
 class TunnelEnded(ClusterError):

@@ -1,7 +1,7 @@
-"""Findings of a connection diagnosis, and the code that runs its checks.
+"""Checks of a job and of a connection, their findings, and the code that runs the checks.
 
-A Report lists one Finding for each item that was checked. ``run_checks`` runs the checks in parallel within a time
-limit.
+A submission and ``airflow tony check`` run the checks of a job in order; ``raise_problems`` turns their findings into
+one error. The diagnosis runs the checks of a connection in parallel and lists the findings in a Report.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from enum import StrEnum
 
 import attrs
 
-from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.errors import ClusterError, JobRejected, SourceMissing
+from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.storage.errors import StorageError
 
 
@@ -57,6 +58,28 @@ def problem(what: str, detail: str, advice: str) -> Finding:
 def skipped(what: str, detail: str) -> Finding:
     """Return a finding for an item that could not be checked because of another finding."""
     return Finding(what, Severity.SKIPPED, detail)
+
+
+@attrs.frozen
+class JobProblem(Finding):
+    """A finding that prevents a job from running, and the class of the error for it."""
+
+    error: type[ClusterError] = JobRejected
+
+
+def raise_problems(findings: Iterable[Finding]) -> None:
+    """Raise one error with all problems of a job, if there are any.
+
+    Its class is that of the problems. If they have several classes, raises JobRejected.
+    """
+    problems = [each for each in findings if isinstance(each, JobProblem)]
+    if not problems:
+        return
+    details = list(dict.fromkeys(each.detail for each in problems))
+    error = problems[0].error if len({each.error for each in problems}) == 1 else JobRejected
+    if issubclass(error, JobRejected):
+        raise error(details)
+    raise error("; ".join(details))
 
 
 def softened(finding: Finding) -> Finding:
@@ -106,41 +129,94 @@ def _line(finding: Finding) -> str:
     return f"- {'warning: ' if finding.outcome is Severity.WARNING else ''}{finding}."
 
 
-_NAME = "tony-check"  # name of the threads
+@attrs.frozen
+class Need:
+    """A result of earlier checks, without which a check is skipped."""
+
+    missing: str  # the reason for the skipped check
+    is_met: Callable[[], bool]
+
+
+LATER = Need("", lambda: True)  # only delays a check until those without needs have run
 
 
 @attrs.frozen
 class Check:
-    """One check of a diagnosis: the item it checks, and the function that does it."""
+    """One check: the item it checks, the function that does it, and the results that it needs.
+
+    A text that the function yields is a problem of a job, for which ``error`` is raised.
+    """
 
     what: str
-    run: Callable[[], Iterable[Finding]]
+    run: Callable[[], Iterable[Finding | str] | None]
+    needs: Sequence[Need] = ()
+    error: type[ClusterError] = JobRejected
+
+    def findings(self) -> list[Finding]:
+        """Run the check, or skip it because a need is not met. Raises the errors of ``run``."""
+        missing = next((need.missing for need in self.needs if not need.is_met()), None)
+        if missing is not None:
+            return [skipped(self.what, missing)]
+        return [each if isinstance(each, Finding) else self.problem(each, self.error) for each in self.run() or ()]
+
+    def problem(self, detail: str, error: type[ClusterError]) -> Finding:
+        return JobProblem(self.what, Severity.PROBLEM, detail, error=error)
+
+    def safe_findings(self) -> list[Finding]:
+        """Return ``findings``, and a problem in place of an error."""
+        try:
+            return self.findings()
+        except (ClusterError, StorageError) as error:
+            return [problem(self.what, str(error), "")]
+        except Exception as error:  # noqa: BLE001 - a check that fails must not hide what the others found
+            return [problem(self.what, f"the check itself failed: {error!r}", "please report this")]
 
 
-def run_checks(checks: Sequence[Check], seconds: float) -> list[Finding]:
-    """Run all checks in parallel; return their findings in the order of the checks, after at most ``seconds``.
+def run_in_order(checks: Sequence[Check]) -> list[Finding]:
+    """Run the checks of a job one after the other; return their findings.
 
-    Libraries that resolve names and read tickets have no deadline, so each check has a daemon thread that may outlive
-    the call.
+    A check may also raise JobRejected or SourceMissing for problems. Raises any other ClusterError or StorageError of a
+    check, unless an earlier check has found a problem.
     """
-    found: dict[int, list[Finding]] = {}
+    found: list[Finding] = []
+    for check in checks:
+        try:
+            found += check.findings()
+        except JobRejected as error:
+            found += [check.problem(each, type(error)) for each in error.problems]
+        except SourceMissing as error:
+            found.append(check.problem(str(error), SourceMissing))
+        except (ClusterError, StorageError):
+            if not any(isinstance(each, JobProblem) for each in found):
+                raise
+            return found
+    return found
 
-    def act(index: int, check: Check) -> None:
-        found[index] = _findings(check)
 
-    threads = [
-        threading.Thread(target=act, args=(index, check), name=_NAME, daemon=True) for index, check in enumerate(checks)
-    ]
-    deadline = time.monotonic() + seconds
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    return [
-        finding
-        for index, check in enumerate(checks)
-        for finding in found.get(index, [_unfinished(check.what, seconds)])
-    ]
+_NAME = "tony-check"  # name of the threads
+
+
+def run_in_parallel(checks: Sequence[Check], seconds: float, first_seconds: float | None = None) -> list[Finding]:
+    """Run the checks in parallel; return their findings in the order of the checks, after at most ``seconds``.
+
+    Checks with needs run after all others, which have ``first_seconds``. Libraries that resolve names and read tickets
+    have no deadline, so each check has a daemon thread that may outlive the call.
+    """
+    begun = time.monotonic()
+    first = [check for check in checks if not check.needs]
+    found = _run_round(first, seconds if first_seconds is None else first_seconds)
+    if later := [check for check in checks if check.needs]:
+        found |= _run_round(later, seconds - (time.monotonic() - begun))
+    return [finding for check in checks for finding in found[id(check)]]
+
+
+def _run_round(checks: Sequence[Check], seconds: float) -> dict[int, list[Finding]]:
+    """Return the findings by the ``id`` of their check."""
+    calls = run_in_threads([check.safe_findings for check in checks], seconds, _NAME)
+    return {
+        id(check): call.result() if call.done() else [_unfinished(check.what, seconds)]
+        for check, call in zip(checks, calls, strict=True)
+    }
 
 
 def await_late_checks(seconds: float) -> None:
@@ -149,15 +225,6 @@ def await_late_checks(seconds: float) -> None:
     for thread in threading.enumerate():
         if thread.name == _NAME:
             thread.join(max(0.0, deadline - time.monotonic()))
-
-
-def _findings(check: Check) -> list[Finding]:
-    try:
-        return list(check.run())
-    except (ClusterError, StorageError) as error:
-        return [problem(check.what, str(error), "")]
-    except Exception as error:  # noqa: BLE001 - a check that fails must not hide what the others found
-        return [problem(check.what, f"the check itself failed: {error!r}", "please report this")]
 
 
 def _unfinished(what: str, seconds: float) -> Finding:

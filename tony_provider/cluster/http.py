@@ -133,15 +133,6 @@ def json_of(response: requests.Response) -> dict[str, Any]:
     return json_object(response) or {}
 
 
-def remote_exception(response: requests.Response) -> str:
-    """Return the name and message of the Hadoop error in an answer, or an empty string if there is no error."""
-    remote = json_of(response).get("RemoteException")
-    if not isinstance(remote, dict):
-        return ""
-    message = str(remote.get("message", "")).strip().split("\n", 1)[0]
-    return f"{remote.get('exception', '')}: {message}"
-
-
 def asks_for_kerberos(response: requests.Response) -> bool:
     """Return whether a server refused a request because it had no Kerberos authentication or no usable ticket."""
     if response.status_code == requests.codes.forbidden:

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import attrs
 
 from tony_provider.cluster.application_state import ApplicationState as ApplicationState
+from tony_provider.cluster.errors import NotServed, UnexpectedAnswer
+from tony_provider.cluster.findings import Finding
+from tony_provider.cluster.status_limits import bounded_status
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
-from tony_provider.runtime.common import clock
+from tony_provider.runtime.common import clock, contract
+from tony_provider.runtime.common.bounds import printable_json
+from tony_provider.runtime.common.codec import CodecError, from_plain
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.launch.launch_context import container_files, launch_command
-from tony_provider.runtime.protocol.http_messages import OutputPiece
+from tony_provider.runtime.protocol.http_messages import OutputPiece, output_request
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 
 
@@ -120,15 +125,11 @@ class Cluster(ABC):
         return 0.0
 
     @abstractmethod
-    def check(self, job: JobSpec) -> None:
-        """Find every reason why this job can never run on the cluster. Changes nothing.
+    def check(self, job: JobSpec) -> Iterator[Finding | str]:
+        """Yield every reason why this job can never run on the cluster, and findings about its size. Changes nothing.
 
-        Raises JobRejected with all problems, SubmissionRefused if the cluster accepts no submissions at all.
+        Raises SubmissionRefused if the cluster accepts no submissions at all.
         """
-
-    @abstractmethod
-    def queue_problem(self, queue: str) -> str | None:
-        """Return why no application can be submitted to this queue, with a list of valid queues; None if it can."""
 
     @abstractmethod
     def new_application(self) -> str:
@@ -168,41 +169,65 @@ class Cluster(ABC):
         """
 
     @abstractmethod
+    def ask_master(
+        self,
+        application_id: str,
+        path: str,
+        seconds: float,
+        *,
+        body: Mapping[str, Any] | None = None,
+        is_text: bool = False,
+    ) -> Any:
+        """Send a request to the master of a running application; return its answer.
+
+        :param path: of the request, with its query.
+        :param body: of a PUT; None for a GET.
+        :param is_text: whether the answer is text, returned as bytes, in place of a JSON object.
+
+        Raises MasterOutOfReach if no master accepts the request within ``seconds``, because it has not started yet, has
+        ended, or does not answer. Raises ClusterAuthError if the user is not allowed to do this.
+        """
+
     def control(
         self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
     ) -> dict[str, Any]:
-        """Send a request to the master of a running application; return its answer.
+        """Send a control request to the master of a running application; return its answer.
 
-        See ``runtime/am/web/control.py``. Idempotent. Raises MasterOutOfReach if no master accepts the request within
-        ``seconds``, because it has not started yet, has ended, or does not answer. Raises ClusterAuthError if the user
-        is not allowed to do this.
+        See ``runtime/am/web/control.py``. Idempotent. Raises the errors of ``ask_master``.
         """
+        return dict(printable_json(self.ask_master(application_id, f"control/{action}", seconds, body=body)))
 
-    @abstractmethod
     def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
         """Return the end of the output of a task (such as worker:0) of a running application, from its master.
 
-        The text begins at the start of a line. Raises MasterOutOfReach if no master answers within ``seconds``, or if
-        it has no output. Raises ClusterAuthError if the user is not allowed to do this.
+        The text begins at the start of a line. Raises the errors of ``ask_master``, and MasterOutOfReach if the task
+        has no output.
         """
+        path = f"logs/{contract.path_of_task(task)}?bytes={max_bytes}"
+        return bytes(self.ask_master(application_id, path, seconds, is_text=True))
 
-    @abstractmethod
     def task_output(
         self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
     ) -> OutputPiece:
         """Return a task's output in one of its containers from byte ``after`` on, with the job's secrets masked.
 
-        ``attempt`` is the container's number, or None for the newest. Raises NotServed if the master's release does not
-        support this, MasterOutOfReach if no master answers within ``seconds``, ClusterAuthError.
+        ``attempt`` is the container's number, or None for the newest. Raises the errors of ``ask_master``, and
+        NotServed if the master's release does not support this.
         """
+        try:
+            answer = self.ask_master(application_id, output_request(task, attempt, after), seconds)
+        except UnexpectedAnswer as error:
+            raise NotServed(str(error)) from error
+        return _read_answer(answer, OutputPiece, f"the master of {application_id} does not tell its output")
 
-    @abstractmethod
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
         """Return the job's status from the master of a running application, independently of its ``status.json``.
 
-        Raises MasterOutOfReach if no master answers within ``seconds``, ClusterAuthError if the user is not allowed to
-        do this.
+        Raises the errors of ``ask_master``.
         """
+        answer = printable_json(self.ask_master(application_id, "status", seconds))
+        status = _read_answer(answer, JobStatus, f"the master of {application_id} does not tell its status")
+        return bounded_status(status)
 
     @abstractmethod
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
@@ -250,6 +275,16 @@ class Cluster(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close all connections. Idempotent."""
+
+
+T = TypeVar("T")
+
+
+def _read_answer(answer: Any, kind: type[T], problem: str) -> T:
+    try:
+        return from_plain(answer, kind)
+    except CodecError as error:
+        raise UnexpectedAnswer(f"{problem}: {error}") from error
 
 
 _POLL = 0.5  # seconds

@@ -12,13 +12,14 @@ from typing import Any
 
 import attrs
 
+from tony_provider.cluster.checks.job_checks import suitable_environments
 from tony_provider.cluster.environments.inspection import packages_of_archive, packages_of_directory
 from tony_provider.cluster.errors import JobRejected, SourceMissing, Unconfirmed
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.cluster.records.history import EnvironmentContent, KeptResource, read_specification
 from tony_provider.cluster.settings import Backend, FileRoots
 from tony_provider.cluster.sources import LocalSource, SourceFinder, Sources, in_store
-from tony_provider.cluster.submission.preparation import suitable_environments, with_defaults
+from tony_provider.cluster.submission.preparation import with_defaults
 from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, choose_checkpoint
 from tony_provider.cluster.training.identity import Identity, Layout, read_record
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint

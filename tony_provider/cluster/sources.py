@@ -19,7 +19,13 @@ from tony_provider.cluster.errors import JobNotAllowed, SourceMissing, StagingFa
 from tony_provider.cluster.settings import FileRoots
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.common.files import UnsafeDirectoryError, make_own_directory, sha256_of
+from tony_provider.runtime.common.files import (
+    UnsafeDirectoryError,
+    keep_newest,
+    make_own_directory,
+    sha256_of,
+    write_private_file,
+)
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.common.text import is_writable
 from tony_provider.runtime.jobspec.container_content import (
@@ -98,20 +104,12 @@ def _remembered(version: str, read: Callable[[], str]) -> str:
         pass
     sha256 = read()
     try:
-        _write(note, sha256)
+        note.parent.mkdir(mode=0o700, exist_ok=True)
+        write_private_file(note, sha256.encode())
+        keep_newest(note.parent.iterdir(), _MOST_NOTES)
     except OSError as error:
         log.warning("Cannot write %s, so the next submission reads a large file again: %s", note, error)
     return sha256
-
-
-def _write(note: Path, sha256: str) -> None:
-    note.parent.mkdir(mode=0o700, exist_ok=True)
-    partial = note.with_name(f".{note.name}.{os.getpid()}")
-    partial.write_text(sha256)
-    partial.replace(note)
-    notes = sorted(note.parent.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in notes[_MOST_NOTES:]:
-        old.unlink(missing_ok=True)
 
 
 IGNORED_DIRECTORIES = frozenset({"__pycache__", ".git"})

@@ -13,14 +13,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import attrs
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection, conf
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from tony_provider.cluster import defaults
 from tony_provider.cluster.errors import ClusterUnreachable, ConnectionProblem
 from tony_provider.cluster.settings import (
     NO_KEY_SERVER,
@@ -34,7 +33,7 @@ from tony_provider.cluster.settings import (
     preset_problems,
 )
 from tony_provider.compat import MASKER
-from tony_provider.hooks.fields import CONNECTION_FIELDS
+from tony_provider.hooks.fields import FIELDS
 from tony_provider.runtime.application import GpuDealing, OtherHdfs
 from tony_provider.runtime.common.text import masked
 from tony_provider.runtime.jobspec.model import Duration, Memory, Network
@@ -107,7 +106,6 @@ _DEFAULT_RM_PORT = 8088  # yarn-default.xml
 _DEFAULT_LOCAL_VCORES = 8  # as in NodeManagers: vcores are shares of processors
 _SCHEMES = ("http", "https")
 CONN_TYPE = "tony"
-_LISTS = ("proxy_users", "queues", "images", "file_roots", "allowed_overrides")  # for these an empty list has a meaning
 _NOTHING = "none"
 
 
@@ -152,8 +150,7 @@ def settings_of(
         )
     extra = _Extra(connection.conn_id, _extra_of(connection))
     extra.refuse_unknown()
-    backend = extra.backend()
-    if backend is Backend.LOCAL:
+    if extra["backend"] is Backend.LOCAL:
         yarn, local = None, _local_settings(extra)
     else:
         yarn, local = _yarn_settings(connection, extra, get_connection), None
@@ -163,64 +160,43 @@ def settings_of(
     return Settings(
         user=_user(connection, yarn),
         proxy_user=proxy_user or None,
-        namespace=extra.text("namespace") or defaults.NAMESPACE,
-        queue=extra.text("queue"),
-        log_size=extra.memory("log_size"),
-        network=extra.network(),
-        staging_dir=extra.text("staging_dir"),
-        runtime_archive=extra.text("runtime_archive"),
         shared_dir=_shared_dir(extra) or (local.root if local else None),
-        shared_cache=extra.text("shared_cache"),
         # The local backend runs on the worker's own machine, so the worker's own Python is suitable.
-        python=extra.texts("python") or ([sys.executable] if local else []),
+        python=extra["python"] or ([sys.executable] if local else []),
         gpu_dealing=_gpu_dealing(extra),
         policy=policy,
         presets=_presets(extra),
         yarn=yarn,
         local=local,
+        **extra.given("namespace", "queue", "log_size", "network", "staging_dir", "runtime_archive", "shared_cache"),
     )
 
 
 def _shared_dir(extra: _Extra) -> Path | None:
-    named = extra.text("shared_dir")
+    named = extra["shared_dir"]
     if named is not None and not named.startswith("/"):
         raise extra.problem("shared_dir", f"is {named!r} and should be an absolute path of all nodes")
     return Path(named) if named else None
 
 
 def _policy(extra: _Extra) -> Policy:
-    roots = extra.limits("file_roots")
+    limits = extra.given(*(each.name for each in attrs.fields(Policy) if each.name in FIELDS))
+    roots = limits.get("file_roots")
     if relative := [root for root in roots or [] if not root.startswith("/")]:
         raise extra.problem("file_roots", f"names {relative[0]!r}, which is no absolute path")
-    return Policy(
-        conn_id=extra.conn_id,
-        proxy_users=extra.limits("proxy_users"),
-        queues=extra.limits("queues"),
-        images=extra.limits("images"),
-        file_roots=None if roots is None else [Path(root) for root in roots],
-        allowed_overrides=extra.limits("allowed_overrides"),
-        max_tasks=extra.number("max_tasks", minimum=1),
-        max_memory=extra.memory("max_memory"),
-        max_vcores=extra.number("max_vcores", minimum=1),
-        max_gpus=extra.number("max_gpus"),
-        max_container_memory=extra.memory("max_container_memory"),
-        max_container_vcores=extra.number("max_container_vcores", minimum=1),
-        max_container_gpus=extra.number("max_container_gpus"),
-        max_lifetime=extra.duration("max_lifetime"),
-        max_priority=extra.number("max_priority"),
-    )
+    return Policy(extra.conn_id, **{**limits, "file_roots": None if roots is None else [Path(root) for root in roots]})
 
 
 def _presets(extra: _Extra) -> Presets:
-    presets = extra.mapping("presets")
+    presets = extra["presets"]
     if problems := preset_problems(presets):
         raise extra.problem("presets", "cannot be used:" + "".join(f"\n  - {problem}" for problem in problems))
     return Presets(extra.conn_id, presets)
 
 
 def _gpu_dealing(extra: _Extra) -> GpuDealing | None:
-    names = extra.texts("gpu_devices")
-    if extra.flag("deal_gpus", False):
+    names = extra["gpu_devices"]
+    if extra["deal_gpus"]:
         if len(set(names)) < len(names):
             raise extra.problem("gpu_devices", f"names a GPU twice: {', '.join(names)}")
         return GpuDealing(names)
@@ -230,43 +206,36 @@ def _gpu_dealing(extra: _Extra) -> GpuDealing | None:
 
 
 def _local_settings(extra: _Extra) -> LocalSettings:
-    staging_dir = extra.text("staging_dir")
+    staging_dir = extra["staging_dir"]
     if staging_dir is None:
         raise extra.problem("staging_dir", "is needed for the local backend: a directory that this user may write")
     if not staging_dir.removeprefix("file://").startswith("/"):
         raise extra.problem("staging_dir", f"is {staging_dir!r} and should be an absolute path for the local backend")
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    root = extra.text("local_root")
+    root = extra["local_root"]
     return LocalSettings(
         root=Path(root) if root else Path(staging_dir.removeprefix("file://")) / "cluster",
-        memory=extra.number("local_memory", minimum=1) or pages >> 20,
-        vcores=extra.number("local_vcores", minimum=1) or max(_DEFAULT_LOCAL_VCORES, os.cpu_count() or 1),
-        gpus=extra.number("local_gpus") or 0,
+        memory=extra["local_memory"] or pages >> 20,
+        vcores=extra["local_vcores"] or max(_DEFAULT_LOCAL_VCORES, os.cpu_count() or 1),
+        gpus=extra["local_gpus"] or 0,
     )
 
 
 def _yarn_settings(connection: Connection, extra: _Extra, get_connection: Callable[[str], Connection]) -> YarnSettings:
-    return YarnSettings(
-        resource_managers=_resource_managers(connection),
-        webhdfs=_webhdfs(extra, get_connection),
-        kerberos=extra.flag("kerberos", conf.get("core", "security", fallback="") == "kerberos"),
-        scheduler=extra.texts("scheduler_address"),
-        rm_principal=extra.text("rm_principal"),
-        verify=extra.flag_or_text("verify", True),
-        autoscaling=extra.flag("autoscaling", False),
-        trust_env=extra.flag("trust_env", False),
-        timeout=extra.number("timeout", minimum=1) or defaults.CALL_SECONDS,
-        insecure_http=extra.flag("insecure_http", False),
-        nodes_ca_file=extra.text("nodes_ca_file"),
-        master_keytab=_master_keytab(extra),
-        tokens_renewed=extra.flag("tokens_renewed", False),
-        other_hdfs=_other_hdfs(extra),
-        key_server=_key_server(extra),
-    )
+    managers = _resource_managers(connection)
+    given = {
+        "kerberos": conf.get("core", "security", fallback="") == "kerberos",
+        **extra.given(*(each.name for each in attrs.fields(YarnSettings) if each.name in FIELDS)),
+        "webhdfs": _webhdfs(extra, get_connection),
+        "master_keytab": _master_keytab(extra),
+        "other_hdfs": _other_hdfs(extra),
+        "key_server": _key_server(extra),
+    }
+    return YarnSettings(managers, scheduler=extra["scheduler_address"], **given)
 
 
 def _master_keytab(extra: _Extra) -> MasterKeytab | None:
-    path, principal = extra.text("master_keytab"), extra.text("master_principal")
+    path, principal = extra["master_keytab"], extra["master_principal"]
     if path is None and principal is None:
         return None
     if path is None or principal is None:
@@ -308,14 +277,12 @@ def _address(connection: Connection, part: str) -> str:
 
 
 def _webhdfs(extra: _Extra, get_connection: Callable[[str], Connection]) -> WebHdfsConfig:
-    addresses = extra.texts("webhdfs")
-    conn_id = extra.text("webhdfs_conn_id")
+    addresses, conn_id = extra["webhdfs"], extra["webhdfs_conn_id"]
     if addresses and conn_id:
         raise extra.problem("webhdfs", "and `webhdfs_conn_id` are both given; keep one of them")
     try:
         if addresses:
-            verify = extra.flag_or_text("verify", True)
-            return _webhdfs_config(addresses, verify=verify)
+            return _webhdfs_config(addresses, verify=extra.verify)
         return _webhdfs_of(get_connection(conn_id or DEFAULT_WEBHDFS_CONN_ID))
     except AirflowNotFoundException as error:
         raise extra.problem(
@@ -330,23 +297,22 @@ def _webhdfs(extra: _Extra, get_connection: Callable[[str], Connection]) -> WebH
 
 
 def _other_hdfs(extra: _Extra) -> list[OtherHdfs]:
-    verify = extra.flag_or_text("verify", True)
     found = []
-    for name, addresses in extra.named_texts("other_hdfs").items():
+    for name, addresses in extra["other_hdfs"].items():
         if not name or "/" in name or not addresses:
             what = (
                 f"has {name!r}; write <what its URIs name it by>=<its WebHDFS addresses>, such as ns2=http://nn3:9870"
             )
             raise extra.problem("other_hdfs", what)
         try:
-            found.append(OtherHdfs(name.lower(), _webhdfs_config(addresses, verify=verify)))
+            found.append(OtherHdfs(name.lower(), _webhdfs_config(addresses, verify=extra.verify)))
         except ValueError as error:
             raise extra.problem("other_hdfs", f"cannot be used: {error}") from error
     return found
 
 
 def _key_server(extra: _Extra) -> str | None:
-    uri = extra.text("key_server")
+    uri: str | None = extra["key_server"]
     if uri is None or uri.lower() == NO_KEY_SERVER:
         return uri and NO_KEY_SERVER
     try:
@@ -393,6 +359,11 @@ def _extra_of(connection: Connection) -> Mapping[str, Any]:
     return extra
 
 
+_EMPTY: dict[str, Callable[[], Any]] = {"texts": list, "mapping": dict, "named_texts": dict}  # others: None
+T = TypeVar("T")
+Member = TypeVar("Member", Network, Backend)
+
+
 class _Extra:
     """The parsed and checked extra of a connection. Forms submit text, and empty values for empty fields."""
 
@@ -401,114 +372,122 @@ class _Extra:
         self._values = {
             key: value
             for key, value in values.items()
-            if value not in (None, "", []) or (key in _LISTS and value == [])
+            if value not in (None, "", []) or (value == [] and key in FIELDS and FIELDS[key].kind == "limits")
         }
+
+    def __getitem__(self, key: str) -> Any:
+        """Return the value of a field, read by its kind. Raises ConnectionProblem."""
+        kind = FIELDS[key].kind
+        if key in self._values:
+            return getattr(self, kind)(key, self._values[key])
+        return _EMPTY[kind]() if kind in _EMPTY else None
+
+    def given(self, *keys: str) -> dict[str, Any]:
+        """Return the values of the fields that are neither None nor blank."""
+        values = ((key, self[key]) for key in keys)
+        return {key: value for key, value in values if value is not None and value != ""}
+
+    @property
+    def verify(self) -> bool | str:
+        value: bool | str | None = self["verify"]
+        return True if value is None else value
 
     def problem(self, key: str, what: str) -> ConnectionProblem:
         return ConnectionProblem(f"the connection {self.conn_id!r}: `{key}` {what}")
 
     def refuse_unknown(self) -> None:
         """Reject unknown keys, because a misspelt key would silently lose a setting."""
-        every = set(CONNECTION_FIELDS)
+        every = set(FIELDS)
         if unknown := sorted(set(self._values) - every):
             hint = suggestion(unknown[0], sorted(every))
             its = " Its" if hint else "; its"
             raise self.problem(unknown[0], f"is not known{hint}{its} extra may hold {', '.join(sorted(every))}")
 
-    def text(self, key: str) -> str | None:
-        value = self._values.get(key)
-        if value is not None and not isinstance(value, str):
+    def text(self, key: str, value: Any) -> str:
+        if not isinstance(value, str):
             raise self.problem(key, f"is {value!r} and should be text")
-        return value.strip() if value else None
+        return value.strip()
 
-    def texts(self, key: str) -> list[str]:
+    def texts(self, key: str, value: Any) -> list[str]:
         """Return a list, or the parts of comma-separated text."""
-        value = self._values.get(key, [])
         if isinstance(value, str):
             return _split(value)
         if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
             raise self.problem(key, f"is {value!r} and should be text with commas between, or a list")
         return value
 
-    def limits(self, key: str) -> list[str] | None:
-        """Return the allowed values, or None if all are allowed. An empty list or the word ``none`` allows nothing."""
-        if key not in self._values:
-            return None
-        found = self.texts(key)
-        if not found and self._values[key] != []:
-            raise self.problem(key, f"is {self._values[key]!r} and names nothing; write {_NOTHING} to allow nothing")
+    def limits(self, key: str, value: Any) -> list[str]:
+        """Return the allowed values. An empty list or the word ``none`` allows nothing."""
+        found = self.texts(key, value)
+        if not found and value != []:
+            raise self.problem(key, f"is {value!r} and names nothing; write {_NOTHING} to allow nothing")
         return [] if found == [_NOTHING] else found
 
-    def mapping(self, key: str) -> Mapping[str, Any]:
+    def mapping(self, key: str, value: Any) -> Mapping[str, Any]:
         """Return an object, or the one in JSON or YAML text."""
         try:
-            return load_source(self._values.get(key, {}), key)
+            return load_source(value, key)
         except SpecError as error:
             raise self.problem(key, f"cannot be used: {error.problems[0]}") from error
 
-    def duration(self, key: str) -> Duration | None:
-        value = self._values.get(key)
-        try:
-            seconds = None if value is None else parse_duration(value)
-        except UnitError as error:
-            raise self.problem(key, f"is {value!r}: {error}") from error
-        if seconds is not None and seconds <= 0:
+    def duration(self, key: str, value: Any) -> Duration:
+        seconds = self._parsed(key, value, parse_duration)
+        if seconds <= 0:
             raise self.problem(key, f"is {value!r} and should be more than zero")
         return seconds
 
-    def named_texts(self, key: str) -> dict[str, list[str]]:
+    def memory(self, key: str, value: Any) -> Memory:
+        return self._parsed(key, value, parse_memory)
+
+    def _parsed(self, key: str, value: Any, parse: Callable[[Any], T]) -> T:
+        try:
+            return parse(value)
+        except UnitError as error:
+            raise self.problem(key, f"is {value!r}: {error}") from error
+
+    def named_texts(self, key: str, value: Any) -> dict[str, list[str]]:
         """Return lists by name: ``name=a,b; other=c``, or an object with lists or comma-separated text."""
-        value = self._values.get(key, {})
         if isinstance(value, str):
             parts = [part.partition("=") for part in value.split(";") if part.strip()]
             return {name.strip(): _split(listed) for name, _, listed in parts}
         if not isinstance(value, dict):
             raise self.problem(key, f"is {value!r} and should be an object, or text such as name=a,b; other=c")
-        return {name: _Extra(self.conn_id, {key: listed}).texts(key) for name, listed in value.items()}
+        return {name: self.texts(key, "" if listed is None else listed) for name, listed in value.items()}
 
-    def flag(self, key: str, default: bool) -> bool:
-        value = self._values.get(key, default)
-        if str(value).lower() not in ("true", "false"):
+    def flag(self, key: str, value: Any) -> bool:
+        found = self.flag_or_text(key, value)
+        if isinstance(found, str):
             raise self.problem(key, f"is {value!r} and should be true or false")
-        return _true(value)
+        return found
 
-    def flag_or_text(self, key: str, default: bool) -> bool | str:
-        value = self._values.get(key, default)
+    def flag_or_text(self, _: str, value: Any) -> bool | str:
         return _true(value) if str(value).lower() in ("true", "false") else str(value)
 
-    def number(self, key: str, minimum: int = 0) -> int | None:
-        value = self._values.get(key)
+    def number(self, key: str, value: Any) -> int:
+        minimum = FIELDS[key].minimum or 0
         try:
-            number = None if value is None else int(value)
+            number = int(value)
         except (TypeError, ValueError) as error:
             raise self.problem(key, f"is {value!r} and should be a whole number") from error
-        if number is not None and number < 0:
+        if number < 0:
             raise self.problem(key, f"is {number} and should not be negative")
-        if number is not None and number < minimum:
+        if number < minimum:
             raise self.problem(key, f"is {number} and should be {minimum} or more")
         return number
 
-    def memory(self, key: str) -> Memory | None:
-        value = self._values.get(key)
-        try:
-            return None if value is None else parse_memory(value)
-        except UnitError as error:
-            raise self.problem(key, f"is {value!r}: {error}") from error
+    def network(self, key: str, value: Any) -> Network | None:
+        return self._member(key, value, Network)
 
-    def network(self) -> Network | None:
-        value = self.text("network")
-        try:
-            return Network(value.lower()) if value else None
-        except ValueError as error:
-            known = ", ".join(each.value for each in Network)
-            raise self.problem("network", f"is {value!r} and should be one of {known}") from error
+    def backend(self, key: str, value: Any) -> Backend | None:
+        return self._member(key, value, Backend)
 
-    def backend(self) -> Backend:
-        value = self.text("backend")
+    def _member(self, key: str, value: Any, kind: type[Member]) -> Member | None:
+        text = self.text(key, value)
         try:
-            return Backend(value.lower()) if value else Backend.YARN
+            return kind(text.lower()) if text else None
         except ValueError as error:
-            raise self.problem("backend", f"is {value!r} and should be one of {', '.join(Backend)}") from error
+            known = ", ".join(each.value for each in kind)
+            raise self.problem(key, f"is {text!r} and should be one of {known}") from error
 
 
 def _true(value: Any) -> bool:

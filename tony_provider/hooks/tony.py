@@ -13,20 +13,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseHook
 
 from tony_provider.arguments import DEFAULT_CONN_ID
-from tony_provider.cluster.checks.job_checks import InputSizes, InputSizeScan, check_inputs
+from tony_provider.cluster.checks.inputs_and_outputs import InputSizes, InputSizeScan
+from tony_provider.cluster.checks.job_checks import CLUSTER, POLICY, JobChecks, shared_cache
 from tony_provider.cluster.errors import ClusterError, UnexpectedAnswer
 from tony_provider.cluster.interface import CONTROL_SECONDS, Application, Cluster, Pages
 from tony_provider.cluster.job_control import EXPORT_SECONDS, export_model
 from tony_provider.cluster.open_cluster import OpenCluster, open_cluster
 from tony_provider.cluster.settings import Settings
-from tony_provider.cluster.sources import SourceFinder
-from tony_provider.cluster.submission.preparation import (
-    SubmissionRequest,
-    check_policy,
-    shared_cache,
-    suitable_environments,
-    with_defaults,
-)
+from tony_provider.cluster.submission.preparation import SubmissionRequest, with_defaults
 from tony_provider.cluster.submission.submitter import Preview, preview, submit
 from tony_provider.cluster.training import results
 from tony_provider.cluster.training.applications import (
@@ -55,7 +49,7 @@ from tony_provider.runtime.storage.base import Storage
 
 if TYPE_CHECKING:  # imported on use, because few processes need them
     from tony_provider.cluster.environments.built_environments import BuiltEnvironments
-    from tony_provider.cluster.findings import Report
+    from tony_provider.cluster.findings import Finding, Report
     from tony_provider.cluster.garbage import Garbage
     from tony_provider.cluster.notebooks import KeptJob, NewestCheckpoint
     from tony_provider.cluster.records.history import JobHistory
@@ -146,32 +140,31 @@ class TonyHook(BaseHook):
 
             expect_store(self.settings.yarn, seconds)
 
-    def check(self, job: JobSpec, overrides: Mapping[str, Any] | None = None) -> None:
+    def check(self, job: JobSpec) -> None:
         """Check the job against the connection's policy and against the cluster. Changes nothing.
-
-        :param overrides: applied to the job; the connection may limit their keys.
 
         Raises JobRejected with all reasons why the job could never run.
         """
-        job = with_defaults(job, self.settings)
-        check_policy(job, self.settings, overrides)
-        self.get_conn().check(job)
+        JobChecks(self._open, with_defaults(job, self.settings)).expect_none(POLICY, CLUSTER)
 
-    def check_sources(self, job: JobSpec, search_path: Sequence[Path], file_roots: Sequence[Path] = ()) -> None:
-        """Check the job's files, archives, environment and inputs. SubmissionRequest describes the arguments.
+    def job_findings(
+        self,
+        job: JobSpec,
+        overrides: Mapping[str, Any] | None = None,
+        search_path: Sequence[Path] = (),
+        file_roots: Sequence[Path] = (),
+    ) -> list[Finding]:
+        """Return the findings of all checks of a submission that need no secrets. Changes nothing.
 
-        Raises SourceMissing for missing sources, JobNotAllowed for files that the connection does not allow,
-        JobRejected for an environment that does not suit the nodes.
+        SubmissionRequest describes the arguments.
         """
         roots = self.settings.policy.roots([*search_path, *file_roots])
-        sources = SourceFinder(self.storage(), self.layout.root, search_path, roots).find(job)
-        suitable_environments(self._open, job, sources)
-        check_inputs(job, self.storage(), self.layout.root)
+        return JobChecks(self._open, with_defaults(job, self.settings), search_path, roots, overrides).run()
 
     def expect_kernel(self, job: JobSpec, search_path: Sequence[Path], file_roots: Sequence[Path] = ()) -> None:
         """Check, as far as possible before a start, that the job's environments can serve a notebook.
 
-        Raises JobRejected if an environment has no Jupyter server or no kernel, and the errors of ``check_sources``.
+        Raises JobRejected if an environment has no Jupyter server or no kernel, SourceMissing for missing sources.
         """
         from tony_provider.cluster.notebooks import expect_kernel
 

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.documents.pages import ROOT
+from tony_provider.cluster.checks.daemons import NameNodeChecks
 from tony_provider.cluster.checks.hardening import (
     OF_NAMENODE,
     OF_RESOURCE_MANAGER,
-    HardeningChecks,
     _judge,
+    check_hardening,
     check_network,
     check_rights,
 )
@@ -94,8 +95,8 @@ def looked_at(status: int, body: str) -> list[Finding]:
     with answering(status, body) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        checks = HardeningChecks(RequestOptions(), RequestOptions())
-        found = list(checks.of_namenode(f"http://127.0.0.1:{server.server_port}"))
+        namenodes = NameNodeChecks(RequestOptions(), active=[f"http://127.0.0.1:{server.server_port}"])
+        found = list(check_hardening(namenodes, OF_NAMENODE))
         thread.join()
     return found
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
-from tony_provider.cluster.checks.job_checks import hdfs_name_problems
+from tony_provider.cluster.checks.job_checks import check_hdfs_names
+from tony_provider.cluster.findings import Finding, Severity
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.runtime.application import OtherHdfs
 from tony_provider.runtime.parsing.parse import parse_job
@@ -22,7 +20,7 @@ PROPERTIES = {
 }
 
 
-def problems(*paths: str, **more: Any) -> list[str]:
+def findings(*paths: str, **more: Any) -> list[Finding | str]:
     job: dict[str, Any] = {"framework": "standalone", "tasks": {"worker": {"command": "true"}}, **more}
     job["inputs"] = {"data": {"paths": list(paths)}} if paths else {}
     opened = SimpleNamespace(
@@ -31,13 +29,17 @@ def problems(*paths: str, **more: Any) -> list[str]:
         other_hdfs=[OtherHdfs("backup", WEBHDFS)],
         cluster=SimpleNamespace(client_configuration=lambda: PROPERTIES),
     )
-    return hdfs_name_problems(parse_job(job), cast(OpenCluster, opened))
+    return list(check_hdfs_names(parse_job(job), cast(OpenCluster, opened)))
 
 
-def test_what_is_known_is_fine(caplog: pytest.LogCaptureFixture) -> None:
+def problems(*paths: str, **more: Any) -> list[str]:
+    found = findings(*paths, **more)
+    return [each for each in found if isinstance(each, str)]
+
+
+def test_what_is_known_is_fine() -> None:
     known = ["hdfs:///data", "hdfs://prod/data", "hdfs://PROD/data", "hdfs://nn1.example.com:8020/data"]
-    assert problems(*known, "hdfs://backup/data", "/mnt/data") == []
-    assert caplog.text == ""
+    assert findings(*known, "hdfs://backup/data", "/mnt/data") == []
 
 
 def test_another_nameservice_of_the_cluster_is_refused_with_what_to_do() -> None:
@@ -57,7 +59,8 @@ def test_a_view_is_refused() -> None:
     assert "inputs.data.paths[0]: viewfs://… is no HDFS but a client's view" in problem
 
 
-def test_what_nobody_can_tell_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        assert problems("hdfs://elsewhere.example.com:8020/data") == []
-    assert "hdfs://elsewhere.example.com:8020 is taken for the HDFS of hdfs://prod/user/alice/.tony" in caplog.text
+def test_what_nobody_can_tell_is_told() -> None:
+    [finding] = findings("hdfs://elsewhere.example.com:8020/data")
+    assert isinstance(finding, Finding)
+    assert finding.outcome is Severity.WARNING
+    assert "hdfs://elsewhere.example.com:8020 is taken for the HDFS of hdfs://prod/user/alice/.tony" in str(finding)

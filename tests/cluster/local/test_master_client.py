@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tony_provider.cluster.errors import MasterOutOfReach
-from tony_provider.cluster.local.master import get_from_master
+from tony_provider.cluster.local.master import ask_master
 from tony_provider.runtime.protocol import master_files
 
 NOBODY = 65534
@@ -40,7 +40,7 @@ def test_a_neighbour_who_has_the_port_is_told_nothing(tmp_path: Path, neighbour:
     master_files.write_tracking_url(tmp_path, f"http://127.0.0.1:{neighbour.stdout.readline().strip()}/")
     master_files.make_tracking_secret(tmp_path)
     with pytest.raises(MasterOutOfReach, match="another user of this machine has its port"):
-        get_from_master(tmp_path, "status", seconds=5)
+        ask_master(tmp_path, "status", 5)
     assert neighbour.stdout.readline() == "\n", "the end of the connection, and nothing before it"
 
 
@@ -59,6 +59,6 @@ def test_a_server_of_its_own_user_is_asked(tmp_path: Path) -> None:
         thread.start()
         master_files.write_tracking_url(tmp_path, f"http://127.0.0.1:{server.server_port}/")
         secret = master_files.make_tracking_secret(tmp_path)
-        assert get_from_master(tmp_path, "status", seconds=10) == b"here"
+        assert ask_master(tmp_path, "status", 10, is_text=True) == b"here"
         thread.join()
     assert seen == [f"Bearer {secret}"]

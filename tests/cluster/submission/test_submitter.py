@@ -6,9 +6,10 @@ from typing import cast
 import attrs
 import pytest
 
+from tony_provider.cluster.checks.job_checks import hadoop_problems, secret_problems
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.cluster.settings import Settings, YarnSettings
-from tony_provider.cluster.submission.preparation import PreparedSubmission, _hadoop_problems, _secret_problems
+from tony_provider.cluster.submission.preparation import PreparedSubmission
 from tony_provider.cluster.submission.submitter import SubmissionAttempt
 from tony_provider.runtime.jobspec.model import JobSpec, TaskSpec
 from tony_provider.runtime.protocol.store_tokens import StoreToken
@@ -25,10 +26,10 @@ def test_a_delegation_token_is_in_no_log() -> None:
 @pytest.mark.parametrize("value", ["open\0sesame", "open\ud800sesame", "open sesame" * 20_000])
 def test_a_secret_that_no_environment_can_hold_is_named_and_not_shown(value: str) -> None:
     job = JobSpec(framework="standalone", tasks={"worker": TaskSpec("true")}, secrets=["KEY"])
-    (problem,) = _secret_problems(job, {"KEY": value})
+    (problem,) = secret_problems(job, {"KEY": value})
     assert "KEY" in problem
     assert "sesame" not in problem
-    assert _secret_problems(job, {"KEY": "open sesame"}) == []
+    assert secret_problems(job, {"KEY": "open sesame"}) == []
 
 
 @pytest.mark.parametrize("kerberos", [True, False])
@@ -38,7 +39,7 @@ def test_tokens_that_cannot_be_had_are_a_problem_where_kerberos_asks_for_them(ke
         OpenCluster, SimpleNamespace(settings=Settings(None, yarn=yarn), staging_dir="s3://b/tony", tokens=None)
     )
     job = JobSpec(framework="standalone", tasks={"worker": TaskSpec("true")}, hadoop=True)
-    found = _hadoop_problems(job, opened)
+    found = hadoop_problems(job, opened)
     assert [problem.partition(":")[0] for problem in found] == ["hadoop"] * kerberos
     assert all("s3://b/tony is not on HDFS" in problem for problem in found)
-    assert _hadoop_problems(attrs.evolve(job, hadoop=False), opened) == []
+    assert hadoop_problems(attrs.evolve(job, hadoop=False), opened) == []

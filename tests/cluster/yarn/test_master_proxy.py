@@ -81,7 +81,8 @@ def place() -> Iterator[Callable[[Says], Place]]:
 
 def ask(*addresses: str, tracking_url: str | None = None, seconds: float = 5.0, **config: Any) -> dict[str, Any]:
     proxy = MasterProxy(YarnRest(RestConfig(list(addresses), **config)), lambda _: tracking_url)
-    return proxy.put(ID, "control/stop", {"reason": "naïve"}, seconds)
+    answer: dict[str, Any] = proxy.ask(ID, "control/stop", seconds, body={"reason": "naïve"})
+    return answer
 
 
 def test_the_masters_answer_comes_through(place: Callable[[Says], Place]) -> None:

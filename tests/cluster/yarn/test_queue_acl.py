@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tony_provider.cluster.checks.daemons import QueueAccess, queue_access
+from tony_provider.cluster.checks.daemons import queue_access
+from tony_provider.cluster.findings import Severity
 from tony_provider.cluster.yarn.cluster_view import queues
 
 
@@ -36,6 +37,5 @@ def scheduler(root: str | None, team: str | None, leaf: str | None) -> dict[str,
 def test_access_is_inherited(root: str | None, team: str | None, leaf: str | None, known: bool | None) -> None:
     every = queues(scheduler(root, team, leaf))
     assert every is not None
-    access = queue_access("alice", "leaf", every)
-    assert isinstance(access, QueueAccess)
-    assert access.known is known
+    outcomes = {True: Severity.OK, False: Severity.PROBLEM, None: Severity.WARNING}
+    assert queue_access("alice", "leaf", every).outcome is outcomes[known]

@@ -9,6 +9,7 @@ from typing import Any
 from tests.secure.field import Field
 from tests.secure.row import row
 from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.findings import raise_problems
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage.base import read_bytes, write_atomically
@@ -82,7 +83,7 @@ def worker_files(field: Field) -> str:
 def _refused(field: Field, hook: TonyHook, source: str, keytab: Path) -> None:
     spec = {"framework": "standalone", "files": [source], "tasks": {"worker": {"command": "true"}}}
     try:
-        hook.check_sources(parse_job(spec), [])
+        raise_problems(hook.job_findings(parse_job(spec)))
         field.expect(False, f"{source} was taken")
     except (ClusterError, StorageError, ValueError) as error:
         field.expect("stored" in str(error) or "`file_roots`" in str(error), f"{source}: {error}")

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import ClassVar
 
 import attrs
 import requests
 
 from tony_provider.cluster.errors import ClusterAuthError, ConfigurationHidden, ConnectionProblem
-from tony_provider.cluster.findings import Finding, ok, problem, warning
+from tony_provider.cluster.findings import LATER, Check, Finding, ok, problem, softened, warning
 from tony_provider.cluster.http import (
     RequestOptions,
     Unanswered,
     asks_for_kerberos,
     describe_server,
     json_of,
-    remote_exception,
 )
 from tony_provider.cluster.yarn.cluster_view import Queue, find_queue, upwards
 from tony_provider.cluster.yarn.kerberos import Ticket, ticket
@@ -66,64 +68,99 @@ def refused(what: str, said: str, *, has_ticket: bool) -> Finding:
     return problem(what, "it does not accept the Kerberos ticket", advice)
 
 
-_RESOURCE_MANAGER_ADVICE = (
-    "the connection's host takes the ResourceManager's web address, by default http://<host>:8088"
-)
 _CLOCKS = "Clocks"
 _MOST_SKEW = 300.0  # seconds: the most that Kerberos accepts
 _SKEW = 30.0
 
 
 @attrs.define
-class ResourceManagerChecks:
-    """Checks of single ResourceManagers; records the state and clock of each."""
+class DaemonChecks(ABC):
+    """Checks of the daemons of one kind; records the state of each."""
+
+    kind: ClassVar[str]
+    address_advice: ClassVar[str]
+    failover_advice: ClassVar[str]
 
     way: RequestOptions
     active: list[str] = attrs.field(factory=list)
     standby: list[str] = attrs.field(factory=list)
-    skews: list[float] = attrs.field(factory=list)  # seconds by which their clocks are ahead of this host's
 
-    def check(self, address: str) -> Iterator[Finding]:
-        what = f"ResourceManager {address}"
+    def checks(self, addresses: Sequence[str]) -> list[Check]:
+        """Return a check of each daemon, and the check that needs the results of all."""
+        of_each = [Check(f"{self.kind} {address}", partial(self._check, address)) for address in addresses]
+        return [*of_each, Check(f"{self.kind}s", self.together, [LATER])]
+
+    def together(self) -> Iterator[Finding]:
+        """Yield the findings that need the results of all daemons."""
+        if self.standby and not self.active:
+            advice = f"wait for a failover, or see to it: {self.failover_advice}"
+            yield problem(f"{self.kind}s", "none of those that answer is active", advice)
+
+    def softened(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Reduce the problems of single daemons to warnings if another one is active.
+
+        Missing ones matter only after the active one fails.
+        """
+        for each in findings:
+            yield softened(each) if self.active and each.what.startswith(f"{self.kind} ") else each
+
+    def _check(self, address: str) -> Iterator[Finding]:
+        what = f"{self.kind} {address}"
         try:
-            before = time.time()
-            response = self.way.send("GET", f"{address}/ws/v1/cluster/info")
-            self._note_clock(response, before)
+            response = self._ask(address)
         except Unanswered as error:
             yield problem(what, error.detail, error.advice)
             return
-        yield self._judge(what, address, response)
+        state, (exception, message) = self._state(response), said_exception(response)
+        if state:
+            (self.active if state.startswith("active") else self.standby).append(address)
+            yield ok(what, state)
+        elif asks_for_kerberos(response):
+            yield refused(what, message, has_ticket=self.way.auth is not None)
+        elif exception:
+            said = f"{exception}: {message.strip().partition(chr(10))[0]}"
+            yield problem(what, f"it answered {response.status_code} ({said})", self.address_advice)
+        else:
+            yield problem(what, f"this is {describe_server(address, self.way, response)}", self.address_advice)
 
-    def _judge(self, what: str, address: str, response: requests.Response) -> Finding:
-        info = json_of(response).get("clusterInfo")
-        if response.ok and isinstance(info, dict):
-            version = f"Hadoop {info.get('resourceManagerVersion', 'of unknown version')}"
-            if str(info.get("haState", "ACTIVE")) == "ACTIVE":
-                self.active.append(address)
-                return ok(what, f"active, {version}")
-            self.standby.append(address)
-            return ok(what, f"standby, {version}")
-        if response.is_redirect or "standby RM" in response.text:
-            self.standby.append(address)
-            return ok(what, "standby")
-        if asks_for_kerberos(response):
-            return refused(what, said_exception(response)[1], has_ticket=self.way.auth is not None)
-        if said := remote_exception(response):
-            return problem(what, f"it answered {response.status_code} ({said})", _RESOURCE_MANAGER_ADVICE)
-        return problem(what, f"this is {describe_server(address, self.way, response)}", _RESOURCE_MANAGER_ADVICE)
+    @abstractmethod
+    def _ask(self, address: str) -> requests.Response:
+        """Send the request that shows the daemon's state. Raises Unanswered."""
 
-    def _note_clock(self, response: requests.Response, before: float) -> None:
+    @abstractmethod
+    def _state(self, response: requests.Response) -> str:
+        """Return a description that begins with ``active`` or ``standby``, or an empty string for other answers."""
+
+
+@attrs.define
+class ResourceManagerChecks(DaemonChecks):
+    """Checks of the ResourceManagers; also records their clocks."""
+
+    kind = "ResourceManager"
+    address_advice = "the connection's host takes the ResourceManager's web address, by default http://<host>:8088"
+    failover_advice = "yarn rmadmin -getAllServiceState"
+
+    skews: list[float] = attrs.field(factory=list)  # seconds by which their clocks are ahead of this host's
+
+    def together(self) -> Iterator[Finding]:
+        yield from super().together()
+        if self.skews:
+            yield _clocks(max(self.skews, key=abs))
+
+    def _ask(self, address: str) -> requests.Response:
+        before = time.time()
+        response = self.way.send("GET", f"{address}/ws/v1/cluster/info")
         skew = server_clock_ahead(response.headers.get("Date"), before, time.time())
         if skew is not None:
             self.skews.append(skew)
+        return response
 
-    def together(self) -> Iterator[Finding]:
-        """Yield the findings that need the results of all ResourceManagers."""
-        if self.standby and not self.active:
-            advice = "wait for a failover, or see to it: yarn rmadmin -getAllServiceState"
-            yield problem("ResourceManagers", "none of those that answer is active", advice)
-        if self.skews:
-            yield _clocks(max(self.skews, key=abs))
+    def _state(self, response: requests.Response) -> str:
+        info = json_of(response).get("clusterInfo")
+        if response.ok and isinstance(info, dict):
+            state = "active" if str(info.get("haState", "ACTIVE")) == "ACTIVE" else "standby"
+            return f"{state}, Hadoop {info.get('resourceManagerVersion', 'of unknown version')}"
+        return "standby" if response.is_redirect or "standby RM" in response.text else ""
 
 
 def _clocks(skew: float) -> Finding:
@@ -136,93 +173,64 @@ def _clocks(skew: float) -> Finding:
     return problem(_CLOCKS, detail, "let both keep time by NTP: Kerberos accepts 5 minutes at most")
 
 
-_NAMENODE_ADVICE = "`webhdfs` takes the NameNode's web address, by default http://<host>:9870 (50070 in Hadoop 2)"
-
-
 @attrs.define
-class NameNodeChecks:
-    """Checks of single NameNodes; records which of them answer and which are active."""
+class NameNodeChecks(DaemonChecks):
+    """Checks of the NameNodes."""
 
-    way: RequestOptions
-    answering: list[str] = attrs.field(factory=list)
-    active: list[str] = attrs.field(factory=list)
+    kind = "NameNode"
+    address_advice = "`webhdfs` takes the NameNode's web address, by default http://<host>:9870 (50070 in Hadoop 2)"
+    failover_advice = "hdfs haadmin -getAllServiceState"
 
-    def check(self, address: str) -> Iterator[Finding]:
-        what = f"NameNode {address}"
+    def _ask(self, address: str) -> requests.Response:
         url = f"{address}/webhdfs/v1/?op=GETFILESTATUS"
-        try:
-            if self.way.auth is not None and not asks_for_kerberos(self.way.send("GET", url, authenticated=False)):
-                yield problem(what, "it asks for no Kerberos, and the connection does", "set `kerberos` to false in it")
-                return
-            response = self.way.send("GET", url)
-        except Unanswered as error:
-            yield problem(what, error.detail, error.advice)
-            return
-        yield self._judge(what, address, response)
+        if self.way.auth is not None and not asks_for_kerberos(self.way.send("GET", url, authenticated=False)):
+            raise Unanswered("it asks for no Kerberos, and the connection does", "set `kerberos` to false in it")
+        return self.way.send("GET", url)
 
-    def _judge(self, what: str, address: str, response: requests.Response) -> Finding:
-        said = remote_exception(response)
+    def _state(self, response: requests.Response) -> str:
         if response.ok and "FileStatus" in json_of(response):
-            self.answering.append(address)
-            self.active.append(address)
-            return ok(what, "active")
-        if "StandbyException" in said:
-            self.answering.append(address)
-            return ok(what, "standby")
-        if asks_for_kerberos(response):
-            return refused(what, said_exception(response)[1], has_ticket=self.way.auth is not None)
-        if said:
-            return problem(what, f"it answered {response.status_code} ({said})", _NAMENODE_ADVICE)
-        return problem(what, f"this is {describe_server(address, self.way, response)}", _NAMENODE_ADVICE)
-
-    def together(self) -> Iterator[Finding]:
-        """Yield the finding that needs the results of all NameNodes."""
-        if self.answering and not self.active:
-            advice = "wait for a failover, or see to it: hdfs haadmin -getAllServiceState"
-            yield problem("NameNodes", "none of those that answer is active", advice)
+            return "active"
+        return "standby" if "StandbyException" in said_exception(response)[0] else ""
 
 
-@attrs.frozen
-class QueueAccess:
-    """Whether a user may submit to a queue, with the reason."""
-
-    known: bool | None  # None if only the cluster knows
-    detail: str
+QUEUE = "Queue"
 
 
-def may_submit(cluster: YarnCluster, queue: str) -> QueueAccess:
+def may_submit(cluster: YarnCluster, queue: str) -> Finding:
     """Return whether the cluster's user may submit to a queue that accepts applications. Raises ClusterError."""
-    user, every = cluster.user, cluster.queues()
+    every = cluster.queues()
     if every is None or find_queue(queue, every) is None:
-        return QueueAccess(None, "the scheduler makes queues as it likes, and does not say who may submit")
+        return _unknown_access(queue, "the scheduler makes queues as it likes, and does not say who may submit")
     try:
         if (cluster.rest.setting("yarn.acl.enable") or "").lower() != "true":
-            return QueueAccess(True, "takes applications of everybody")
+            return ok(f"{QUEUE} {queue}", "takes applications of everybody")
     except ConfigurationHidden:
-        return QueueAccess(None, "takes applications; whether access lists count is hidden")
-    return queue_access(user, queue, every)
+        return _unknown_access(queue, "takes applications; whether access lists count is hidden")
+    return queue_access(cluster.user, queue, every)
 
 
-def queue_access(user: str, queue: str, every: Sequence[Queue]) -> QueueAccess:
+def queue_access(user: str, queue: str, every: Sequence[Queue]) -> Finding:
     """Return whether the user may submit to the queue by its access lists, on a cluster that enforces them."""
     found = find_queue(queue, every)
     shown = found.submitters if found is not None else None
     if found is None or shown is None:
-        return QueueAccess(None, "takes applications; its access lists are not shown")
+        return _unknown_access(queue, "takes applications; its access lists are not shown")
     lists = [AccessList.parse(text) for each in upwards(found, every) for text in each.submitters or []]
     if any(each.everybody or user in each.users for each in lists):
-        return QueueAccess(True, f"takes applications of {user}")
+        return ok(f"{QUEUE} {queue}", f"takes applications of {user}")
     if groups := sorted({group for each in lists for group in each.groups}):
-        return QueueAccess(None, f"takes those of the groups {', '.join(groups)}; only the cluster knows {user}'s")
-    allowed = sorted({name for each in lists for name in each.users})
-    return QueueAccess(
-        False, f"its access list does not let {user} submit, only {', '.join(allowed) or 'administrators'}"
-    )
+        return _unknown_access(queue, f"takes those of the groups {', '.join(groups)}; only the cluster knows {user}'s")
+    allowed = ", ".join(sorted({name for each in lists for name in each.users})) or "administrators"
+    detail = f"its access list does not let {user} submit, only {allowed}"
+    return problem(f"{QUEUE} {queue}", detail, "ask for access (acl_submit_applications), or name another queue")
+
+
+def _unknown_access(queue: str, detail: str) -> Finding:
+    return warning(f"{QUEUE} {queue}", detail, "should jobs be refused there, ask its administrator")
 
 
 SUBMISSION = "Applications over REST"
 SCHEDULER = "Scheduler address"
-QUEUE = "Queue"
 PAGES = "Masters' pages"
 _POLICY = "yarn.resourcemanager.application-https.policy"
 
@@ -241,18 +249,10 @@ class SchedulerChecks:
     def its_queue(self) -> Iterator[Finding]:
         if self.queue is None:
             yield ok(QUEUE, "the connection names none: YARN places jobs that name none themselves")
-            return
-        what = f"{QUEUE} {self.queue}"
-        if found := self.cluster.queue_problem(self.queue):
-            yield problem(what, found, "name another as the connection's `queue`")
-            return
-        allowed = may_submit(self.cluster, self.queue)
-        if allowed.known is False:
-            yield problem(what, allowed.detail, "ask for access (acl_submit_applications), or name another queue")
-        elif allowed.known is None:
-            yield warning(what, allowed.detail, "should jobs be refused there, ask its administrator")
+        elif found := self.cluster.queue_problem(self.queue):
+            yield problem(f"{QUEUE} {self.queue}", found, "name another as the connection's `queue`")
         else:
-            yield ok(what, allowed.detail)
+            yield may_submit(self.cluster, self.queue)
 
     def pages(self) -> Iterator[Finding]:
         """Check that YARN's proxy can reach application masters, for their pages and to stop them."""

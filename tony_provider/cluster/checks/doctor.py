@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import attrs
@@ -21,8 +20,15 @@ from tony_provider.cluster.checks.daemons import (
     SchedulerChecks,
     check_ticket,
 )
-from tony_provider.cluster.checks.hardening import HARDENING, HardeningChecks, check_network, check_rights
-from tony_provider.cluster.checks.servers import ServerTls, check_encryption
+from tony_provider.cluster.checks.hardening import (
+    HARDENING,
+    OF_NAMENODE,
+    OF_RESOURCE_MANAGER,
+    check_hardening,
+    check_network,
+    check_rights,
+)
+from tony_provider.cluster.checks.servers import ENCRYPTION, ServerTls, check_encryption
 from tony_provider.cluster.checks.storage import (
     KEY_SERVER,
     OTHER_HDFS,
@@ -37,10 +43,10 @@ from tony_provider.cluster.checks.storage import (
     is_stored,
 )
 from tony_provider.cluster.errors import ConnectionProblem
-from tony_provider.cluster.findings import Check, Finding, Report, ok, problem, run_checks, skipped, softened
+from tony_provider.cluster.findings import LATER, Check, Finding, Need, Report, ok, run_in_parallel
 from tony_provider.cluster.http import ANSWER_SECONDS, CONNECT_SECONDS, RequestOptions
 from tony_provider.cluster.open_cluster import OpenCluster, open_cluster, yarn_rest
-from tony_provider.cluster.settings import Settings, YarnSettings
+from tony_provider.cluster.settings import LocalSettings, Settings, YarnSettings
 from tony_provider.cluster.yarn.kerberos import Ticket, spnego_auth
 from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
 
@@ -54,9 +60,15 @@ def diagnose(settings: Settings) -> Report:
     Starts no application. Writes a small file to the staging directory and removes it. Raises ConnectionProblem if the
     settings are unusable.
     """
-    if settings.yarn is None:
-        return _local(settings)
-    return _Yarn(settings, settings.yarn).report()
+    if settings.yarn is not None:
+        return _Yarn(settings, settings.yarn).report()
+    opened = open_cluster(settings)
+    checks = [
+        Check(STAGING, lambda: check_staging(opened.storage, opened.staging_dir, None)),
+        *([Check("Limits", partial(_limits, settings.local))] if settings.local is not None else []),
+        Check(RUNTIME, lambda: check_runtime(settings)),
+    ]
+    return Report(host(), opened.cluster.user, str(settings.backend), run_in_parallel(checks, ALL_SECONDS))
 
 
 def host() -> str:
@@ -64,38 +76,26 @@ def host() -> str:
     return socket.gethostname()
 
 
-def _local(settings: Settings) -> Report:
-    opened = open_cluster(settings)
-    checks = [
-        Check(STAGING, lambda: check_staging(opened.storage, opened.staging_dir, None)),
-        Check("Limits", lambda: _limits(settings)),
-        Check(RUNTIME, lambda: check_runtime(settings)),
-    ]
-    return Report(host(), opened.cluster.user, str(settings.backend), run_checks(checks, ALL_SECONDS))
-
-
-def _limits(settings: Settings) -> Iterator[Finding]:
-    limits = settings.local
-    if limits is not None:
-        detail = f"one job may have {limits.memory} MiB, {limits.vcores} vcores and {limits.gpus} GPUs of this host"
-        yield ok("Limits", detail)
+def _limits(limits: LocalSettings) -> Iterator[Finding]:
+    detail = f"one job may have {limits.memory} MiB, {limits.vcores} vcores and {limits.gpus} GPUs of this host"
+    yield ok("Limits", detail)
 
 
 class _Yarn:
+    """The checks of a connection to a YARN cluster, and the servers that have answered."""
+
     def __init__(self, settings: Settings, yarn: YarnSettings) -> None:
         self._settings = settings
         self._yarn = yarn
         self._tickets: list[Ticket] = []
         auth = spnego_auth() if yarn.kerberos else None
         identity = {"user.name": self._asked_user} if not yarn.kerberos else {}
-        proxied = {"doAs": settings.proxy_user} if yarn.kerberos and settings.proxy_user else {}
-        webhdfs = yarn.webhdfs
-        self._managers = ResourceManagerChecks(
-            RequestOptions(yarn.verify, yarn.trust_env, auth, {**identity, **proxied})
-        )
-        proxied = {"doas": proxied["doAs"]} if proxied else {}
-        verify = webhdfs.ca_file or webhdfs.verify
-        self._namenodes = NameNodeChecks(RequestOptions(verify, False, auth, {**identity, **proxied}))
+        proxied = settings.proxy_user if yarn.kerberos else None
+        of_managers = {**identity, **({"doAs": proxied} if proxied else {})}
+        of_namenodes = {**identity, **({"doas": proxied} if proxied else {})}
+        self._verify_hdfs = yarn.webhdfs.ca_file or yarn.webhdfs.verify
+        self._managers = ResourceManagerChecks(RequestOptions(yarn.verify, yarn.trust_env, auth, of_managers))
+        self._namenodes = NameNodeChecks(RequestOptions(self._verify_hdfs, False, auth, of_namenodes))
 
     @property
     def _asked_user(self) -> str:
@@ -108,117 +108,72 @@ class _Yarn:
         return self._asked_user
 
     def report(self) -> Report:
-        begun = time.monotonic()
-        findings = [*self._first(), *check_encryption(self._yarn)]
-        findings += self._second(ALL_SECONDS - (time.monotonic() - begun))
-        return Report(host(), self._user, str(self._settings.backend), findings)
+        findings: Iterable[Finding] = run_in_parallel(self._checks(), ALL_SECONDS, FIRST_SECONDS)
+        for daemons in (self._managers, self._namenodes):
+            findings = list(daemons.softened(findings))
+        return Report(host(), self._user, str(self._settings.backend), list(findings))
 
-    def _first(self) -> Iterator[Finding]:
-        managers, namenodes = self._yarn.resource_managers, self._yarn.webhdfs.addresses
-        checks = [
-            *self._ticket_checks(),
-            *[_check("ResourceManager", address, self._managers) for address in managers],
-            *[_check("NameNode", address, self._namenodes) for address in namenodes],
+    def _checks(self) -> list[Check]:
+        """Return all checks. Those with needs have shorter timeouts than jobs use, see ``_narrowed``."""
+        settings, yarn = self._settings, self._yarn
+        managers, namenodes = self._managers, self._namenodes
+        manager = Need("no ResourceManager is active", lambda: bool(managers.active))
+        namenode = Need("no NameNode is active", lambda: bool(namenodes.active))
+        file_system = Need(
+            "its file system is the ResourceManager's default one, and none is active",
+            lambda: bool(managers.active) or "://" in (settings.staging_dir or ""),
+        )
+        store = [namenode, file_system]
+        login = None if settings.proxy_user else settings.user
+        ticket = Check(TICKET, lambda: check_ticket(login, self._tickets))
+        key_server = Check(KEY_SERVER, lambda: self._beside(check_key_server), store)
+        other_hdfs = Check(OTHER_HDFS, lambda: self._beside(check_other_hdfs), store)
+        stored_runtime = Check(RUNTIME, lambda: self._beside(check_stored_runtime), store)
+        return [
+            *([ticket] if yarn.kerberos else []),
+            *managers.checks(yarn.resource_managers),
+            *namenodes.checks(yarn.webhdfs.addresses),
+            Check(ENCRYPTION, lambda: check_encryption(yarn)),
+            Check(SUBMISSION, lambda: self._scheduler().submission(), [manager]),
+            Check(QUEUE, lambda: self._scheduler().its_queue(), [manager]),
+            Check(SCHEDULER, lambda: self._scheduler().addresses(), [manager]),
+            Check(PAGES, lambda: self._scheduler().pages(), [manager]),
+            Check(STAGING, lambda: self._with_store(self._staging), store),
+            *([key_server] if yarn.kerberos else []),
+            *([other_hdfs] if yarn.other_hdfs else []),
+            *([stored_runtime] if is_stored(settings.runtime_archive) else []),
+            Check(HARDENING, lambda: check_hardening(managers, OF_RESOURCE_MANAGER), [manager]),
+            Check(HARDENING, lambda: check_hardening(namenodes, OF_NAMENODE), [namenode]),
+            Check(HARDENING, lambda: check_network(settings.network), [LATER]),
+            *[Check(each.what, each.check, [LATER]) for each in self._tls() if each.is_https],
+            Check(RUNTIME, lambda: check_runtime(settings), [LATER]),
         ]
-        tickets = len(checks) - len(managers) - len(namenodes)
-        found = run_checks(checks, FIRST_SECONDS)
-        yield from found[:tickets]
-        of_managers, of_namenodes = found[tickets : tickets + len(managers)], found[tickets + len(managers) :]
-        # While one server is active, missing ones matter only after it fails, so they are warnings.
-        yield from map(softened, of_managers) if self._managers.active else of_managers
-        yield from self._managers.together()
-        yield from map(softened, of_namenodes) if self._namenodes.active else of_namenodes
-        yield from self._namenodes.together()
 
-    def _ticket_checks(self) -> list[Check]:
-        if not self._yarn.kerberos:
-            return []
-        login = None if self._settings.proxy_user else self._settings.user
-        return [Check(TICKET, lambda: check_ticket(login, self._tickets))]
-
-    def _second(self, seconds: float) -> list[Finding]:
-        """Run the checks of the servers that have answered, with shorter timeouts than jobs use."""
-        checks = [
-            *self._scheduler_checks(),
-            *self._store_checks(),
-            *self._hardening_checks(),
-            *self._tls_checks(),
-            Check(RUNTIME, lambda: check_runtime(self._settings)),
-        ]
-        return run_checks(checks, seconds)
-
-    def _scheduler_checks(self) -> list[Check]:
-        if not self._managers.active:
-            why = "no ResourceManager is active"
-            return [_skip(what, why) for what in (SUBMISSION, QUEUE, SCHEDULER, PAGES)]
+    def _scheduler(self) -> SchedulerChecks:
         rest = yarn_rest(self._narrowed(), self._user, self._settings.proxy_user)
         cluster = YarnCluster(rest, user=self._user, scheduler=self._yarn.scheduler)
-        scheduler = SchedulerChecks(cluster, self._settings.queue)
+        return SchedulerChecks(cluster, self._settings.queue)
+
+    def _tls(self) -> Sequence[ServerTls]:
+        yarn, unknown = self._yarn, self._yarn.nodes_ca_file is None
         return [
-            Check(SUBMISSION, scheduler.submission),
-            Check(QUEUE, scheduler.its_queue),
-            Check(SCHEDULER, scheduler.addresses),
-            Check(PAGES, scheduler.pages),
+            *(ServerTls(each, yarn.verify, for_nodes=False) for each in yarn.resource_managers),
+            *(ServerTls(each, self._verify_hdfs, for_nodes=unknown) for each in yarn.webhdfs.addresses),
         ]
 
-    def _store_checks(self) -> list[Check]:
-        archive = self._settings.runtime_archive
-        stored = is_stored(archive)
-        if not self._namenodes.active:
-            why = "no NameNode is active"
-            return [_skip(STAGING, why), *([_skip(RUNTIME, why)] if stored else [])]
-        if not self._managers.active and "://" not in (self._settings.staging_dir or ""):
-            why = "its file system is the ResourceManager's default one, and none is active"
-            return [_skip(STAGING, why), *([_skip(RUNTIME, why)] if stored else [])]
-        beside = [Check(KEY_SERVER, lambda: self._beside(check_key_server))] if self._yarn.kerberos else []
-        if self._yarn.other_hdfs:
-            beside.append(Check(OTHER_HDFS, lambda: self._beside(check_other_hdfs)))
-        return [Check(STAGING, self._staging), *beside, *([Check(RUNTIME, self._stored_runtime)] if stored else [])]
-
-    def _hardening_checks(self) -> list[Check]:
-        """Return hardening checks for servers that have answered; the others are already reported as problems."""
-        checks = HardeningChecks(self._managers.way, self._namenodes.way)
-        of_managers = [partial(checks.of_resource_manager, address) for address in self._managers.active[:1]]
-        of_namenodes = [partial(checks.of_namenode, address) for address in self._namenodes.active[:1]]
-        network = partial(check_network, self._settings.network)
-        return [Check(HARDENING, check) for check in (*of_managers, *of_namenodes, network)]
-
-    def _tls_checks(self) -> list[Check]:
-        webhdfs, unknown = self._yarn.webhdfs, self._yarn.nodes_ca_file is None
-        servers = [ServerTls(each, self._yarn.verify, for_nodes=False) for each in self._yarn.resource_managers]
-        verify = webhdfs.ca_file or webhdfs.verify
-        servers += [ServerTls(each, verify, for_nodes=unknown) for each in webhdfs.addresses]
-        return [Check(each.what, each.check) for each in servers if each.is_https]
-
-    def _staging(self) -> Iterator[Finding]:
-        opened = self._opened()
-        if isinstance(opened, Finding):
-            yield opened
-            return
+    def _staging(self, opened: OpenCluster) -> Iterator[Finding]:
         finder = datanode_finder(self._namenodes.active[0], self._namenodes.way)
-        with contextlib.closing(opened):
-            yield from check_rights(opened.storage, opened.staging_dir, self._user)
-            yield from check_staging(opened.storage, opened.staging_dir, finder)
+        yield from check_rights(opened.storage, opened.staging_dir, self._user)
+        yield from check_staging(opened.storage, opened.staging_dir, finder)
 
-    def _beside(self, check: Callable[[OpenCluster], Iterator[Finding]]) -> Iterator[Finding]:
-        opened = self._opened()
-        if isinstance(opened, Finding):
-            return  # the staging directory's check reports it
-        with contextlib.closing(opened):
+    def _with_store(self, check: Callable[[OpenCluster], Iterator[Finding]]) -> Iterator[Finding]:
+        with contextlib.closing(open_cluster(attrs.evolve(self._settings, yarn=self._narrowed()))) as opened:
             yield from check(opened)
 
-    def _stored_runtime(self) -> Iterator[Finding]:
-        opened = self._opened()
-        if isinstance(opened, Finding):
-            return  # the staging directory's check reports it
-        with contextlib.closing(opened):
-            yield from check_stored_runtime(opened.storage, opened.staging_dir, self._settings.runtime_archive or "")
-
-    def _opened(self) -> OpenCluster | Finding:
-        try:
-            return open_cluster(attrs.evolve(self._settings, yarn=self._narrowed()))
-        except ConnectionProblem as error:
-            return problem(STAGING, str(error), "")
+    def _beside(self, check: Callable[[OpenCluster], Iterator[Finding]]) -> Iterator[Finding]:
+        """Run a check if the store can be opened; otherwise the staging directory's check reports it."""
+        with contextlib.suppress(ConnectionProblem):
+            yield from self._with_store(check)
 
     def _narrowed(self) -> YarnSettings:
         """Return the connection's settings restricted to the servers that have answered."""
@@ -233,11 +188,3 @@ class _Yarn:
         )
         managers = self._managers.active or self._yarn.resource_managers
         return attrs.evolve(self._yarn, resource_managers=managers, webhdfs=webhdfs, timeout=ANSWER_SECONDS)
-
-
-def _check(kind: str, address: str, checker: ResourceManagerChecks | NameNodeChecks) -> Check:
-    return Check(f"{kind} {address}", lambda: checker.check(address))
-
-
-def _skip(what: str, why: str) -> Check:
-    return Check(what, lambda: [skipped(what, why)])

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
+from tony_provider.cluster.checks.daemons import DaemonChecks
 from tony_provider.cluster.findings import Finding, ok, skipped, warning
-from tony_provider.cluster.http import RequestOptions, Unanswered, json_of
+from tony_provider.cluster.http import Unanswered, json_of
 from tony_provider.runtime.jobspec.model import Network
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageError
@@ -124,30 +125,17 @@ HARDENING = "Hardening"
 _OTHERS = 0o077  # permissions of group and others
 
 
-@attrs.frozen
-class HardeningChecks:
-    """Checks of the configuration that one daemon of each kind shows."""
-
-    managers: RequestOptions
-    namenodes: RequestOptions
-
-    def of_resource_manager(self, address: str) -> Iterator[Finding]:
-        yield from _judged("ResourceManager", address, self.managers, OF_RESOURCE_MANAGER)
-
-    def of_namenode(self, address: str) -> Iterator[Finding]:
-        yield from _judged("NameNode", address, self.namenodes, OF_NAMENODE)
-
-
-def _judged(kind: str, address: str, way: RequestOptions, wanted: Sequence[Hardening]) -> Iterator[Finding]:
+def check_hardening(daemons: DaemonChecks, wanted: Sequence[Hardening]) -> Iterator[Finding]:
+    """Check the configuration that an active daemon shows."""
     try:
-        answer = json_of(way.send("GET", f"{address}/conf?format=json"))
+        answer = json_of(daemons.way.send("GET", f"{daemons.active[0]}/conf?format=json"))
     except Unanswered as error:
         answer, why = {}, error.detail
     else:
         why = "it is shown to administrators only"
     properties = answer.get("properties")
     if not isinstance(properties, list) or not properties:
-        yield skipped(HARDENING, f"the configuration of the {kind} cannot be looked at: {why}")
+        yield skipped(HARDENING, f"the configuration of the {daemons.kind} cannot be looked at: {why}")
         return
     settings = {str(each.get("key")): str(each.get("value")) for each in properties if isinstance(each, dict)}
     for each in wanted:

@@ -1,37 +1,166 @@
-"""Checks of a job before its submission: plain http, open ports, names of HDFS, inputs and outputs.
+"""The checks of a job before its submission. ``JobChecks`` lists them.
 
-``InputSizeScan`` also measures the inputs.
+A submission and ``airflow tony check`` run the same list. A check yields findings, or raises JobRejected or
+SourceMissing.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
-import threading
-import time
-from array import array
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
 
 import attrs
 
-from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SourceMissing
+from tony_provider.cluster.application_secrets import read_registries
+from tony_provider.cluster.checks.inputs_and_outputs import input_problems, output_problems
+from tony_provider.cluster.environments import inspection
+from tony_provider.cluster.environments.built_environments import SharedCache
+from tony_provider.cluster.environments.inspection import NodePythons, StoredFile, inspect_environments, needs_nodes
+from tony_provider.cluster.errors import ConnectionProblem, JobNotAllowed, JobRejected, SourceMissing
+from tony_provider.cluster.findings import (
+    Check,
+    Finding,
+    Need,
+    Severity,
+    raise_problems,
+    run_in_order,
+    warning,
+)
 from tony_provider.cluster.open_cluster import OpenCluster
-from tony_provider.cluster.settings import Settings
+from tony_provider.cluster.records.history import EnvironmentContent
+from tony_provider.cluster.settings import Backend, FileRoots, Settings
+from tony_provider.cluster.sources import (
+    LocalSource,
+    SourceFinder,
+    Sources,
+    in_store,
+    local_source,
+    sha256_of_stored,
+    stored_resource,
+)
 from tony_provider.cluster.training.identity import Layout
+from tony_provider.runtime.application import LocalizedResource
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.text import is_writable
 from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.inputs.finding import BadInputError, find_shards, find_shards_at
-from tony_provider.runtime.inputs.shards import BalancedAssignment, shards_needed, too_few_shards
+from tony_provider.runtime.frameworks.base import fits_variable
 from tony_provider.runtime.jobspec.container_content import named_environments, named_resources, python_env_parts
-from tony_provider.runtime.jobspec.model import InputDeal, JobSpec, unmarked
+from tony_provider.runtime.jobspec.model import JobSpec, unmarked
 from tony_provider.runtime.jobspec.problems import child
 from tony_provider.runtime.jobspec.task_types import in_cluster
-from tony_provider.runtime.outputs.publication import target_problem
-from tony_provider.runtime.storage import Storage, StorageUnsupported, uris
-from tony_provider.runtime.storage.errors import StorageInvalidPath
-from tony_provider.runtime.storage.stores import JobStores
+from tony_provider.runtime.launch.launch_context import UnsafeValue, job_launch_environment, script_values
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.errors import StorageInvalidPath, StorageNotFound
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES
 
 log = logging.getLogger(__name__)
+
+POLICY = "Limits of the connection"
+CLUSTER = "Cluster"
+_PIECE = 1 << 16  # bytes read at once from a runtime archive on the store
+
+
+@attrs.define
+class JobChecks:
+    """The checks of one job, and their results for later checks and for the submission."""
+
+    opened: OpenCluster
+    job: JobSpec  # with the connection's defaults
+    search_path: Sequence[Path] = ()  # see SubmissionRequest
+    roots: FileRoots = attrs.field(factory=lambda: FileRoots("", ()))
+    overrides: Mapping[str, Any] | None = None
+    secrets: Mapping[str, str] | None = attrs.field(default=None, repr=False)  # None: not given yet
+    training: str | None = None  # the name of its identity; None: not known yet
+    is_allowed: bool = attrs.field(default=False, init=False)
+    names_known_hdfs: bool = attrs.field(default=False, init=False)
+    sources: Sources | None = attrs.field(default=None, init=False)
+    runtime: LocalSource | LocalizedResource | None = attrs.field(default=None, init=False)  # None: to be packed
+    nodes: NodePythons | None = attrs.field(default=None, init=False)  # the Pythons that the runtime supports
+    environments: Mapping[str, EnvironmentContent] = attrs.field(factory=dict, init=False)  # by their keys in the job
+    registries: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)  # credentials by registry
+
+    def run(self, *only: str) -> list[Finding]:
+        """Run the checks of these items, otherwise all checks. Raises the errors of ``run_in_order``."""
+        opened, job, settings = self.opened, self.job, self.opened.settings
+        allowed = Need("the connection does not allow the job", lambda: self.is_allowed)
+        known = Need("the job names another HDFS", lambda: self.names_known_hdfs)
+        files = Need("files of the job cannot be used", lambda: self.sources is not None)
+        runtime = Need("the runtime cannot be used", lambda: self.nodes is not None)
+        checks = [
+            Check("Plain http", lambda: refuse_plain_http(settings)),
+            Check("Secrets", lambda: secret_problems(job, self.secrets) if self.secrets is not None else ()),
+            Check("HDFS tokens", lambda: hadoop_problems(job, opened)),
+            Check("Shared checkpoints", lambda: shared_problems(job, settings)),
+            Check("Names of HDFS", self._check_hdfs_names),
+            Check(POLICY, self._check_policy, error=JobNotAllowed),
+            Check("Files", self._find_files, [known]),
+            Check("Runtime", self._find_runtime, [allowed]),
+            Check("Launch script", self._launch_problems, [files, runtime]),
+            Check(CLUSTER, lambda: opened.cluster.check(job), [allowed]),
+            Check("Inputs", self._check_inputs, [known, allowed], SourceMissing),
+            Check("Outputs", self._check_outputs, [known, allowed]),
+            Check("Registries", self._read_registries, [files, allowed]),
+            Check("Environments", self._inspect_environments, [files, runtime]),
+            Check("Open ports", lambda: open_ports(job)),
+        ]
+        return run_in_order([check for check in checks if not only or check.what in only])
+
+    def expect_none(self, *only: str) -> None:
+        """Run checks like ``run``, and log their warnings. Raises one error with all problems."""
+        findings = self.run(*only)
+        raise_problems(findings)
+        for each in findings:
+            if each.outcome is not Severity.SKIPPED:
+                log.log(logging.WARNING if each.outcome is Severity.WARNING else logging.INFO, "%s", each.detail)
+
+    def _check_hdfs_names(self) -> list[Finding | str]:
+        found = list(check_hdfs_names(self.job, self.opened))
+        self.names_known_hdfs = all(isinstance(each, Finding) for each in found)
+        return found
+
+    def _check_policy(self) -> list[str]:
+        settings = self.opened.settings
+        found = settings.policy.problems(self.job, self.overrides, has_queues=settings.backend is Backend.YARN)
+        self.is_allowed = not found
+        return found
+
+    def _find_files(self) -> None:
+        """Find the files, also if the policy does not allow the job, to report all that the connection forbids."""
+        try:
+            self.sources = SourceFinder(
+                self.opened.storage, self.opened.staging_dir, self.search_path, self.roots
+            ).find(self.job)
+        except SourceMissing:
+            if self.is_allowed:
+                raise
+
+    def _find_runtime(self) -> None:
+        self.runtime = named_runtime(self.opened)
+        self.nodes = _nodes(self.opened, self.runtime)
+
+    def _launch_problems(self) -> Iterator[str]:
+        assert self.sources is not None  # noqa: S101 - needed
+        return launch_problems(self.job, self.opened.settings, self.sources, self.runtime)
+
+    def _check_inputs(self) -> list[str]:
+        return input_problems(self.job, self.opened.storage, self.opened.staging_dir)
+
+    def _check_outputs(self) -> list[str]:
+        if self.training is None:
+            return []
+        return output_problems(self.job, self.opened.storage, self.opened.staging_dir, self.training)
+
+    def _read_registries(self) -> None:
+        if self.sources is not None and self.sources.client_config:
+            self.registries = read_registries(self.sources.client_config, self.opened.storage)
+
+    def _inspect_environments(self) -> None:
+        assert self.sources is not None  # noqa: S101 - needed
+        self.environments = suitable_environments(self.opened, self.job, self.sources, self.nodes)
 
 
 HTTPS_REMEDY = (
@@ -59,8 +188,8 @@ _REMEDY = (
 )
 
 
-def warn_of_open_ports(job: JobSpec) -> None:
-    """Log one warning if a job's framework serves any client and the network is not declared.
+def open_ports(job: JobSpec) -> Iterator[Finding]:
+    """Warn if a job's framework serves any client and the network is not declared.
 
     The job or the connection declares it with ``network``; ``job`` must include the connection's defaults. A job with a
     single process gets no warning, because it serves no other process.
@@ -69,7 +198,7 @@ def warn_of_open_ports(job: JobSpec) -> None:
     if job.network is not None or not exposed or _members(job) < 2:
         return
     ports = f"ports {job.port_range.first} to {job.port_range.last} of the job's nodes, and what the framework adds"
-    log.warning("%s (%s). To end this warning, %s", exposed, ports, _REMEDY)
+    yield warning("Open ports", f"{exposed} ({ports}). To end this warning, {_REMEDY}", "")
 
 
 def _members(job: JobSpec) -> int:
@@ -83,34 +212,29 @@ _VIEW = "viewfs"
 _VIEW_NAME = f"{_VIEW}://"  # no HDFS has this name
 
 
-def hdfs_name_problems(job: JobSpec, opened: OpenCluster) -> list[str]:
-    """Return the job's URIs of another HDFS than the connection's, because their files would be searched in this one.
+def check_hdfs_names(job: JobSpec, opened: OpenCluster) -> Iterator[Finding | str]:
+    """Report the job's URIs of another HDFS than the connection's, because their files would be searched in this one.
 
-    If it is unknown which HDFS a name stands for, only log a warning, because a cluster's NameNodes have several names.
-    Raises ClusterError.
+    If it is unknown which HDFS a name stands for, only warn, because a cluster's NameNodes have several names. Raises
+    ClusterError.
     """
     if opened.nodes_webhdfs is None:
-        return []
+        return
     known = {uris.parse(opened.staging_dir).authority.lower(), *(each.name.lower() for each in opened.other_hdfs)}
     unknown = {key: name for key, name in _names(job) if name not in known}
     if not unknown:
-        return []
+        return
     properties = opened.cluster.client_configuration()
     services = set(properties.get("dfs.nameservices", "").lower().replace(",", " ").split())
     addresses = _addresses(properties)
-    problems = []
     for key, name in unknown.items():
         if name == _VIEW_NAME or name in services:
-            problems.append(f"{key}: {_remedy(name)}")
+            yield f"{key}: {_remedy(name)}"
         elif name not in addresses:
-            log.warning(
-                "%s: hdfs://%s is taken for the HDFS of %s; if it is another one, name it in the connection's "
-                "`other_hdfs`",
-                key,
-                name,
-                opened.staging_dir,
+            taken = f"{key}: hdfs://{name} is taken for the HDFS of {opened.staging_dir}"
+            yield warning(
+                "Names of HDFS", f"{taken}; if it is another one, name it in the connection's `other_hdfs`", ""
             )
-    return problems
 
 
 def _remedy(name: str) -> str:
@@ -157,157 +281,133 @@ def _uris(job: JobSpec) -> Iterator[tuple[str, str]]:
         yield f"outputs.{name}.path", written.path
 
 
-def check_inputs(job: JobSpec, storage: Storage, store_uri: str) -> None:
-    """Check that each input has at least as many files as its tasks need. Only that many are listed.
+def shared_problems(job: JobSpec, settings: Settings) -> list[str]:
+    if not job.checkpoint.shared or settings.shared_dir is not None:
+        return []
+    return [
+        "checkpoint.shared: needs a file system that all nodes have mounted. Have the administrator name its directory "
+        f"in `shared_dir` of the connection {settings.policy.conn_id!r}, or leave the key out and have the program "
+        "write to TONY_CHECKPOINT_URI, with checkpoint.mirror: off"
+    ]
 
-    ``storage`` is the job's own store, which contains ``store_uri``. Raises SourceMissing with all problems,
-    StorageError.
+
+def named_runtime(opened: OpenCluster) -> LocalSource | LocalizedResource | None:
+    """Return the connection's runtime archive, or None if the worker's own packages are sent.
+
+    Raises SourceMissing, StorageError.
     """
-    stores = JobStores(storage, store_uri)
+    archive = opened.settings.runtime_archive
+    if archive is None:
+        return None
+    if in_store(archive, opened.staging_dir):
+        try:
+            status = opened.storage.status(archive)
+        except StorageNotFound as error:
+            raise SourceMissing(f"the tony connection's runtime_archive is not there: {error}") from error
+        return stored_resource(status, contract.RUNTIME_FILE, sha256=sha256_of_stored(opened.storage, status))
+    return local_runtime(Path(archive.removeprefix("file://")))
+
+
+def local_runtime(archive: Path) -> LocalSource:
+    """Return a runtime archive of this machine as a file to be staged. Raises SourceMissing."""
     try:
-        problems = [problem for name in job.inputs for problem in _input_problems(job, name, store_uri, stores)]
-    finally:
-        stores.close()
-    if problems:
-        raise SourceMissing("; ".join(problems))
+        return local_source(archive, contract.RUNTIME_FILE)
+    except OSError as error:
+        raise SourceMissing(f"the tony connection's runtime_archive cannot be read: {error}") from error
 
 
-def _input_problems(job: JobSpec, name: str, store_uri: str, stores: JobStores) -> Iterator[str]:
-    spec, least, found = job.inputs[name], shards_needed(job, name), 0
-    for index, path in enumerate(spec.paths):
-        if uris.scheme(path) == "file" != uris.scheme(store_uri):
-            found += least  # a file on the nodes, so assume that it is enough
-            continue
-        try:
-            found += sum(1 for _ in itertools.islice(find_shards_at(name, spec, index, stores), least))
-        except BadInputError as error:
-            yield str(error)
-            found += least  # the number of files is not the problem
-    if problem := too_few_shards(job, name, found):
-        yield problem
+def _nodes(opened: OpenCluster, runtime: LocalSource | LocalizedResource | None) -> NodePythons:
+    """Return the Pythons that the runtime supports on the nodes. Raises SourceMissing, StorageError."""
+    if runtime is None:
+        return inspection.pythons_of_this_host()
+    try:
+        if isinstance(runtime, LocalSource):
+            with runtime.path.open("rb") as file:
+                nodes = inspection.pythons_of_runtime(file)
+        else:
+            stored = StoredFile(opened.storage, opened.storage.status(runtime.uri))
+            nodes = inspection.pythons_of_runtime(BufferedReader(stored, _PIECE))
+    except (OSError, zipfile.BadZipFile) as error:
+        raise SourceMissing(f"the tony connection's runtime_archive cannot be read: {error}") from error
+    if not nodes.versions:
+        raise SourceMissing(
+            f"the tony connection's runtime_archive {opened.settings.runtime_archive} is not a runtime archive of this "
+            "release; build one with `airflow tony runtime build`"
+        )
+    return nodes
 
 
-@attrs.frozen
-class Amount:
-    """A number of shards and their total size in bytes."""
+def suitable_environments(
+    opened: OpenCluster, job: JobSpec, sources: Sources, nodes: NodePythons | None = None
+) -> Mapping[str, EnvironmentContent]:
+    """Return the contents of the job's environments, by their keys.
 
-    shards: int
-    size: int
-
-
-@attrs.frozen
-class InputSizes:
-    """The size of one input, in total and per part."""
-
-    total: Amount
-    smallest: Amount | None = None  # part of a static assignment, by bytes
-    largest: Amount | None = None
-
-
-class _TooLongError(Exception):
-    pass
-
-
-class InputSizeScan:
-    """Measures all inputs of a job, in its own thread because a store may not answer."""
-
-    def __init__(self, job: JobSpec, storage: Storage, store_uri: str, seconds: float) -> None:
-        """``storage`` is the job's own store, which contains ``store_uri``."""
-        self._job = job
-        self._storage = storage
-        self._store_uri = store_uri
-        self._seconds = seconds
-        self._until = time.monotonic() + seconds
-        self._found: dict[str, InputSizes | str] = {}
-
-    def figures(self) -> dict[str, InputSizes | str]:
-        """Return the size of each input by name, or the reason why it is unknown."""
-        thread = threading.Thread(target=self._look, name="tony-inputs", daemon=True)
-        thread.start()
-        thread.join(self._seconds)
-        found = dict(self._found)
-        return {name: found.get(name, self._too_long) for name in self._job.inputs}
-
-    @property
-    def _too_long(self) -> str:
-        return f"its store was not read within {self._seconds:g} s"
-
-    def _look(self) -> None:
-        stores = JobStores(self._storage, self._store_uri)
-        try:
-            for name in self._job.inputs:
-                self._found[name] = self._figures(name, stores)
-        finally:
-            stores.close()
-
-    def _figures(self, name: str, stores: JobStores) -> InputSizes | str:
-        spec = self._job.inputs[name]
-        if any(uris.scheme(path) == "file" != uris.scheme(self._store_uri) for path in spec.paths):
-            return "it is on the disks of the nodes"
-        try:
-            sizes = array("Q", (shard.bytes_to_read for shard in find_shards(name, spec, stores, self._check_time)))
-        except _TooLongError:
-            return self._too_long
-        except Exception as error:  # noqa: BLE001 - whatever the drivers of other stores raise
-            return str(error) or type(error).__name__
-        total = Amount(len(sizes), sum(sizes))
-        if spec.deal is InputDeal.QUEUE:
-            return InputSizes(total)
-        parts = _parts(sizes, shards_needed(self._job, name))
-        return InputSizes(total, parts[0], parts[-1])
-
-    def _check_time(self) -> None:
-        if time.monotonic() > self._until:
-            raise _TooLongError
-
-
-def _parts(sizes: Sequence[int], number: int) -> list[Amount]:
-    """Return the parts of a static assignment of shards, the smallest first."""
-    deal = BalancedAssignment.of(sizes, number)
-    parts = [Amount(len(part), sum(sizes[shard] for shard in part)) for part in map(deal.part, range(number))]
-    return sorted(parts, key=lambda part: part.size)
-
-
-def check_outputs(job: JobSpec, storage: Storage, staging_dir: str, training: str) -> None:
-    """Check that no output path holds files that are not the training's own.
-
-    ``storage`` is the job's own store, which contains ``staging_dir``. ``training`` is the name of its identity. Raises
-    JobRejected with all problems, StorageError.
+    Raises JobRejected if they are known to be unsuitable for the nodes; SourceMissing, StorageError.
     """
-    stores = JobStores(storage, staging_dir)
+    if not needs_nodes(job):
+        return {}
+    nodes = _nodes(opened, named_runtime(opened)) if nodes is None else nodes
     try:
-        problems = [
-            problem for name in job.outputs for problem in _output_problems(job, name, staging_dir, training, stores)
-        ]
-    finally:
-        stores.close()
-    if problems:
-        raise JobRejected(problems)
+        looked_at = inspect_environments(job, sources, opened.storage, nodes, shared_cache(opened))
+    except OSError as error:
+        raise SourceMissing(f"an environment of the job cannot be read: {error}") from error
+    if looked_at.problems:
+        raise JobRejected(looked_at.problems)
+    return looked_at.contents
 
 
-def _output_problems(job: JobSpec, name: str, staging_dir: str, training: str, stores: JobStores) -> Iterator[str]:
-    spec = job.outputs[name]
-    where = child("outputs", name, "path")
-    layout = Layout(staging_dir)
-    ours = next((each for each in (layout.jobs_dir, layout.cache_dir) if _overlap(spec.path, each)), None)
-    if ours:
-        yield f"{where}: {spec.path} is mixed up with {ours} of the connection's staging directory; name another"
-        return
-    if uris.scheme(spec.path) == "file" != uris.scheme(staging_dir):
-        return  # a directory on the nodes
-    try:
-        problem = target_problem(stores.of(spec.path), name, spec, training)
-    except StorageUnsupported as error:
-        yield f"{where}: {error}"
-        return
-    if problem:
-        yield problem
+def shared_cache(opened: OpenCluster) -> SharedCache | None:
+    """Return the cache that users share, or None if the connection names none. Raises ConnectionProblem."""
+    named = opened.settings.shared_cache
+    if named is None:
+        return None
+    root = str(uris.parse(named))
+    if uris.scheme(root) != uris.scheme(opened.staging_dir):
+        where = f"another store than the staging directory {opened.staging_dir}"
+        raise ConnectionProblem(f"the tony connection's shared_cache {named} is in {where}")
+    return SharedCache(opened.storage, root, opened.cluster.user, Layout(opened.staging_dir))
 
 
-def _overlap(path: str, ours: str) -> bool:
-    """Return whether the paths are equal or one contains the other."""
-    mine, theirs = uris.parse(path), uris.parse(ours)
-    if mine.scheme != theirs.scheme:
-        return False
-    one, other = (f"{each.path.rstrip('/')}/" for each in (mine, theirs))
-    return one.startswith(other) or other.startswith(one)
+def launch_problems(
+    job: JobSpec, settings: Settings, sources: Sources, runtime: LocalSource | LocalizedResource | None
+) -> Iterator[str]:
+    """Yield the variables and files of the job's containers that YARN's launch script would interpret."""
+    files = [(each.key, each.resource) for each in sources.stored]
+    if isinstance(runtime, LocalizedResource):
+        files.append(("runtime_archive of the tony connection", runtime))
+    places: list[tuple[str, dict[str, str], dict[str, LocalizedResource]]] = [
+        *((child("tasks", each), job_launch_environment(job, settings.python, each), {}) for each in job.tasks),
+        ("am", job_launch_environment(job, settings.python), {}),
+        *((key, {}, {contract.FILES_DIR: resource}) for key, resource in files),
+    ]
+    for place, variables, resources in places:
+        try:
+            script_values([], variables, resources)
+        except UnsafeValue as error:
+            yield f"{place}: {error}"
+
+
+def hadoop_problems(job: JobSpec, opened: OpenCluster) -> list[str]:
+    """Return the problem of a job that needs HDFS tokens on a cluster with Kerberos but cannot get them."""
+    yarn = opened.settings.yarn
+    if not job.hadoop or yarn is None or not yarn.kerberos or opened.tokens is not None:
+        return []
+    return [
+        f"hadoop: there are no HDFS tokens to give, since the staging directory {opened.staging_dir} is not on HDFS; "
+        "name one on HDFS as staging_dir in the tony connection, or leave the key out"
+    ]
+
+
+def secret_problems(job: JobSpec, secrets: Mapping[str, str]) -> list[str]:
+    """Return the problems of the secrets' values, without showing the values."""
+    missing = [name for name in job.secrets if name not in secrets]
+    advice = "give it to the operator, in its argument secrets"
+    found = [f"secrets: no value was given for {name!r}; {advice}" for name in missing]
+    for name, value in secrets.items():
+        if "\0" in value:
+            found.append(f"secrets.{name}: its value holds a NUL character, which no environment variable can")
+        elif not is_writable(value):
+            found.append(f"secrets.{name}: its value is no text that UTF-8 can write")
+        elif not fits_variable(name, value):
+            found.append(f"secrets.{name}: its value is too long: Linux takes at most 128 KiB; use a file")
+    return found

@@ -153,13 +153,14 @@ def check_runtime(settings: Settings) -> Iterator[Finding]:
         yield from _interpreters(settings.python)
 
 
-def check_stored_runtime(storage: Storage, staging_dir: str, archive: str) -> Iterator[Finding]:
+def check_stored_runtime(opened: OpenCluster) -> Iterator[Finding]:
     """Check that the connection's runtime archive exists on the store."""
+    archive, staging_dir = opened.settings.runtime_archive or "", opened.staging_dir
     what = f"{RUNTIME} {archive}"
     if not in_store(archive, staging_dir):
         advice = "copy it there, or name a file on the worker"
         yield problem(what, f"it is in another store than the staging directory ({uris.scheme(staging_dir)})", advice)
-    elif not storage.exists(archive):
+    elif not opened.storage.exists(archive):
         yield problem(what, "it is not there", _BUILD)
     else:
         yield ok(what, "it is there; its contents were not looked at")

@@ -29,6 +29,7 @@ import tony_provider
 from tony_provider.cluster.errors import StagingFailed
 from tony_provider.cluster.sources import user_cache
 from tony_provider.runtime import launch
+from tony_provider.runtime.common.files import keep_newest, write_private_file
 from tony_provider.runtime.common.helper_processes import absolute_entries
 from tony_provider.runtime.frameworks import base
 
@@ -178,9 +179,9 @@ def worker_archive(cache: Path | None = None) -> Path:
                 entries = dict(runtime)
                 for distribution in distributions:
                     entries.update(_installed_entries(distribution))
-                _write(archive, _for_python(python, entries), replace=False)
+                write_private_file(archive, _zipped(_for_python(python, entries)), replace=False)
                 log.info("Packed the runtime: %s, %d bytes", archive, archive.stat().st_size)
-                _prune(directory)
+                keep_newest(directory.glob("tony-runtime-*.zip"), _KEPT)
             return archive
     except OSError as error:
         raise StagingFailed(f"the runtime archive could not be packed: {error}") from error
@@ -201,7 +202,8 @@ def build(pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATF
             for wheel in sorted(wheels.glob("*.whl")):
                 entries.update(_wheel_entries(wheel))
             files.update(_for_python(python, entries))
-        _write(output, files, replace=True)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        write_private_file(output, _zipped(files))
 
 
 def _runtime_entries() -> Iterator[tuple[str, ArchiveEntry]]:
@@ -329,36 +331,3 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
             info.external_attr = 0o100644 << 16
             packed.writestr(info, content)
     return made.getvalue()
-
-
-def _write(archive: Path, files: Mapping[str, bytes], *, replace: bool) -> None:
-    """Write the archive atomically. Without ``replace``, keep an archive that another process has written meanwhile."""
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{archive.name}.", dir=archive.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_zipped(files))
-            file.flush()
-            os.fsync(file.fileno())
-        if replace:
-            Path(temporary).replace(archive)
-        else:
-            _link_once(Path(temporary), archive)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
-def _link_once(source: Path, target: Path) -> None:
-    """Move the file unless the target exists."""
-    try:
-        target.hardlink_to(source)
-    except FileExistsError:
-        return
-    except OSError:  # a file system without hard links: replace the target, which has equal content
-        source.replace(target)
-
-
-def _prune(directory: Path) -> None:
-    archives = sorted(directory.glob("tony-runtime-*.zip"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in archives[_KEPT:]:
-        old.unlink(missing_ok=True)

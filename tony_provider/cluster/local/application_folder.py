@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +23,7 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import dump_json, load_json
 from tony_provider.runtime.common.directories import remove_tree
-from tony_provider.runtime.common.files import locked
+from tony_provider.runtime.common.files import locked, write_private_file
 from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId, ApplicationId, ContainerId
 from tony_provider.runtime.launch.local_container import PID_FILE, TOKEN_FILE
 from tony_provider.runtime.protocol.master_files import read_report
@@ -173,6 +172,14 @@ class EndRecord:
     finished_ms: int  # epoch
 
 
+_FILES: dict[type, str] = {
+    ApplicationRecord: "application.json",
+    KillRecord: "killed.json",
+    TimeLimit: "limit.json",
+    EndRecord: "ended.json",
+}
+
+
 @attrs.frozen
 class ApplicationFolder:
     """The folder of one application on this machine, and its files."""
@@ -204,29 +211,16 @@ class ApplicationFolder:
         except FileNotFoundError:
             return ""
 
-    def record(self) -> ApplicationRecord | None:
-        return self._read("application.json", ApplicationRecord)
+    def read(self, kind: type[T]) -> T | None:
+        """Return the record of a kind of ``_FILES``, or None if it does not exist."""
+        try:
+            return load_json((self.path / _FILES[kind]).read_bytes(), kind)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
-    def write_record(self, record: ApplicationRecord) -> None:
-        self._write("application.json", record)
-
-    def killed(self) -> KillRecord | None:
-        return self._read("killed.json", KillRecord)
-
-    def write_killed(self, killed: KillRecord) -> None:
-        self._write("killed.json", killed)
-
-    def limit(self) -> TimeLimit | None:
-        return self._read("limit.json", TimeLimit)
-
-    def write_limit(self, limit: TimeLimit) -> None:
-        self._write("limit.json", limit)
-
-    def ended(self) -> EndRecord | None:
-        return self._read("ended.json", EndRecord)
-
-    def write_ended(self, ended: EndRecord) -> None:
-        self._write("ended.json", ended)
+    def write(self, record: object) -> None:
+        """Write a record. Raises OSError."""
+        write_private_file(self.path / _FILES[type(record)], dump_json(record))
 
     def master(self) -> ProcessId | None:
         """Return the application master's process, or None if it has not started or the folder no longer exists."""
@@ -241,23 +235,6 @@ class ApplicationFolder:
     def remove_work(self) -> None:
         """Remove all files except the records and logs."""
         remove_tree(self.path / "containers")
-
-    def _read(self, name: str, cls: type[T]) -> T | None:
-        try:
-            return load_json((self.path / name).read_bytes(), cls)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-
-    def _write(self, name: str, content: object) -> None:
-        with tempfile.NamedTemporaryFile(dir=self.path, prefix=f".{name}.", delete=False) as file:
-            path = Path(file.name)
-            try:
-                file.write(dump_json(content))
-                file.flush()
-                path.replace(self.path / name)
-            except OSError:
-                path.unlink()
-                raise
 
 
 def this_host() -> str:
@@ -289,7 +266,7 @@ def application_end(folder: ApplicationFolder, record: ApplicationRecord) -> End
 
     Raises ConnectionProblem if it runs on another machine, and the errors of ``settle_application``.
     """
-    return folder.ended() or (None if _is_alive(folder, record) else settle_application(folder))
+    return folder.read(EndRecord) or (None if _is_alive(folder, record) else settle_application(folder))
 
 
 def settle_application(folder: ApplicationFolder) -> EndRecord:
@@ -299,7 +276,7 @@ def settle_application(folder: ApplicationFolder) -> EndRecord:
     """
     try:
         with locked(folder.path / "lock", _SETTLE_SECONDS):
-            return folder.ended() or _settle(folder)
+            return folder.read(EndRecord) or _settle(folder)
     except TimeoutError as error:
         raise ClusterUnreachable(f"what {folder.id} left is still being cleared up: {error}") from error
 
@@ -310,7 +287,7 @@ def _settle(folder: ApplicationFolder) -> EndRecord:
     verdict = _verdict(folder)
     folder.remove_work()  # first, because these files may fill the disk
     try:
-        folder.write_ended(verdict)
+        folder.write(verdict)
     except OSError as error:
         log.warning("The end of %s cannot be recorded in %s: %s. Free space there", folder.id, folder.path, error)
     log.debug("%s ended: %s", folder.id, verdict.state)
@@ -340,17 +317,17 @@ def _lingers(folder: ApplicationFolder) -> bool:
 
 
 def _is_over_its_limit(folder: ApplicationFolder) -> bool:
-    limit = folder.limit()
+    limit = folder.read(TimeLimit)
     if limit is None or time.time() < limit.until:
         return False
-    if folder.killed() is None:
-        folder.write_killed(KillRecord(limit.diagnostics))
+    if folder.read(KillRecord) is None:
+        folder.write(KillRecord(limit.diagnostics))
     return True
 
 
 def _verdict(folder: ApplicationFolder) -> EndRecord:
     now = epoch_ms()
-    report, killed = read_report(folder.path), folder.killed()
+    report, killed = read_report(folder.path), folder.read(KillRecord)
     if killed is not None and (report is None or report.final_status is FinalStatus.KILLED):
         return EndRecord(ApplicationState.KILLED, FinalStatus.KILLED, killed.diagnostics, now)
     if report is not None:

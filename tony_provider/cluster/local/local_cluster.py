@@ -16,9 +16,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tony_provider.cluster import lifetime
-from tony_provider.cluster.errors import JobRejected, MasterOutOfReach, SubmissionRefused, UnexpectedAnswer
+from tony_provider.cluster.errors import MasterOutOfReach, SubmissionRefused
 from tony_provider.cluster.interface import (
-    CONTROL_SECONDS,
     Application,
     ApplicationFilter,
     ApplicationState,
@@ -28,20 +27,17 @@ from tony_provider.cluster.interface import (
 from tony_provider.cluster.local.application_folder import (
     ApplicationFolder,
     ApplicationRecord,
+    EndRecord,
     KillRecord,
     TimeLimit,
     application_end,
     settle_application,
 )
-from tony_provider.cluster.local.master import get_from_master, put_to_master, start_master
+from tony_provider.cluster.local.master import ask_master, start_master
 from tony_provider.cluster.settings import LocalSettings
-from tony_provider.cluster.training.results import bounded_status
 from tony_provider.runtime.application import LocalAccess
-from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.archives import ArchiveError
-from tony_provider.runtime.common.bounds import BoundedJsonError, printable_json, read_json
 from tony_provider.runtime.common.clock import epoch_ms
-from tony_provider.runtime.common.codec import CodecError, from_plain
 from tony_provider.runtime.common.directories import remove_tree
 from tony_provider.runtime.common.files import UnsafeDirectoryError, make_own_directory
 from tony_provider.runtime.common.text import printable
@@ -49,10 +45,8 @@ from tony_provider.runtime.frameworks.task_type_rules import PeakDemand
 from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId, ApplicationId, is_application_id
 from tony_provider.runtime.jobspec.container_content import images
 from tony_provider.runtime.jobspec.model import AclSpec, JobSpec, StartRule
-from tony_provider.runtime.protocol import http_messages, master_files
-from tony_provider.runtime.protocol.http_messages import OutputPiece
+from tony_provider.runtime.protocol import master_files
 from tony_provider.runtime.protocol.master_files import read_report
-from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.timing import stop_seconds
 
 log = logging.getLogger(__name__)
@@ -124,12 +118,9 @@ class LocalCluster(Cluster):
     def user(self) -> str:
         return getpass.getuser()
 
-    def check(self, job: JobSpec) -> None:
-        if found := [*lifetime.problems(job, time.time()), *capacity_problems(job, self._settings)]:
-            raise JobRejected(found)
-
-    def queue_problem(self, queue: str) -> str | None:
-        return None  # no queues here; a job's queue is only recorded
+    def check(self, job: JobSpec) -> Iterator[str]:
+        yield from lifetime.problems(job, time.time())
+        yield from capacity_problems(job, self._settings)
 
     def new_application(self) -> str:
         return str(ApplicationId(epoch_ms(), secrets.randbelow(10**6)))
@@ -173,9 +164,9 @@ class LocalCluster(Cluster):
         found = [
             application
             for folder in self._folders()
-            if (record := folder.record()) is not None
+            if (record := folder.read(ApplicationRecord)) is not None
             and which.tag in (None, *record.tags)
-            and not (which.live and folder.ended() is not None)
+            and not (which.live and folder.read(EndRecord) is not None)
             and which.holds(application := self._application(folder, record))
         ]
         return sorted(found, key=lambda application: application.started_ms, reverse=True)
@@ -184,17 +175,17 @@ class LocalCluster(Cluster):
         if not is_application_id(application_id):
             return None
         folder = self._folder(application_id)
-        record = folder.record()
+        record = folder.read(ApplicationRecord)
         return None if record is None else self._application(folder, record)
 
     def kill(self, application_id: str, diagnostics: str) -> None:
         application = self.application(application_id)
         folder = self._folder(application_id)
-        record = folder.record()
+        record = folder.read(ApplicationRecord)
         if application is None or application.is_final or record is None:
             return
-        if folder.killed() is None:
-            folder.write_killed(KillRecord(diagnostics))
+        if folder.read(KillRecord) is None:
+            folder.write(KillRecord(diagnostics))
         master = folder.master()
         if master is not None:
             master.signal(signal.SIGTERM)
@@ -204,41 +195,18 @@ class LocalCluster(Cluster):
                 master.wait_gone(_KILLED_SECONDS)
         settle_application(folder)
 
-    def control(
-        self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
-    ) -> dict[str, Any]:
+    def ask_master(
+        self,
+        application_id: str,
+        path: str,
+        seconds: float,
+        *,
+        body: Mapping[str, Any] | None = None,
+        is_text: bool = False,
+    ) -> Any:
         if not is_application_id(application_id):
             raise MasterOutOfReach(f"there is no application {application_id!r}")
-        found = put_to_master(self._folder(application_id).path, f"control/{action}", body, seconds)
-        answer: dict[str, Any] = printable_json(found)
-        return answer
-
-    def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
-        if not is_application_id(application_id):
-            raise MasterOutOfReach(f"there is no application {application_id!r}")
-        path = f"logs/{contract.path_of_task(task)}?bytes={max_bytes}"
-        return get_from_master(self._folder(application_id).path, path, seconds)
-
-    def task_output(
-        self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
-    ) -> OutputPiece:
-        if not is_application_id(application_id):
-            raise MasterOutOfReach(f"there is no application {application_id!r}")
-        path = http_messages.output_request(task, attempt, after)
-        try:
-            answer = read_json(get_from_master(self._folder(application_id).path, path, seconds), surrogates=True)
-            return from_plain(answer, OutputPiece)
-        except (CodecError, BoundedJsonError) as error:
-            raise UnexpectedAnswer(f"the master of {application_id} does not tell its output: {error}") from error
-
-    def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
-        if not is_application_id(application_id):
-            raise MasterOutOfReach(f"there is no application {application_id!r}")
-        try:
-            answer = read_json(get_from_master(self._folder(application_id).path, "status", seconds), surrogates=True)
-            return bounded_status(from_plain(printable_json(answer), JobStatus))
-        except (CodecError, BoundedJsonError) as error:
-            raise UnexpectedAnswer(f"the master of {application_id} does not tell its status: {error}") from error
+        return ask_master(self._folder(application_id).path, path, seconds, body=body, is_text=is_text)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Record the limit. The first access to the application after that time kills it."""
@@ -247,9 +215,9 @@ class LocalCluster(Cluster):
             return
         folder = self._folder(application_id)
         until = time.time() + seconds
-        former = folder.limit()
+        former = folder.read(TimeLimit)
         if prolong or former is None or until < former.until:
-            folder.write_limit(TimeLimit(until, diagnostics))
+            folder.write(TimeLimit(until, diagnostics))
 
     def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
         return self._folder(application_id).am_log_tail(max_bytes) if is_application_id(application_id) else ""
@@ -301,6 +269,6 @@ class LocalCluster(Cluster):
 
     def _tidy(self) -> None:
         """Remove the oldest ended applications, except the newest _KEPT."""
-        over = [folder for folder in self._folders() if folder.ended() is not None]
+        over = [folder for folder in self._folders() if folder.read(EndRecord) is not None]
         for folder in sorted(over, key=lambda folder: folder.id, reverse=True)[_KEPT:]:
             remove_tree(folder.path)

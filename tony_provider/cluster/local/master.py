@@ -52,7 +52,7 @@ def start_master(
     """Start the application master and return after it has written its PID. Raises OSError, ArchiveError."""
     folder.am_logs.mkdir(mode=0o700, parents=True)
     _prepare(folder, submission)
-    folder.write_record(_record(folder, submission, user))
+    folder.write(_record(folder, submission, user))
     process = _launch(folder, submission)
     _await_start(folder, process)
     return process
@@ -111,28 +111,23 @@ def _await_start(folder: ApplicationFolder, process: subprocess.Popen[bytes]) ->
         time.sleep(_POLL)
 
 
-def put_to_master(folder: Path, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Return the master's answer to a PUT. Raises MasterOutOfReach, UnexpectedAnswer."""
-    response = _send("PUT", folder, path, seconds, json=dict(body))
-    answer = json_object(response)
+def ask_master(
+    folder: Path, path: str, seconds: float, *, body: Mapping[str, Any] | None = None, is_text: bool = False
+) -> Any:
+    """Send a request to the master; see ``Cluster.ask_master``.
+
+    Raises MasterOutOfReach, or its subclass NotServed if the master has no such item; UnexpectedAnswer.
+    """
+    response = _send("GET", folder, path, seconds) if body is None else _send("PUT", folder, path, seconds, json=body)
+    answer: Any = response.content if is_text and response.ok else json_object(response)
     if response.ok and answer is not None:
         return answer
-    said = answer.get("error") if answer is not None else response.status_code
+    said = printable(str((answer or {}).get("error", response.status_code)))
+    if body is None and not response.ok:
+        raise NotServed(f"the master of {folder.name} has no such thing: {said}")
     if response.status_code >= requests.codes.server_error:
-        raise MasterOutOfReach(f"the master of {folder.name} cannot take this: {printable(str(said))}")
-    raise UnexpectedAnswer(f"the application's master does not take this: {printable(str(said))}")
-
-
-def get_from_master(folder: Path, path: str, seconds: float) -> bytes:
-    """Return the master's answer to a GET.
-
-    Raises MasterOutOfReach, or its subclass NotServed if the master has no such item.
-    """
-    response = _send("GET", folder, path, seconds)
-    if not response.ok:
-        said = (json_object(response) or {}).get("error", response.status_code)
-        raise NotServed(f"the master of {folder.name} has no such thing: {printable(str(said))}")
-    return response.content
+        raise MasterOutOfReach(f"the master of {folder.name} cannot take this: {said}")
+    raise UnexpectedAnswer(f"the application's master does not take this: {said}")
 
 
 def _send(method: str, folder: Path, path: str, seconds: float, **more: Any) -> requests.Response:

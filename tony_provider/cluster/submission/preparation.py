@@ -6,45 +6,33 @@
 from __future__ import annotations
 
 import logging
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from tony_provider.cluster.application_secrets import read_registries
-from tony_provider.cluster.checks.job_checks import check_inputs, check_outputs, hdfs_name_problems, refuse_plain_http
-from tony_provider.cluster.environments import inspection
-from tony_provider.cluster.environments.built_environments import SharedCache
-from tony_provider.cluster.environments.inspection import NodePythons, StoredFile, inspect_environments, needs_nodes
+from tony_provider.cluster.checks.job_checks import JobChecks, local_runtime, refuse_plain_http
+from tony_provider.cluster.environments.inspection import NodePythons
 from tony_provider.cluster.environments.runtime_archive import worker_archive
-from tony_provider.cluster.errors import ConnectionProblem, JobNotAllowed, JobRejected, SourceMissing, StagingFailed
+from tony_provider.cluster.errors import StagingFailed, staging_errors
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.cluster.records.history import EnvironmentContent, KeptResource
-from tony_provider.cluster.settings import Backend, Settings
+from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import (
     LocalSource,
-    SourceFinder,
     Sources,
-    in_store,
-    local_source,
     sha256_of_stored,
     stored_resource,
 )
 from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, TakenOverError, TrainingOwners
 from tony_provider.cluster.training.identity import Identity, Layout
-from tony_provider.cluster.training.plan import ChainOrigin, Resume, TrainingPlan, TrainingPlanner, fingerprint
+from tony_provider.cluster.training.plan import ChainOrigin, Resume, TrainingPlan, fingerprint, plan_training
 from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.checkpoint.training_owner import NO_TRY, Epoch, WaitingTry
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.common.text import is_writable
-from tony_provider.runtime.frameworks.base import fits_variable
 from tony_provider.runtime.jobspec.model import JobSpec
-from tony_provider.runtime.jobspec.problems import child
-from tony_provider.runtime.launch.launch_context import UnsafeValue, job_launch_environment, script_values
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage, upload
 from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotFound
@@ -197,9 +185,6 @@ class Stager:
             log.debug("Leaving %s: %s", directory, error)
 
 
-_PIECE = 1 << 16  # bytes read at once from a runtime archive on the store
-
-
 @attrs.frozen
 class PreparedSubmission:
     """A checked request with all files to be staged; nothing is on the store yet."""
@@ -239,16 +224,18 @@ class PreparedSubmission:
         stored = [(source.name, source.resource.uri, source.key) for source in self.sources.stored]
         return [KeptResource(name=name, uri=uri, key=key) for name, uri, key in (*staged, *stored)]
 
+    @staging_errors()
     def plan(self) -> TrainingPlan:
         """Plan the training by the store's present state.
 
         Raises SourceMissing, ClusterError, StagingFailed.
         """
-        planner = TrainingPlanner(self.opened.cluster, self.opened.storage, self.layout, self.request.identity)
-        try:
-            return planner.plan(self.fingerprint, self.request.resume, self.request.origin)
-        except StorageError as error:
-            raise StagingFailed(f"the job could not be staged: {error}") from error
+        request = self.request
+        return plan_training(self.opened.cluster, self.chains, self.fingerprint, request.resume, request.origin)
+
+    def chain_uri(self, plan: TrainingPlan) -> str:
+        """Return the URI of the checkpoint chain that the plan assigns to the application."""
+        return plan.newest.uri if plan.goes_on and plan.newest is not None else self.chains.uri_after(plan.newest)
 
 
 def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmission:
@@ -256,37 +243,26 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
 
     Raises JobRejected, SourceMissing, TakenOverError, other ClusterErrors, StorageError.
     """
-    refuse_plain_http(opened.settings)
+    refuse_plain_http(opened.settings)  # the reads below would send this user's tokens
     before = _owner_before(opened, request)
     job = with_defaults(request.job, opened.settings)
-    if found := [
-        *_secret_problems(job, request.secrets),
-        *_hadoop_problems(job, opened),
-        *hdfs_name_problems(job, opened),
-        *_shared_problems(job, opened.settings),
-    ]:
-        raise JobRejected(found)
-    sources = _allowed_sources(opened, request, job)
-    runtime = _runtime(opened)
-    if found := list(_launch_problems(job, opened.settings, sources, runtime)):
-        raise JobRejected(found)
-    opened.cluster.check(job)
-    check_inputs(job, opened.storage, opened.staging_dir)
-    check_outputs(job, opened.storage, opened.staging_dir, request.identity.name)
-    registries = read_registries(sources.client_config, opened.storage) if sources.client_config else {}
-    request = attrs.evolve(request, job=job)
-    nodes = _nodes(opened, runtime)
-    environments = suitable_environments(opened, job, sources, nodes)
+    roots = opened.settings.policy.roots([*request.search_path, *request.file_roots], request.made)
+    checks = JobChecks(
+        opened, job, request.search_path, roots, request.overrides, request.secrets, request.identity.name
+    )
+    checks.expect_none()
+    sources, nodes = checks.sources, checks.nodes
+    assert sources is not None and nodes is not None  # noqa: S101, PT018 - found by the checks
     prepared = PreparedSubmission(
         opened,
-        request,
+        attrs.evolve(request, job=job),
         before,
-        _with_known_content(sources, environments),
-        runtime,
+        _with_known_content(sources, checks.environments),
+        checks.runtime or local_runtime(worker_archive()),
         nodes,
         fingerprint(job, sources),
-        environments,
-        registries,
+        checks.environments,
+        checks.registries,
     )
     prepared.plan()  # report a missing origin before anything is changed
     return prepared
@@ -294,10 +270,8 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
 
 def _owner_before(opened: OpenCluster, request: SubmissionRequest) -> Epoch:
     """Return the training's owner. Raises StagingFailed, RecordUnreadable; TakenOverError for an unexpected one."""
-    try:
+    with staging_errors():
         before = TrainingOwners(opened.storage, Layout(opened.staging_dir).job_dir(request.identity)).newest()
-    except StorageError as error:
-        raise StagingFailed(f"the job could not be staged: {error}") from error
     if request.after_owner not in (None, before.number):
         raise TakenOverError(f"{before.owner.whose.name or 'a submission'} has taken this training over")
     return before
@@ -316,80 +290,6 @@ def with_defaults(job: JobSpec, settings: Settings) -> JobSpec:
     return job
 
 
-def check_policy(job: JobSpec, settings: Settings, overrides: Mapping[str, Any] | None = None) -> None:
-    """Check a job (with the connection's defaults) against the connection's policy, except for its files.
-
-    Raises JobNotAllowed.
-    """
-    if found := _policy_problems(job, settings, overrides):
-        raise JobNotAllowed(found)
-
-
-def _policy_problems(job: JobSpec, settings: Settings, overrides: Mapping[str, Any] | None) -> list[str]:
-    return settings.policy.problems(job, overrides, has_queues=settings.backend is Backend.YARN)
-
-
-def _allowed_sources(opened: OpenCluster, request: SubmissionRequest, job: JobSpec) -> Sources:
-    """Find the job's files. Raises JobNotAllowed with everything that the connection forbids; SourceMissing."""
-    policy = opened.settings.policy
-    found = _policy_problems(job, opened.settings, request.overrides)
-    roots = policy.roots([*request.search_path, *request.file_roots], request.made)
-    try:
-        sources = SourceFinder(opened.storage, opened.staging_dir, request.search_path, roots).find(job)
-    except JobNotAllowed as error:
-        found += error.problems
-    except SourceMissing:
-        if not found:
-            raise
-    if found:
-        raise JobNotAllowed(found)
-    return sources
-
-
-def _shared_problems(job: JobSpec, settings: Settings) -> list[str]:
-    if not job.checkpoint.shared or settings.shared_dir is not None:
-        return []
-    return [
-        "checkpoint.shared: needs a file system that all nodes have mounted. Have the administrator name its directory "
-        f"in `shared_dir` of the connection {settings.policy.conn_id!r}, or leave the key out and have the program "
-        "write to TONY_CHECKPOINT_URI, with checkpoint.mirror: off"
-    ]
-
-
-def _runtime(opened: OpenCluster) -> LocalSource | LocalizedResource:
-    archive = opened.settings.runtime_archive
-    if archive is not None and in_store(archive, opened.staging_dir):
-        try:
-            status = opened.storage.status(archive)
-        except StorageNotFound as error:
-            raise SourceMissing(f"the tony connection's runtime_archive is not there: {error}") from error
-        return stored_resource(status, contract.RUNTIME_FILE, sha256=sha256_of_stored(opened.storage, status))
-    path = worker_archive() if archive is None else Path(archive.removeprefix("file://"))
-    try:
-        return local_source(path, contract.RUNTIME_FILE)
-    except OSError as error:
-        raise SourceMissing(f"the tony connection's runtime_archive cannot be read: {error}") from error
-
-
-def suitable_environments(
-    opened: OpenCluster, job: JobSpec, sources: Sources, nodes: NodePythons | None = None
-) -> Mapping[str, EnvironmentContent]:
-    """Return the contents of the job's environments, by their keys.
-
-    Raises JobRejected if they are known to be unsuitable for the nodes; SourceMissing, StorageError.
-    """
-    if not needs_nodes(job):
-        return {}
-    nodes = _nodes(opened) if nodes is None else nodes
-    try:
-        looked_at = inspect_environments(job, sources, opened.storage, nodes, shared_cache(opened))
-    except OSError as error:
-        raise SourceMissing(f"an environment of the job cannot be read: {error}") from error
-    if looked_at.problems:
-        raise JobRejected(looked_at.problems)
-    return looked_at.contents
-
-
 def _with_known_content(sources: Sources, environments: Mapping[str, EnvironmentContent]) -> Sources:
     """Return the sources with the hashes of built environments, so that containers verify these."""
     hashes = {key: each.sha256 for key, each in environments.items() if each.built}
@@ -397,82 +297,3 @@ def _with_known_content(sources: Sources, environments: Mapping[str, Environment
         attrs.evolve(each, resource=attrs.evolve(each.resource, sha256=hashes.get(each.key))) for each in sources.stored
     ]
     return attrs.evolve(sources, stored=stored)
-
-
-def shared_cache(opened: OpenCluster) -> SharedCache | None:
-    """Return the cache that users share, or None if the connection names none. Raises ConnectionProblem."""
-    named = opened.settings.shared_cache
-    if named is None:
-        return None
-    root = str(uris.parse(named))
-    if uris.scheme(root) != uris.scheme(opened.staging_dir):
-        where = f"another store than the staging directory {opened.staging_dir}"
-        raise ConnectionProblem(f"the tony connection's shared_cache {named} is in {where}")
-    return SharedCache(opened.storage, root, opened.cluster.user, Layout(opened.staging_dir))
-
-
-def _nodes(opened: OpenCluster, runtime: LocalSource | LocalizedResource | None = None) -> NodePythons:
-    """Return the Pythons that the runtime supports on the nodes. Raises SourceMissing, StorageError."""
-    if opened.settings.runtime_archive is None:
-        return inspection.pythons_of_this_host()
-    runtime = runtime or _runtime(opened)
-    try:
-        if isinstance(runtime, LocalSource):
-            with runtime.path.open("rb") as file:
-                nodes = inspection.pythons_of_runtime(file)
-        else:
-            stored = StoredFile(opened.storage, opened.storage.status(runtime.uri))
-            nodes = inspection.pythons_of_runtime(BufferedReader(stored, _PIECE))
-    except (OSError, zipfile.BadZipFile) as error:
-        raise SourceMissing(f"the tony connection's runtime_archive cannot be read: {error}") from error
-    if not nodes.versions:
-        raise SourceMissing(
-            f"the tony connection's runtime_archive {opened.settings.runtime_archive} is not a runtime archive of this "
-            "release; build one with `airflow tony runtime build`"
-        )
-    return nodes
-
-
-def _launch_problems(
-    job: JobSpec, settings: Settings, sources: Sources, runtime: LocalSource | LocalizedResource
-) -> Iterator[str]:
-    """Yield the variables and files of the job's containers that YARN's launch script would interpret."""
-    files = [(each.key, each.resource) for each in sources.stored]
-    if isinstance(runtime, LocalizedResource):
-        files.append(("runtime_archive of the tony connection", runtime))
-    places: list[tuple[str, dict[str, str], dict[str, LocalizedResource]]] = [
-        *((child("tasks", each), job_launch_environment(job, settings.python, each), {}) for each in job.tasks),
-        ("am", job_launch_environment(job, settings.python), {}),
-        *((key, {}, {contract.FILES_DIR: resource}) for key, resource in files),
-    ]
-    for place, variables, resources in places:
-        try:
-            script_values([], variables, resources)
-        except UnsafeValue as error:
-            yield f"{place}: {error}"
-
-
-def _hadoop_problems(job: JobSpec, opened: OpenCluster) -> list[str]:
-    """Return the problem of a job that needs HDFS tokens on a cluster with Kerberos but cannot get them."""
-    yarn = opened.settings.yarn
-    if not job.hadoop or yarn is None or not yarn.kerberos or opened.tokens is not None:
-        return []
-    return [
-        f"hadoop: there are no HDFS tokens to give, since the staging directory {opened.staging_dir} is not on HDFS; "
-        "name one on HDFS as staging_dir in the tony connection, or leave the key out"
-    ]
-
-
-def _secret_problems(job: JobSpec, secrets: Mapping[str, str]) -> list[str]:
-    """Return the problems of the secrets' values, without showing the values."""
-    missing = [name for name in job.secrets if name not in secrets]
-    advice = "give it to the operator, in its argument secrets"
-    found = [f"secrets: no value was given for {name!r}; {advice}" for name in missing]
-    for name, value in secrets.items():
-        if "\0" in value:
-            found.append(f"secrets.{name}: its value holds a NUL character, which no environment variable can")
-        elif not is_writable(value):
-            found.append(f"secrets.{name}: its value is no text that UTF-8 can write")
-        elif not fits_variable(name, value):
-            found.append(f"secrets.{name}: its value is too long: Linux takes at most 128 KiB; use a file")
-    return found

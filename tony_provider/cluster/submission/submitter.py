@@ -15,32 +15,31 @@ from typing import Any
 
 import attrs
 
-from tony_provider.cluster.checks.job_checks import warn_of_open_ports
+from tony_provider.cluster.checks.job_checks import shared_cache
 from tony_provider.cluster.environments.built_environments import BuiltEnvironments, note_uses
 from tony_provider.cluster.errors import (
     ClusterError,
     ClusterUnreachable,
-    StagingFailed,
     SubmissionRefused,
     is_unforeseen,
+    staging_errors,
 )
 from tony_provider.cluster.interface import Application, Submission, wait_for_end
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.cluster.records.history import Mask, SpecificationRecord, specification_record
 from tony_provider.cluster.sources import LocalSource, stored_resource
-from tony_provider.cluster.submission.builder import ChosenChain, build_submission
+from tony_provider.cluster.submission.builder import SubmissionBuilder
 from tony_provider.cluster.submission.preparation import (
-    PreparedSubmission,
     Stager,
     SubmissionRequest,
     places,
     prepare,
-    shared_cache,
 )
 from tony_provider.cluster.token_refresh import check_token_life, warn_of_short_ticket
 from tony_provider.cluster.training.applications import ApplicationFinder
 from tony_provider.cluster.training.checkpoint_chains import TakenOverError
 from tony_provider.cluster.training.identity import Identity, Layout
+from tony_provider.cluster.training.plan import TrainingPlan
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.application_store import SHARED_DIRECTORIES, readers_of
 from tony_provider.runtime.checkpoint.training_owner import Epoch, Owner
@@ -114,14 +113,12 @@ _END_SECONDS = 60.0  # time limit for an application's end after its kill
 
 
 @attrs.define
-class SubmissionAttempt:
+class SubmissionAttempt(SubmissionBuilder):
     """The start of one application under a new id: takes its checkpoint chain, writes its files, submits it.
 
     Records its changes so that ``undo`` can revert them on any error.
     """
 
-    prepared: PreparedSubmission = attrs.field(repr=False)
-    application_id: str
     _chain_uri: str = ""
     _chain_opened: bool = False  # by this attempt
     _taken: Epoch | None = None  # the owner that this attempt has added
@@ -137,10 +134,8 @@ class SubmissionAttempt:
         self._note_environments()
         directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
         uri = uris.join(directory, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
-        try:
+        with staging_errors():
             write_atomically(self._opened.storage, uri, dump_json(specification))
-        except StorageError as error:
-            raise StagingFailed(f"the job could not be staged: {error}") from error
         request = self.prepared.request
         share_records(self._opened.storage, self.prepared.layout, request.identity, self.application_id, request.job)
 
@@ -172,7 +167,7 @@ class SubmissionAttempt:
             self._handed_over = False
             raise
 
-    # -- the store, as StoreChanges has it ---------------------------------------------------------------------------
+    # -- the changes of the store ------------------------------------------------------------------------------------
 
     def stage(self, sources: Sequence[LocalSource]) -> list[LocalizedResource]:
         stager = Stager(self._opened.storage, self.prepared.layout)
@@ -191,28 +186,27 @@ class SubmissionAttempt:
             elif not yarn.renews_tokens:
                 check_token_life(self._token, self.prepared.request.job)
 
-    def take(self, chain: ChosenChain, description: ApplicationDescription) -> LocalizedResource:
-        """See StoreChanges. Afterwards, every other application of the training is fenced."""
+    def take(self, plan: TrainingPlan, description: ApplicationDescription) -> LocalizedResource:
+        """See SubmissionBuilder. Afterwards, every other application of the training is fenced."""
         content = dump_json(description)
-        self._chain_uri = chain.uri
+        self._chain_uri = description.chain_dir
         writes: list[Callable[[Before], FileStatus | None]] = [
-            partial(self._open, chain),
+            partial(self._open, plan),
             self._own,
             partial(self._write_description, content),
         ]
         status = write_in_order(writes)[-1]
         assert status is not None  # noqa: S101 - of the last one
         # A warning, because users easily miss that the training's checkpoints are not used.
-        log.log(logging.WARNING if chain.plan.begins_again else logging.INFO, "%s %s", self.application_id, chain.plan)
+        log.log(logging.WARNING if plan.begins_again else logging.INFO, "%s %s", self.application_id, plan)
         return stored_resource(status, contract.APPLICATION_FILE, sha256=hashlib.sha256(content).hexdigest())
 
-    def _open(self, chain: ChosenChain, before_it_appears: Before) -> None:
-        plan = chain.plan
+    def _open(self, plan: TrainingPlan, before_it_appears: Before) -> None:
         if not plan.goes_on or plan.newest is None:
-            self.prepared.chains.open(chain.uri, plan.about, before_it_appears)
+            self.prepared.chains.open(self._chain_uri, plan.about, before_it_appears)
             self._chain_opened = True
         elif plan.about != plan.newest.about:
-            self.prepared.chains.rewrite(chain.uri, plan.about, before_it_appears)
+            self.prepared.chains.rewrite(self._chain_uri, plan.about, before_it_appears)
 
     def _own(self, before_it_appears: Before) -> None:
         owner = Owner(self.application_id, uris.name(self._chain_uri), self.prepared.request.whose)
@@ -246,18 +240,14 @@ class SubmissionAttempt:
                 self._await_end(application.id)
         self._check_owner()
 
+    @staging_errors()
     def _living(self) -> list[Application]:
         finder = ApplicationFinder(self._opened.cluster, self._opened.storage, self.prepared.layout)
-        try:
-            return finder.live_of(self.prepared.request.identity)
-        except StorageError as error:
-            raise StagingFailed(f"the job could not be staged: {error}") from error
+        return finder.live_of(self.prepared.request.identity)
 
     def _check_owner(self) -> None:
-        try:
+        with staging_errors():
             owned = self.prepared.chains.owners.newest() == self._taken
-        except StorageError as error:
-            raise StagingFailed(f"the job could not be staged: {error}") from error
         if not owned:
             raise TakenOverError(f"another try of this training has taken over {self._chain_uri}")
 
@@ -321,7 +311,6 @@ def submit(
 ) -> str:
     """Submit the job; return the application id. See ``TonyHook.submit``."""
     prepared = prepare(opened, request)
-    warn_of_open_ports(prepared.request.job)
     application_id = opened.cluster.new_application()
     attempt = SubmissionAttempt(prepared, application_id)
     try:
@@ -331,7 +320,7 @@ def submit(
         )
         with ThreadPoolExecutor(1, thread_name_prefix="tony-specification") as beside:
             kept = beside.submit(attempt.keep, specification)
-            submission = build_submission(prepared, attempt)
+            submission = attempt.build()
             kept.result()
         attempt.hand_over(submission, before_submit)
     except BaseException:
@@ -358,18 +347,13 @@ class Preview:
 def preview(opened: OpenCluster, request: SubmissionRequest) -> Preview:
     """Return what ``submit`` would send for the request, with its code and errors. Changes nothing."""
     prepared = prepare(opened, request)
-    paper = _ChangesOnPaper(prepared)
-    submission = build_submission(prepared, paper)
+    submission = _PreviewBuilder(prepared, APPLICATION_ID).build()
     staged = {str(source.path): uri for source, uri in places(prepared.layout, prepared.local_sources)}
     return Preview(staged, to_plain(submission.description), opened.cluster.request(submission))
 
 
-@attrs.frozen
-class _ChangesOnPaper:
-    """``StoreChanges`` that changes nothing and returns the expected results."""
-
-    prepared: PreparedSubmission
-    application_id: str = APPLICATION_ID
+class _PreviewBuilder(SubmissionBuilder):
+    """Changes nothing and returns the expected results."""
 
     def stage(self, sources: Sequence[LocalSource]) -> list[LocalizedResource]:
         return [
@@ -381,7 +365,7 @@ class _ChangesOnPaper:
         if (tokens := self.prepared.opened.tokens) is not None:
             tokens.pretend(credentials)
 
-    def take(self, chain: ChosenChain, description: ApplicationDescription) -> LocalizedResource:
+    def take(self, plan: TrainingPlan, description: ApplicationDescription) -> LocalizedResource:
         uri = self.prepared.description_uri(self.application_id)
         content = dump_json(description)
         sha256 = hashlib.sha256(content).hexdigest()

@@ -29,7 +29,7 @@ from tony_provider.cluster.training.checkpoint_chains import (
     read_chain,
 )
 from tony_provider.cluster.training.identity import Identity, Layout
-from tony_provider.runtime.checkpoint.catalog import ChosenCheckpoint, foreign_catalog
+from tony_provider.runtime.checkpoint.catalog import foreign_catalog
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import chain_named
 from tony_provider.runtime.checkpoint.training_owner import ChainRecord
@@ -281,38 +281,28 @@ class TrainingPlan:
         return f"{where} ({self.why}) and trains {whence}"
 
 
-@attrs.frozen
-class TrainingPlanner:
-    """Plans a new application of one training from the state of the store and the cluster."""
+def plan_training(
+    cluster: Cluster, chains: CheckpointChains, fingerprint: dict[str, str], resume: Resume, origin: ChainOrigin
+) -> TrainingPlan:
+    """Decide from which chain, checkpoint or model a new application of a training starts. Changes nothing.
 
-    cluster: Cluster
-    storage: Storage
-    layout: Layout
-    identity: Identity
-
-    def plan(self, fingerprint: dict[str, str], resume: Resume, origin: ChainOrigin) -> TrainingPlan:
-        """Decide from which chain, checkpoint or model a new application starts. Changes nothing.
-
-        Raises SourceMissing if an origin does not exist, ClusterError, StorageError.
-        """
-        newest = CheckpointChains(self.storage, self.layout, self.identity).newest()
-        before = previous_application(self.cluster, self.storage, self.layout, self.identity)
-        choice = choose_chain(resume, newest, fingerprint, has_succeeded=before is not None and before.has_succeeded)
-        kept = newest if choice.goes_on else None
-        about = kept.about if kept is not None and kept.about is not None else new_chain()
-        finder = OriginFinder(self.storage, self.layout)
-        saved_in = kept.uri if kept is not None else None
-        chosen = self._choose(saved_in)
-        if chosen is None:
-            # The training's own checkpoints come first. With one of them, the other chain is no longer needed.
-            saved_in = finder.chain(origin) or about.continues
-            chosen = self._choose(saved_in)
-            about = attrs.evolve(about, continues=saved_in)
-        about = attrs.evolve(about, fingerprint=fingerprint, warm_start=finder.warm_start(origin))
-        if chosen is None or saved_in is None:
-            return TrainingPlan(newest, choice.goes_on, about, choice.why)
-        point = chosen.checkpoint.point
-        return TrainingPlan(newest, choice.goes_on, about, choice.why, point, saved_in, chosen.not_from)
-
-    def _choose(self, chain: str | None) -> ChosenCheckpoint | None:
-        return None if chain is None else choose_checkpoint(self.storage, chain)
+    ``chains`` are the training's. Raises SourceMissing if an origin does not exist, ClusterError, StorageError.
+    """
+    newest = chains.newest()
+    before = previous_application(cluster, chains.storage, chains.layout, chains.identity)
+    choice = choose_chain(resume, newest, fingerprint, has_succeeded=before is not None and before.has_succeeded)
+    kept = newest if choice.goes_on else None
+    about = kept.about if kept is not None and kept.about is not None else new_chain()
+    finder = OriginFinder(chains.storage, chains.layout)
+    saved_in = kept.uri if kept is not None else None
+    chosen = choose_checkpoint(chains.storage, saved_in) if saved_in is not None else None
+    if chosen is None:
+        # The training's own checkpoints come first. With one of them, the other chain is no longer needed.
+        saved_in = finder.chain(origin) or about.continues
+        chosen = choose_checkpoint(chains.storage, saved_in) if saved_in is not None else None
+        about = attrs.evolve(about, continues=saved_in)
+    about = attrs.evolve(about, fingerprint=fingerprint, warm_start=finder.warm_start(origin))
+    if chosen is None or saved_in is None:
+        return TrainingPlan(newest, choice.goes_on, about, choice.why)
+    point = chosen.checkpoint.point
+    return TrainingPlan(newest, choice.goes_on, about, choice.why, point, saved_in, chosen.not_from)

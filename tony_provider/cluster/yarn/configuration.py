@@ -15,6 +15,19 @@ from tony_provider.cluster.errors import ConfigurationHidden
 from tony_provider.cluster.yarn.rest import YarnRest
 from tony_provider.runtime.common.network import canonical_host
 
+
+def setting(rest: YarnRest, name: str, default: str = "", *, hidden: str | None = None) -> str:
+    """Return a property of the ResourceManager's configuration, or ``default`` if it is not set.
+
+    Return ``hidden``, or ``default`` if it is None, if the cluster hides its configuration.
+    """
+    try:
+        value = rest.setting(name)
+    except ConfigurationHidden:
+        return default if hidden is None else hidden
+    return default if value is None else value
+
+
 # An allow list, because jobs must not read the ResourceManager's other settings.
 _NAMES = frozenset(
     {
@@ -64,15 +77,7 @@ def master_lost_after(rest: YarnRest) -> float:
 
     Use YARN's defaults if the cluster hides its configuration.
     """
-    return max(_seconds(rest, name, default) for name, default in _EXPIRIES.items()) + _NEXT_MASTER
-
-
-def _seconds(rest: YarnRest, name: str, default: float) -> float:
-    try:
-        value = rest.setting(name)
-    except ConfigurationHidden:
-        return default
-    return default if value is None else parse_seconds(value, default)
+    return max(parse_seconds(setting(rest, name), default) for name, default in _EXPIRIES.items()) + _NEXT_MASTER
 
 
 def parse_seconds(text: str, default: float) -> float:
@@ -91,12 +96,10 @@ _RESOLVER = "hadoop.security.saslproperties.resolver.class"
 
 def rpc_protection(rest: YarnRest) -> str:
     """Return ``hadoop.rpc.protection``, or "" if it is hidden or if a resolver class decides for each client."""
-    try:
-        return "" if rest.setting(_RESOLVER) else rest.setting("hadoop.rpc.protection") or ""
-    except ConfigurationHidden:
-        return ""
+    return "" if setting(rest, _RESOLVER) else setting(rest, "hadoop.rpc.protection")
 
 
+_WEB_PORT = 8088  # yarn-default.xml; only hosts are used
 _ANY = ("0.0.0.0", "::", "[::]", "")  # noqa: S104 - read, not bound
 
 
@@ -126,11 +129,7 @@ def web_proxy_address(rest: YarnRest) -> str:
 
     This is the stand-alone proxy if there is one, otherwise the ResourceManager.
     """
-    own = rest.addresses[0]
-    try:
-        address = rest.setting("yarn.web-proxy.address")
-    except ConfigurationHidden:
-        return own
+    own, address = rest.addresses[0], setting(rest, "yarn.web-proxy.address")
     return f"{urlsplit(own).scheme}://{address}" if address else own
 
 
@@ -139,26 +138,31 @@ def administrators_acl(rest: YarnRest) -> str | None:
 
     Return "" (no administrators) if the configuration is hidden.
     """
-    try:
-        if not _is_true(rest.setting("yarn.acl.enable")):
-            return None
-        found = rest.setting("yarn.admin.acl")
-    except ConfigurationHidden:
-        return ""
-    return "*" if found is None else found
+    if not _is_true(setting(rest, "yarn.acl.enable", hidden="true")):
+        return None
+    return setting(rest, "yarn.admin.acl", "*", hidden="")
+
+
+def ha_addresses(rest: YarnRest, name: str, port: int) -> dict[str, str]:
+    """Return the addresses of the ResourceManagers by id, or {} if the cluster has no high availability.
+
+    ``name`` is the property with the address, and ``port`` is added to the host of a ResourceManager without this
+    property. An address is empty if the configuration has neither. Raises ConfigurationHidden.
+    """
+    if not _is_true(rest.setting("yarn.resourcemanager.ha.enabled")):
+        return {}
+    found = {}
+    for each in (rest.setting("yarn.resourcemanager.ha.rm-ids") or "").replace(",", " ").split():
+        host = rest.setting(f"yarn.resourcemanager.hostname.{each}")
+        found[each] = rest.setting(f"{name}.{each}") or (f"{host}:{port}" if host else "")
+    return found
 
 
 def _resource_managers(rest: YarnRest) -> list[str]:
     secure = (rest.setting("yarn.http.policy") or "").upper() == "HTTPS_ONLY"
     name = "yarn.resourcemanager.webapp.https.address" if secure else "yarn.resourcemanager.webapp.address"
-    if _is_true(rest.setting("yarn.resourcemanager.ha.enabled")):
-        ids = (rest.setting("yarn.resourcemanager.ha.rm-ids") or "").replace(",", " ").split()
-        found = [
-            rest.setting(f"{name}.{each}") or rest.setting(f"yarn.resourcemanager.hostname.{each}") for each in ids
-        ]
-        if addresses := [address for address in found if address]:
-            return addresses
-    return [rest.setting(name) or ""]
+    found = [address for address in ha_addresses(rest, name, _WEB_PORT).values() if address]
+    return found or [rest.setting(name) or ""]
 
 
 def _host(address: str, rest: YarnRest) -> str:

@@ -15,6 +15,7 @@ import attrs
 
 from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem, StagingFailed
 from tony_provider.cluster.settings import NO_KEY_SERVER, MasterKeytab
+from tony_provider.cluster.yarn.configuration import setting
 from tony_provider.cluster.yarn.kerberos import GrantingTicket
 from tony_provider.cluster.yarn.rest import YarnRest
 from tony_provider.runtime.common import contract
@@ -273,14 +274,9 @@ class StoreTokens:
         return f"{name.lower()}:{port}"
 
     def _by_ip(self) -> bool:
-        try:
-            return (self._rest.setting("hadoop.security.token.service.use_ip") or "true").lower() != "false"
-        except ConfigurationHidden:
-            return True  # Hadoop's default
+        return setting(self._rest, "hadoop.security.token.service.use_ip", "true").lower() != "false"
 
     def _is_nameservice(self, name: str) -> bool:
-        try:
-            known = self._rest.setting("dfs.nameservices") or ""
-        except ConfigurationHidden:
-            return True  # a NameNode's host without a port is less common
+        # If the names are hidden, it is one, because a NameNode's host without a port is less common.
+        known = setting(self._rest, "dfs.nameservices", hidden=name)
         return name in known.replace(",", " ").split()

@@ -202,8 +202,8 @@ def job_problems(job: JobSpec, view: ClusterView) -> list[str]:
 def capacity_shortages(job: JobSpec, view: ClusterView) -> list[str]:
     """Describe why the present nodes could not run this job even if idle. A new or larger node may change that.
 
-    The job must have no ``job_problems``. Return nothing for a cluster or label without nodes, because their future
-    size is unknown.
+    The job must have no ``job_problems``. Return nothing for a cluster or label without nodes, because their
+    future size is unknown.
     """
     needed = list(demands(job, view.units))
     found = [problem for demand in needed for problem in _node_problems(demand, view)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import requests
@@ -15,8 +15,6 @@ from tony_provider.cluster.yarn.rest import YarnRest, path_segment, said_excepti
 from tony_provider.runtime.common.bounds import MASTER_ANSWER_LIMIT
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.hadoop.gss import explained, reason
-
-T = TypeVar("T")
 
 _PAUSE = 0.5  # seconds between two rounds while no ResourceManager answers
 _LEAST = 0.1  # seconds for one request
@@ -40,30 +38,24 @@ class MasterProxy:
         self._rest = rest
         self._tracking_url = tracking_url
 
-    def put(self, application_id: str, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Return the master's answer to a PUT. Raises MasterOutOfReach, ClusterAuthError, UnexpectedAnswer."""
+    def ask(
+        self,
+        application_id: str,
+        path: str,
+        seconds: float,
+        *,
+        body: Mapping[str, Any] | None = None,
+        is_text: bool = False,
+    ) -> Any:
+        """Send a request to a master; see ``Cluster.ask_master``.
 
-        def send(url: str, left: float) -> dict[str, Any]:
-            return _answer(self._send("PUT", url, left, json=dict(body)))  # ASCII, because of the proxy's charset
-
-        return self._ask(application_id, path, seconds, send)
-
-    def get(self, application_id: str, path: str, seconds: float) -> dict[str, Any]:
-        """Return the master's answer to a GET, a JSON object. Raises the errors of ``put``."""
-        return self._ask(application_id, path, seconds, lambda url, left: _answer(self._send("GET", url, left)))
-
-    def read(self, application_id: str, path: str, params: Mapping[str, str], seconds: float) -> bytes:
-        """Return the master's answer to a GET of plain text. Raises the errors of ``put``.
-
-        Also raises MasterOutOfReach if the master does not have the text.
+        Raises MasterOutOfReach, ClusterAuthError, UnexpectedAnswer.
         """
+        answer_of = _text if is_text else _answer
 
-        def send(url: str, left: float) -> bytes:
-            return _text(self._send("GET", url, left, params=params))
+        def send(url: str, left: float) -> Any:
+            return answer_of(self._send(url, left, body))
 
-        return self._ask(application_id, path, seconds, send)
-
-    def _ask(self, application_id: str, path: str, seconds: float, send: Callable[[str, float], T]) -> T:
         deadline = time.monotonic() + seconds
         # The proxies within the ResourceManagers, at addresses that are known to be reachable from this machine.
         known = [f"{address}/proxy/{path_segment(application_id)}" for address in self._rest.addresses]
@@ -85,34 +77,32 @@ class MasterProxy:
         url = (self._tracking_url(application_id) or "").rstrip("/")
         return [url] if url not in known and urlsplit(url).path.startswith("/proxy/") else []
 
-    def _send(
-        self, method: str, url: str, seconds: float, *, params: Mapping[str, str] | None = None, **more: Any
-    ) -> requests.Response:
+    def _send(self, url: str, seconds: float, body: Mapping[str, Any] | None) -> requests.Response:
         config = self._rest.config
         # The proxy of a secure cluster shows a confirmation page to users other than the owner, unless this is set.
-        every = {"proxyapproved": "true", **config.identity, **(params or {})}
+        params = {"proxyapproved": "true", **config.identity}
         with requests.Session() as session:
             session.trust_env, session.auth, session.verify = config.trust_env, config.auth, config.verify
             try:
                 return bounded_request(  # type: ignore[no-any-return]
                     session,
-                    method,
+                    "GET" if body is None else "PUT",
                     url,
                     MASTER_ANSWER_LIMIT,
                     seconds,
-                    params=every,
+                    params=params,
                     headers={"Accept": "application/json"},
                     timeout=min(seconds, config.response_timeout),
                     allow_redirects=False,
-                    **more,
+                    json=body,  # ASCII, because of the proxy's charset
                 )
             except requests.RequestException as error:
                 raise _NoAnswer(f"{url} does not answer ({type(error).__name__})") from error
 
 
 def _first(
-    ways: Sequence[str], path: str, send: Callable[[str, float], T], deadline: float, problems: list[Exception]
-) -> T | None:
+    ways: Sequence[str], path: str, send: Callable[[str, float], Any], deadline: float, problems: list[Exception]
+) -> Any:
     """Return the first answer. Otherwise return None and append the reasons to ``problems``."""
     for way in ways:
         try:

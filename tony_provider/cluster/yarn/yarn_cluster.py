@@ -20,15 +20,13 @@ from tony_provider.cluster.errors import (
     ClusterUnreachable,
     ConfigurationHidden,
     ConnectionProblem,
-    JobRejected,
     JobTooLarge,
-    NotServed,
     SubmissionRefused,
     UnexpectedAnswer,
 )
+from tony_provider.cluster.findings import Finding, JobProblem, Severity, ok, warning
 from tony_provider.cluster.http import bounded_request, json_object
 from tony_provider.cluster.interface import (
-    CONTROL_SECONDS,
     Application,
     ApplicationFilter,
     ApplicationState,
@@ -36,7 +34,6 @@ from tony_provider.cluster.interface import (
     Pages,
     Submission,
 )
-from tony_provider.cluster.training.results import bounded_status
 from tony_provider.cluster.yarn import configuration
 from tony_provider.cluster.yarn.cluster_view import (
     ClusterView,
@@ -77,16 +74,12 @@ from tony_provider.cluster.yarn.rest import (
     submission_context,
 )
 from tony_provider.runtime.application import YarnAccess
-from tony_provider.runtime.common import contract
-from tony_provider.runtime.common.bounds import NODE_ANSWER_LIMIT, printable_json
-from tony_provider.runtime.common.codec import from_plain
+from tony_provider.runtime.common.bounds import NODE_ANSWER_LIMIT
 from tony_provider.runtime.common.text import one_line, printable
 from tony_provider.runtime.hadoop.gss import explained
 from tony_provider.runtime.hadoop.yarn_records import ApplicationId, ContainerId
 from tony_provider.runtime.jobspec.model import JobSpec
-from tony_provider.runtime.protocol import http_messages
-from tony_provider.runtime.protocol.http_messages import OutputPiece
-from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
+from tony_provider.runtime.protocol.status import FinalStatus
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +96,7 @@ _SHORTEST_LIFETIME = 1.0  # seconds: YARN rejects an end in the past
 _NODES_SECONDS = 10.0  # wait of a job that is too large, for nodes that are about to register
 _NOT_RENEWED = "Failed to renew token"  # start of the diagnostics if HDFS refuses the ResourceManager
 _NODES_POLL = 2.0
+_ROOM = "Room"
 _NODE_SECONDS = 10.0  # for an answer of a NodeManager: a log, its settings
 _NODES_ASKED = 3  # sample that is checked for image support; nodes are usually configured alike
 
@@ -129,17 +123,16 @@ class YarnCluster(Cluster):
     def user(self) -> str:
         return self._user
 
-    def check(self, job: JobSpec) -> None:
+    def check(self, job: JobSpec) -> Iterator[Finding | str]:
         offer = self._offer()
         with self._spare_id_lock:
             self._spare_id = str(offer["application-id"])
         view = self._view(offer)
         handler = self._placement_handler() if any(map(job.placed_by_rules, job.tasks)) else None
         found = [*lifetime.problems(job, time.time()), *job_problems(job, view)]
-        if found := [*found, *handler_problems(job, handler), *placement_problems(job, view)]:
-            raise JobRejected(found)
-        self._check_images(job, view)
-        self._check_room(job, offer, view)
+        found += [*handler_problems(job, handler), *placement_problems(job, view)]
+        # The nodes are compared with the images and the capacity only of jobs without these problems.
+        yield from found or self._image_problems(job, view) or self._check_room(job, offer, view)
 
     def _placement_handler(self) -> str | None:
         """Return YARN's setting HANDLER. Return None if it is unset, and HIDDEN if the cluster hides it."""
@@ -167,8 +160,8 @@ class YarnCluster(Cluster):
         """Return every node that the ResourceManager knows, in any state."""
         return nodes(self.rest.call(lambda rm: rm.cluster_nodes()))
 
-    def _check_images(self, job: JobSpec, view: ClusterView) -> None:
-        """Raise JobRejected if none of the sampled candidate nodes would start the job's containers."""
+    def _image_problems(self, job: JobSpec, view: ClusterView) -> list[str]:
+        """Return problems if none of the sampled candidate nodes would start the job's containers."""
         found: list[str] = []
         for node in nodes_for_images(job, view.nodes)[:_NODES_ASKED]:
             settings = self._node_settings(node)
@@ -176,10 +169,9 @@ class YarnCluster(Cluster):
                 break
             of_node = image_problems(job, self._user, settings)
             if not of_node:
-                return
+                return []
             found = found or of_node
-        if found:
-            raise JobRejected(found)
+        return found
 
     def _node_settings(self, node: Node) -> NodeSettings | None:
         """Return a NodeManager's configuration, or None if it is unreachable or refuses."""
@@ -192,22 +184,24 @@ class YarnCluster(Cluster):
             return None
         return NodeSettings(node.host, node.version, properties) if properties else None
 
-    def _check_room(self, job: JobSpec, offer: Mapping[str, Any], view: ClusterView) -> None:
-        """Raise JobTooLarge, or log a warning if more nodes may register."""
+    def _check_room(self, job: JobSpec, offer: Mapping[str, Any], view: ClusterView) -> Iterator[Finding]:
+        """Yield JobTooLarge problems, or a warning if more nodes may register."""
         deadline = time.monotonic() + _NODES_SECONDS
         while found := capacity_shortages(job, view):
             if self._autoscaling or view.missing:
                 why = "its nodes come and go" if self._autoscaling else f"{view.missing} of its nodes do not work now"
-                log.warning("This job waits for more than the cluster has (%s): %s", why, "; ".join(found))
+                yield warning(_ROOM, f"This job waits for more than the cluster has ({why}): {'; '.join(found)}", "")
                 return
             if time.monotonic() >= deadline:
-                raise JobTooLarge(found)
+                yield from (JobProblem(_ROOM, Severity.PROBLEM, each, error=JobTooLarge) for each in found)
+                return
             time.sleep(_NODES_POLL)  # a restarted ResourceManager learns of its nodes one by one
             view = self._view(offer)
         if found := present_shortages(job, view):
-            log.info("This job waits for room at first: %s", "; ".join(found))
+            yield ok(_ROOM, f"This job waits for room at first: {'; '.join(found)}")
 
     def queue_problem(self, queue: str) -> str | None:
+        """Return why no application can be submitted to this queue, with a list of valid queues; None if it can."""
         known = self.queues()
         return None if known is None else queue_problem(queue, known)
 
@@ -313,30 +307,16 @@ class YarnCluster(Cluster):
             if error.status != requests.codes.not_found:
                 raise
 
-    def control(
-        self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
-    ) -> dict[str, Any]:
-        answer: dict[str, Any] = printable_json(self._masters.put(application_id, f"control/{action}", body, seconds))
-        return answer
-
-    def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
-        path = f"logs/{contract.path_of_task(task)}"
-        return self._masters.read(application_id, path, {"bytes": str(max_bytes)}, seconds)
-
-    def task_output(
-        self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
-    ) -> OutputPiece:
-        try:
-            answer = self._masters.get(application_id, http_messages.output_request(task, attempt, after), seconds)
-        except UnexpectedAnswer as error:
-            raise NotServed(str(error)) from error
-        with _understanding():
-            return from_plain(answer, OutputPiece)
-
-    def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
-        answer = self._masters.get(application_id, "status", seconds)
-        with _understanding():
-            return bounded_status(from_plain(printable_json(answer), JobStatus))
+    def ask_master(
+        self,
+        application_id: str,
+        path: str,
+        seconds: float,
+        *,
+        body: Mapping[str, Any] | None = None,
+        is_text: bool = False,
+    ) -> Any:
+        return self._masters.ask(application_id, path, seconds, body=body, is_text=is_text)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Set YARN's application lifetime. YARN reports its own reason, so ``diagnostics`` is not used."""
@@ -436,26 +416,22 @@ class YarnCluster(Cluster):
         return self._scheduler or self._configured_schedulers()
 
     def _configured_schedulers(self) -> list[str]:
+        name = "yarn.resourcemanager.scheduler.address"
         try:
-            ids = (self.rest.setting("yarn.resourcemanager.ha.rm-ids") or "").replace(",", " ").split()
-            if ids and (self.rest.setting("yarn.resourcemanager.ha.enabled") or "").lower() == "true":
-                return [self._scheduler_of(rm_id) for rm_id in ids]
-            address = self.rest.setting("yarn.resourcemanager.scheduler.address")
+            by_id = configuration.ha_addresses(self.rest, name, _DEFAULT_SCHEDULER_PORT)
+            address = None if by_id else self.rest.setting(name)
         except ConfigurationHidden as error:
             raise ConnectionProblem(
                 f"{error}; set `scheduler_address` in the tony connection to its scheduler's host:port"
             ) from error
+        if missing := [rm_id for rm_id, each in by_id.items() if not each]:
+            raise UnexpectedAnswer(
+                f"the ResourceManager's configuration has no scheduler address for {missing[0]}; set "
+                "`scheduler_address` in the tony connection"
+            )
+        if by_id:
+            return list(by_id.values())
         return [self._reachable(address or f"{self.rest.active_host()}:{_DEFAULT_SCHEDULER_PORT}")]
-
-    def _scheduler_of(self, rm_id: str) -> str:
-        if address := self.rest.setting(f"yarn.resourcemanager.scheduler.address.{rm_id}"):
-            return address
-        if host := self.rest.setting(f"yarn.resourcemanager.hostname.{rm_id}"):
-            return f"{host}:{_DEFAULT_SCHEDULER_PORT}"
-        raise UnexpectedAnswer(
-            f"the ResourceManager's configuration has no scheduler address for {rm_id}; set `scheduler_address` in the "
-            "tony connection"
-        )
 
     def _reachable(self, address: str) -> str:
         """Replace the wildcard address 0.0.0.0 with the host at which the ResourceManager was reached."""

@@ -6,8 +6,9 @@ import fcntl
 import hashlib
 import os
 import stat
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -40,14 +41,39 @@ def _try(descriptor: int) -> bool:
     return True
 
 
-def write_private_file(path: Path, content: bytes) -> None:
-    """Write a file atomically, readable only by its owner from the start. Blocks. Raises OSError."""
-    partial = path.with_name(f"{path.name}.part")
-    partial.unlink(missing_ok=True)  # an existing file might have other permissions
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    partial.replace(path)
+def write_private_file(path: Path, content: bytes, *, replace: bool = True) -> None:
+    """Write a file atomically, readable only by its owner from the start. Blocks. Raises OSError.
+
+    Without ``replace``, keep a file that another process has written meanwhile.
+    """
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        partial = Path(file.name)
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            if replace:
+                partial.replace(path)
+            else:
+                _link_once(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _link_once(source: Path, target: Path) -> None:
+    """Move the file unless the target exists."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return
+    except OSError:  # a file system without hard links: replace the target, which has equal content
+        source.replace(target)
+
+
+def keep_newest(files: Iterable[Path], number: int) -> None:
+    """Remove all but the last modified files. Blocks. Raises OSError."""
+    for old in sorted(files, key=lambda path: path.stat().st_mtime, reverse=True)[number:]:
+        old.unlink(missing_ok=True)
 
 
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
