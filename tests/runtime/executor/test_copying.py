@@ -18,7 +18,7 @@ from tests.runtime.executor.containers import job, until
 from tony_provider.runtime.artifacts.upload import Throttle
 from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.executor.checkpoint_mirror import CheckpointMirror
-from tony_provider.runtime.executor.master_link import CommitRequests
+from tony_provider.runtime.executor.master_link import MasterRequests
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder, StopRequest
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
 from tony_provider.runtime.jobspec.model import Role
@@ -111,7 +111,7 @@ class Pauses(CheckpointMirror):
             task_type="worker", index=0, job=job(""), description=SimpleNamespace(chain_dir=container.chain)
         )
         context = SimpleNamespace(container=described, checkpoints=container.directory, storage=store)
-        self._commits = CommitRequests(self._hear)
+        self._commits = MasterRequests(self._hear)
         order = StartOrder(1, ClusterSpec(1, (task,)))
         super().__init__(cast(ExecutorContext, context), order, self._commits, self._hear, self._no_step)
         self.uploads: list[tony_pb2.CheckpointUploaded] = []
@@ -128,7 +128,7 @@ class Pauses(CheckpointMirror):
         if message.WhichOneof("kind") == "uploaded":
             self.uploads.append(uploaded)
             answer = tony_pb2.CheckpointAnswer(request=uploaded.request, granted=True)
-            asyncio.get_running_loop().call_soon(self._commits.answered, answer)
+            asyncio.get_running_loop().call_soon(self._commits.answered, tony_pb2.ToExecutor(checkpoint=answer))
         elif any(entry.news for entry in state.entries):
             self._saves += 1
             uri = f"{self._chain}/checkpoints/save-{self._saves:06}-00000000"

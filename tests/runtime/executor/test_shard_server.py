@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from tests.runtime.executor.containers import until
-from tony_provider.runtime.executor.master_link import InputRequests
+from tony_provider.runtime.executor.master_link import MasterRequests
 from tony_provider.runtime.executor.task_inputs import ShardServer, TakenShard, shard_problem
 from tony_provider.runtime.executor.task_outputs import ShardCopies
 from tony_provider.runtime.inputs.shards import InputShard
@@ -27,7 +27,7 @@ class Desk:
     """Gives each who asks a shard, and does not care for the rest."""
 
     def __init__(self) -> None:
-        self.requests = InputRequests(self._asked)
+        self.requests = MasterRequests(self._asked)
         self._next = 0
 
     def _asked(self, message: tony_pb2.FromExecutor) -> None:

@@ -24,7 +24,7 @@ from tony_provider.runtime.executor import workspace
 from tony_provider.runtime.executor.checkpoint_directory import DirectoryState, Snapshot, new_throttle
 from tony_provider.runtime.executor.checkpoint_limits import too_many_entries
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
-from tony_provider.runtime.executor.master_link import CommitRequests, Send
+from tony_provider.runtime.executor.master_link import MasterRequests, Send
 from tony_provider.runtime.executor.start_context import Deadline, ExecutorContext, StartOrder, StopRequest
 from tony_provider.runtime.jobspec.model import MirrorScope
 from tony_provider.runtime.jobspec.task_types import saves_checkpoints
@@ -75,7 +75,7 @@ class CheckpointMirror:
         self,
         context: ExecutorContext,
         order: StartOrder,
-        commit_requests: CommitRequests,
+        requests: MasterRequests,
         send: Send,
         reported: ReportedStep,
     ) -> None:
@@ -84,7 +84,7 @@ class CheckpointMirror:
         self._context = context
         self._directory = context.checkpoints
         self._order = order
-        self._commit_requests = commit_requests
+        self._requests = requests
         self._send = send
         self._reported = reported
         container = context.container
@@ -308,8 +308,8 @@ class CheckpointMirror:
                 await self._in_thread(self._remove, upload, wanted.uri)
                 return StoreProblem(too_many_entries(len(uploaded.entries), uploaded.ByteSize()), refused=True)
             asked = time.monotonic()
-            answer = await self._watched(
-                self._commit_requests.ask(uploaded),
+            answered = await self._watched(
+                self._requests.ask(tony_pb2.FromExecutor(uploaded=uploaded)),
                 lambda: asked,
                 f"the application master has not committed checkpoint {wanted.save} for {_HANGS:g} s",
             )
@@ -320,6 +320,7 @@ class CheckpointMirror:
         finally:
             upload.cancel()
             self.activity = ""
+        answer = answered.checkpoint
         if answer.granted:
             point = ResumePoint(
                 snapshot.step,

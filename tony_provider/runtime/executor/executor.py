@@ -29,11 +29,10 @@ from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.gpus import ContainerGpus
 from tony_provider.runtime.executor.heartbeat import HeartbeatContent
 from tony_provider.runtime.executor.master_link import (
-    CommitRequests,
-    InputRequests,
     MasterLink,
     MasterLinkError,
     MasterLocator,
+    MasterRequests,
     RefusedError,
 )
 from tony_provider.runtime.executor.output import Output, answer_tail, keep_log, send_last_words
@@ -157,8 +156,7 @@ class Executor:
         self._context = context
         self._where = MasterLocator(container, context.storage)
         self._link = MasterLink(container, self._where, self._greeting, self._handle)
-        self._commit_requests = CommitRequests(self._link.send)
-        self._input_requests = InputRequests(self._link.send)
+        self._requests = MasterRequests(self._link.send)
         self._tunnel: Optional[PageFetcher] = None  # created for the first page
         self._tunnel_ends: Optional[TunnelEnds] = None  # created for the first tunnel
         self._event_files = event_file_transfer(context)
@@ -240,8 +238,7 @@ class Executor:
         return [
             tony_pb2.FromExecutor(registration=registration),
             *said,
-            *self._commit_requests.open,
-            *self._input_requests.open,
+            *self._requests.open,
         ]
 
     def _handle(self, message: tony_pb2.ToExecutor) -> None:
@@ -254,10 +251,8 @@ class Executor:
             self._on_stop(message.stop)
         elif kind == "shutdown":
             self._on_shutdown(message.shutdown)
-        elif kind == "checkpoint":
-            self._commit_requests.answered(message.checkpoint)
-        elif kind in ("input_part", "shard_answer"):
-            self._input_requests.answered(message)
+        elif kind in ("checkpoint", "input_part", "shard_answer"):
+            self._requests.answered(message)
         elif kind == "checkpoint_now":
             self._on_checkpoint_now(message.checkpoint_now)
         elif kind == "export_now":
@@ -306,7 +301,7 @@ class Executor:
             return  # repeated after a reconnection
         if self._newest is not None:
             self._newest.stop(self._container.job.timeouts.grace, 0.0)
-        self._newest = ProcessStart(self._context, order, self._commit_requests, self._input_requests, self._link.send)
+        self._newest = ProcessStart(self._context, order, self._requests, self._link.send)
         self._next.put_nowait(self._newest)
 
     def _on_stop(self, stop: tony_pb2.StopProcess) -> None:

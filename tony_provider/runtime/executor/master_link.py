@@ -60,45 +60,8 @@ class MasterLocator:
 Send = Callable[[tony_pb2.FromExecutor], None]
 
 
-class CommitRequests:
-    """Commit requests that wait for an answer without a time limit.
-
-    They are repeated to an application master that returns.
-    """
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._numbers = itertools.count(1)
-        self._asked: dict[int, tuple[tony_pb2.FromExecutor, asyncio.Future[tony_pb2.CheckpointAnswer]]] = {}
-
-    @property
-    def open(self) -> list[tony_pb2.FromExecutor]:
-        """The requests without an answer, for an application master that may have missed them."""
-        return [message for message, _ in self._asked.values()]
-
-    async def ask(self, uploaded: tony_pb2.CheckpointUploaded) -> tony_pb2.CheckpointAnswer:
-        """Request a commit and return the answer. Sets the number of the request."""
-        uploaded.request = next(self._numbers)
-        message = tony_pb2.FromExecutor(uploaded=uploaded)
-        answer: asyncio.Future[tony_pb2.CheckpointAnswer] = asyncio.get_running_loop().create_future()
-        self._asked[uploaded.request] = message, answer
-        try:
-            self._send(message)
-            return await answer
-        finally:
-            del self._asked[uploaded.request]
-
-    def answered(self, answer: tony_pb2.CheckpointAnswer) -> None:
-        """Pass an answer to its request. Answers to abandoned requests are ignored."""
-        if answer.request in self._asked and not self._asked[answer.request][1].done():
-            self._asked[answer.request][1].set_result(answer)
-
-
-Answer = Union[tony_pb2.InputPart, tony_pb2.ShardAnswer]
-
-
-class InputRequests:
-    """Requests for inputs that wait for an answer without a time limit.
+class MasterRequests:
+    """Requests to the application master that wait for an answer without a time limit.
 
     They are repeated under the same number to an application master that returns.
     """
@@ -113,23 +76,10 @@ class InputRequests:
         """The unanswered requests, for an application master that may have missed them."""
         return [message for message, _ in self._asked.values()]
 
-    async def part(self, wanted: tony_pb2.InputPartWanted) -> tony_pb2.InputPart:
-        """Request a piece of an input part. Sets the number of the request."""
-        wanted.request = next(self._numbers)
-        return (await self._ask(wanted.request, tony_pb2.FromExecutor(input_part_wanted=wanted))).input_part
-
-    async def shard(self, wanted: tony_pb2.ShardRequest) -> tony_pb2.ShardAnswer:
-        """Report the result of a shard, or request another shard. Sets the number of the request."""
-        wanted.request = next(self._numbers)
-        return (await self._ask(wanted.request, tony_pb2.FromExecutor(shard_request=wanted))).shard_answer
-
-    def answered(self, message: tony_pb2.ToExecutor) -> None:
-        """Pass a message to the request that it answers. Answers to abandoned requests are ignored."""
-        answer: Answer = message.input_part if message.HasField("input_part") else message.shard_answer
-        if answer.request in self._asked and not self._asked[answer.request][1].done():
-            self._asked[answer.request][1].set_result(message)
-
-    async def _ask(self, number: int, message: tony_pb2.FromExecutor) -> tony_pb2.ToExecutor:
+    async def ask(self, message: tony_pb2.FromExecutor) -> tony_pb2.ToExecutor:
+        """Send a message of a kind that has a field ``request``, and return the answer. Sets this number."""
+        number = next(self._numbers)
+        _content(message).request = number
         answer: asyncio.Future[tony_pb2.ToExecutor] = asyncio.get_running_loop().create_future()
         self._asked[number] = message, answer
         try:
@@ -137,6 +87,16 @@ class InputRequests:
             return await answer
         finally:
             del self._asked[number]
+
+    def answered(self, message: tony_pb2.ToExecutor) -> None:
+        """Pass an answer to its request. Answers to abandoned requests are ignored."""
+        number = _content(message).request
+        if number in self._asked and not self._asked[number][1].done():
+            self._asked[number][1].set_result(message)
+
+
+def _content(message: Union[tony_pb2.FromExecutor, tony_pb2.ToExecutor]) -> Any:
+    return getattr(message, message.WhichOneof("kind") or "")
 
 
 _FIRST_DELAY = 0.2  # seconds before the second attempt; the delay doubles after each attempt

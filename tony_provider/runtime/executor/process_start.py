@@ -16,7 +16,7 @@ from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.checkpoint_mirror import CheckpointMirror, stores_checkpoints
-from tony_provider.runtime.executor.master_link import CommitRequests, InputRequests, Send
+from tony_provider.runtime.executor.master_link import MasterRequests, Send
 from tony_provider.runtime.executor.model_exports import ModelExports
 from tony_provider.runtime.executor.ports import ReadinessWatch
 from tony_provider.runtime.executor.progress import EventScalars, ProcessProgress, ProgressReader
@@ -46,14 +46,7 @@ _SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 class ProcessStart:
     """One start of the container's user processes. Call ``run`` once. ``stop`` may be called at any time."""
 
-    def __init__(
-        self,
-        context: ExecutorContext,
-        order: StartOrder,
-        commit_requests: CommitRequests,
-        input_requests: InputRequests,
-        send: Send,
-    ) -> None:
+    def __init__(self, context: ExecutorContext, order: StartOrder, requests: MasterRequests, send: Send) -> None:
         self.order = order
         self._said: list[tony_pb2.FromExecutor] = []
         self.resumed: Optional[Resumed] = None
@@ -70,11 +63,11 @@ class ProcessStart:
         self._uploads = UploadRetries(context, self._stopping)
         self._left_out: list[str] = []  # warnings about entries of models and outputs
         self._outputs = TaskOutputs(context, order.start, self._stopping, self._uploads, self._warn)
-        self._inputs = TaskInputs(context, order.start, input_requests, self._outputs)
+        self._inputs = TaskInputs(context, order.start, requests, self._outputs)
         self._exports: Optional[ModelExports] = ModelExports(context, send, self._warn) if self._leads else None
         self._mirror: Optional[CheckpointMirror] = None
         if stores_checkpoints(context.container, leads=self._leads):
-            self._mirror = CheckpointMirror(context, order, commit_requests, send, self._reported_step)
+            self._mirror = CheckpointMirror(context, order, requests, send, self._reported_step)
         self._unstored = UnstoredFiles(context, stores=self._mirror is not None, leads=self._leads)
 
     @property

@@ -24,7 +24,7 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.common.text import masked
 from tony_provider.runtime.executor import workspace
-from tony_provider.runtime.executor.master_link import InputRequests
+from tony_provider.runtime.executor.master_link import MasterRequests
 from tony_provider.runtime.executor.start_context import ExecutorContext
 from tony_provider.runtime.executor.start_preparation import PreparationError, wait_for_store
 from tony_provider.runtime.executor.task_outputs import NotCopiedError, ShardCopies, TaskOutputs
@@ -144,7 +144,7 @@ def _key(shard: InputShard) -> str:
     return hashlib.sha256(f"{shard.uri}\n{shard.size}\n{shard.modified_ms}".encode()).hexdigest()[:16]
 
 
-async def fetch_part(requests: InputRequests, name: str, path: Path) -> None:
+async def fetch_part(requests: MasterRequests, name: str, path: Path) -> None:
     """Write the lines of the task's part into the file. Raises PreparationError, OSError."""
     file = await asyncio.to_thread(path.open, "wb")
     try:
@@ -155,11 +155,12 @@ async def fetch_part(requests: InputRequests, name: str, path: Path) -> None:
         await asyncio.to_thread(file.close)
 
 
-async def _fetch_one_deal(requests: InputRequests, name: str, file: BinaryIO) -> bool:
+async def _fetch_one_deal(requests: MasterRequests, name: str, file: BinaryIO) -> bool:
     """Write the lines. Return False if the input was distributed again meanwhile, so that the lines are useless."""
     position, parts = 0, 0
     while True:
-        answer = await requests.part(tony_pb2.InputPartWanted(name=name, position=position))
+        wanted = tony_pb2.InputPartWanted(name=name, position=position)
+        answer = (await requests.ask(tony_pb2.FromExecutor(input_part_wanted=wanted))).input_part
         if answer.problem:
             raise PreparationError(f"its part of the input {name} is not to be had: {answer.problem}")
         if parts and answer.parts != parts:
@@ -252,7 +253,7 @@ class ShardServer:
     def __init__(
         self,
         path: Path,
-        requests: InputRequests,
+        requests: MasterRequests,
         start: int,
         shards: TakenShards,
         copy: CopyOutputs,
@@ -361,7 +362,8 @@ class ShardServer:
         return await asyncio.get_running_loop().run_in_executor(self._working, work, *args)
 
     async def _ask(self, question: ShardQuestion, held: set[tuple[str, int]]) -> tony_pb2.ShardAnswer:
-        answer = await self._requests.shard(question.message(self._start))
+        request = tony_pb2.FromExecutor(shard_request=question.message(self._start))
+        answer = (await self._requests.ask(request)).shard_answer
         for settled in (question.done, question.back, question.failed):
             if settled is not None:
                 held.discard((question.name, settled))
@@ -380,7 +382,7 @@ def _is_number(value: object) -> bool:
 class TaskInputs:
     """The job's inputs for one start. Call ``open`` at most once, and then ``close``."""
 
-    def __init__(self, context: ExecutorContext, start: int, requests: InputRequests, outputs: TaskOutputs) -> None:
+    def __init__(self, context: ExecutorContext, start: int, requests: MasterRequests, outputs: TaskOutputs) -> None:
         container = context.container
         job = container.job
         read = [name for name in job.inputs if container.task_type in job.readers(name)]
