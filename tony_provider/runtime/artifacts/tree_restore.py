@@ -10,7 +10,6 @@ import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
@@ -21,7 +20,7 @@ import attrs
 from tony_provider.runtime.artifacts.manifest import Checksum, Entry, StoredTree, algorithm_of, file_checksum
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind
 from tony_provider.runtime.artifacts.upload import StoredFiles
-from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.common.concurrency import Cancelled, in_parallel
 from tony_provider.runtime.storage import Storage, StorageNotFound, uris
 from tony_provider.runtime.storage.base import CHUNK
 
@@ -116,21 +115,13 @@ class _Restore:
                 target.touch(mode=0o600)
             elif entry.kind is Kind.FILE:
                 wanted.setdefault(entry.object, []).append(entry)
-        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="restore") as pool:
-            # The largest objects come first, so that no large object is left for the end.
-            order = sorted(wanted.items(), key=lambda item: -sum(entry.size for entry in item[1]))
-            fetching = [pool.submit(self._fetch, name, entries) for name, entries in order]
-            done, rest = wait(fetching, return_when=FIRST_EXCEPTION)
-            failed = [error for error in (future.exception() for future in done) if error is not None]
-            if failed:
-                self._failed.set()
-                for future in rest:
-                    future.cancel()
-                raise failed[0]
-        return sum(future.result() for future in fetching)
+        # The largest objects come first, so that no large object is left for the end.
+        order = sorted(wanted.items(), key=lambda item: -sum(entry.size for entry in item[1]))
+        return sum(in_parallel(self._fetch, order, _PARALLEL, "restore", self._failed.set))
 
-    def _fetch(self, name: str, entries: Sequence[Entry]) -> int:
+    def _fetch(self, wanted: tuple[str, Sequence[Entry]]) -> int:
         """Make the files that lie in one object. Return the bytes copied from the storage."""
+        name, entries = wanted
         missing = sorted(
             (entry for entry in entries if not self._reuse(entry)), key=lambda entry: (entry.offset, entry.size)
         )

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import BinaryIO, Optional, cast
 
@@ -28,7 +27,7 @@ from tony_provider.runtime.artifacts.manifest import (
     file_checksum,
 )
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode
-from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.common.concurrency import Cancelled, in_parallel
 from tony_provider.runtime.storage import Storage, uris
 from tony_provider.runtime.storage.base import CHUNK
 
@@ -156,19 +155,13 @@ class ArtifactUpload:
     def _send_all(self, parcels: list[_Parcel]) -> list[Entry]:
         """Send all objects, the largest first. The first failure cancels the others."""
         self.objects = [f"{self._name}-{number}" for number in range(len(parcels))]
-        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="upload") as pool:
-            order = sorted(range(len(parcels)), key=lambda number: -parcels[number].size)
-            sending = [pool.submit(self._send, parcels[number], self.objects[number]) for number in order]
-            done, rest = wait(sending, return_when=FIRST_EXCEPTION)
-            failed = [error for error in (future.exception() for future in done) if error is not None]
-            if failed:
-                for future in rest:
-                    future.cancel()
-                self.cancel()
-                raise failed[0]
-        return [entry for future in sending for entry in future.result()]
+        largest_first = sorted(zip(parcels, self.objects), key=lambda each: -each[0].size)
+        return [
+            entry for sent in in_parallel(self._send, largest_first, _PARALLEL, "upload", self.cancel) for entry in sent
+        ]
 
-    def _send(self, parcel: _Parcel, name: str) -> list[Entry]:
+    def _send(self, named: tuple[_Parcel, str]) -> list[Entry]:
+        parcel, name = named
         with parcel.local.open("rb", buffering=0) as opened:
             source = _Paced(opened, self._throttle, self._cancelled, self._move)
             self._storage.write(uris.join(self._objects_uri, name), cast(BinaryIO, source))

@@ -6,7 +6,6 @@ import logging
 import shutil
 import threading
 from collections.abc import Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 from typing import Callable, Optional, TypeVar
@@ -17,7 +16,7 @@ from tony_provider.runtime.checkpoint.checkpoint_restore import copy_checkpoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, is_checkpoint
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.archives import ArchiveError
-from tony_provider.runtime.common.concurrency import Cancelled, retry_blocking
+from tony_provider.runtime.common.concurrency import in_parallel, retry_blocking
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.executor_container import ExecutorContainer, own_address
 from tony_provider.runtime.executor.gpus import NoGpusError
@@ -31,7 +30,7 @@ from tony_provider.runtime.frameworks.task_type_rules import takes_gang_along
 from tony_provider.runtime.jobspec.model import MirrorScope, Role
 from tony_provider.runtime.jobspec.task_types import in_cluster, saves_checkpoints
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, StorageUnreachable, uris, walk
-from tony_provider.runtime.storage.base import CHUNK
+from tony_provider.runtime.storage.base import download
 
 log = logging.getLogger(__name__)
 
@@ -77,20 +76,11 @@ def _copy(storage: Storage, uri: str, directory: Path, cancelled: threading.Even
         else:
             files.append((status.path, target))
 
-    def copy(source: str, target: Path) -> None:
-        with storage.open_read(source) as stream, target.open("xb") as file:
-            while chunk := stream.read(CHUNK):
-                if cancelled.is_set():
-                    raise Cancelled(f"copying {uri} was cancelled")
-                file.write(chunk)
+    def copy(file: tuple[str, Path]) -> int:
+        return download(storage, *file, cancelled=cancelled)
 
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="warm-start") as pool:
-        copying = [pool.submit(copy, source, target) for source, target in files]
-        done, rest = wait(copying, return_when=FIRST_EXCEPTION)
-        for future in rest:
-            future.cancel()
-    for future in done:
-        future.result()
+    for _ in in_parallel(copy, files, _AT_ONCE, "warm-start"):
+        pass
 
 
 T = TypeVar("T")

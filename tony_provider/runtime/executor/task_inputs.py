@@ -13,7 +13,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Awaitable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Callable, Optional, Protocol, TypeVar
@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Callable, Optional, Protocol, TypeVar
 import attrs
 
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.common.concurrency import Cancelled, in_parallel
 from tony_provider.runtime.common.text import masked
 from tony_provider.runtime.executor import workspace
 from tony_provider.runtime.executor.master_link import MasterRequests
@@ -33,7 +33,7 @@ from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.jobspec.model import InputDeal
 from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.storage import StorageNotFound, uris
-from tony_provider.runtime.storage.base import CHUNK
+from tony_provider.runtime.storage.base import download
 from tony_provider.runtime.storage.stores import JobStores
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class FetchedShards:
         if path.exists():
             return path
         self._check_room(shard.size)
-        self._fetch(shard, path)
+        self._fetch((path, shard))
         return path
 
     def remove(self, name: str, number: int) -> None:
@@ -108,17 +108,11 @@ class FetchedShards:
 
     def _fetch_all(self, missing: dict[Path, InputShard]) -> None:
         ordered = sorted(missing.items(), key=lambda each: -each[1].size)  # so that no large file comes last
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="shards") as pool:
-            copying = [pool.submit(self._fetch, shard, path) for path, shard in ordered]
-            done, rest = wait(copying, return_when=FIRST_EXCEPTION)
-            for future in rest:
-                future.cancel()
-        for future in done:
-            future.result()
+        for _ in in_parallel(self._fetch, ordered, _AT_ONCE, "shards"):
+            pass
 
-    def _fetch(self, shard: InputShard, path: Path) -> None:
-        if path.exists():
-            return
+    def _fetch(self, missing: tuple[Path, InputShard]) -> None:
+        path, shard = missing
         try:
             wait_for_store(partial(self._download, shard, path), self._cancelled)
         except StorageNotFound as error:
@@ -127,14 +121,7 @@ class FetchedShards:
     def _download(self, shard: InputShard, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         arriving = path.parent / ".part"
-        size = 0
-        with self._stores.of(shard.uri).open_read(shard.uri) as source, arriving.open("wb") as target:
-            while chunk := source.read(CHUNK):
-                if self._cancelled.is_set():
-                    raise Cancelled(f"copying {shard.uri} was cancelled")
-                target.write(chunk)
-                size += len(chunk)
-        if size != shard.size:
+        if download(self._stores.of(shard.uri), shard.uri, arriving, cancelled=self._cancelled) != shard.size:
             raise ShardChangedError(f"{shard.uri} has changed since it was listed")
         arriving.rename(path)
 
