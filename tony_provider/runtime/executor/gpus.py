@@ -88,26 +88,16 @@ def is_gpu_busy(name: str, environ: Mapping[str, str]) -> bool:
 
 def _output(program: str, environ: Mapping[str, str], *arguments: str) -> str:
     try:
-        process = subprocess.Popen(
-            [program, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=dict(environ),
-            text=True,
-            errors="replace",
-        )
+        done = processes.run_program([program, *arguments], environ, _TIMEOUT)
     except OSError as error:
         raise DevicesUnknownError(f"{program} cannot be started: {error}") from error
-    try:
-        said, _ = process.communicate(timeout=_TIMEOUT)
     except subprocess.TimeoutExpired as error:
-        process.kill()  # without a wait, because a process that hangs in a driver may not end at all
         raise DevicesUnknownError(f"{program} {arguments[0]} did not answer within {_TIMEOUT:g} s") from error
-    if process.returncode:
-        last = (said.strip().splitlines() or ["without a word"])[-1]
-        raise DevicesUnknownError(f"{program} {arguments[0]} failed with exit code {process.returncode}: {last}")
-    return said
+    output = (done.stdout + done.stderr).decode("utf-8", "replace")
+    if done.returncode:
+        last = (output.strip().splitlines() or ["without a word"])[-1]
+        raise DevicesUnknownError(f"{program} {arguments[0]} failed with exit code {done.returncode}: {last}")
+    return output
 
 
 _LENGTH = 107  # bytes of an abstract name, struct sockaddr_un

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.files import write_private_file
 from tony_provider.runtime.common.text import replaced
+from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.executor_container import ContainerCredentials, ExecutorContainer
 from tony_provider.runtime.executor.user_environment import node_environment
 from tony_provider.runtime.frameworks.base import fits_variable
@@ -75,14 +76,7 @@ def node_class_path(program: str, environ: Mapping[str, str]) -> str:
     Blocks while a JVM starts. Raises ClassPathError.
     """
     try:
-        done = subprocess.run(
-            [program, "classpath", "--glob"],
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_SECONDS,
-            check=False,
-        )
+        done = processes.run_program([program, "classpath", "--glob"], environ, _SECONDS)
     except subprocess.TimeoutExpired as error:
         raise ClassPathError(f"{program} classpath --glob took longer than {_SECONDS:g} s") from error
     except OSError as error:
