@@ -201,13 +201,13 @@ def hold_sockets(table: Table, inodes: set[str]) -> bool:
     return False
 
 
-def command_of(pid: int) -> str:
-    """Return the first words of a process's command line; empty if it has ended. Blocks."""
+def command_of(pid: int, limit: int = _COMMAND) -> str:
+    """Return at most ``limit`` characters of a process's command line; empty if it has ended. Blocks."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
     except OSError:
         return ""
-    return words[:_COMMAND]
+    return words[:limit].replace("\n", " ")
 
 
 def _socket_inode(path: str) -> str:

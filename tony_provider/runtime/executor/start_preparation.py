@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Callable, Optional, TypeVar
@@ -125,35 +126,34 @@ def prepare_start(context: ExecutorContext, order: StartOrder, cancelled: thread
     Raises PreparationError, Cancelled. Raises PythonEnvError, LookupError if another attempt would fail in the same
     way.
     """
-    _put_files(context, cancelled)
-    gpus = _take_gpus(context, cancelled)
-    _fetch_warm_start(context, cancelled)
+    with _reported("", ChangedFileError, ArchiveError):
+        with _reported("the job's files could not be put into the container", OSError):
+            context.files.put(cancelled)
+    with _reported("", NoGpusError):
+        gpus = context.gpus.environment(cancelled) if context.gpus else {}
+    with _reported("the warm start could not be copied", StorageError, DamagedCheckpoint, OSError):
+        _fetch_warm_start(context, cancelled)
     if context.shared is None:  # the path of a shared directory is the same everywhere
         context.checkpoints.known_as = context.checkpoint_link.path(cancelled)
         if context.checkpoint_link.problem:
             context.output.note(context.checkpoint_link.problem)
-    resumed = _put_checkpoint(context, order, cancelled)
-    try:
+    uri = order.resume.uri if order.resume else ""
+    with _reported("the checkpoint directory could not be prepared", StorageError, OSError, uri=uri):
+        try:
+            resumed = wait_for_store(partial(_resume, context, order, cancelled), cancelled)
+        except DamagedCheckpoint as error:
+            raise PreparationError(str(error), uri=uri, damaged=True) from error
+    with _reported("its files could not be written", OSError):  # a problem of this node, usually a full disk
         return _prepared(context, order, resumed, gpus, cancelled)
-    except OSError as error:  # a problem of this node, usually a full disk
-        raise PreparationError(f"its files could not be written: {error}") from error
 
 
-def _put_files(context: ExecutorContext, cancelled: threading.Event) -> None:
+@contextmanager
+def _reported(problem: str, *errors: type[Exception], uri: str = "") -> Iterator[None]:
+    """Raise PreparationError with ``problem`` instead of these errors. ``uri``: see PreparationError."""
     try:
-        context.files.put(cancelled)
-    except (ChangedFileError, ArchiveError) as error:
-        raise PreparationError(str(error)) from error
-    except OSError as error:
-        raise PreparationError(f"the job's files could not be put into the container: {error}") from error
-
-
-def _take_gpus(context: ExecutorContext, cancelled: threading.Event) -> dict[str, str]:
-    """Return the variables that select the GPUs of the user process."""
-    try:
-        return context.gpus.environment(cancelled) if context.gpus else {}
-    except NoGpusError as error:
-        raise PreparationError(str(error)) from error
+        yield
+    except errors as error:
+        raise PreparationError(f"{problem}: {error}" if problem else str(error), uri=uri) from error
 
 
 def wait_for_store(work: Callable[[], T], cancelled: threading.Event) -> T:
@@ -170,22 +170,9 @@ def wait_for_store(work: Callable[[], T], cancelled: threading.Event) -> T:
 
 def _fetch_warm_start(context: ExecutorContext, cancelled: threading.Event) -> None:
     warm = context.container.description.warm_start
-    try:
-        if warm is not None:
-            fetch = partial(fetch_warm_start, context.storage, warm, context.workspace.warm_start, cancelled)
-            wait_for_store(fetch, cancelled)
-    except (StorageError, DamagedCheckpoint, OSError) as error:
-        raise PreparationError(f"the warm start could not be copied: {error}") from error
-
-
-def _put_checkpoint(context: ExecutorContext, order: StartOrder, cancelled: threading.Event) -> Optional[Resumed]:
-    uri = order.resume.uri if order.resume else ""
-    try:
-        return wait_for_store(partial(_resume, context, order, cancelled), cancelled)
-    except DamagedCheckpoint as error:
-        raise PreparationError(str(error), uri=uri, damaged=True) from error
-    except (StorageError, OSError) as error:
-        raise PreparationError(f"the checkpoint directory could not be prepared: {error}", uri=uri) from error
+    if warm is not None:
+        fetch = partial(fetch_warm_start, context.storage, warm, context.workspace.warm_start, cancelled)
+        wait_for_store(fetch, cancelled)
 
 
 def _resume(context: ExecutorContext, order: StartOrder, cancelled: threading.Event) -> Optional[Resumed]:

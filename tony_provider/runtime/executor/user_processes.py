@@ -207,11 +207,7 @@ def _answers(pid: int) -> bool:
 
 
 def _command(pid: int) -> str:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-    except OSError:
-        return "(gone)"
-    return b" ".join(words).decode("utf-8", "replace")[:_LONGEST_COMMAND].replace("\n", " ")
+    return processes.command_of(pid, _LONGEST_COMMAND) or "(gone)"
 
 
 def _waits(pid: int) -> str:
