@@ -89,6 +89,7 @@ T = TypeVar("T")
 # Seconds to wait for an unreachable store, which usually affects every container. A restart or failover of a NameNode
 # usually takes less. After that, this node may be the cause, and a container on another node is worth its cost.
 _STORE_TIMEOUT = 300.0
+_NOT_PLACED = "the job's files could not be put into the container"
 
 
 class PreparationError(Exception):
@@ -126,9 +127,8 @@ def prepare_start(context: ExecutorContext, order: StartOrder, cancelled: thread
     Raises PreparationError, Cancelled. Raises PythonEnvError, LookupError if another attempt would fail in the same
     way.
     """
-    with _reported("", ChangedFileError, ArchiveError):
-        with _reported("the job's files could not be put into the container", OSError):
-            context.files.put(cancelled)
+    with _reported("", ChangedFileError, ArchiveError), _reported(_NOT_PLACED, OSError):
+        context.files.put(cancelled)
     with _reported("", NoGpusError):
         gpus = context.gpus.environment(cancelled) if context.gpus else {}
     with _reported("the warm start could not be copied", StorageError, DamagedCheckpoint, OSError):
