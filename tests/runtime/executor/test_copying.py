@@ -128,7 +128,7 @@ class Pauses(CheckpointMirror):
         if message.WhichOneof("kind") == "uploaded":
             self.uploads.append(uploaded)
             answer = tony_pb2.CheckpointAnswer(request=uploaded.request, granted=True)
-            asyncio.get_running_loop().call_soon(self._commits.answered, tony_pb2.ToExecutor(checkpoint=answer))
+            asyncio.get_running_loop().call_soon(self._commits.answered, answer)
         elif any(entry.news for entry in state.entries):
             self._saves += 1
             uri = f"{self._chain}/checkpoints/save-{self._saves:06}-00000000"

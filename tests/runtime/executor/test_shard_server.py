@@ -36,7 +36,7 @@ class Desk:
             answer.shard = self._next
             answer.line = InputShard("file:///data", 1, 1).line().decode()
             self._next += 1
-        asyncio.get_running_loop().call_soon(self.requests.answered, tony_pb2.ToExecutor(shard_answer=answer))
+        asyncio.get_running_loop().call_soon(self.requests.answered, answer)
 
 
 @pytest.fixture

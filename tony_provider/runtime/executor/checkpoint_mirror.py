@@ -308,7 +308,7 @@ class CheckpointMirror:
                 await self._in_thread(self._remove, upload, wanted.uri)
                 return StoreProblem(too_many_entries(len(uploaded.entries), uploaded.ByteSize()), refused=True)
             asked = time.monotonic()
-            answered = await self._watched(
+            answer: tony_pb2.CheckpointAnswer = await self._watched(
                 self._requests.ask(tony_pb2.FromExecutor(uploaded=uploaded)),
                 lambda: asked,
                 f"the application master has not committed checkpoint {wanted.save} for {_HANGS:g} s",
@@ -320,7 +320,6 @@ class CheckpointMirror:
         finally:
             upload.cancel()
             self.activity = ""
-        answer = answered.checkpoint
         if answer.granted:
             point = ResumePoint(
                 snapshot.step,

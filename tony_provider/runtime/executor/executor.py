@@ -242,32 +242,27 @@ class Executor:
         ]
 
     def _handle(self, message: tony_pb2.ToExecutor) -> None:
+        handlers: dict[Optional[str], Callable[[Any], None]] = {
+            "welcome": self._on_welcome,
+            "rendezvous": self._on_rendezvous,
+            "stop": self._on_stop,
+            "shutdown": self._on_shutdown,
+            "checkpoint": self._requests.answered,
+            "input_part": self._requests.answered,
+            "shard_answer": self._requests.answered,
+            "checkpoint_now": self._on_checkpoint_now,
+            "export_now": self._on_export_now,
+            "take_snapshot": self._on_take_snapshot,
+            "newer_token": lambda newer: self._send_on_errand(asyncio.to_thread(use_new_token, self._context, newer)),
+            "page_wanted": lambda wanted: self._send_on_errand(self._tunnel_to_tensorboard().answer(wanted)),
+            "tunnel": lambda data: self._ends_of_tunnels().take(data),
+            "tail_wanted": lambda wanted: self._send_on_errand(
+                answer_tail(self._context.output, wanted, self._link.send)
+            ),
+        }
         kind = message.WhichOneof("kind")
-        if kind == "welcome":
-            self._on_welcome(message.welcome)
-        elif kind == "rendezvous":
-            self._on_rendezvous(message.rendezvous)
-        elif kind == "stop":
-            self._on_stop(message.stop)
-        elif kind == "shutdown":
-            self._on_shutdown(message.shutdown)
-        elif kind in ("checkpoint", "input_part", "shard_answer"):
-            self._requests.answered(message)
-        elif kind == "checkpoint_now":
-            self._on_checkpoint_now(message.checkpoint_now)
-        elif kind == "export_now":
-            self._on_export_now(message.export_now)
-        elif kind == "take_snapshot":
-            if self._current is not None:
-                self._current.take_snapshot(message.take_snapshot)
-        elif kind == "newer_token":
-            self._send_on_errand(asyncio.to_thread(use_new_token, self._context, message.newer_token))
-        elif kind == "page_wanted":
-            self._send_on_errand(self._tunnel_to_tensorboard().answer(message.page_wanted))
-        elif kind == "tunnel":
-            self._ends_of_tunnels().take(message.tunnel)
-        elif kind == "tail_wanted":
-            self._send_on_errand(answer_tail(self._context.output, message.tail_wanted, self._link.send))
+        if kind in handlers:
+            handlers[kind](getattr(message, kind))
         else:
             log.warning("a message of an unknown kind from the application master is ignored")
 
@@ -323,6 +318,10 @@ class Executor:
         log.info("an export of the model is wanted: %s", wanted.reason)
         if self._current is not None:
             self._send_on_errand(self._current.ask_export(wanted))
+
+    def _on_take_snapshot(self, wanted: tony_pb2.TakeSnapshot) -> None:
+        if self._current is not None:
+            self._current.take_snapshot(wanted)
 
     def _send_on_errand(self, errand: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(errand)

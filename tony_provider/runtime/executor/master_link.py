@@ -58,6 +58,7 @@ class MasterLocator:
 
 
 Send = Callable[[tony_pb2.FromExecutor], None]
+Answer = Union[tony_pb2.CheckpointAnswer, tony_pb2.InputPart, tony_pb2.ShardAnswer]
 
 
 class MasterRequests:
@@ -69,18 +70,18 @@ class MasterRequests:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._numbers = itertools.count(1)
-        self._asked: dict[int, tuple[tony_pb2.FromExecutor, asyncio.Future[tony_pb2.ToExecutor]]] = {}
+        self._asked: dict[int, tuple[tony_pb2.FromExecutor, asyncio.Future[Answer]]] = {}
 
     @property
     def open(self) -> list[tony_pb2.FromExecutor]:
         """The unanswered requests, for an application master that may have missed them."""
         return [message for message, _ in self._asked.values()]
 
-    async def ask(self, message: tony_pb2.FromExecutor) -> tony_pb2.ToExecutor:
+    async def ask(self, message: tony_pb2.FromExecutor) -> Any:
         """Send a message of a kind that has a field ``request``, and return the answer. Sets this number."""
         number = next(self._numbers)
-        _content(message).request = number
-        answer: asyncio.Future[tony_pb2.ToExecutor] = asyncio.get_running_loop().create_future()
+        getattr(message, message.WhichOneof("kind") or "").request = number
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asked[number] = message, answer
         try:
             self._send(message)
@@ -88,15 +89,10 @@ class MasterRequests:
         finally:
             del self._asked[number]
 
-    def answered(self, message: tony_pb2.ToExecutor) -> None:
+    def answered(self, answer: Answer) -> None:
         """Pass an answer to its request. Answers to abandoned requests are ignored."""
-        number = _content(message).request
-        if number in self._asked and not self._asked[number][1].done():
-            self._asked[number][1].set_result(message)
-
-
-def _content(message: Union[tony_pb2.FromExecutor, tony_pb2.ToExecutor]) -> Any:
-    return getattr(message, message.WhichOneof("kind") or "")
+        if answer.request in self._asked and not self._asked[answer.request][1].done():
+            self._asked[answer.request][1].set_result(answer)
 
 
 _FIRST_DELAY = 0.2  # seconds before the second attempt; the delay doubles after each attempt

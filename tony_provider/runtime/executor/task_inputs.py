@@ -147,7 +147,7 @@ async def _fetch_one_deal(requests: MasterRequests, name: str, file: BinaryIO) -
     position, parts = 0, 0
     while True:
         wanted = tony_pb2.InputPartWanted(name=name, position=position)
-        answer = (await requests.ask(tony_pb2.FromExecutor(input_part_wanted=wanted))).input_part
+        answer: tony_pb2.InputPart = await requests.ask(tony_pb2.FromExecutor(input_part_wanted=wanted))
         if answer.problem:
             raise PreparationError(f"its part of the input {name} is not to be had: {answer.problem}")
         if parts and answer.parts != parts:
@@ -350,7 +350,7 @@ class ShardServer:
 
     async def _ask(self, question: ShardQuestion, held: set[tuple[str, int]]) -> tony_pb2.ShardAnswer:
         request = tony_pb2.FromExecutor(shard_request=question.message(self._start))
-        answer = (await self._requests.ask(request)).shard_answer
+        answer: tony_pb2.ShardAnswer = await self._requests.ask(request)
         for settled in (question.done, question.back, question.failed):
             if settled is not None:
                 held.discard((question.name, settled))
