@@ -13,7 +13,7 @@ import pytest
 
 from tests.runtime.executor.containers import until
 from tony_provider.runtime.executor.master_link import MasterRequests
-from tony_provider.runtime.executor.task_inputs import ShardServer, TakenShard, shard_problem
+from tony_provider.runtime.executor.task_inputs import NodeShards, ShardServer, shard_problem
 from tony_provider.runtime.executor.task_outputs import ShardCopies
 from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.protocol import tony_pb2
@@ -54,16 +54,16 @@ async def test_a_store_that_hangs_leaves_others_their_threads(tmp_path: Path, hu
     looked = threading.Event()
 
     class Shards:
-        def take(self, name: str, number: int, line: bytes) -> TakenShard:
+        def take(self, name: str, number: int, line: bytes) -> str:
             looked.set()
             hung.wait()
-            return TakenShard()
+            return ""
 
         def settle(self, name: str, number: int) -> None:
             """Nothing is kept."""
 
     path = tmp_path / "socket"
-    server = ShardServer(path, Desk().requests, 1, Shards(), copy)
+    server = ShardServer(path, Desk().requests, 1, cast(NodeShards, Shards()), copy)
     await server.open()
     connections = [await asyncio.open_unix_connection(path) for _ in range(MANY)]
     for _, writer in connections:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Optional, Protocol, TypeVar
+from typing import Any, BinaryIO, Callable, Optional, TypeVar
 
 import attrs
 
@@ -164,26 +164,56 @@ CopyOutputs = Callable[[Sequence[str]], Awaitable[ShardCopies]]
 """Has on the store what was made of a shard, see ``RunOutputs.copy``."""
 
 
-@attrs.frozen
-class TakenShard:
-    """A shard as the program receives it."""
-
-    problem: str = ""  # the reason if no task can read the shard, otherwise empty
-    path: str = ""  # path of its copy on this node, if there is one
-
-
 class NotFetchedError(Exception):
     """A shard could not be copied to this node. Another task may succeed."""
 
 
-class TakenShards(Protocol):
-    """Handling of shards on this node. Both methods block, and are called in threads."""
+@attrs.frozen
+class NodeShards:
+    """Checks the shards that are taken, and copies those of inputs with ``fetch``. The methods block."""
 
-    def take(self, name: str, number: int, line: bytes) -> TakenShard:
-        """Check the shard of this line, and copy it if its input is copied. Raises NotFetchedError."""
+    stores: JobStores
+    copies: FetchedShards
+    copied: frozenset[str]  # names of inputs
+
+    def take(self, name: str, number: int, line: bytes) -> str:
+        """Check the shard of this line. Return the path of its copy, or an empty text if its input is not copied.
+
+        Raises ShardChangedError, NotFetchedError.
+        """
+        if problem := shard_problem(self.stores, line):
+            raise ShardChangedError(problem)
+        if name not in self.copied:
+            return ""
+        try:
+            return str(self.copies.copy(name, number, InputShard.of_line(line)))
+        except ShardChangedError:
+            raise
+        except Exception as error:  # drivers of other stores may raise any error
+            raise NotFetchedError(f"shard {number} could not be copied: {error}") from error
 
     def settle(self, name: str, number: int) -> None:
         """Release the shard, which the program has completed or returned."""
+        if name in self.copied:
+            self.copies.remove(name, number)
+
+
+def shard_problem(stores: JobStores, line: bytes) -> str:
+    """Return the reason if a shard differs from its listing, otherwise an empty text. Blocks.
+
+    Errors of the store are ignored, because the program will meet them itself.
+    """
+    shard = InputShard.of_line(line)
+    try:
+        now = InputShard.of_status(stores.of(shard.uri).status(shard.uri))
+    except StorageNotFound:
+        return f"{shard.uri} was listed, and is not there any more"
+    except Exception:  # drivers of other stores may raise any error
+        log.warning("whether %s is as it was listed cannot be seen", shard.uri, exc_info=True)
+        return ""
+    if now.size != shard.size or (now.modified_ms and now.modified_ms != shard.modified_ms):
+        return f"{shard.uri} has changed since it was listed"
+    return ""
 
 
 T = TypeVar("T")
@@ -242,7 +272,7 @@ class ShardServer:
         path: Path,
         requests: MasterRequests,
         start: int,
-        shards: TakenShards,
+        shards: NodeShards,
         copy: CopyOutputs,
         secrets: Sequence[str] = (),
     ) -> None:
@@ -257,13 +287,13 @@ class ShardServer:
         self._working = ThreadPoolExecutor(_AT_ONCE, "shards")
         self._server: Optional[asyncio.AbstractServer] = None
         self._connections: set[asyncio.Task[None]] = set()
-        self._held: set[tuple[str, int]] = set()  # shards that any connection holds
+        self._held: list[set[tuple[str, int]]] = []  # input and number of the shards that each connection holds
 
     @property
     def held(self) -> list[tony_pb2.HeldShards]:
         """The shards that were taken and are not completed."""
         by_name: dict[str, list[int]] = {}
-        for name, shard in sorted(self._held):
+        for name, shard in sorted(set().union(*self._held)):
             by_name.setdefault(name, []).append(shard)
         return [tony_pb2.HeldShards(start=self._start, name=name, shards=shards) for name, shards in by_name.items()]
 
@@ -291,10 +321,12 @@ class ShardServer:
             return
         self._connections.add(task)
         held: set[tuple[str, int]] = set()
+        self._held.append(held)
         try:
             await self._converse(reader, writer, held)
             for name, shard in sorted(held):
                 await self._ask(ShardQuestion(name, back=shard), held)
+            self._held = [each for each in self._held if each is not held]
         except asyncio.CancelledError:  # asyncio would log it as an error
             return
         finally:
@@ -335,15 +367,16 @@ class ShardServer:
             if not answer.HasField("shard"):
                 return {"end": True, "failed": answer.failed, "failures": answer.failures}
             try:
-                taken = await self._do(self._shards.take, question.name, answer.shard, answer.line.encode())
+                path = await self._do(self._shards.take, question.name, answer.shard, answer.line.encode())
             except NotFetchedError as error:
                 await self._ask(ShardQuestion(question.name, back=answer.shard), held)
                 return {"error": str(error)}
-            if not taken.problem:
-                here = {"path": taken.path} if taken.path else {}
+            except ShardChangedError as error:
+                log.warning("%s: %s", question.name, error)
+                question = ShardQuestion(question.name, failed=answer.shard, reason=str(error), take=True)
+            else:
+                here = {"path": path} if path else {}
                 return {"shard": answer.shard, **json.loads(answer.line), **here}
-            log.warning("%s: %s", question.name, taken.problem)
-            question = ShardQuestion(question.name, failed=answer.shard, reason=taken.problem, take=True)
 
     async def _do(self, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._working, work, *args)
@@ -354,11 +387,9 @@ class ShardServer:
         for settled in (question.done, question.back, question.failed):
             if settled is not None:
                 held.discard((question.name, settled))
-                self._held.discard((question.name, settled))
                 await self._do(self._shards.settle, question.name, settled)
         if answer.HasField("shard"):
             held.add((question.name, answer.shard))
-            self._held.add((question.name, answer.shard))
         return answer
 
 
@@ -429,45 +460,3 @@ class TaskInputs:
             raise
         except Exception as error:  # drivers of other stores may raise any error
             raise PreparationError(f"its part of the input {name} could not be copied: {error}") from error
-
-
-@attrs.frozen
-class NodeShards:
-    """Checks the shards that are taken, and copies those of inputs with ``fetch``."""
-
-    stores: JobStores
-    copies: FetchedShards
-    copied: frozenset[str]  # names of inputs
-
-    def take(self, name: str, number: int, line: bytes) -> TakenShard:
-        problem = shard_problem(self.stores, line)
-        if problem or name not in self.copied:
-            return TakenShard(problem)
-        try:
-            return TakenShard(path=str(self.copies.copy(name, number, InputShard.of_line(line))))
-        except ShardChangedError as error:
-            return TakenShard(str(error))
-        except Exception as error:  # drivers of other stores may raise any error
-            raise NotFetchedError(f"shard {number} could not be copied: {error}") from error
-
-    def settle(self, name: str, number: int) -> None:
-        if name in self.copied:
-            self.copies.remove(name, number)
-
-
-def shard_problem(stores: JobStores, line: bytes) -> str:
-    """Return the reason if a shard differs from its listing, otherwise an empty text. Blocks.
-
-    Errors of the store are ignored, because the program will meet them itself.
-    """
-    shard = InputShard.of_line(line)
-    try:
-        now = InputShard.of_status(stores.of(shard.uri).status(shard.uri))
-    except StorageNotFound:
-        return f"{shard.uri} was listed, and is not there any more"
-    except Exception:  # drivers of other stores may raise any error
-        log.warning("whether %s is as it was listed cannot be seen", shard.uri, exc_info=True)
-        return ""
-    if now.size != shard.size or (now.modified_ms and now.modified_ms != shard.modified_ms):
-        return f"{shard.uri} has changed since it was listed"
-    return ""
