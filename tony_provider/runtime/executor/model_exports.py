@@ -12,11 +12,11 @@ from typing import Callable, Optional
 
 import attrs
 
+from tony_provider.runtime.artifacts.directory_upload import is_empty_directory, publish_directory
 from tony_provider.runtime.common import clock, contract
 from tony_provider.runtime.common.concurrency import pauses, wait_with_timeout
 from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.executor.master_link import Send
-from tony_provider.runtime.executor.result_upload import commit_directory, is_empty_directory
 from tony_provider.runtime.executor.start_context import Deadline, ExecutorContext, StopRequest
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.storage import (
@@ -54,7 +54,7 @@ class ModelExports:
     """
 
     def __init__(self, context: ExecutorContext, send: Send, warn: Callable[[str], None]) -> None:
-        """Prepare the watch. ``warn``: see TreeUpload."""
+        """Prepare the watch. ``warn``: see DirectoryUpload."""
         self._warn = warn
         self.activity = ""  # description of the current upload, for the status; otherwise empty
         self.trouble = ""  # problem with the uploads, with its reason, for the status; otherwise empty
@@ -205,14 +205,14 @@ def _exports_in(directory: Path) -> Iterable[tuple[int, Path]]:
 def _commit(storage: Storage, local: Path, uri: str, cancelled: threading.Event, warn: Callable[[str], None]) -> None:
     """Upload an export, unless it already exists and may be in use. Blocks.
 
-    Raises OSError and the errors of ``commit_directory``.
+    Raises OSError and the errors of ``publish_directory``.
     """
     if local.is_symlink() or not local.is_dir():
         raise OSError(f"{local.name} is no directory")
     if is_empty_directory(local):
         raise OSError(f"{local.name} is empty")
     if not storage.exists(uri):
-        commit_directory(storage, local, uri, cancelled, warn)
+        publish_directory(storage, local, uri, cancelled, warn)
 
 
 def _prune(storage: Storage, directory: str, newest: str, keep_last: int) -> None:

@@ -22,7 +22,6 @@ from tony_provider.runtime.executor.ports import ReadinessWatch
 from tony_provider.runtime.executor.progress import EventScalars, ProcessProgress, ProgressReader
 from tony_provider.runtime.executor.result_upload import (
     NotStoredError,
-    UploadCancelledError,
     UploadRetries,
     keep_results,
 )
@@ -346,7 +345,7 @@ class ProcessStart:
                     self._context, self.order, self._stopping, self._uploads, self._warn
                 )
             exited.outputs.extend(await self._outputs.keep())
-        except UploadCancelledError:
+        except Cancelled:
             exited.stopped = True
         except NotStoredError as error:
             exited.not_kept = replaced(str(error))

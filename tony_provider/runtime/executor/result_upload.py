@@ -1,6 +1,6 @@
 """Upload of the leading task's results: the model directory, and the return value in ``TONY_RESULT_FILE``.
 
-The module also contains the upload of directories and the retries that other uploads use.
+The module also contains the retries that other uploads use.
 """
 
 from __future__ import annotations
@@ -9,33 +9,27 @@ import asyncio
 import json
 import logging
 import os
-import secrets
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Callable, Optional, TypeVar
 
-import attrs
-
+from tony_provider.runtime.artifacts.directory_upload import is_empty_directory, publish_directory
 from tony_provider.runtime.common import clock, contract
 from tony_provider.runtime.common.codec import to_plain
-from tony_provider.runtime.common.concurrency import in_parallel, pauses, wait_with_timeout
+from tony_provider.runtime.common.concurrency import Cancelled, pauses, wait_with_timeout
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder, StopRequest
 from tony_provider.runtime.protocol.limits import RESERVED_KEY_REASON, reserved_key
 from tony_provider.runtime.storage import (
     Storage,
     StorageError,
-    StorageExists,
     StorageInvalidPath,
     StorageUnsupported,
-    upload,
     uris,
 )
-from tony_provider.runtime.storage.base import PRIVATE_DIRECTORY, PRIVATE_FILE, write_atomically
-from tony_provider.runtime.storage.webhdfs.store import SCHEMES
+from tony_provider.runtime.storage.base import write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -84,100 +78,6 @@ def keep_returned(storage: Storage, uri: str, returned: Optional[bytes], *, may_
         storage.remove(uri)
 
 
-_AT_ONCE = 4  # concurrent file transfers; each has a buffer of about storage.base.CHUNK
-
-
-class UploadCancelledError(Exception):
-    """The upload was cancelled."""
-
-
-def is_empty_directory(directory: Path) -> bool:
-    """Return whether the directory is empty or missing. Raises OSError if the path is not a directory."""
-    return not directory.exists() or next(directory.iterdir(), None) is None
-
-
-def check_cancelled(cancelled: threading.Event) -> None:
-    """Raise UploadCancelledError if the upload is cancelled."""
-    if cancelled.is_set():
-        raise UploadCancelledError("the upload was cancelled")
-
-
-@attrs.frozen
-class TreeUpload:
-    """Copies directories to the store. All methods block."""
-
-    storage: Storage
-    cancelled: threading.Event
-    warn: Callable[[str], None]  # called for each entry that is left out or renamed
-    file_permission: int = PRIVATE_FILE
-    directory_permission: int = PRIVATE_DIRECTORY
-    overwrite: bool = False  # replace existing files, which otherwise are an error
-
-    def run(self, directory: Path, target: str, wanted: Callable[[str], bool] = lambda path: True) -> tuple[int, int]:
-        """Copy the content of ``directory`` to the URI ``target``. Return the numbers of files and bytes.
-
-        Broken links, links to a directory above them, and entries that are neither files nor directories are left out.
-        HDFS does not permit colons in names, so they become ``%3A`` there. ``wanted`` gets the path of a file in the
-        directory and returns whether to copy the file. Raises StorageError, OSError, UploadCancelledError.
-        """
-        sizes = in_parallel(
-            lambda path: self.send(directory / path, uris.join(target, stored_path(target, path))),
-            self._files(directory, target, wanted),
-            _AT_ONCE,
-            "upload",
-        )
-        files = size = 0
-        for each in sizes:
-            files, size = files + 1, size + each
-        return files, size
-
-    def send(self, path: Path, uri: str) -> int:
-        """Copy one file. Return its size in bytes. Raises the errors of ``run``."""
-        check_cancelled(self.cancelled)
-        return upload(self.storage, path, uri, overwrite=self.overwrite, permission=self.file_permission)
-
-    def _files(self, directory: Path, target: str, wanted: Callable[[str], bool]) -> Iterator[str]:
-        for path, relative in walk_local(directory, self.warn):
-            stored = stored_path(target, relative)
-            if path.is_dir():
-                self.storage.make_directories(uris.join(target, stored), permission=self.directory_permission)
-            elif not path.is_file():  # reading a FIFO would block forever
-                self.warn(f"{path} is neither a file nor a directory, nor a link to one, so it is not stored")
-            elif stored != relative and os.path.lexists(directory / stored):
-                self.warn(f"{path} is not stored, because {stored}, the name that HDFS permits, is another file")
-            elif wanted(relative):
-                if stored != relative:
-                    self.warn(f"{path} is stored as {stored}, because HDFS does not permit colons in names")
-                yield relative
-
-
-def stored_path(target: str, path: str) -> str:
-    """Return the path below the URI ``target`` under which a local path is stored."""
-    return path.replace(":", "%3A") if uris.scheme(target) in SCHEMES else path
-
-
-def walk_local(directory: Path, warn: Callable[[str], None]) -> Iterator[tuple[Path, str]]:
-    """Yield every directory and file with its path below ``directory``, first the directory itself with an empty path.
-
-    Follows symbolic links, like a copy. Links to a directory above them are left out. Raises OSError.
-    """
-    for place, directories, names in os.walk(directory, onerror=_raise, followlinks=True):
-        real = os.path.realpath(place)
-        relative = Path(place).relative_to(directory)
-        yield Path(place), "" if relative == Path() else relative.as_posix()
-        for name in list(directories):
-            entered = os.path.realpath(Path(place, name))
-            if real == entered or real.startswith(entered.rstrip("/") + "/"):
-                warn(f"{Path(place, name)} is a link to a directory that contains it, so it is not stored")
-                directories.remove(name)
-        for name in sorted(names):
-            yield Path(place, name), (relative / name).as_posix()
-
-
-def _raise(error: OSError) -> None:
-    raise error
-
-
 T = TypeVar("T")
 
 _CANCEL_TIMEOUT = 5.0  # seconds for a cancelled upload to remove its objects
@@ -200,9 +100,9 @@ class UploadRetries:
         self._stopping = stopping
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return the result of ``work``, which blocks and raises UploadCancelledError soon after the start is stopped.
+        """Return the result of ``work``, which blocks and raises Cancelled soon after the start is stopped.
 
-        Raises NotStoredError, UploadCancelledError.
+        Raises NotStoredError, Cancelled.
         """
         deadline = time.monotonic() + self._context.container.job.timeouts.upload
         for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
@@ -224,17 +124,17 @@ class UploadRetries:
     async def _try(self, work: Callable[[], T]) -> T:
         uploading = asyncio.ensure_future(asyncio.to_thread(work))
         if not await self._stopping.bound(uploading, lambda: self._stopping.asked_at + _CANCEL_TIMEOUT):
-            raise UploadCancelledError("the upload did not end when it was told to")
+            raise Cancelled("the upload did not end when it was told to")
         result = uploading.result()
         self.trouble = ""
         return result
 
     async def _pause(self, seconds: float) -> None:
-        """Wait between two attempts. Raises UploadCancelledError."""
+        """Wait between two attempts. Raises Cancelled."""
         with suppress(asyncio.TimeoutError):
             await wait_with_timeout(self._stopping.wait(), seconds)
         if self._stopping.asked:
-            raise UploadCancelledError("told to stop while it waited for the store")
+            raise Cancelled("told to stop while it waited for the store")
 
     def _tell(self, error: StorageError, left: float) -> None:
         log.warning("the results are not on the store yet, trying for %.0f s more: %s", left, error)
@@ -260,8 +160,9 @@ async def keep_results(
 ) -> str:
     """Upload the model and the return value of the user process.
 
-    Return the URI of the model, or an empty text if there is none. ``warn``: see TreeUpload. Raises NotStoredError,
-    UploadCancelledError.
+    Return the URI of the model, or an empty text if there is none. ``warn``: see DirectoryUpload.
+
+    Raises NotStoredError, Cancelled.
     """
     return await retries.run(partial(_keep, context, order, stopping.cancelled, warn))
 
@@ -271,56 +172,8 @@ def _keep(context: ExecutorContext, order: StartOrder, cancelled: threading.Even
     returned = read_returned(context.workspace.result_file)  # first: an invalid value would waste the model's upload
     uri = ""
     if not is_empty_directory(model):
-        uri = commit_directory(context.storage, model, uris.join(directory, contract.MODEL_DIR), cancelled, warn)
+        uri = publish_directory(context.storage, model, uris.join(directory, contract.MODEL_DIR), cancelled, warn)
     keep_returned(
         context.storage, uris.join(directory, contract.RETURN_VALUE_FILE), returned, may_exist=order.start > 1
     )
     return uri
-
-
-def commit_directory(
-    storage: Storage, directory: Path, target: str, cancelled: threading.Event, warn: Callable[[str], None]
-) -> str:
-    """Make the content of ``directory`` the content of the URI ``target``, and return ``target``. Blocks.
-
-    Existing content (of a former generation) is replaced. Between two renames ``target`` does not exist. Raises
-    StorageError, OSError, UploadCancelledError.
-    """
-    mark = secrets.token_hex(4)
-    temporary = f"{target}.tmp-{mark}"
-    try:
-        TreeUpload(storage, cancelled, warn).run(directory, temporary)
-        check_cancelled(cancelled)
-        _put_in_place(storage, temporary, target, f"{target}.old-{mark}")
-    except BaseException:
-        _remove(storage, temporary)
-        raise
-    return target
-
-
-def _remove(storage: Storage, uri: str) -> None:
-    """Remove a directory. Only log a failure, so that the original error is reported."""
-    try:
-        storage.remove(uri, recursive=True)
-    except StorageError as error:
-        log.warning("%s is left on the store: %s", uri, error)
-
-
-def _put_in_place(storage: Storage, temporary: str, target: str, former: str) -> None:
-    try:
-        storage.rename(temporary, target)
-    except StorageExists:
-        storage.rename(target, former)
-        try:
-            storage.rename(temporary, target)
-        except StorageError:
-            _put_back(storage, former, target)
-            raise
-        storage.remove(former, recursive=True)
-
-
-def _put_back(storage: Storage, former: str, target: str) -> None:
-    try:
-        storage.rename(former, target)
-    except StorageError as error:
-        log.warning("what %s held before is now in %s: %s", target, former, error)

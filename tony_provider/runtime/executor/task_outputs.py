@@ -15,15 +15,10 @@ from typing import Callable, Optional
 
 import attrs
 
+from tony_provider.runtime.artifacts.directory_upload import DirectoryUpload, stored_path, walk_local
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import Cancelled, retry_blocking
-from tony_provider.runtime.executor.result_upload import (
-    TreeUpload,
-    UploadCancelledError,
-    UploadRetries,
-    stored_path,
-    walk_local,
-)
+from tony_provider.runtime.executor.result_upload import UploadRetries
 from tony_provider.runtime.executor.start_context import ExecutorContext, StopRequest
 from tony_provider.runtime.jobspec.problems import child
 from tony_provider.runtime.outputs.output_place import DATA_DIRECTORY, DATA_FILE, OutputPlace, part_name
@@ -52,8 +47,8 @@ class OutputDirectory:
     _refused: set[str] = attrs.field(factory=set)  # copied files whose commit was rejected
 
     @property
-    def _upload(self) -> TreeUpload:
-        return TreeUpload(self.storage, self.cancelled, self.warn, DATA_FILE, DATA_DIRECTORY, overwrite=True)
+    def _upload(self) -> DirectoryUpload:
+        return DirectoryUpload(self.storage, self.cancelled, self.warn, DATA_FILE, DATA_DIRECTORY, overwrite=True)
 
     def name_of(self, path: Path) -> Optional[str]:
         """Return a path relative to the directory, also of a link, or None if the path is not in the directory."""
@@ -126,7 +121,7 @@ class TaskOutputs:
         retries: UploadRetries,
         warn: Callable[[str], None],
     ) -> None:
-        """Prepare the outputs. ``warn``: see TreeUpload."""
+        """Prepare the outputs. ``warn``: see DirectoryUpload."""
         self._context = context
         self._warn = warn
         self._start = start
@@ -189,7 +184,7 @@ class TaskOutputs:
                     _check_new(directory, file)
                     copied.append((directory, file))
                     names.append(self._copy_file(directory, file))
-        except (StorageError, OSError, Cancelled, UploadCancelledError) as error:
+        except (StorageError, OSError, Cancelled) as error:
             ShardCopies([], copied).settle(committed=False)
             raise NotCopiedError(f"what was made of the shard is not on the store: {error}") from error
         except NotCopiedError:
@@ -215,7 +210,7 @@ class TaskOutputs:
     # ---- at the end --------------------------------------------------------------------------------------------
 
     async def keep(self) -> list[tony_pb2.KeptOutput]:
-        """Upload the outputs. Return those with files. Raises NotStoredError, UploadCancelledError."""
+        """Upload the outputs. Return those with files. Raises NotStoredError, Cancelled."""
         kept = [await self._retries.run(partial(_keep, each)) for each in self._directories]
         return [each for each in kept if each.files]
 
