@@ -143,7 +143,7 @@ class Pauses(CheckpointMirror):
         self._waited += 0.0 if self._nudge.is_set() else seconds
         self._nudge.clear()
         if self._failed is not None:
-            self.troubles.add(self.trouble)
+            self.troubles.add(self.problem)
 
 
 async def test_a_failed_upload_is_repeated_after_growing_pauses(tmp_path: Path) -> None:
@@ -155,12 +155,12 @@ async def test_a_failed_upload_is_repeated_after_growing_pauses(tmp_path: Path) 
         container.look(6)
         mirror = Pauses(container, Store(failures=9))
         mirror.start()
-        await until(lambda: mirror.uploads and not mirror.trouble, "it is stored")
+        await until(lambda: mirror.uploads and not mirror.problem, "it is stored")
         await mirror.close()
         assert mirror.pauses == [1.5, 3, 6, 12, 24, 48, 60, 60, 60, 60]
         [trouble] = mirror.troubles
         assert trouble.startswith("its newest checkpoint has not been stored since ")
-        assert mirror.trouble == ""
+        assert mirror.problem == ""
 
 
 async def test_the_last_uploads_are_repeated_after_short_pauses(tmp_path: Path) -> None:

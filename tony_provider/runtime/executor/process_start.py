@@ -26,6 +26,7 @@ from tony_provider.runtime.executor.result_upload import (
     keep_results,
 )
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder, StopRequest
+from tony_provider.runtime.executor.start_part import StartPart
 from tony_provider.runtime.executor.start_preparation import PreparationError, PreparedStart, prepare_start
 from tony_provider.runtime.executor.task_inputs import TaskInputs
 from tony_provider.runtime.executor.task_outputs import TaskOutputs
@@ -68,6 +69,8 @@ class ProcessStart:
         if stores_checkpoints(context.container, leads=self._leads):
             self._mirror = CheckpointMirror(context, order, requests, send, self._reported_step)
         self._unstored = UnstoredFiles(context, stores=self._mirror is not None, leads=self._leads)
+        parts = (self._inputs, self._outputs, self._uploads, self._mirror, self._exports, self._unstored)
+        self._parts: list[StartPart] = [part for part in parts if part is not None]
 
     @property
     def _leads(self) -> bool:
@@ -78,8 +81,7 @@ class ProcessStart:
     @property
     def said(self) -> list[tony_pb2.FromExecutor]:
         """The messages, in order, for an application master that may have missed them."""
-        exported = self._exports.said if self._exports else ()
-        return [*self._said, *(self._mirror.said if self._mirror else ()), *exported]
+        return [*self._said, *(message for part in self._parts for message in part.replay)]
 
     @property
     def running(self) -> Sequence[UserProcess]:
@@ -110,8 +112,7 @@ class ProcessStart:
     @property
     def activity(self) -> str:
         """The present activity, for the status."""
-        copying = (self._mirror.activity if self._mirror else "") or self._uploads.activity
-        copying = copying or (self._exports.activity if self._exports else "")
+        copying = next((part.activity for part in self._parts if part.activity), "")
         if not copying:
             return self._activity
         return f"running, {copying}" if self._activity == "running" else copying
@@ -119,8 +120,7 @@ class ProcessStart:
     @property
     def trouble(self) -> str:
         """The reason if uploads to the store fail at present, for the status. Otherwise an empty text."""
-        trouble = self._uploads.trouble or (self._mirror.trouble if self._mirror else "")
-        return trouble or (self._exports.trouble if self._exports else "")
+        return next((part.problem for part in self._parts if part.problem), "")
 
     @property
     def notices(self) -> list[str]:
@@ -174,13 +174,8 @@ class ProcessStart:
             await self._run()
         finally:
             await self._close_readiness()
-            await self._inputs.close()
-            await self._outputs.close()
-            if self._mirror is not None:
-                await self._mirror.close()
-            await self._unstored.close()
-            if self._exports is not None:
-                await self._exports.close()
+            for part in self._parts:
+                await part.close()
             self._activity = "ended"
             self.over.set()
 

@@ -21,6 +21,7 @@ from tony_provider.runtime.common import clock, contract
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.concurrency import Cancelled, pauses, wait_with_timeout
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder, StopRequest
+from tony_provider.runtime.executor.start_part import StartPart
 from tony_provider.runtime.protocol.limits import RESERVED_KEY_REASON, reserved_key
 from tony_provider.runtime.storage import (
     Storage,
@@ -90,14 +91,18 @@ class NotStoredError(Exception):
     """The results of a successful process could not be stored. Another run would not help."""
 
 
-class UploadRetries:
+class UploadRetries(StartPart):
     """Retries uploads of one start of the user process, each for at most ``timeouts.upload`` seconds."""
 
     def __init__(self, context: ExecutorContext, stopping: StopRequest) -> None:
-        self.activity = ""  # description of the present wait, for the status; otherwise empty
-        self.trouble = ""  # the present problem, for the status; otherwise empty
+        super().__init__()
+        self._problem = ""
         self._context = context
         self._stopping = stopping
+
+    @property
+    def problem(self) -> str:
+        return self._problem
 
     async def run(self, work: Callable[[], T]) -> T:
         """Return the result of ``work``, which blocks and raises Cancelled soon after the start is stopped.
@@ -126,7 +131,7 @@ class UploadRetries:
         if not await self._stopping.bound(uploading, lambda: self._stopping.asked_at + _CANCEL_TIMEOUT):
             raise Cancelled("the upload did not end when it was told to")
         result = uploading.result()
-        self.trouble = ""
+        self._problem = ""
         return result
 
     async def _pause(self, seconds: float) -> None:
@@ -138,9 +143,9 @@ class UploadRetries:
 
     def _tell(self, error: StorageError, left: float) -> None:
         log.warning("the results are not on the store yet, trying for %.0f s more: %s", left, error)
-        if not self.trouble:
+        if not self._problem:
             until = clock.time_of_day(clock.epoch_ms() + round(left * 1000))
-            self.trouble = f"its results do not get to the store, tried again until {until}: {error}"
+            self._problem = f"its results do not get to the store, tried again until {until}: {error}"
 
     def _given_up(self, error: StorageError) -> str:
         context = self._context

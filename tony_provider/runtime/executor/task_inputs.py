@@ -26,6 +26,7 @@ from tony_provider.runtime.common.text import masked
 from tony_provider.runtime.executor import workspace
 from tony_provider.runtime.executor.master_link import MasterRequests
 from tony_provider.runtime.executor.start_context import ExecutorContext
+from tony_provider.runtime.executor.start_part import StartPart
 from tony_provider.runtime.executor.start_preparation import PreparationError, wait_for_store
 from tony_provider.runtime.executor.task_outputs import NotCopiedError, ShardCopies, TaskOutputs
 from tony_provider.runtime.inputs.shard_queue import MOST_AT_ONCE
@@ -397,10 +398,11 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
-class TaskInputs:
+class TaskInputs(StartPart):
     """The job's inputs for one start. Call ``open`` at most once, and then ``close``."""
 
     def __init__(self, context: ExecutorContext, start: int, requests: MasterRequests, outputs: TaskOutputs) -> None:
+        super().__init__()
         container = context.container
         job = container.job
         read = [name for name in job.inputs if container.task_type in job.readers(name)]
@@ -445,7 +447,6 @@ class TaskInputs:
         return environ
 
     async def close(self) -> None:
-        """Stop answering after the process has ended."""
         self._copies.cancel()
         await self._server.close()
         self._stores.close()

@@ -20,6 +20,7 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import Cancelled, retry_blocking
 from tony_provider.runtime.executor.result_upload import UploadRetries
 from tony_provider.runtime.executor.start_context import ExecutorContext, StopRequest
+from tony_provider.runtime.executor.start_part import StartPart
 from tony_provider.runtime.jobspec.problems import child
 from tony_provider.runtime.outputs.output_place import DATA_DIRECTORY, DATA_FILE, OutputPlace, part_name
 from tony_provider.runtime.protocol import tony_pb2
@@ -110,7 +111,7 @@ class NotCopiedError(Exception):
     """The files that were made of a shard could not be copied to the store."""
 
 
-class TaskOutputs:
+class TaskOutputs(StartPart):
     """The outputs of one start. Call ``open`` and ``keep`` at most once, and then ``close``."""
 
     def __init__(
@@ -122,6 +123,7 @@ class TaskOutputs:
         warn: Callable[[str], None],
     ) -> None:
         """Prepare the outputs. ``warn``: see DirectoryUpload."""
+        super().__init__()
         self._context = context
         self._warn = warn
         self._start = start
@@ -215,7 +217,6 @@ class TaskOutputs:
         return [each for each in kept if each.files]
 
     async def close(self) -> None:
-        """Release threads and connections."""
         self._copying.shutdown(wait=False)
         self._stores.close()
 
