@@ -260,7 +260,15 @@ class Training(RuleBasedStateMachine):
 
     def _report(self, task: Task, state: DirectoryState, *, last: bool) -> None:
         entries = tuple(
-            SaveEntry(each.name, each.group, each.news, each.first, each.step, each.needs, each.sizes)
+            SaveEntry(
+                each.name,
+                each.group,
+                each.news,
+                each.first,
+                each.step if each.HasField("step") else None,
+                dict(each.needs),
+                dict(each.sizes),
+            )
             for each in state.entries
         )
         base = task.container.directory.base

@@ -35,6 +35,7 @@ from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.processes import Writers
 from tony_provider.runtime.executor.workspace import Workspace, disk_problem
 from tony_provider.runtime.jobspec.model import CheckpointFormat
+from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -57,25 +58,12 @@ class Resumed:
 
 
 @attrs.frozen
-class EntryState:
-    """A top-level entry of the directory that this task has written."""
-
-    name: str
-    group: str  # the name without the numbers that stand for this task's ranks
-    news: bool  # it has changed since the last committed checkpoint
-    first: bool  # it was written at most once since the start of the processes
-    step: Optional[int] = None
-    needs: Mapping[str, int] = attrs.field(factory=dict)
-    sizes: Mapping[str, int] = attrs.field(factory=dict)  # bytes of its files, if a save needs any or is unfinished
-
-
-@attrs.frozen
 class DirectoryState:
     """State of the directory, for the application master."""
 
     version: int  # changes with the directory's content
     ready: bool
-    entries: tuple[EntryState, ...] = ()  # entries with news first, from the newest to the oldest
+    entries: tuple[tony_pb2.DirectoryEntry, ...] = ()  # entries with news first, from the newest to the oldest
     blocker: str = ""  # the reason why it is not ready
     lasts: bool = False  # waiting does not help
     remedy: str = ""  # what to do if it does not become ready
@@ -447,7 +435,7 @@ class CheckpointDirectory:
         self._signature, self._ready = signature, ready
         return DirectoryState(self._version, True, self._entries(ready, saves))
 
-    def _entries(self, ready: _Ready, saves: Saves) -> tuple[EntryState, ...]:
+    def _entries(self, ready: _Ready, saves: Saves) -> tuple[tony_pb2.DirectoryEntry, ...]:
         news = self._watch.changed_entries(ready.tree)
         inside: dict[str, list[Save]] = {}
         for save in saves.saves:
@@ -468,7 +456,7 @@ class CheckpointDirectory:
         inside: Sequence[Save],
         saves: Saves,
         needed: Collection[str],
-    ) -> EntryState:
+    ) -> tony_pb2.DirectoryEntry:
         with_step = [save for save in inside if save.step is not None]
         newest = max(with_step, key=lambda save: saves.view.newest_time(save.files), default=None)
         needs = {path: size for save in inside for path, size in save.needs.items()}
@@ -484,8 +472,15 @@ class CheckpointDirectory:
             for path, node in nodes.items()
             if node.kind is Kind.FILE and (needs or path in needed or save_formats.ORBAX_UNFINISHED in path)
         }
-        step = newest.step if newest else None
-        return EntryState(top, self._group(top), is_news, len(versions) <= 1, step, needs, sizes)
+        return tony_pb2.DirectoryEntry(
+            name=top,
+            group=self._group(top),
+            news=is_news,
+            first=len(versions) <= 1,
+            step=newest.step if newest else None,
+            needs=needs,
+            sizes=sizes,
+        )
 
     def _group(self, name: str) -> str:
         numbers = "|".join(map(str, self._ranks))

@@ -233,17 +233,8 @@ class CheckpointMirror(BackgroundWork):
             base=base.uri if base else "",
             save=base.save if base else 0,
             blocker=state.blocker,
+            entries=state.entries,
         )
-        for each in state.entries:
-            message.entries.add(
-                name=each.name,
-                group=each.group,
-                news=each.news,
-                first=each.first,
-                step=each.step,
-                needs=dict(each.needs),
-                sizes=dict(each.sizes),
-            )
         is_empty = not (state.entries or state.blocker or last)
         if message == self._state or (self._state is None and is_empty):
             return
