@@ -177,16 +177,17 @@ class Executor:
         beating = asyncio.ensure_future(self._beat())
         running = asyncio.ensure_future(self._run_one_after_the_other())
         shutdown = asyncio.ensure_future(self._shutdown.wait())
-        copying = asyncio.ensure_future(self._event_files.run())
-        everything = (link, beating, running, shutdown, copying)
+        self._event_files.start()
+        everything = (link, beating, running, shutdown)
         try:
             await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
-            code = self._verdict(link, beating, running, copying)
+            code = self._verdict(link, beating, running)
             await self._wind_down(running, link)
         finally:
             if self._tunnel_ends is not None:
                 await self._tunnel_ends.close()
             await cancel_all(*everything, *self._errands)
+            await self._event_files.close()
         return code
 
     @staticmethod
