@@ -47,7 +47,7 @@ def hung() -> Iterator[threading.Event]:
 
 
 async def copy(said: Sequence[str]) -> ShardCopies:
-    return ShardCopies(list(said), [])
+    return ShardCopies(list(said))
 
 
 async def test_a_store_that_hangs_leaves_others_their_threads(tmp_path: Path, hung: threading.Event) -> None:

@@ -350,7 +350,7 @@ class ShardServer:
     async def _answer(self, line: bytes, held: set[tuple[str, int]]) -> Mapping[str, Any]:
         try:
             question = ShardQuestion.of_line(line)
-            copies = await self._copy(question.outputs) if question.done is not None else ShardCopies([], [])
+            copies = await self._copy(question.outputs) if question.done is not None else ShardCopies()
         except (QuestionError, NotCopiedError) as error:
             return {"error": str(error)}
         question = attrs.evolve(question, outputs=copies.names, reason=masked(question.reason, self._secrets))
@@ -360,7 +360,7 @@ class ShardServer:
         while True:
             answer = await self._ask(question, held)
             copies.settle(committed=not answer.problem)
-            copies = ShardCopies([], [])
+            copies = ShardCopies()
             if answer.problem:
                 return {"error": answer.problem}
             if not question.take:

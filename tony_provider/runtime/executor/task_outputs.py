@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -168,36 +168,35 @@ class TaskOutputs(StartPart):
         ``said``: the paths or names that the program reported. Raises NotCopiedError.
         """
         if not said or not self._directories:
-            return ShardCopies(list(said), [])
+            return ShardCopies(list(said))
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._copying, self._copy, said)
 
     def _copy(self, said: Sequence[str]) -> ShardCopies:
-        names: list[str] = []
-        copied: list[tuple[OutputDirectory, str]] = []
+        copies = ShardCopies()
         try:
             for each in said:
-                found = self._find(each)
-                if found is None:
-                    names.append(each)
-                    continue
-                directory, name = found
-                for file in directory.files_at(name):
-                    _check_new(directory, file)
-                    copied.append((directory, file))
-                    names.append(self._copy_file(directory, file))
-        except (StorageError, OSError, Cancelled) as error:
-            ShardCopies([], copied).settle(committed=False)
+                self._copy_one(each, copies)
+        except (StorageError, OSError, Cancelled, NotCopiedError) as error:
+            copies.settle(committed=False)
+            if isinstance(error, NotCopiedError):
+                raise
             raise NotCopiedError(f"what was made of the shard is not on the store: {error}") from error
-        except NotCopiedError:
-            ShardCopies([], copied).settle(committed=False)
-            raise
-        return ShardCopies(names, copied)
+        return copies
 
-    def _copy_file(self, directory: OutputDirectory, file: str) -> str:
-        seconds = self._context.container.job.timeouts.upload
-        work = partial(_copy_or_give_up, directory, file)
-        return retry_blocking(work, seconds, StorageError, partial(log.warning, "%s"), self._stopping.cancelled)
+    def _copy_one(self, said: str, copies: ShardCopies) -> None:
+        found = self._find(said)
+        if found is None:
+            copies.names.append(said)
+            return
+        directory, name = found
+        seconds, cancelled = self._context.container.job.timeouts.upload, self._stopping.cancelled
+        for file in directory.files_at(name):
+            if file in directory.committed:
+                raise NotCopiedError(f"{file} was made of an earlier shard; write a file for each shard")
+            copies.files.append((directory, file))
+            work = partial(_copy_or_give_up, directory, file)
+            copies.names.append(retry_blocking(work, seconds, StorageError, partial(log.warning, "%s"), cancelled))
 
     def _find(self, said: str) -> Optional[tuple[OutputDirectory, str]]:
         """Return the output directory that contains a path, and the path relative to that directory."""
@@ -221,16 +220,16 @@ class TaskOutputs(StartPart):
         self._stores.close()
 
 
+@attrs.frozen
 class ShardCopies:
     """Files that were copied to the store for a commit that will be requested."""
 
-    def __init__(self, names: list[str], files: Iterable[tuple[OutputDirectory, str]]) -> None:
-        self.names = names  # URIs of copied files and names of others, for the log of commits
-        self._files = list(dict.fromkeys(files))
+    names: list[str] = attrs.field(factory=list)  # URIs of copied files and names of others, for the log of commits
+    files: list[tuple[OutputDirectory, str]] = attrs.field(factory=list)
 
     def settle(self, *, committed: bool) -> None:
         """Record whether the commit was made."""
-        for directory, file in self._files:
+        for directory, file in dict.fromkeys(self.files):
             directory.settle(file, committed=committed)
 
 
@@ -240,11 +239,6 @@ def _copy_or_give_up(directory: OutputDirectory, file: str) -> str:
         return directory.copy(file)
     except (StorageInvalidPath, StorageUnsupported) as error:
         raise NotCopiedError(f"what was made of the shard cannot be on the store: {error}") from error
-
-
-def _check_new(directory: OutputDirectory, file: str) -> None:
-    if file in directory.committed:
-        raise NotCopiedError(f"{file} was made of an earlier shard; write a file for each shard")
 
 
 def _keep(directory: OutputDirectory) -> tony_pb2.KeptOutput:
