@@ -109,7 +109,7 @@ class SigtermHandler:
     def _on_sigterm(self) -> None:
         current = self._current()
         if current is not None:
-            current.doom(_GRACE)
+            current.stop_for_container_end(_GRACE)
         self._terminated.set()
 
     async def _end_at_once(self) -> int:
@@ -125,7 +125,7 @@ class SigtermHandler:
 
     async def _send_last_words(self) -> None:
         await send_last_words(self._context, self._link.send)
-        await self._link.sent()
+        await self._link.flush()
 
     @property
     def _pids(self) -> Collection[int]:
@@ -165,7 +165,7 @@ class Executor:
         self._newest: Optional[ProcessStart] = None  # of the last rendezvous; it may wait for its turn
         self._next: asyncio.Queue[ProcessStart] = asyncio.Queue()
         self._current: Optional[ProcessStart] = None
-        self._errands: set[asyncio.Future[None]] = set()
+        self._background_tasks: set[asyncio.Future[None]] = set()
         self._shutdown = asyncio.Event()
         self._activity = "waiting"
 
@@ -186,7 +186,7 @@ class Executor:
         finally:
             if self._tunnel_ends is not None:
                 await self._tunnel_ends.close()
-            await cancel_all(*everything, *self._errands)
+            await cancel_all(*everything, *self._background_tasks)
             await self._event_files.close()
         return code
 
@@ -235,10 +235,9 @@ class Executor:
             shards=current.held_shards if current else None,
             clock_ms=time.time_ns() // 1_000_000,  # the node's clock, even if this process follows another clock
         )
-        said = current.said if current else []
         return [
             tony_pb2.FromExecutor(registration=registration),
-            *said,
+            *(current.replay if current else ()),
             *self._requests.open,
         ]
 
@@ -254,10 +253,10 @@ class Executor:
             "checkpoint_now": self._on_checkpoint_now,
             "export_now": self._on_export_now,
             "take_snapshot": self._on_take_snapshot,
-            "newer_token": lambda newer: self._send_on_errand(asyncio.to_thread(use_new_token, self._context, newer)),
-            "page_wanted": lambda wanted: self._send_on_errand(self._tunnel_to_tensorboard().answer(wanted)),
+            "newer_token": lambda new: self._run_in_background(asyncio.to_thread(use_new_token, self._context, new)),
+            "page_wanted": lambda wanted: self._run_in_background(self._tunnel_to_tensorboard().answer(wanted)),
             "tunnel": lambda data: self._ends_of_tunnels().take(data),
-            "tail_wanted": lambda wanted: self._send_on_errand(
+            "tail_wanted": lambda wanted: self._run_in_background(
                 answer_tail(self._context.output, wanted, self._link.send)
             ),
         }
@@ -268,7 +267,7 @@ class Executor:
             log.warning("a message of an unknown kind from the application master is ignored")
 
     def _on_welcome(self, welcome: tony_pb2.Welcome) -> None:
-        self._where.met(welcome.am_attempt)
+        self._where.record_attempt(welcome.am_attempt)
         if self._tunnel_ends is not None:
             self._tunnel_ends.begin()
         self._beat_seconds = welcome.heartbeat_seconds or timing.HEARTBEAT_INTERVAL
@@ -313,21 +312,21 @@ class Executor:
 
     def _on_checkpoint_now(self, wanted: tony_pb2.CheckpointNow) -> None:
         log.info("a checkpoint is wanted: %s", wanted.reason)
-        self._send_on_errand(self._request_checkpoint(wanted.reason))
+        self._run_in_background(self._request_checkpoint(wanted.reason))
 
     def _on_export_now(self, wanted: tony_pb2.ExportNow) -> None:
         log.info("an export of the model is wanted: %s", wanted.reason)
         if self._current is not None:
-            self._send_on_errand(self._current.ask_export(wanted))
+            self._run_in_background(self._current.ask_export(wanted))
 
     def _on_take_snapshot(self, wanted: tony_pb2.TakeSnapshot) -> None:
         if self._current is not None:
             self._current.take_snapshot(wanted)
 
-    def _send_on_errand(self, errand: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(errand)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_tasks.discard)
 
     async def _request_checkpoint(self, reason: str) -> None:
         # Only the first of several processes is notified, like rank 0 of a gang, unless each rank may save its part.
@@ -354,7 +353,7 @@ class Executor:
         while True:
             await asyncio.sleep(self._beat_seconds)
             heartbeat = await self._pulse.take(self._current, self._activity, ending=self._shutdown.is_set())
-            if self._link.idle:
+            if self._link.is_idle:
                 self._link.send(tony_pb2.FromExecutor(heartbeat=heartbeat))
 
 

@@ -49,7 +49,7 @@ class UserTokens:
         self.services = list(dict.fromkeys(token.service for token in tokens.values()))
         self._written = version
 
-    def withdraw(self) -> None:
+    def remove(self) -> None:
         """Remove the file until ``follow`` writes it again. Blocks. Raises OSError."""
         self._written = -1
         self._target.unlink(missing_ok=True)
@@ -187,16 +187,16 @@ class HadoopAccess:
             log.warning("the user process's HDFS tokens could not be renewed: %s", trouble)
         self._trouble = trouble
 
-    def withdraw(self) -> None:
+    def remove_tokens(self) -> None:
         """Remove the token file when its processes have ended. Blocks. Raises OSError.
 
         A container's directory may outlive the container, and servers of the job may show its files.
         """
         with self._lock:
             self._in_use = False
-            self._tokens.withdraw()
+            self._tokens.remove()
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Describe the access for the log of the user processes. Call this after ``environment``."""
         services = ", ".join(self._tokens.services)
         user = self._container.description.user

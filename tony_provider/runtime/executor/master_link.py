@@ -36,11 +36,11 @@ class MasterLocator:
         self._directory = container.description.application_dir
         self._key = container.secrets.get(contract.SECRET_ADDRESS_KEY)
 
-    def met(self, attempt: int) -> None:
+    def record_attempt(self, attempt: int) -> None:
         """Record the attempt number that the master at the address has reported."""
         self._attempt = max(self._attempt, attempt)
 
-    async def look(self) -> bool:
+    async def find_new_master(self) -> bool:
         """Fetch a newer master's address from the store into ``address``. Return whether there is a newer address."""
         if self._key is None:
             return False
@@ -97,7 +97,9 @@ class MasterRequests:
 
 _FIRST_DELAY = 0.2  # seconds before the second attempt; the delay doubles after each attempt
 _LONGEST_DELAY = 5.0
-_LOYALTY = 3.0  # seconds in which only the known address is tried: a short network failure does not mean a new master
+_SAME_ADDRESS_SECONDS = (
+    3.0  # seconds in which only the known address is tried: a short network failure does not mean a new master
+)
 _FINAL = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)
 
 
@@ -148,11 +150,11 @@ class MasterLink:
             self._outgoing.put_nowait(message)
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether a message would be sent at once."""
         return self._outgoing is not None and self._outgoing.empty()
 
-    async def sent(self) -> None:
+    async def flush(self) -> None:
         """Wait until all queued messages are sent. If the stream breaks, this never returns."""
         if self._outgoing is not None:
             await self._outgoing.join()
@@ -182,7 +184,7 @@ class MasterLink:
                 alone_since, delay = time.monotonic(), _FIRST_DELAY
             log.warning("the stream to the application master at %s broke: %s", self._where.address, why)
             self._check_not_lost(why)
-            if time.monotonic() - alone_since >= _LOYALTY and await self._where.look():
+            if time.monotonic() - alone_since >= _SAME_ADDRESS_SECONDS and await self._where.find_new_master():
                 delay = _FIRST_DELAY
                 continue
             await self._wait(delay * random.uniform(0.8, 1.2))  # noqa: S311 - nothing secret

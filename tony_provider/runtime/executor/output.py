@@ -308,7 +308,7 @@ def _own_line(text: str) -> bytes:
 class Capture:
     """The pipes of one user process.
 
-    Enter it by ``async with``, pass ``stdout`` and ``stderr`` to the process, then call ``started``.
+    Enter it by ``async with``, pass ``stdout`` and ``stderr`` to the process, then call ``close_write_ends``.
     """
 
     def __init__(self, output: Output, local_rank: int = 0) -> None:
@@ -326,14 +326,14 @@ class Capture:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.started()
+        self.close_write_ends()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for transport in self._transports:
             transport.close()
 
-    def started(self) -> None:
+    def close_write_ends(self) -> None:
         """Close our ends of the pipes when the process has its own. Otherwise its output would never end."""
         for descriptor in (self.stdout, self.stderr):
             if descriptor >= 0:

@@ -48,7 +48,7 @@ class ProcessStart:
 
     def __init__(self, context: ExecutorContext, order: StartOrder, requests: MasterRequests, send: Send) -> None:
         self.order = order
-        self._said: list[tony_pb2.FromExecutor] = []
+        self._remembered: list[tony_pb2.FromExecutor] = []
         self.resumed: Optional[Resumed] = None
         self.over = asyncio.Event()  # set when the start has ended completely
         self._context = context
@@ -79,9 +79,9 @@ class ProcessStart:
         return self.order.rank(container.task_type, container.index) == 0
 
     @property
-    def said(self) -> list[tony_pb2.FromExecutor]:
+    def replay(self) -> list[tony_pb2.FromExecutor]:
         """The messages, in order, for an application master that may have missed them."""
-        return [*self._said, *(message for part in self._parts for message in part.replay)]
+        return [*self._remembered, *(message for part in self._parts for message in part.replay)]
 
     @property
     def running(self) -> Sequence[UserProcess]:
@@ -134,9 +134,9 @@ class ProcessStart:
         """
         self._stopping.ask(grace, copy_seconds, stacks=stacks)
 
-    def doom(self, grace: float) -> None:
+    def stop_for_container_end(self, grace: float) -> None:
         """Stop the start because YARN ends the container. The processes count as stopped, whatever the exit code."""
-        self._stopping.ask(grace, 0.0, doomed=True)
+        self._stopping.ask(grace, 0.0, container_ending=True)
 
     def look_for_checkpoint(self) -> None:
         """Inspect the checkpoint directory at once, because it may contain a new checkpoint."""
@@ -241,7 +241,7 @@ class ProcessStart:
     def _started(self, pid: int) -> None:
         self._activity = "running"
         started = tony_pb2.ProcessStarted(generation=self.order.generation, start=self.order.start, pid=pid)
-        self._say(tony_pb2.FromExecutor(started=started))
+        self._send_and_remember(tony_pb2.FromExecutor(started=started))
         log.info("%s: %s", self.order, ", ".join(f"process {each}" for each in self.pids))
         if self._mirror is not None:
             self._mirror.start()
@@ -266,28 +266,28 @@ class ProcessStart:
             damaged=error.damaged,
             reason=replaced(str(error)),
         )
-        self._say(tony_pb2.FromExecutor(restore_failed=failed))
+        self._send_and_remember(tony_pb2.FromExecutor(restore_failed=failed))
         await self._stopping.wait()
 
     # ---- after it ------------------------------------------------------------------------------------------------
 
     async def _end(self, exited: tony_pb2.ProcessExited) -> None:
         ended_at = time.monotonic()
-        await self._withdraw_tokens()
+        await self._remove_tokens()
         progress = await self.progress()
         if progress is not None:
             exited.progress.CopyFrom(progress)
-        exited.stopped = exited.stopped or self._stopping.doomed
+        exited.stopped = exited.stopped or self._stopping.container_ending
         exited.output_problem = self._context.output.problem
         log.info("%s ended: exit code %d, signal %d", self.order, exited.exit_code, exited.signal)
         if _succeeded(exited):
             problem = await self._copy_last(ended_at, succeeded=True)
             await self._finish_shared(problem)
             await self._keep_results(exited)
-            self._say(tony_pb2.FromExecutor(exited=exited))
+            self._send_and_remember(tony_pb2.FromExecutor(exited=exited))
         else:
             await self._inspect_disk(exited)
-            self._say(tony_pb2.FromExecutor(exited=exited))
+            self._send_and_remember(tony_pb2.FromExecutor(exited=exited))
             problem = await self._copy_last(ended_at, succeeded=False)
         if problem:
             log.warning("%s: the newest checkpoint is not on the store: %s", self.order, problem)
@@ -299,12 +299,12 @@ class ProcessStart:
             notices=self.notices,
             unstored=unstored,
         )
-        self._say(tony_pb2.FromExecutor(settled=settled))
+        self._send_and_remember(tony_pb2.FromExecutor(settled=settled))
 
-    async def _withdraw_tokens(self) -> None:
+    async def _remove_tokens(self) -> None:
         if self._context.hadoop is not None:
             try:
-                await asyncio.to_thread(self._context.hadoop.withdraw)
+                await asyncio.to_thread(self._context.hadoop.remove_tokens)
             except OSError as error:
                 log.warning("the user process's HDFS tokens could not be removed: %s", error)
 
@@ -376,8 +376,8 @@ class ProcessStart:
     def _send_stacks(self, found: Sequence[tony_pb2.ProcessStack]) -> None:
         self._send(tony_pb2.FromExecutor(stacks=tony_pb2.Stacks(start=self.order.start, processes=found)))
 
-    def _say(self, message: tony_pb2.FromExecutor) -> None:
-        self._said.append(message)
+    def _send_and_remember(self, message: tony_pb2.FromExecutor) -> None:
+        self._remembered.append(message)
         self._send(message)
 
 

@@ -36,7 +36,7 @@ class StopRequest:
     def __init__(self) -> None:
         self.cancelled = threading.Event()  # set at the first request; for threads
         self.stacks = False  # log the stacks of all threads first
-        self.doomed = False  # the container ends, so the processes count as stopped whatever their exit codes
+        self.container_ending = False  # the container ends, so the processes count as stopped whatever their exit codes
         self.asked_at = float("inf")  # time.monotonic of the first request
         self._news = asyncio.Event()
         self._kill_at = float("inf")
@@ -46,14 +46,14 @@ class StopRequest:
     def asked(self) -> bool:
         return self.cancelled.is_set()
 
-    def ask(self, grace: float, copy_seconds: float, *, stacks: bool = False, doomed: bool = False) -> None:
+    def ask(self, grace: float, copy_seconds: float, *, stacks: bool = False, container_ending: bool = False) -> None:
         """Request the end of the processes: SIGKILL after ``grace`` seconds, then ``copy_seconds`` for last copies."""
         now = time.monotonic()
         self._kill_at = min(self._kill_at, now + grace)
         self._copy_seconds = min(self._copy_seconds, copy_seconds)
         self.asked_at = min(self.asked_at, now)
         self.stacks = self.stacks or stacks
-        self.doomed = self.doomed or doomed
+        self.container_ending = self.container_ending or container_ending
         self.cancelled.set()
         news, self._news = self._news, asyncio.Event()
         news.set()

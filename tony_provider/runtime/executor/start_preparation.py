@@ -128,7 +128,7 @@ def prepare_start(context: ExecutorContext, order: StartOrder, cancelled: thread
     way.
     """
     with _reported("", ChangedFileError, ArchiveError), _reported(_NOT_PLACED, OSError):
-        context.files.put(cancelled)
+        context.files.place(cancelled)
     with _reported("", NoGpusError):
         gpus = context.gpus.environment(cancelled) if context.gpus else {}
     with _reported("the warm start could not be copied", StorageError, DamagedCheckpoint, OSError):
@@ -256,7 +256,7 @@ def _launch(
     ``before`` and ``after`` are further variables, of lower and higher precedence than the cluster's.
     """
     container = context.container
-    workspace.renew()
+    workspace.reset()
     found = task_environment(
         container.job,
         order.cluster,
@@ -297,5 +297,5 @@ def _hadoop(context: ExecutorContext) -> Mapping[str, str]:
     if context.hadoop is None:
         return {}
     found = context.hadoop.environment()
-    context.output.note(context.hadoop.told())
+    context.output.note(context.hadoop.describe())
     return found

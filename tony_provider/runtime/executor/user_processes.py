@@ -85,7 +85,7 @@ class UserProcess:
             close_fds=False,
             env=launch.environ,
         )
-        capture.started()
+        capture.close_write_ends()
         return cls(process, launch, capture)
 
     @property
@@ -288,7 +288,7 @@ class UserProcesses:
                 for process in self._every:
                     process.ending.cancel()
                 self.running, self._helpers = [], []
-                self._take_ports_back()
+                self._reacquire_ports()
             # The lines go into messages, which more people read than the job's log.
             secrets = self._context.container.user_secrets.values()
             lines = without_cut_secret((await told.last_lines()).encode(), secrets)
@@ -297,7 +297,7 @@ class UserProcesses:
             exited.error = command_problem(told.command, exited.exit_code, exited.output_tail) or exited.error
 
     async def _start(self, launches: Sequence[ProcessLaunch], captures: AsyncExitStack) -> None:
-        self._context.ports.make_way()
+        self._context.ports.release()
         try:
             for local_rank, launch in enumerate(launches):
                 for helper in launch.helpers:
@@ -388,8 +388,8 @@ class UserProcesses:
         )
         return True
 
-    def _take_ports_back(self) -> None:
+    def _reacquire_ports(self) -> None:
         try:
-            self._context.ports.take_back()
+            self._context.ports.reacquire()
         except PortError as error:
             log.warning("%s", error)
