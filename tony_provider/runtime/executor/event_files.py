@@ -12,13 +12,14 @@ import time
 from abc import abstractmethod
 from pathlib import Path
 
+from tony_provider.runtime.artifacts.directory_upload import DirectoryUpload
 from tony_provider.runtime.artifacts.tree import FileVersion, Tree, scan
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.event_files.event_file_mirror import EventFileMirror
 from tony_provider.runtime.executor.start_context import ExecutorContext
 from tony_provider.runtime.executor.start_part import BackgroundWork
-from tony_provider.runtime.storage import Storage, StorageError, StorageUnreachable, upload, uris
+from tony_provider.runtime.storage import Storage, StorageError, StorageUnreachable, uris
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ class EventFileUpload(PeriodicTransfer):
     def __init__(self, storage: Storage, directory: Path, target: str, most_bytes: int = UPLOAD_LIMIT) -> None:
         """Copy ``directory`` to the URI ``target``, both with their subdirectories."""
         super().__init__()
-        self._storage = storage
+        self._upload = DirectoryUpload(storage, self.cancelled, log.warning, overwrite=True)
         self._directory = directory
         self._target = target
         self._most_bytes = most_bytes
@@ -125,7 +126,7 @@ class EventFileUpload(PeriodicTransfer):
             if self._kept.get(path) == version or not self._is_allowed(path, version.size):
                 continue
             try:
-                upload(self._storage, self._directory / path, uris.join(self._target, path), overwrite=True)
+                self._upload.send(self._directory / path, uris.join(self._target, path))
             except FileNotFoundError:
                 continue
             except StorageUnreachable:

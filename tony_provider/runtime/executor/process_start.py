@@ -38,7 +38,6 @@ from tony_provider.runtime.protocol import tony_pb2
 
 log = logging.getLogger(__name__)
 
-_CANCEL_TIMEOUT = 5.0  # seconds for the cancellation of a copy from the store
 _MOST_LEFT_OUT = 10  # warnings in the status; the log has all
 _SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
@@ -213,9 +212,7 @@ class ProcessStart:
         preparing = loop.run_in_executor(
             self._context.preparing, prepare_start, self._context, self.order, self._stopping.cancelled
         )
-        if not await self._stopping.bound(preparing, lambda: self._stopping.asked_at + _CANCEL_TIMEOUT):
-            raise Cancelled("a copy from the store did not end when it was told to")
-        prepared = preparing.result()
+        prepared = await self._stopping.result_of(preparing, "a copy from the store")
         self.resumed = prepared.resumed
         probe = self._context.container.spec.ready
         if probe is not None:

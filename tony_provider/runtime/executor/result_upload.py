@@ -81,7 +81,6 @@ def keep_returned(storage: Storage, uri: str, returned: Optional[bytes], *, may_
 
 T = TypeVar("T")
 
-_CANCEL_TIMEOUT = 5.0  # seconds for a cancelled upload to remove its objects
 _FIRST_PAUSE = 2.0  # seconds after the first failed attempt; the pause doubles up to the next value
 _LONGEST_PAUSE = 60.0
 _FINAL = (ReturnedError, OSError, StorageInvalidPath, StorageUnsupported)  # another attempt would fail in the same way
@@ -127,10 +126,7 @@ class UploadRetries(StartPart):
         raise AssertionError
 
     async def _try(self, work: Callable[[], T]) -> T:
-        uploading = asyncio.ensure_future(asyncio.to_thread(work))
-        if not await self._stopping.bound(uploading, lambda: self._stopping.asked_at + _CANCEL_TIMEOUT):
-            raise Cancelled("the upload did not end when it was told to")
-        result = uploading.result()
+        result = await self._stopping.result_of(asyncio.to_thread(work), "the upload")
         self._problem = ""
         return result
 

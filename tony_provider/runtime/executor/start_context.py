@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
 
 import attrs
 
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
 from tony_provider.runtime.executor.checkpoint_paths import CheckpointLink, SharedCheckpoints
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
@@ -25,6 +27,10 @@ from tony_provider.runtime.storage import Storage
 
 if TYPE_CHECKING:
     from tony_provider.runtime.executor.hadoop_access import HadoopAccess
+
+T = TypeVar("T")
+
+_CANCEL_TIMEOUT = 5.0  # seconds for a cancelled copy, which may also have to remove its objects
 
 Deadline = Callable[[], float]
 """In seconds of ``time.monotonic``. Asked again and again, since it may come to be earlier."""
@@ -86,6 +92,16 @@ class StopRequest:
             finally:
                 news.cancel()
         return work.done()
+
+    async def result_of(self, work: Awaitable[T], name: str) -> T:
+        """Return the result of work that ends soon after the first request. ``name``: for messages.
+
+        Raises Cancelled if the work does not end in time, and the errors of the work. It is not cancelled.
+        """
+        future = asyncio.ensure_future(work)
+        if not await self.bound(future, lambda: self.asked_at + _CANCEL_TIMEOUT):
+            raise Cancelled(f"{name} did not end when it was told to")
+        return future.result()
 
 
 @attrs.frozen
