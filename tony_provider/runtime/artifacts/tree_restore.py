@@ -21,6 +21,7 @@ from tony_provider.runtime.artifacts.manifest import Checksum, Entry, StoredTree
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind
 from tony_provider.runtime.artifacts.upload import StoredFiles
 from tony_provider.runtime.common.concurrency import Cancelled, in_parallel
+from tony_provider.runtime.common.directories import remove_tree
 from tony_provider.runtime.storage import Storage, StorageNotFound, uris
 from tony_provider.runtime.storage.base import CHUNK
 
@@ -65,7 +66,7 @@ def restore_tree(
     """
     tree.check()
     if shutil.disk_usage(directory.parent).free < tree.size:
-        _remove(aside)
+        remove_tree(aside)
     prepared = directory.with_name(_TEMPORARY + secrets.token_hex(4))
     prepared.mkdir(mode=0o700)
     try:
@@ -75,7 +76,7 @@ def restore_tree(
         stored = _stored(prepared, tree)
         _put_in_place(prepared, directory, aside)
     except BaseException:
-        _remove(prepared)
+        remove_tree(prepared)
         raise
     return RestoredTree(stored, copied, tree.size - copied)
 
@@ -87,7 +88,7 @@ def empty_directory(directory: Path, *, aside: Path) -> None:
     try:
         _put_in_place(prepared, directory, aside)
     except BaseException:
-        _remove(prepared)
+        remove_tree(prepared)
         raise
 
 
@@ -262,7 +263,7 @@ def _put_in_place(prepared: Path, directory: Path, aside: Path) -> None:
     if aside.exists():
         doomed = aside.with_name(_TEMPORARY + secrets.token_hex(4))
         aside.rename(doomed)
-        _remove(doomed)
+        remove_tree(doomed)
     with suppress(FileNotFoundError):
         directory.rename(aside)
     try:
@@ -271,13 +272,3 @@ def _put_in_place(prepared: Path, directory: Path, aside: Path) -> None:
         if aside.exists():
             aside.rename(directory)
         raise
-
-
-def _remove(directory: Path) -> None:
-    """Remove a directory also if the program has made parts of it read-only."""
-    shutil.rmtree(directory, ignore_errors=True)
-    if directory.exists():
-        for place, _, _ in os.walk(directory):
-            with suppress(OSError):
-                Path(place).chmod(0o700)
-        shutil.rmtree(directory, ignore_errors=True)
