@@ -97,11 +97,11 @@ class Snapshot:
 class CheckpointDirectory:
     """The checkpoint directory of one container.
 
-    All methods block. They may be called from different threads. ``known_as`` is the path for the user processes.
+    All methods block. They may be called from different threads. ``user_path`` is the path for the user processes.
     """
 
     def __init__(self, container: ExecutorContainer, workspace: Workspace, storage: Storage) -> None:
-        self.path = self.known_as = workspace.checkpoints
+        self.path = self.user_path = workspace.checkpoints
         self._format = container.job.checkpoint.format
         self._exclude = container.job.checkpoint.exclude
         self._max_size = container.job.checkpoint.max_size
@@ -168,7 +168,7 @@ class CheckpointDirectory:
             self._restored(point, restored.files if is_of_chain else StoredFiles(), others)
         if not manifest.entry:
             log.info("no known framework can load the checkpoint, so TONY_RESUME_FROM is not set")
-        return Resumed(point, str(self.known_as / manifest.entry) if manifest.entry else "")
+        return Resumed(point, str(self.user_path / manifest.entry) if manifest.entry else "")
 
     def keep(self, rank: Optional[int], cancelled: threading.Event) -> Optional[Resumed]:
         """Keep the directory as the failed process left it, without unfinished files.
@@ -197,7 +197,7 @@ class CheckpointDirectory:
             step = found.step if found else (self.base.step if self.base else None)
             save = self.base.save if self.base else 0
             point = ResumePoint(step, "", save, self._saved_ms(tree))
-            return Resumed(point, str(self.known_as / found.entry) if found else "")
+            return Resumed(point, str(self.user_path / found.entry) if found else "")
 
     def _restored(self, base: Optional[ResumePoint], stored: StoredFiles, others: Mapping[str, TreeNode]) -> None:
         self.base, self._stored, self._others, self._ready, self._idle = base, stored, others, None, None
@@ -252,7 +252,7 @@ class CheckpointDirectory:
         """Note that the processes have just ended. Time that passes afterwards completes no save."""
         self._ended_at = time.monotonic()
 
-    def look(self, *, ended: bool = False, succeeded: bool = False) -> DirectoryState:
+    def inspect(self, *, ended: bool = False, succeeded: bool = False) -> DirectoryState:
         """Return the present state of the directory.
 
         ``ended``: the processes have ended. ``succeeded``: they have ended successfully. Raises OSError if the
@@ -322,7 +322,7 @@ class CheckpointDirectory:
             self._watch.taken(snapshot.tree)
             self._signature = None
 
-    def refused(self) -> None:
+    def commit_rejected(self) -> None:
         """Note that a commit was rejected. Objects of former checkpoints may be gone, so upload all files again."""
         with self._lock:
             self._stored = StoredFiles()
@@ -384,7 +384,7 @@ class CheckpointDirectory:
         return tree
 
     def _scan(self) -> Tree:
-        return scan(self.path, also_called=[str(self.known_as), os.path.realpath(self.path)], exclude=self._exclude)
+        return scan(self.path, also_called=[str(self.user_path), os.path.realpath(self.path)], exclude=self._exclude)
 
     def _own(self, tree: Tree) -> Tree:
         """Return the tree without restored entries of other tasks that this task has not changed."""

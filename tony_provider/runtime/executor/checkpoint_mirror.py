@@ -44,13 +44,13 @@ _PATIENCE = 120.0  # seconds without a stored state until the task warns
 _HANGS = 15.0  # seconds in which an upload sends nothing, or the master does not answer, until the task warns
 
 
-def stores_checkpoints(container: ExecutorContainer, *, leads: bool) -> bool:
-    """Return whether this task's checkpoints are stored. ``leads``: it has rank 0."""
+def stores_checkpoints(container: ExecutorContainer, *, is_leader: bool) -> bool:
+    """Return whether this task's checkpoints are stored. ``is_leader``: it has rank 0."""
     scope = container.job.checkpoint.stored
     if scope is MirrorScope.OFF or not container.description.chain_dir:
         return False
     if scope is MirrorScope.LEADER:
-        return leads
+        return is_leader
     return saves_checkpoints(container.role)
 
 
@@ -159,20 +159,20 @@ class CheckpointMirror(BackgroundWork):
         while True:
             await self._pause(pause)
             last = self._ended
-            is_done, trouble = await self._store(last=last)
-            is_known = trouble is self._newest
-            self._newest = trouble
-            self._warn(trouble)
+            is_done, problem = await self._store(last=last)
+            is_known = problem is self._newest
+            self._newest = problem
+            self._warn(problem)
             if last and is_done:
                 return
             is_new = self._state is not None and self._state.version != version
             version = self._state.version if self._state is not None else version
-            if trouble is None or is_new:
+            if problem is None or is_new:
                 pause = _INTERVAL
-            elif trouble.changed:
+            elif problem.changed:
                 pause = max(_BUSY_INTERVAL, _INSPECTION_SHARE * self._inspection_seconds)
             elif not is_known:  # otherwise the mirror only waits for the next order
-                log.warning("the newest checkpoint is not stored yet: %s", trouble.text)
+                log.warning("the newest checkpoint is not stored yet: %s", problem.text)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _store(self, *, last: bool) -> tuple[bool, Optional[StoreProblem]]:
@@ -192,10 +192,10 @@ class CheckpointMirror(BackgroundWork):
         if wanted is not None and wanted.wanted:
             return False, await self._obey(wanted)
         if not any(entry.news for entry in state.entries):
-            trouble = (
+            problem = (
                 StoreProblem(state.blocker, state.lasts, changed=True, remedy=state.remedy) if state.blocker else None
             )
-            return last, trouble
+            return last, problem
         if wanted is None:
             return False, self._failed
         return True, StoreProblem(wanted.reason or "no checkpoint is wanted any more", refused=True)
@@ -215,7 +215,7 @@ class CheckpointMirror(BackgroundWork):
 
     def _inspect(self, last: bool) -> DirectoryState:
         began = time.monotonic()
-        state = self._directory.look(ended=last, succeeded=self._succeeded)
+        state = self._directory.inspect(ended=last, succeeded=self._succeeded)
         self._inspection_seconds = time.monotonic() - began
         tight = workspace.save_space_warning(self._directory.path, self._largest_save)
         self._tight = tight and (self._tight or tight)  # the text stays the same while the problem lasts
@@ -241,19 +241,19 @@ class CheckpointMirror(BackgroundWork):
         self._state = message
         self._send(self._state_message(message))
 
-    def _warn(self, trouble: Optional[StoreProblem]) -> None:
+    def _warn(self, problem: Optional[StoreProblem]) -> None:
         """Update the warning, whose text stays the same while the problem lasts. Writing programs get a delay."""
-        if trouble is None:
+        if problem is None:
             self._unstored, self._unstored_since = "", None
             return
         now = time.monotonic()
         self._unstored_since = now if self._unstored_since is None else self._unstored_since
         age = now - self._unstored_since
-        is_short = trouble.changed and not trouble.refused and age < _PATIENCE
+        is_short = problem.changed and not problem.refused and age < _PATIENCE
         if not self._unstored and not is_short:
             since = clock.time_of_day(clock.epoch_ms() - round(age * 1000))
-            remedy = f". To store it, {trouble.remedy}" if trouble.remedy else ""
-            self._unstored = f"its newest checkpoint has not been stored since {since}: {trouble.text}{remedy}"
+            remedy = f". To store it, {problem.remedy}" if problem.remedy else ""
+            self._unstored = f"its newest checkpoint has not been stored since {since}: {problem.text}{remedy}"
             log.warning("%s", self._unstored)
 
     # ---- an upload -----------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ class CheckpointMirror(BackgroundWork):
             await self._in_thread(self._committed, snapshot, point)
             return None
         if answer.resend:
-            self._directory.refused()
+            self._directory.commit_rejected()
         await self._in_thread(self._remove, upload, wanted.uri)
         return StoreProblem(f"the application master rejected it: {answer.reason}", refused=True)
 

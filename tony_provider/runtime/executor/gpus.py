@@ -276,15 +276,15 @@ class ContainerGpus:
     def _take(self, cancelled: threading.Event) -> None:
         deadline = time.monotonic() + self._wait
         every = self._devices()
-        told = False
+        is_logged = False
         while not self._try(every):
             if time.monotonic() >= deadline:
                 if self._try(every, also_idle=True):
                     break
                 raise NoGpusError(self._shortage(every))
-            if not told:
+            if not is_logged:
                 log.warning("waiting up to %g s for GPUs: %s", self._wait, self._shortage(every))
-                told = True
+                is_logged = True
             if cancelled.wait(random.uniform(*_POLL)):  # noqa: S311 - no secret
                 raise Cancelled("stopped while it waited for GPUs")
         for held in self._held.values():

@@ -59,20 +59,20 @@ class ProcessStart:
         self._readers: list[ProcessProgress] = []
         self._reading = asyncio.Lock()
         self._readiness: Optional[ReadinessWatch] = None  # created by the preparation, if the task has a probe
-        self._uploads = UploadRetries(context, self._stopping)
+        self._retries = UploadRetries(context, self._stopping)
         self._left_out: list[str] = []  # warnings about entries of models and outputs
-        self._outputs = TaskOutputs(context, order.start, self._stopping, self._uploads, self._warn)
+        self._outputs = TaskOutputs(context, order.start, self._stopping, self._retries, self._warn)
         self._inputs = TaskInputs(context, order.start, requests, self._outputs)
-        self._exports: Optional[ModelExports] = ModelExports(context, send, self._warn) if self._leads else None
+        self._exports: Optional[ModelExports] = ModelExports(context, send, self._warn) if self._is_leader else None
         self._mirror: Optional[CheckpointMirror] = None
-        if stores_checkpoints(context.container, leads=self._leads):
+        if stores_checkpoints(context.container, is_leader=self._is_leader):
             self._mirror = CheckpointMirror(context, order, requests, send, self._reported_step)
-        self._unstored = UnstoredFiles(context, stores=self._mirror is not None, leads=self._leads)
-        parts = (self._inputs, self._outputs, self._uploads, self._mirror, self._exports, self._unstored)
+        self._unstored = UnstoredFiles(context, stores=self._mirror is not None, is_leader=self._is_leader)
+        parts = (self._inputs, self._outputs, self._retries, self._mirror, self._exports, self._unstored)
         self._parts: list[StartPart] = [part for part in parts if part is not None]
 
     @property
-    def _leads(self) -> bool:
+    def _is_leader(self) -> bool:
         """Whether the job's model and result are those of this task. Another task may lead the next generation."""
         container = self._context.container
         return self.order.rank(container.task_type, container.index) == 0
@@ -322,7 +322,7 @@ class ProcessStart:
 
     async def _finish_shared(self, problem: str) -> None:
         shared = self._context.shared
-        if shared is None or not self._leads or problem:
+        if shared is None or not self._is_leader or problem:
             return
         try:
             await asyncio.to_thread(shared.finished)
@@ -332,9 +332,9 @@ class ProcessStart:
     async def _keep_results(self, exited: tony_pb2.ProcessExited) -> None:
         self._activity = "uploading"
         try:
-            if self._leads:
+            if self._is_leader:
                 exited.model_dir = await keep_results(
-                    self._context, self.order, self._stopping, self._uploads, self._warn
+                    self._context, self.order, self._stopping, self._retries, self._warn
                 )
             exited.outputs.extend(await self._outputs.keep())
         except Cancelled:

@@ -118,7 +118,7 @@ class UploadRetries(StartPart):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise NotStoredError(self._given_up(error)) from error
-                self._tell(error, left)
+                self._note_failure(error, left)
             finally:
                 self.activity = ""
             self.activity = "waiting for the store, to keep its results"
@@ -137,7 +137,7 @@ class UploadRetries(StartPart):
         if self._stopping.asked:
             raise Cancelled("told to stop while it waited for the store")
 
-    def _tell(self, error: StorageError, left: float) -> None:
+    def _note_failure(self, error: StorageError, left: float) -> None:
         log.warning("the results are not on the store yet, trying for %.0f s more: %s", left, error)
         if not self._problem:
             until = clock.time_of_day(clock.epoch_ms() + round(left * 1000))

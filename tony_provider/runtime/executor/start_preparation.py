@@ -134,7 +134,7 @@ def prepare_start(context: ExecutorContext, order: StartOrder, cancelled: thread
     with _reported("the warm start could not be copied", StorageError, DamagedCheckpoint, OSError):
         _fetch_warm_start(context, cancelled)
     if context.shared is None:  # the path of a shared directory is the same everywhere
-        context.checkpoints.known_as = context.checkpoint_link.path(cancelled)
+        context.checkpoints.user_path = context.checkpoint_link.path(cancelled)
         if context.checkpoint_link.problem:
             context.output.note(context.checkpoint_link.problem)
     uri = order.resume.uri if order.resume else ""
@@ -162,10 +162,10 @@ def wait_for_store(work: Callable[[], T], cancelled: threading.Event) -> T:
     Raises Cancelled and the errors of ``work``. Raises StorageUnreachable only after all retries.
     """
 
-    def told(error: StorageUnreachable) -> None:
+    def on_first_failure(error: StorageUnreachable) -> None:
         log.warning("waiting up to %g s for the store: %s", _STORE_TIMEOUT, error)
 
-    return retry_blocking(work, _STORE_TIMEOUT, StorageUnreachable, told, cancelled)
+    return retry_blocking(work, _STORE_TIMEOUT, StorageUnreachable, on_first_failure, cancelled)
 
 
 def _fetch_warm_start(context: ExecutorContext, cancelled: threading.Event) -> None:
@@ -223,7 +223,7 @@ def _prepared(
     after = f", from {resumed.point.label}" if resumed else ""
     which = f", generation {order.generation}," if order.generation > 1 else ""
     context.output.note(f"{container.identity.task}{which} on {container.node_host}{after}")
-    checkpoints = {contract.ENV_CHECKPOINT_DIR: str(context.checkpoints.known_as)}
+    checkpoints = {contract.ENV_CHECKPOINT_DIR: str(context.checkpoints.user_path)}
     before = {**_hadoop(context), **_listening(container, order), **checkpoints}
     launches = tuple(
         _launch(context, workspace, order, resumed, own_bin, before, gpus) for workspace in context.workspaces

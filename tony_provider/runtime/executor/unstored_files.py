@@ -152,13 +152,16 @@ class UnstoredFiles(BackgroundWork):
     checkpoint there counts at any time, and any other file after the first save in the working directory.
     """
 
-    def __init__(self, context: ExecutorContext, *, stores: bool, leads: bool) -> None:
-        """Prepare the watch. ``stores``: the mirror stores this task's checkpoints. ``leads``: this task has rank 0."""
+    def __init__(self, context: ExecutorContext, *, stores: bool, is_leader: bool) -> None:
+        """Prepare the watch.
+
+        ``stores``: the mirror stores this task's checkpoints. ``is_leader``: this task has rank 0.
+        """
         super().__init__("unstored")
         self.notices: Sequence[str] = ()
         self._context = context
         self._stores = stores or context.container.job.checkpoint.shared  # rank 0 stores a shared directory
-        self._leads = leads
+        self._is_leader = is_leader
         self._strays = StraySaves()
         self._saves_in_place = False  # the program also saves into its checkpoint directory
         self._began_ns = 0  # epoch
@@ -249,7 +252,7 @@ class UnstoredFiles(BackgroundWork):
     def _count(self, problem: str) -> int:
         checkpoints = self._context.checkpoints
         files = len(checkpoints.unstored()) if problem or not self._stores else 0
-        if not self._leads:  # only the model of rank 0 is stored
+        if not self._is_leader:  # only the model of rank 0 is stored
             files += sum(len(scan(each.model).files) for each in self._context.workspaces)
         return files + checkpoints.left_out_count
 
