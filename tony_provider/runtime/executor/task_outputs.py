@@ -68,7 +68,16 @@ class OutputDirectory:
         return [f"{name}/{below}" for each, below in walk_local(path, self.warn) if not each.is_dir()]
 
     def copy(self, file: str) -> str:
-        """Copy a file for a commit that will be requested. Return its URI."""
+        """Copy a file for a commit that will be requested. Return its URI.
+
+        Raises NotCopiedError if another attempt would fail in the same way.
+        """
+        try:
+            return self._copy(file)
+        except (StorageInvalidPath, StorageUnsupported) as error:
+            raise NotCopiedError(f"what was made of the shard cannot be on the store: {error}") from error
+
+    def _copy(self, file: str) -> str:
         uri, path = self._uri(file), self.path / file
         if path.exists() and not path.is_file():  # reading a FIFO would block forever
             raise OSError(f"{path} is neither a file nor a directory, nor a link to one")
@@ -85,13 +94,18 @@ class OutputDirectory:
         else:
             self._refused.add(file)
 
-    def copy_rest(self) -> tuple[int, int]:
-        """Make the part equal to the directory, without rejected files. Return the numbers of files and bytes."""
+    def keep(self) -> tony_pb2.KeptOutput:
+        """Make the part equal to the directory, without rejected files. Return what the part holds."""
         for file in list(self._copied):
             if file in self._refused or not (self.path / file).exists():
                 self.storage.remove(self._uri(file))
         files, size = self._upload.run(self.path, self.part, self._is_wanted)
-        return files + len(self.committed), size + sum(self.committed.values())
+        return tony_pb2.KeptOutput(
+            name=self.name,
+            part=self.part.rpartition("/")[2],
+            files=files + len(self.committed),
+            bytes=size + sum(self.committed.values()),
+        )
 
     def _uri(self, file: str) -> str:
         return uris.join(self.part, stored_path(self.part, file))
@@ -195,7 +209,7 @@ class TaskOutputs(StartPart):
             if file in directory.committed:
                 raise NotCopiedError(f"{file} was made of an earlier shard; write a file for each shard")
             copies.files.append((directory, file))
-            work = partial(_copy_or_give_up, directory, file)
+            work = partial(directory.copy, file)
             copies.names.append(retry_blocking(work, seconds, StorageError, partial(log.warning, "%s"), cancelled))
 
     def _find(self, said: str) -> Optional[tuple[OutputDirectory, str]]:
@@ -212,7 +226,7 @@ class TaskOutputs(StartPart):
 
     async def keep(self) -> list[tony_pb2.KeptOutput]:
         """Upload the outputs. Return those with files. Raises NotStoredError, Cancelled."""
-        kept = [await self._retries.run(partial(_keep, each)) for each in self._directories]
+        kept = [await self._retries.run(each.keep) for each in self._directories]
         return [each for each in kept if each.files]
 
     async def close(self) -> None:
@@ -231,16 +245,3 @@ class ShardCopies:
         """Record whether the commit was made."""
         for directory, file in dict.fromkeys(self.files):
             directory.settle(file, committed=committed)
-
-
-def _copy_or_give_up(directory: OutputDirectory, file: str) -> str:
-    """Copy a file. Raises NotCopiedError if another attempt would fail in the same way."""
-    try:
-        return directory.copy(file)
-    except (StorageInvalidPath, StorageUnsupported) as error:
-        raise NotCopiedError(f"what was made of the shard cannot be on the store: {error}") from error
-
-
-def _keep(directory: OutputDirectory) -> tony_pb2.KeptOutput:
-    files, size = directory.copy_rest()
-    return tony_pb2.KeptOutput(name=directory.name, part=directory.part.rpartition("/")[2], files=files, bytes=size)
