@@ -104,11 +104,6 @@ class CheckpointMirror(BackgroundWork):
         self._failed: Optional[StoreProblem] = None  # problem of the last upload, until an upload succeeds
 
     @property
-    def problem(self) -> str:
-        """A warning about checkpoints that cannot be stored now or soon, with the reason, or an empty text."""
-        return self._unstored or self._tight
-
-    @property
     def replay(self) -> list[tony_pb2.FromExecutor]:
         return [] if self._state is None else [self._state_message(self._state)]
 
@@ -219,6 +214,7 @@ class CheckpointMirror(BackgroundWork):
         self._inspection_seconds = time.monotonic() - began
         tight = workspace.save_space_warning(self._directory.path, self._largest_save)
         self._tight = tight and (self._tight or tight)  # the text stays the same while the problem lasts
+        self.problem = self._unstored or self._tight
         return state
 
     def _report(self, state: DirectoryState, last: bool) -> None:
@@ -244,7 +240,7 @@ class CheckpointMirror(BackgroundWork):
     def _warn(self, problem: Optional[StoreProblem]) -> None:
         """Update the warning, whose text stays the same while the problem lasts. Writing programs get a delay."""
         if problem is None:
-            self._unstored, self._unstored_since = "", None
+            self._unstored, self._unstored_since, self.problem = "", None, self._tight
             return
         now = time.monotonic()
         self._unstored_since = now if self._unstored_since is None else self._unstored_since
@@ -255,6 +251,7 @@ class CheckpointMirror(BackgroundWork):
             remedy = f". To store it, {problem.remedy}" if problem.remedy else ""
             self._unstored = f"its newest checkpoint has not been stored since {since}: {problem.text}{remedy}"
             log.warning("%s", self._unstored)
+        self.problem = self._unstored or self._tight
 
     # ---- an upload -----------------------------------------------------------------------------------------------
 

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import shutil
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Callable
 
 import attrs
 
@@ -57,8 +57,6 @@ class ModelExports(BackgroundWork):
         """Prepare the watch. ``warn``: see DirectoryUpload."""
         super().__init__("exports")
         self._warn = warn
-        self._problem = ""  # with the uploads
-        self._concluded: Optional[tony_pb2.FromExecutor] = None  # the newest message
         self._context = context
         self._send = send
         self._keep_last = context.container.job.export.keep_last
@@ -67,14 +65,6 @@ class ModelExports(BackgroundWork):
         self._waiting: dict[int, _Found] = {}  # by step, in the order of their appearance
         self._looking = asyncio.Lock()
         self._cancelled = threading.Event()
-
-    @property
-    def problem(self) -> str:
-        return self._problem
-
-    @property
-    def replay(self) -> Sequence[tony_pb2.FromExecutor]:
-        return [self._concluded] if self._concluded else []
 
     async def ask(self, wanted: tony_pb2.ExportNow) -> None:
         """Request an export from the user process, unless it already got this request."""
@@ -158,7 +148,7 @@ class ModelExports(BackgroundWork):
             return False
         finally:
             self.activity = ""
-        self._problem = ""
+        self.problem = ""
         await self._conclude(found, tony_pb2.Exported(uri=uri))
         return True
 
@@ -169,16 +159,17 @@ class ModelExports(BackgroundWork):
     async def _conclude(self, found: _Found, message: tony_pb2.Exported) -> None:
         """Send the result of an export, and remove its files."""
         message.step, message.exported_ms, message.asked_ms = found.step, found.found_ms, found.asked_ms
-        self._concluded = tony_pb2.FromExecutor(exported=message)
-        self._send(self._concluded)
+        concluded = tony_pb2.FromExecutor(exported=message)
+        self._replay = [concluded]
+        self._send(concluded)
         async with self._looking:  # otherwise a scan would find the export again
             await asyncio.to_thread(_remove, found.local)
             del self._waiting[found.step]
 
     def _note(self, problem: str) -> None:
-        if problem != self._problem:
+        if problem != self.problem:
             log.warning("%s", problem)
-        self._problem = self._problem or problem
+        self.problem = self.problem or problem
 
 
 def _exports_in(directory: Path) -> Iterable[tuple[int, Path]]:

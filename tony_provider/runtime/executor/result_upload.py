@@ -95,13 +95,8 @@ class UploadRetries(StartPart):
 
     def __init__(self, context: ExecutorContext, stopping: StopRequest) -> None:
         super().__init__()
-        self._problem = ""
         self._context = context
         self._stopping = stopping
-
-    @property
-    def problem(self) -> str:
-        return self._problem
 
     async def run(self, work: Callable[[], T]) -> T:
         """Return the result of ``work``, which blocks and raises Cancelled soon after the start is stopped.
@@ -127,7 +122,7 @@ class UploadRetries(StartPart):
 
     async def _try(self, work: Callable[[], T]) -> T:
         result = await self._stopping.result_of(asyncio.to_thread(work), "the upload")
-        self._problem = ""
+        self.problem = ""
         return result
 
     async def _pause(self, seconds: float) -> None:
@@ -139,9 +134,9 @@ class UploadRetries(StartPart):
 
     def _note_failure(self, error: StorageError, left: float) -> None:
         log.warning("the results are not on the store yet, trying for %.0f s more: %s", left, error)
-        if not self._problem:
+        if not self.problem:
             until = clock.time_of_day(clock.epoch_ms() + round(left * 1000))
-            self._problem = f"its results do not get to the store, tried again until {until}: {error}"
+            self.problem = f"its results do not get to the store, tried again until {until}: {error}"
 
     def _given_up(self, error: StorageError) -> str:
         context = self._context

@@ -22,16 +22,13 @@ class StartPart:
 
     def __init__(self) -> None:
         self.activity = ""  # description of the current copy or wait; otherwise empty
-
-    @property
-    def problem(self) -> str:
-        """The present problem with the store, with its reason. Otherwise an empty text."""
-        return ""
+        self.problem = ""  # the present problem with the store, with its reason; otherwise empty
+        self._replay: Sequence[tony_pb2.FromExecutor] = ()
 
     @property
     def replay(self) -> Sequence[tony_pb2.FromExecutor]:
         """The messages for an application master that may have missed them."""
-        return ()
+        return self._replay
 
     async def close(self) -> None:
         """Cancel all operations in progress, and release threads and connections."""
