@@ -28,6 +28,7 @@ from tony_provider.runtime.executor.event_files import event_file_transfer
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.gpus import ContainerGpus
 from tony_provider.runtime.executor.heartbeat import HeartbeatContent
+from tony_provider.runtime.executor.kept_results import keep_log, send_last_words
 from tony_provider.runtime.executor.master_link import (
     MasterLink,
     MasterLinkError,
@@ -35,7 +36,7 @@ from tony_provider.runtime.executor.master_link import (
     MasterRequests,
     RefusedError,
 )
-from tony_provider.runtime.executor.output import Output, answer_tail, keep_log, send_last_words
+from tony_provider.runtime.executor.output import Output, answer_tail
 from tony_provider.runtime.executor.ports import HeldPorts, PortError
 from tony_provider.runtime.executor.process_start import ProcessStart
 from tony_provider.runtime.executor.processes import become_subreaper

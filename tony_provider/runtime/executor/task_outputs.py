@@ -18,7 +18,7 @@ import attrs
 from tony_provider.runtime.artifacts.directory_upload import DirectoryUpload, stored_path, walk_local
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import Cancelled, retry_blocking
-from tony_provider.runtime.executor.result_upload import UploadRetries
+from tony_provider.runtime.executor.kept_results import UploadRetries
 from tony_provider.runtime.executor.start_context import ExecutorContext, StopRequest
 from tony_provider.runtime.executor.start_part import StartPart
 from tony_provider.runtime.jobspec.problems import child

@@ -1,4 +1,4 @@
-"""Upload of the leading task's results: the model directory, and the return value in ``TONY_RESULT_FILE``.
+"""Results that executors keep on the store: the leader's model and return value, and the log of each container.
 
 The module also contains the retries that other uploads use.
 """
@@ -20,8 +20,12 @@ from tony_provider.runtime.artifacts.directory_upload import is_empty_directory,
 from tony_provider.runtime.common import clock, contract
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.concurrency import Cancelled, pauses, wait_with_timeout
+from tony_provider.runtime.common.text import masked_in_place, without_cut_secret
+from tony_provider.runtime.executor.output import KEPT_LIMIT, TAIL_LIMIT
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder, StopRequest
 from tony_provider.runtime.executor.start_part import StartPart
+from tony_provider.runtime.protocol import limits, tony_pb2
+from tony_provider.runtime.protocol.http_messages import kept_form
 from tony_provider.runtime.protocol.limits import RESERVED_KEY_REASON, reserved_key
 from tony_provider.runtime.storage import (
     Storage,
@@ -173,3 +177,43 @@ def _keep(context: ExecutorContext, order: StartOrder, cancelled: threading.Even
         context.storage, uris.join(directory, contract.RETURN_VALUE_FILE), returned, may_exist=order.start > 1
     )
     return uri
+
+
+async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.FromExecutor], None]) -> None:
+    """Send the end of the output before the container is killed, unless the output is empty."""
+    try:
+        piece = await asyncio.to_thread(context.output.both.since, 0, limits.LAST_WORDS)
+    except OSError as error:
+        log.warning("the log cannot be read: %s", error)
+        return
+    if piece.end:
+        secrets = context.container.user_secrets.values()
+        data = masked_in_place(without_cut_secret(piece.data, secrets), secrets)
+        output = kept_form(data, piece.start)
+        tail = data[-TAIL_LIMIT:].decode("utf-8", "replace")
+        send(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=output, tail=tail)))
+
+
+_LOG_TIMEOUT = 20.0  # seconds for the upload of the log; the application master waits timing.KEEP_LOGS
+
+
+async def keep_log(context: ExecutorContext) -> None:
+    """Copy the end of the log to the store.
+
+    A failure is only logged, because YARN has the container's own files.
+    """
+    container = context.container
+    name = contract.log_name(container.identity.task, container.identity.attempt)
+    try:
+        target = uris.join(container.description.application_dir, contract.LOGS_DIR, name)
+        await wait_with_timeout(asyncio.to_thread(_upload_log, context, target), _LOG_TIMEOUT)
+    except asyncio.TimeoutError:
+        log.warning("the log could not be uploaded within %g s", _LOG_TIMEOUT)
+    except (StorageError, OSError) as error:
+        log.warning("the log could not be uploaded: %s", error)
+
+
+def _upload_log(context: ExecutorContext, target: str) -> None:
+    data = context.output.both.last(KEPT_LIMIT, context.container.user_secrets.values())
+    if data:
+        context.storage.write(target, data, overwrite=True)
