@@ -88,7 +88,7 @@ class Mirror:
         directory = self.context.checkpoints
         for file in files_below(directory.path):  # as if the program had saved the same again
             os.utime(directory.path / file)
-        state = directory.look(ended=True, succeeded=True)
+        state = directory.inspect(ended=True, succeeded=True)
         assert state.ready, state
         chain = self.context.container.description.chain_dir
         unique = f"{name[len('save-') :]}-{self.given.rank}"

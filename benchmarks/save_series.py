@@ -114,7 +114,7 @@ def _measured(each: Series, context: ExecutorContext, other: Path) -> Iterator[F
 def _store(context: ExecutorContext, catalog: Catalog, number: int) -> tuple[StoredCheckpoint, int]:
     """Upload and commit the directory. Return the bytes of new objects, too."""
     directory = context.checkpoints
-    state = directory.look(ended=True, succeeded=True)
+    state = directory.inspect(ended=True, succeeded=True)
     assert state.ready, state
     name = directory_name(number)
     upload = ArtifactUpload(context.storage, objects_directory(catalog.chain_uri), name[len("save-") :], Throttle(None))

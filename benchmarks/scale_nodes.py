@@ -94,7 +94,7 @@ class Executor:
         kind = message.WhichOneof("kind")
         if kind == "welcome":
             self.attempt = message.welcome.am_attempt
-            self._where.met(self.attempt)
+            self._where.record_attempt(self.attempt)
             self._beat_seconds = message.welcome.heartbeat_seconds
         elif kind == "rendezvous" and message.rendezvous.start > self.start:
             self._check(message.rendezvous)
@@ -121,7 +121,7 @@ class Executor:
             progress = tony_pb2.Progress(step=self._step, total_steps=10**6, steps_per_second=1.0)
             progress.metrics.update(loss=1 / self._step, accuracy=0.5)
             beat = tony_pb2.Heartbeat(rss_bytes=1 << 30, cpu_percent=99.5, progress=progress, activity="running")
-            if self._link.idle:
+            if self._link.is_idle:
                 self._link.send(tony_pb2.FromExecutor(heartbeat=beat))
             await asyncio.sleep(self._beat_seconds)
 

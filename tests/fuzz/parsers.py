@@ -50,8 +50,8 @@ from tony_provider.runtime.common.codec import CodecError, load_json, to_plain
 from tony_provider.runtime.common.python_packages import EnvironmentRecord, WheelName
 from tony_provider.runtime.common.text import for_terminal, one_line, printable
 from tony_provider.runtime.executor import progress as event_records
+from tony_provider.runtime.executor.kept_results import ReturnedError, read_returned
 from tony_provider.runtime.executor.progress import ProgressReader
-from tony_provider.runtime.executor.result_upload import ReturnedError, read_returned
 from tony_provider.runtime.executor.virtual_environment import NodePython
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
 from tony_provider.runtime.hadoop.errors import CredentialsError

@@ -61,7 +61,7 @@ SINKS = {
         ("cluster/environments/runtime_archive.py", "runtime/launch/start.py", "runtime/storage/fsspec_store.py"),
     ),
     "programs": Sink(
-        r"subprocess\.(run|Popen|check)|create_subprocess|os\.exec|os\.fork|posix_spawn",
+        r"subprocess\.(run|Popen|check)|create_subprocess|os\.exec|os\.fork|posix_spawn|run_program\(",
         (
             "cli/local_tensorboard.py",
             "cluster/environments/build.py",
@@ -125,6 +125,7 @@ SINKS = {
             "cluster/local/local_cluster.py",
             "cluster/submission/submitter.py",
             "runtime/application_store.py",
+            "runtime/artifacts/directory_upload.py",
             "runtime/artifacts/tree_restore.py",
             "runtime/artifacts/upload.py",
             "runtime/checkpoint/catalog.py",
@@ -134,7 +135,6 @@ SINKS = {
             "runtime/executor/checkpoint_directory.py",
             "runtime/executor/checkpoint_paths.py",
             "runtime/executor/model_exports.py",
-            "runtime/executor/result_upload.py",
             "runtime/executor/start_preparation.py",
             "runtime/executor/task_inputs.py",
             "runtime/executor/virtual_environment.py",
@@ -152,7 +152,6 @@ SINKS = {
             "runtime/am/local_resource_manager.py",
             "runtime/executor/processes.py",
             "runtime/executor/user_processes.py",
-            "runtime/executor/virtual_environment.py",
         ),
     ),
     "HTML": Sink(r"innerHTML|Markup\(", ("runtime/am/web/page.js",)),

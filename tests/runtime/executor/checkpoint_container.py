@@ -124,7 +124,7 @@ class CheckpointContainer:
         """Let time pass, with a look at each interval. Returns what the last look has found."""
         end = self.clock.now + seconds
         while True:
-            state = self.directory.look()
+            state = self.directory.inspect()
             if self.clock.now >= end:
                 return state
             self.clock.now = min(end, self.clock.now + INTERVAL)

@@ -18,7 +18,7 @@ from tests.runtime.executor.containers import job, until
 from tony_provider.runtime.artifacts.upload import Throttle
 from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.executor.checkpoint_mirror import CheckpointMirror
-from tony_provider.runtime.executor.master_link import CommitRequests
+from tony_provider.runtime.executor.master_link import MasterRequests
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder, StopRequest
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
 from tony_provider.runtime.jobspec.model import Role
@@ -111,7 +111,7 @@ class Pauses(CheckpointMirror):
             task_type="worker", index=0, job=job(""), description=SimpleNamespace(chain_dir=container.chain)
         )
         context = SimpleNamespace(container=described, checkpoints=container.directory, storage=store)
-        self._commits = CommitRequests(self._hear)
+        self._commits = MasterRequests(self._hear)
         order = StartOrder(1, ClusterSpec(1, (task,)))
         super().__init__(cast(ExecutorContext, context), order, self._commits, self._hear, self._no_step)
         self.uploads: list[tony_pb2.CheckpointUploaded] = []
@@ -143,7 +143,7 @@ class Pauses(CheckpointMirror):
         self._waited += 0.0 if self._nudge.is_set() else seconds
         self._nudge.clear()
         if self._failed is not None:
-            self.troubles.add(self.trouble)
+            self.troubles.add(self.problem)
 
 
 async def test_a_failed_upload_is_repeated_after_growing_pauses(tmp_path: Path) -> None:
@@ -155,12 +155,12 @@ async def test_a_failed_upload_is_repeated_after_growing_pauses(tmp_path: Path) 
         container.look(6)
         mirror = Pauses(container, Store(failures=9))
         mirror.start()
-        await until(lambda: mirror.uploads and not mirror.trouble, "it is stored")
+        await until(lambda: mirror.uploads and not mirror.problem, "it is stored")
         await mirror.close()
         assert mirror.pauses == [1.5, 3, 6, 12, 24, 48, 60, 60, 60, 60]
         [trouble] = mirror.troubles
         assert trouble.startswith("its newest checkpoint has not been stored since ")
-        assert mirror.trouble == ""
+        assert mirror.problem == ""
 
 
 async def test_the_last_uploads_are_repeated_after_short_pauses(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ class Training(RuleBasedStateMachine):
     def _look(self, **ended: bool) -> None:
         """A look of each mirror, and then one of the application master, as ``mirror.py`` and its commits do them."""
         for task in self.tasks:
-            state = task.container.directory.look(**ended)
+            state = task.container.directory.inspect(**ended)
             if state != task.state:
                 task.state = state
                 self._report(task, state, last=bool(ended))
@@ -260,7 +260,15 @@ class Training(RuleBasedStateMachine):
 
     def _report(self, task: Task, state: DirectoryState, *, last: bool) -> None:
         entries = tuple(
-            SaveEntry(each.name, each.group, each.news, each.first, each.step, each.needs, each.sizes)
+            SaveEntry(
+                each.name,
+                each.group,
+                each.news,
+                each.first,
+                each.step if each.HasField("step") else None,
+                dict(each.needs),
+                dict(each.sizes),
+            )
             for each in state.entries
         )
         base = task.container.directory.base

@@ -142,9 +142,9 @@ def test_a_shard_that_cannot_be_copied_here_is_no_failed_shard(
     with pytest.raises(NotFetchedError, match="shard 3 could not be copied"):
         queued.take("images", 3, line)
     far.refuses = False
-    taken = queued.take("images", 3, line)
-    assert Path(taken.path).read_bytes() == b"first"
-    assert queued.take("others", 3, line).path == ""
+    taken = Path(queued.take("images", 3, line))
+    assert taken.read_bytes() == b"first"
+    assert queued.take("others", 3, line) == ""
     queued.settle("images", 3)
-    assert not Path(taken.path).exists()
+    assert not taken.exists()
     assert uris.scheme(InputShard.of_line(line).uri) == "far"

@@ -56,13 +56,13 @@ def container(tmp_path: Path) -> Path:
 def test_files_are_verified_before_the_first_start_only(container: Path) -> None:
     users = LocalizedResource("data.csv", "hdfs://there/data.csv", 4, 0)  # the user's own: nobody knows what is in it
     files = delivered(container, (resource("src/train.py", b"train"), b"train"), (users, b"1,2"))
-    files.put(threading.Event())
+    files.place(threading.Event())
     program = container / "src" / "train.py"
     assert (program.read_bytes(), (container / "data.csv").read_bytes()) == (b"train", b"1,2")
     program.resolve().write_bytes(b"other")
-    files.put(threading.Event())
+    files.place(threading.Event())
     with pytest.raises(ChangedFileError, match=r"src/other\.py is not what was submitted"):
-        delivered(container, (resource("src/other.py", b"train"), b"steal")).put(threading.Event())
+        delivered(container, (resource("src/other.py", b"train"), b"steal")).place(threading.Event())
     assert not (container / "src" / "other.py").exists()
 
 
@@ -73,20 +73,20 @@ def test_a_node_fetches_a_changed_file_again(container: Path) -> None:
     (container / "tony-files").mkdir()
     (container / "tony-files" / "0").symlink_to(copy)
     with pytest.raises(ChangedFileError):
-        JobFiles(container, [resource("train.py", b"train")]).put(threading.Event())
+        JobFiles(container, [resource("train.py", b"train")]).place(threading.Event())
     assert not copy.exists()
 
 
 def test_one_file_has_several_names(container: Path) -> None:
     one = resource("a.py", b"x")
-    delivered(container, (one, b"x"), (attrs.evolve(one, name="b/c.py"), b"x")).put(threading.Event())
+    delivered(container, (one, b"x"), (attrs.evolve(one, name="b/c.py"), b"x")).place(threading.Event())
     assert (container / "a.py").read_bytes() == (container / "b" / "c.py").read_bytes() == b"x"
     assert len(list((container / "tony-files").iterdir())) == 1
 
 
 @pytest.mark.parametrize("name", ["$(touch pwned)", "`x`", 'a"b', "a\\b", "a\nb", "a b", "ü", "-rf", "a:b"])
 def test_a_name_is_taken_literally(container: Path, name: str) -> None:
-    delivered(container, (resource(name, b"x"), b"x")).put(threading.Event())
+    delivered(container, (resource(name, b"x"), b"x")).place(threading.Event())
     assert (container / name).read_bytes() == b"x"
     assert {path.name for path in container.iterdir()} == {"tony-files", name}
 
@@ -94,7 +94,7 @@ def test_a_name_is_taken_literally(container: Path, name: str) -> None:
 def test_a_changed_archive_is_not_unpacked(container: Path) -> None:
     good, evil = packed("bin/python", b"good"), packed("bin/python", b"evil")
     with pytest.raises(ChangedFileError, match="env is not what was submitted"):
-        delivered(container, (resource("env", good, ResourceKind.ARCHIVE), evil)).put(threading.Event())
+        delivered(container, (resource("env", good, ResourceKind.ARCHIVE), evil)).place(threading.Event())
     assert [path.name for path in container.iterdir()] == ["tony-files"]
     assert [path.name for path in container.parent.iterdir()] == ["container"]
 
@@ -107,7 +107,7 @@ def test_containers_share_what_is_unpacked_by_a_key_of_their_application(contain
     for number, key in enumerate((b"key", b"key", b"of another application", None, None)):
         directory = container.parent / f"container_{number}"
         delivered(directory, (archive, content))
-        JobFiles(directory, [archive], key).put(threading.Event())
+        JobFiles(directory, [archive], key).place(threading.Event())
         assert (directory / "env" / "bin" / "python").read_bytes() == b"python"
         places.append((directory / "env").resolve())
     assert places[0] == places[1]
@@ -134,7 +134,7 @@ def test_an_environment_that_the_launcher_has_unpacked_is_linked(container: Path
     unpacked = container / "tony" / "python_env"
     unpacked.mkdir(parents=True)
     content = packed("bin/python", b"python")
-    delivered(container, (resource("python_env", content, ResourceKind.ARCHIVE), content)).put(threading.Event())
+    delivered(container, (resource("python_env", content, ResourceKind.ARCHIVE), content)).place(threading.Event())
     assert (container / "python_env").resolve() == unpacked
     assert list(unpacked.iterdir()) == []
 
@@ -158,7 +158,7 @@ def test_what_was_in_the_directory_before_the_container_is_removed(
     (container / "launch_container.sh").touch()
     content = packed("bin/python", b"python")
     archive = resource("env", content, ResourceKind.ARCHIVE)
-    delivered(container, (archive, content), (resource("src/train.py", b"train"), b"train")).put(threading.Event())
+    delivered(container, (archive, content), (resource("src/train.py", b"train"), b"train")).place(threading.Event())
     own = {"container_tokens", "tmp", "launch_container.sh", "tony", "tony-files"}
     assert {path.name for path in container.iterdir()} == {*own, "env", "src"}
     assert [path.name for path in (container / "src").iterdir()] == ["train.py"]
@@ -172,14 +172,14 @@ def test_a_link_that_is_in_the_way_is_not_followed(container: Path) -> None:
     content = packed("bin/python", b"python")
     files = delivered(container, (resource("env", content, ResourceKind.ARCHIVE), content))
     with pytest.raises(FileExistsError):
-        files.put(threading.Event())
+        files.place(threading.Event())
 
 
 def test_verifying_is_cancelled(container: Path) -> None:
     cancelled = threading.Event()
     cancelled.set()
     with pytest.raises(Cancelled):
-        delivered(container, (resource("train.py", b"train"), b"train")).put(cancelled)
+        delivered(container, (resource("train.py", b"train"), b"train")).place(cancelled)
 
 
 async def test_a_changed_program_does_not_run(launch: Launch) -> None:

@@ -43,7 +43,7 @@ def test_a_shared_port_stays_held_while_the_user_process_listens() -> None:
     assert len(set(held.numbers.values())) == 2
     port = held.numbers["main"]
     try:
-        held.make_way()
+        held.release()
         with listen(port, share=True) as server, socket.create_connection(("127.0.0.1", port), 5):
             server.accept()[0].close()
         with pytest.raises(PortError):
@@ -56,11 +56,11 @@ def test_a_port_that_is_not_shared_is_given_up_and_taken_back() -> None:
     held = HeldPorts(["main"], RANGE, share=False)
     port = held.numbers["main"]
     try:
-        held.make_way()
+        held.release()
         taken = rf"port {port} \(main\) was taken between two generations"
         with listen(port, share=False), pytest.raises(PortError, match=taken):
-            held.take_back()
-        held.take_back()
+            held.reacquire()
+        held.reacquire()
         with pytest.raises(OSError, match="in use"):
             listen(port, share=False)
     finally:
@@ -72,12 +72,12 @@ def test_connections_that_linger_keep_nobody_from_taking_it_back(share: bool) ->
     held = HeldPorts(["main"], RANGE, share=share)
     port = held.numbers["main"]
     try:
-        held.make_way()
+        held.release()
         server = listen(port, share=share, reuse=True)  # as servers do
         with server, socket.create_connection(("127.0.0.1", port), 5) as client:
             server.accept()[0].close()  # first, as the end of a process does: its end stays in TIME_WAIT
             assert client.recv(1) == b""
-        held.take_back()
+        held.reacquire()
         with pytest.raises(OSError, match="in use"):
             listen(port, share=False)
         with pytest.raises(PortError):

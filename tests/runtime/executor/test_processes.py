@@ -3,8 +3,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-from tony_provider.runtime.executor.processes import Process, UsageMeter, descendants
+import pytest
+
+from tests.waiting import until
+from tony_provider.runtime.executor.processes import Process, UsageMeter, descendants, run_program
 
 
 def process(pid: int, *, started: int = 1, ticks: int = 0, rss: int = 0) -> Process:
@@ -43,3 +47,16 @@ def test_cpu_of_processes_that_come_and_go() -> None:
     assert usage.cpu_percent == 100
     assert usage.rss_bytes == 7
     assert meter.measure({}, 13).cpu_percent == 0
+
+
+def test_a_program_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
+    command = ["sh", "-c", f"sleep 1000 & echo $! > {tmp_path}/pid; wait"]
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_program(command, {"PATH": "/usr/bin:/bin"}, 0.5)
+    child = int((tmp_path / "pid").read_text())
+    until(lambda: not Path(f"/proc/{child}").exists(), "its child has ended, too")
+
+
+def test_the_output_and_the_variables_of_a_program() -> None:
+    done = run_program(["/bin/sh", "-c", "echo $MORE; echo no >&2; exit 3"], {"MORE": "said"}, 60)
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"said\n", b"no\n")

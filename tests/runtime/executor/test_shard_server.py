@@ -12,8 +12,8 @@ from typing import Any, cast
 import pytest
 
 from tests.runtime.executor.containers import until
-from tony_provider.runtime.executor.master_link import InputRequests
-from tony_provider.runtime.executor.task_inputs import ShardServer, TakenShard, shard_problem
+from tony_provider.runtime.executor.master_link import MasterRequests
+from tony_provider.runtime.executor.task_inputs import NodeShards, ShardServer, shard_problem
 from tony_provider.runtime.executor.task_outputs import ShardCopies
 from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.protocol import tony_pb2
@@ -27,7 +27,7 @@ class Desk:
     """Gives each who asks a shard, and does not care for the rest."""
 
     def __init__(self) -> None:
-        self.requests = InputRequests(self._asked)
+        self.requests = MasterRequests(self._asked)
         self._next = 0
 
     def _asked(self, message: tony_pb2.FromExecutor) -> None:
@@ -36,7 +36,7 @@ class Desk:
             answer.shard = self._next
             answer.line = InputShard("file:///data", 1, 1).line().decode()
             self._next += 1
-        asyncio.get_running_loop().call_soon(self.requests.answered, tony_pb2.ToExecutor(shard_answer=answer))
+        asyncio.get_running_loop().call_soon(self.requests.answered, answer)
 
 
 @pytest.fixture
@@ -47,23 +47,23 @@ def hung() -> Iterator[threading.Event]:
 
 
 async def copy(said: Sequence[str]) -> ShardCopies:
-    return ShardCopies(list(said), [])
+    return ShardCopies(list(said))
 
 
 async def test_a_store_that_hangs_leaves_others_their_threads(tmp_path: Path, hung: threading.Event) -> None:
     looked = threading.Event()
 
     class Shards:
-        def take(self, name: str, number: int, line: bytes) -> TakenShard:
+        def take(self, name: str, number: int, line: bytes) -> str:
             looked.set()
             hung.wait()
-            return TakenShard()
+            return ""
 
         def settle(self, name: str, number: int) -> None:
             """Nothing is kept."""
 
     path = tmp_path / "socket"
-    server = ShardServer(path, Desk().requests, 1, Shards(), copy)
+    server = ShardServer(path, Desk().requests, 1, cast(NodeShards, Shards()), copy)
     await server.open()
     connections = [await asyncio.open_unix_connection(path) for _ in range(MANY)]
     for _, writer in connections:

@@ -38,7 +38,7 @@ def test_two_workers_sum_over_ports_that_stay_held(tmp_path: Path) -> None:
         )
         for ports in held:
             stack.callback(ports.close)
-            ports.make_way()
+            ports.release()
         outputs = [tmp_path / f"worker-{index}.log" for index in range(2)]
         processes = []
         for index, output in enumerate(outputs):

@@ -10,7 +10,6 @@ import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
@@ -21,7 +20,8 @@ import attrs
 from tony_provider.runtime.artifacts.manifest import Checksum, Entry, StoredTree, algorithm_of, file_checksum
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind
 from tony_provider.runtime.artifacts.upload import StoredFiles
-from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.common.concurrency import Cancelled, in_parallel
+from tony_provider.runtime.common.directories import remove_tree
 from tony_provider.runtime.storage import Storage, StorageNotFound, uris
 from tony_provider.runtime.storage.base import CHUNK
 
@@ -66,7 +66,7 @@ def restore_tree(
     """
     tree.check()
     if shutil.disk_usage(directory.parent).free < tree.size:
-        _remove(aside)
+        remove_tree(aside)
     prepared = directory.with_name(_TEMPORARY + secrets.token_hex(4))
     prepared.mkdir(mode=0o700)
     try:
@@ -76,7 +76,7 @@ def restore_tree(
         stored = _stored(prepared, tree)
         _put_in_place(prepared, directory, aside)
     except BaseException:
-        _remove(prepared)
+        remove_tree(prepared)
         raise
     return RestoredTree(stored, copied, tree.size - copied)
 
@@ -88,7 +88,7 @@ def empty_directory(directory: Path, *, aside: Path) -> None:
     try:
         _put_in_place(prepared, directory, aside)
     except BaseException:
-        _remove(prepared)
+        remove_tree(prepared)
         raise
 
 
@@ -116,21 +116,13 @@ class _Restore:
                 target.touch(mode=0o600)
             elif entry.kind is Kind.FILE:
                 wanted.setdefault(entry.object, []).append(entry)
-        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="restore") as pool:
-            # The largest objects come first, so that no large object is left for the end.
-            order = sorted(wanted.items(), key=lambda item: -sum(entry.size for entry in item[1]))
-            fetching = [pool.submit(self._fetch, name, entries) for name, entries in order]
-            done, rest = wait(fetching, return_when=FIRST_EXCEPTION)
-            failed = [error for error in (future.exception() for future in done) if error is not None]
-            if failed:
-                self._failed.set()
-                for future in rest:
-                    future.cancel()
-                raise failed[0]
-        return sum(future.result() for future in fetching)
+        # The largest objects come first, so that no large object is left for the end.
+        order = sorted(wanted.items(), key=lambda item: -sum(entry.size for entry in item[1]))
+        return sum(in_parallel(self._fetch, order, _PARALLEL, "restore", self._failed.set))
 
-    def _fetch(self, name: str, entries: Sequence[Entry]) -> int:
+    def _fetch(self, wanted: tuple[str, Sequence[Entry]]) -> int:
         """Make the files that lie in one object. Return the bytes copied from the storage."""
+        name, entries = wanted
         missing = sorted(
             (entry for entry in entries if not self._reuse(entry)), key=lambda entry: (entry.offset, entry.size)
         )
@@ -271,7 +263,7 @@ def _put_in_place(prepared: Path, directory: Path, aside: Path) -> None:
     if aside.exists():
         doomed = aside.with_name(_TEMPORARY + secrets.token_hex(4))
         aside.rename(doomed)
-        _remove(doomed)
+        remove_tree(doomed)
     with suppress(FileNotFoundError):
         directory.rename(aside)
     try:
@@ -280,13 +272,3 @@ def _put_in_place(prepared: Path, directory: Path, aside: Path) -> None:
         if aside.exists():
             aside.rename(directory)
         raise
-
-
-def _remove(directory: Path) -> None:
-    """Remove a directory also if the program has made parts of it read-only."""
-    shutil.rmtree(directory, ignore_errors=True)
-    if directory.exists():
-        for place, _, _ in os.walk(directory):
-            with suppress(OSError):
-                Path(place).chmod(0o700)
-        shutil.rmtree(directory, ignore_errors=True)

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import BinaryIO, Optional, cast
 
@@ -28,7 +27,7 @@ from tony_provider.runtime.artifacts.manifest import (
     file_checksum,
 )
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode
-from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.common.concurrency import Cancelled, in_parallel
 from tony_provider.runtime.storage import Storage, uris
 from tony_provider.runtime.storage.base import CHUNK
 
@@ -59,11 +58,40 @@ class Throttle:
             return self._free_at - now
 
 
+_UNLIMITED = Throttle(None)
 SMALL = 256 << 10  # bytes; HDFS takes up to 0.4 s to complete a file, so smaller files share an object
 PACK = 64 << 20  # bytes of one object of small files
 _PARALLEL = 4  # objects; each holds CHUNK bytes of memory
 _IN_MEMORY = 4  # packs at most that are held in memory because the disk is full
 _NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+
+
+class PacedFile:
+    """A file for ``Storage.write`` whose reading a rate limiter delays and a cancellation ends."""
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        cancelled: threading.Event,
+        throttle: Throttle = _UNLIMITED,
+        moved: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``moved`` is called when bytes are read for the first time, but not when they are sent again."""
+        self._file = file
+        self._cancelled = cancelled
+        self._throttle = throttle
+        self._moved = moved
+        self._furthest = 0
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        """Read like a file. Raises Cancelled."""
+        data = self._file.read(size)
+        self._throttle.take(len(data), self._cancelled)
+        if (now := self._file.tell()) > self._furthest:
+            self._furthest = now
+            self._moved()
+        return data
 
 
 class TreeChanged(Exception):  # noqa: N818 - describes what happened
@@ -156,21 +184,15 @@ class ArtifactUpload:
     def _send_all(self, parcels: list[_Parcel]) -> list[Entry]:
         """Send all objects, the largest first. The first failure cancels the others."""
         self.objects = [f"{self._name}-{number}" for number in range(len(parcels))]
-        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="upload") as pool:
-            order = sorted(range(len(parcels)), key=lambda number: -parcels[number].size)
-            sending = [pool.submit(self._send, parcels[number], self.objects[number]) for number in order]
-            done, rest = wait(sending, return_when=FIRST_EXCEPTION)
-            failed = [error for error in (future.exception() for future in done) if error is not None]
-            if failed:
-                for future in rest:
-                    future.cancel()
-                self.cancel()
-                raise failed[0]
-        return [entry for future in sending for entry in future.result()]
+        largest_first = sorted(zip(parcels, self.objects), key=lambda each: -each[0].size)
+        return [
+            entry for sent in in_parallel(self._send, largest_first, _PARALLEL, "upload", self.cancel) for entry in sent
+        ]
 
-    def _send(self, parcel: _Parcel, name: str) -> list[Entry]:
+    def _send(self, named: tuple[_Parcel, str]) -> list[Entry]:
+        parcel, name = named
         with parcel.local.open("rb", buffering=0) as opened:
-            source = _Paced(opened, self._throttle, self._cancelled, self._move)
+            source = SummedFile(cast(BinaryIO, PacedFile(opened, self._cancelled, self._throttle, self._move)))
             self._storage.write(uris.join(self._objects_uri, name), cast(BinaryIO, source))
         if source.size != parcel.size:
             raise TreeChanged(parcel.entries[0].path)
@@ -346,26 +368,6 @@ class _Hold:
         if left or not (is_same or path in self._growing):
             raise TreeChanged(path)
         return summed.text
-
-
-class _Paced(SummedFile):
-    def __init__(
-        self, file: BinaryIO, throttle: Throttle, cancelled: threading.Event, moved: Callable[[], None]
-    ) -> None:
-        """``moved`` is called when bytes are read for the first time, but not when they are sent again."""
-        super().__init__(file)
-        self._throttle = throttle
-        self._cancelled = cancelled
-        self._moved = moved
-        self._furthest = 0
-
-    def read(self, size: int = -1) -> bytes:
-        data = super().read(size)
-        self._throttle.take(len(data), self._cancelled)
-        if self.size > self._furthest:
-            self._furthest = self.size
-            self._moved()
-        return data
 
 
 def _entries(tree: Tree, files: Mapping[str, Entry]) -> list[Entry]:

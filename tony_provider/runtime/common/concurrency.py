@@ -66,11 +66,13 @@ def _complete(future: Future[T], function: Callable[[], T]) -> None:
 R = TypeVar("R")
 
 
-def in_parallel(work: Callable[[T], R], items: Iterable[T], workers: int, name: str) -> Iterator[R]:
+def in_parallel(
+    work: Callable[[T], R], items: Iterable[T], workers: int, name: str, stop: Callable[[], object] = lambda: None
+) -> Iterator[R]:
     """Yield the result of ``work`` for each of the items, in any order. Blocks.
 
     The first error of ``work`` ends all: no further work is started, and running work ends before the error is raised.
-    ``name``: prefix of the threads' names.
+    ``stop`` is called after the first error to end running work early. ``name``: prefix of the threads' names.
     """
     with ThreadPoolExecutor(workers, thread_name_prefix=name) as pool:
         pending: set[Future[R]] = set()
@@ -85,9 +87,11 @@ def in_parallel(work: Callable[[T], R], items: Iterable[T], workers: int, name: 
                 done, pending = wait(pending, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield future.result()
-        finally:
+        except BaseException:
             for future in pending:
                 future.cancel()
+            stop()
+            raise
 
 
 _POLL = 1.0  # seconds

@@ -36,6 +36,7 @@ from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.processes import Writers
 from tony_provider.runtime.executor.workspace import Workspace, disk_problem
 from tony_provider.runtime.jobspec.model import CheckpointFormat
+from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -58,25 +59,12 @@ class Resumed:
 
 
 @attrs.frozen
-class EntryState:
-    """A top-level entry of the directory that this task has written."""
-
-    name: str
-    group: str  # the name without the numbers that stand for this task's ranks
-    news: bool  # it has changed since the last committed checkpoint
-    first: bool  # it was written at most once since the start of the processes
-    step: Optional[int] = None
-    needs: Mapping[str, int] = attrs.field(factory=dict)
-    sizes: Mapping[str, int] = attrs.field(factory=dict)  # bytes of its files, if a save needs any or is unfinished
-
-
-@attrs.frozen
 class DirectoryState:
     """State of the directory, for the application master."""
 
     version: int  # changes with the directory's content
     ready: bool
-    entries: tuple[EntryState, ...] = ()  # entries with news first, from the newest to the oldest
+    entries: tuple[tony_pb2.DirectoryEntry, ...] = ()  # entries with news first, from the newest to the oldest
     blocker: str = ""  # the reason why it is not ready
     lasts: bool = False  # waiting does not help
     remedy: str = ""  # what to do if it does not become ready
@@ -110,11 +98,11 @@ class Snapshot:
 class CheckpointDirectory:
     """The checkpoint directory of one container.
 
-    All methods block. They may be called from different threads. ``known_as`` is the path for the user processes.
+    All methods block. They may be called from different threads. ``user_path`` is the path for the user processes.
     """
 
     def __init__(self, container: ExecutorContainer, workspace: Workspace, storage: Storage) -> None:
-        self.path = self.known_as = workspace.checkpoints
+        self.path = self.user_path = workspace.checkpoints
         self._format = container.job.checkpoint.format
         self._exclude = container.job.checkpoint.exclude
         self._max_size = container.job.checkpoint.max_size
@@ -183,7 +171,7 @@ class CheckpointDirectory:
             self._restored(point, restored.files if is_of_chain else StoredFiles(), others)
         if not manifest.entry:
             log.info("no known framework can load the checkpoint, so TONY_RESUME_FROM is not set")
-        return Resumed(point, str(self.known_as / manifest.entry) if manifest.entry else "")
+        return Resumed(point, str(self.user_path / manifest.entry) if manifest.entry else "")
 
     def keep(self, rank: Optional[int], cancelled: threading.Event) -> Optional[Resumed]:
         """Keep the directory as the failed process left it, without unfinished files.
@@ -212,7 +200,7 @@ class CheckpointDirectory:
             step = found.step if found else (self.base.step if self.base else None)
             save = self.base.save if self.base else 0
             point = ResumePoint(step, "", save, self._saved_ms(tree))
-            return Resumed(point, str(self.known_as / found.entry) if found else "")
+            return Resumed(point, str(self.user_path / found.entry) if found else "")
 
     def _restored(self, base: Optional[ResumePoint], stored: StoredFiles, others: Mapping[str, TreeNode]) -> None:
         self.base, self._stored, self._others, self._ready, self._idle = base, stored, others, None, None
@@ -267,7 +255,7 @@ class CheckpointDirectory:
         """Note that the processes have just ended. Time that passes afterwards completes no save."""
         self._ended_at = time.monotonic()
 
-    def look(self, *, ended: bool = False, succeeded: bool = False) -> DirectoryState:
+    def inspect(self, *, ended: bool = False, succeeded: bool = False) -> DirectoryState:
         """Return the present state of the directory.
 
         ``ended``: the processes have ended. ``succeeded``: they have ended successfully. Raises OSError if the
@@ -337,7 +325,7 @@ class CheckpointDirectory:
             self._watch.taken(snapshot.tree)
             self._signature = None
 
-    def refused(self) -> None:
+    def commit_rejected(self) -> None:
         """Note that a commit was rejected. Objects of former checkpoints may be gone, so upload all files again."""
         with self._lock:
             self._stored = StoredFiles()
@@ -399,7 +387,7 @@ class CheckpointDirectory:
         return tree
 
     def _scan(self) -> Tree:
-        return scan(self.path, also_called=[str(self.known_as), os.path.realpath(self.path)], exclude=self._exclude)
+        return scan(self.path, also_called=[str(self.user_path), os.path.realpath(self.path)], exclude=self._exclude)
 
     def _own(self, tree: Tree) -> Tree:
         """Return the tree without restored entries of other tasks that this task has not changed."""
@@ -450,7 +438,7 @@ class CheckpointDirectory:
         self._signature, self._ready = signature, ready
         return DirectoryState(self._version, True, self._entries(ready, saves))
 
-    def _entries(self, ready: _Ready, saves: Saves) -> tuple[EntryState, ...]:
+    def _entries(self, ready: _Ready, saves: Saves) -> tuple[tony_pb2.DirectoryEntry, ...]:
         news = self._watch.changed_entries(ready.tree)
         inside: dict[str, list[Save]] = {}
         for save in saves.saves:
@@ -471,7 +459,7 @@ class CheckpointDirectory:
         inside: Sequence[Save],
         saves: Saves,
         needed: Collection[str],
-    ) -> EntryState:
+    ) -> tony_pb2.DirectoryEntry:
         with_step = [save for save in inside if save.step is not None]
         newest = max(with_step, key=lambda save: saves.view.newest_time(save.files), default=None)
         needs = {path: size for save in inside for path, size in save.needs.items()}
@@ -487,8 +475,15 @@ class CheckpointDirectory:
             for path, node in nodes.items()
             if node.kind is Kind.FILE and (needs or path in needed or save_formats.ORBAX_UNFINISHED in path)
         }
-        step = newest.step if newest else None
-        return EntryState(top, self._group(top), is_news, len(versions) <= 1, step, needs, sizes)
+        return tony_pb2.DirectoryEntry(
+            name=top,
+            group=self._group(top),
+            news=is_news,
+            first=len(versions) <= 1,
+            step=newest.step if newest else None,
+            needs=needs,
+            sizes=sizes,
+        )
 
     def _group(self, name: str) -> str:
         numbers = "|".join(map(str, self._ranks))

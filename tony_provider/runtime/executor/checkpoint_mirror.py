@@ -10,8 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Optional, TypeVar
+from typing import Callable, Optional, TypeVar
 
 import attrs
 
@@ -19,13 +18,14 @@ from tony_provider.runtime.artifacts.upload import ArtifactUpload, TreeChanged
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import MANIFEST_FILE, objects_directory, upload_name
 from tony_provider.runtime.common import clock
-from tony_provider.runtime.common.concurrency import Cancelled, wait_with_timeout
+from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.executor import workspace
 from tony_provider.runtime.executor.checkpoint_directory import DirectoryState, Snapshot, new_throttle
 from tony_provider.runtime.executor.checkpoint_limits import too_many_entries
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
-from tony_provider.runtime.executor.master_link import CommitRequests, Send
+from tony_provider.runtime.executor.master_link import MasterRequests, Send
 from tony_provider.runtime.executor.start_context import Deadline, ExecutorContext, StartOrder, StopRequest
+from tony_provider.runtime.executor.start_part import BackgroundWork
 from tony_provider.runtime.jobspec.model import MirrorScope
 from tony_provider.runtime.jobspec.task_types import saves_checkpoints
 from tony_provider.runtime.protocol import limits, messages, tony_pb2
@@ -40,18 +40,17 @@ _INTERVAL = 1.5  # seconds between two inspections of the directory
 _BUSY_INTERVAL = 0.5  # seconds between two inspections while the program writes
 _INSPECTION_SHARE = 10  # inspections of a large directory take at most a tenth of the time
 _LONGEST_PAUSE = 60.0  # seconds after a failed upload; the first pause is _INTERVAL, then it doubles
-_LONGEST_LAST_PAUSE = 3.0  # seconds, once the processes have ended
 _PATIENCE = 120.0  # seconds without a stored state until the task warns
 _HANGS = 15.0  # seconds in which an upload sends nothing, or the master does not answer, until the task warns
 
 
-def stores_checkpoints(container: ExecutorContainer, *, leads: bool) -> bool:
-    """Return whether this task's checkpoints are stored. ``leads``: it has rank 0."""
+def stores_checkpoints(container: ExecutorContainer, *, is_leader: bool) -> bool:
+    """Return whether this task's checkpoints are stored. ``is_leader``: it has rank 0."""
     scope = container.job.checkpoint.stored
     if scope is MirrorScope.OFF or not container.description.chain_dir:
         return False
     if scope is MirrorScope.LEADER:
-        return leads
+        return is_leader
     return saves_checkpoints(container.role)
 
 
@@ -65,7 +64,7 @@ class StoreProblem:
     remedy: str = ""  # what to do if it lasts
 
 
-class CheckpointMirror:
+class CheckpointMirror(BackgroundWork):
     """Stores the checkpoints of one start of the user processes.
 
     Call ``start``, ``finish`` and ``close`` once. A problem with the storage or the disk only delays checkpoints.
@@ -75,28 +74,27 @@ class CheckpointMirror:
         self,
         context: ExecutorContext,
         order: StartOrder,
-        commit_requests: CommitRequests,
+        requests: MasterRequests,
         send: Send,
         reported: ReportedStep,
     ) -> None:
+        super().__init__("mirror")
         self._unstored = ""  # warning: what cannot be stored at present, since when and why
-        self.activity = ""  # description of the current upload, for the status
         self._context = context
         self._directory = context.checkpoints
         self._order = order
-        self._commit_requests = commit_requests
+        self._requests = requests
         self._send = send
         self._reported = reported
         container = context.container
         self._chain = container.description.chain_dir or ""
         self._rank = order.rank(container.task_type, container.index) or 0
         self._throttle = new_throttle(container)
-        self._ended = self._succeeded = False  # whether the user processes have ended, and with success
+        self._succeeded = False  # whether the user processes have ended with success
         self._closed = False
         self._inspection_seconds = 0.0  # duration of the last inspection
         self._largest_save = 0  # bytes of the largest save that was stored
         self._tight = ""  # a warning that the disk may not hold another save
-        self._nudge = asyncio.Event()
         self._state: Optional[tony_pb2.CheckpointState] = None  # the last reported state
         self._wanted: Optional[tony_pb2.TakeSnapshot] = None
         self._ordered = ""  # URI of the checkpoint in the newest order
@@ -104,18 +102,9 @@ class CheckpointMirror:
         self._unstored_since: Optional[float] = None  # monotonic
         self._newest: Optional[StoreProblem] = None
         self._failed: Optional[StoreProblem] = None  # problem of the last upload, until an upload succeeds
-        self._work: Optional[asyncio.Future[None]] = None
-        # A separate thread, because a server that does not answer must not delay the executor's shared threads.
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="mirror")
 
     @property
-    def trouble(self) -> str:
-        """A warning about checkpoints that cannot be stored now or soon, with the reason, or an empty text."""
-        return self._unstored or self._tight
-
-    @property
-    def said(self) -> list[tony_pb2.FromExecutor]:
-        """The messages for an application master that may have missed them."""
+    def replay(self) -> list[tony_pb2.FromExecutor]:
         return [] if self._state is None else [self._state_message(self._state)]
 
     def _state_message(self, state: tony_pb2.CheckpointState) -> tony_pb2.FromExecutor:
@@ -124,9 +113,6 @@ class CheckpointMirror:
         message.checkpoint_state.ordered = self._ordered
         message.checkpoint_state.busy = self._uploads or (self._wanted is not None and self._wanted.wanted)
         return message
-
-    def start(self) -> None:
-        self._work = asyncio.ensure_future(self._mirror())
 
     def inspect_now(self) -> None:
         """Inspect the directory at once."""
@@ -145,22 +131,16 @@ class CheckpointMirror:
         if self._work is None:
             return ""  # no process ever ran
         self._directory.ended()
-        self._ended, self._succeeded = True, succeeded
-        self._nudge.set()
-        if not await stopping.bound(self._work, deadline):
-            given_up = self._describe_timeout()
-            await self.close()
-            return given_up
-        self._work.result()
-        return self._newest.text if self._newest else ""
+        self._succeeded = succeeded
+        if await self._end(self._work, stopping, deadline):
+            return self._newest.text if self._newest else ""
+        given_up = self._describe_timeout()
+        await self.close()
+        return given_up
 
     async def close(self) -> None:
-        """Cancel all operations in progress."""
         self._closed = True
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.gather(self._work, return_exceptions=True)
-        self._pool.shutdown(wait=False)
+        await super().close()
 
     def _describe_timeout(self) -> str:
         if self._newest is not None and not self.activity:
@@ -169,25 +149,25 @@ class CheckpointMirror:
 
     # ---- the loop ------------------------------------------------------------------------------------------------
 
-    async def _mirror(self) -> None:
+    async def _run(self) -> None:
         pause, version = _INTERVAL, 0
         while True:
-            await self._wait(min(pause, _LONGEST_LAST_PAUSE) if self._ended else pause)
+            await self._pause(pause)
             last = self._ended
-            is_done, trouble = await self._store(last=last)
-            is_known = trouble is self._newest
-            self._newest = trouble
-            self._warn(trouble)
+            is_done, problem = await self._store(last=last)
+            is_known = problem is self._newest
+            self._newest = problem
+            self._warn(problem)
             if last and is_done:
                 return
             is_new = self._state is not None and self._state.version != version
             version = self._state.version if self._state is not None else version
-            if trouble is None or is_new:
+            if problem is None or is_new:
                 pause = _INTERVAL
-            elif trouble.changed:
+            elif problem.changed:
                 pause = max(_BUSY_INTERVAL, _INSPECTION_SHARE * self._inspection_seconds)
             elif not is_known:  # otherwise the mirror only waits for the next order
-                log.warning("the newest checkpoint is not stored yet: %s", trouble.text)
+                log.warning("the newest checkpoint is not stored yet: %s", problem.text)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _store(self, *, last: bool) -> tuple[bool, Optional[StoreProblem]]:
@@ -207,10 +187,10 @@ class CheckpointMirror:
         if wanted is not None and wanted.wanted:
             return False, await self._obey(wanted)
         if not any(entry.news for entry in state.entries):
-            trouble = (
+            problem = (
                 StoreProblem(state.blocker, state.lasts, changed=True, remedy=state.remedy) if state.blocker else None
             )
-            return last, trouble
+            return last, problem
         if wanted is None:
             return False, self._failed
         return True, StoreProblem(wanted.reason or "no checkpoint is wanted any more", refused=True)
@@ -230,10 +210,11 @@ class CheckpointMirror:
 
     def _inspect(self, last: bool) -> DirectoryState:
         began = time.monotonic()
-        state = self._directory.look(ended=last, succeeded=self._succeeded)
+        state = self._directory.inspect(ended=last, succeeded=self._succeeded)
         self._inspection_seconds = time.monotonic() - began
         tight = workspace.save_space_warning(self._directory.path, self._largest_save)
         self._tight = tight and (self._tight or tight)  # the text stays the same while the problem lasts
+        self.problem = self._unstored or self._tight
         return state
 
     def _report(self, state: DirectoryState, last: bool) -> None:
@@ -248,45 +229,29 @@ class CheckpointMirror:
             base=base.uri if base else "",
             save=base.save if base else 0,
             blocker=state.blocker,
+            entries=state.entries,
         )
-        for each in state.entries:
-            message.entries.add(
-                name=each.name,
-                group=each.group,
-                news=each.news,
-                first=each.first,
-                step=each.step,
-                needs=dict(each.needs),
-                sizes=dict(each.sizes),
-            )
         is_empty = not (state.entries or state.blocker or last)
         if message == self._state or (self._state is None and is_empty):
             return
         self._state = message
         self._send(self._state_message(message))
 
-    def _warn(self, trouble: Optional[StoreProblem]) -> None:
+    def _warn(self, problem: Optional[StoreProblem]) -> None:
         """Update the warning, whose text stays the same while the problem lasts. Writing programs get a delay."""
-        if trouble is None:
-            self._unstored, self._unstored_since = "", None
+        if problem is None:
+            self._unstored, self._unstored_since, self.problem = "", None, self._tight
             return
         now = time.monotonic()
         self._unstored_since = now if self._unstored_since is None else self._unstored_since
         age = now - self._unstored_since
-        is_short = trouble.changed and not trouble.refused and age < _PATIENCE
+        is_short = problem.changed and not problem.refused and age < _PATIENCE
         if not self._unstored and not is_short:
             since = clock.time_of_day(clock.epoch_ms() - round(age * 1000))
-            remedy = f". To store it, {trouble.remedy}" if trouble.remedy else ""
-            self._unstored = f"its newest checkpoint has not been stored since {since}: {trouble.text}{remedy}"
+            remedy = f". To store it, {problem.remedy}" if problem.remedy else ""
+            self._unstored = f"its newest checkpoint has not been stored since {since}: {problem.text}{remedy}"
             log.warning("%s", self._unstored)
-
-    async def _wait(self, seconds: float) -> None:
-        """Wait for the given time, or until an immediate inspection is requested."""
-        try:
-            await wait_with_timeout(self._nudge.wait(), seconds)
-        except asyncio.TimeoutError:
-            return
-        self._nudge.clear()
+        self.problem = self._unstored or self._tight
 
     # ---- an upload -----------------------------------------------------------------------------------------------
 
@@ -308,8 +273,8 @@ class CheckpointMirror:
                 await self._in_thread(self._remove, upload, wanted.uri)
                 return StoreProblem(too_many_entries(len(uploaded.entries), uploaded.ByteSize()), refused=True)
             asked = time.monotonic()
-            answer = await self._watched(
-                self._commit_requests.ask(uploaded),
+            answer: tony_pb2.CheckpointAnswer = await self._watched(
+                self._requests.ask(tony_pb2.FromExecutor(uploaded=uploaded)),
                 lambda: asked,
                 f"the application master has not committed checkpoint {wanted.save} for {_HANGS:g} s",
             )
@@ -332,7 +297,7 @@ class CheckpointMirror:
             await self._in_thread(self._committed, snapshot, point)
             return None
         if answer.resend:
-            self._directory.refused()
+            self._directory.commit_rejected()
         await self._in_thread(self._remove, upload, wanted.uri)
         return StoreProblem(f"the application master rejected it: {answer.reason}", refused=True)
 
@@ -401,6 +366,3 @@ class CheckpointMirror:
                     storage.remove(uris.join(objects_directory(self._chain), name))
         except StorageError as error:
             log.warning("objects of a failed upload could not be removed from the storage: %s", error)
-
-    async def _in_thread(self, work: Callable[..., T], *given: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)

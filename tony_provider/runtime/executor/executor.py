@@ -28,15 +28,15 @@ from tony_provider.runtime.executor.event_files import event_file_transfer
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.gpus import ContainerGpus
 from tony_provider.runtime.executor.heartbeat import HeartbeatContent
+from tony_provider.runtime.executor.kept_results import keep_log, send_last_words
 from tony_provider.runtime.executor.master_link import (
-    CommitRequests,
-    InputRequests,
     MasterLink,
     MasterLinkError,
     MasterLocator,
+    MasterRequests,
     RefusedError,
 )
-from tony_provider.runtime.executor.output import Output, answer_tail, keep_log, send_last_words
+from tony_provider.runtime.executor.output import Output, answer_tail
 from tony_provider.runtime.executor.ports import HeldPorts, PortError
 from tony_provider.runtime.executor.process_start import ProcessStart
 from tony_provider.runtime.executor.processes import become_subreaper
@@ -110,7 +110,7 @@ class SigtermHandler:
     def _on_sigterm(self) -> None:
         current = self._current()
         if current is not None:
-            current.doom(_GRACE)
+            current.stop_for_container_end(_GRACE)
         self._terminated.set()
 
     async def _end_at_once(self) -> int:
@@ -126,7 +126,7 @@ class SigtermHandler:
 
     async def _send_last_words(self) -> None:
         await send_last_words(self._context, self._link.send)
-        await self._link.sent()
+        await self._link.flush()
 
     @property
     def _pids(self) -> Collection[int]:
@@ -157,8 +157,7 @@ class Executor:
         self._context = context
         self._where = MasterLocator(container, context.storage)
         self._link = MasterLink(container, self._where, self._greeting, self._handle)
-        self._commit_requests = CommitRequests(self._link.send)
-        self._input_requests = InputRequests(self._link.send)
+        self._requests = MasterRequests(self._link.send)
         self._tunnel: Optional[PageFetcher] = None  # created for the first page
         self._tunnel_ends: Optional[TunnelEnds] = None  # created for the first tunnel
         self._event_files = event_file_transfer(context)
@@ -167,7 +166,7 @@ class Executor:
         self._newest: Optional[ProcessStart] = None  # of the last rendezvous; it may wait for its turn
         self._next: asyncio.Queue[ProcessStart] = asyncio.Queue()
         self._current: Optional[ProcessStart] = None
-        self._errands: set[asyncio.Future[None]] = set()
+        self._background_tasks: set[asyncio.Future[None]] = set()
         self._shutdown = asyncio.Event()
         self._activity = "waiting"
 
@@ -179,16 +178,17 @@ class Executor:
         beating = asyncio.ensure_future(self._beat())
         running = asyncio.ensure_future(self._run_one_after_the_other())
         shutdown = asyncio.ensure_future(self._shutdown.wait())
-        copying = asyncio.ensure_future(self._event_files.run())
-        everything = (link, beating, running, shutdown, copying)
+        self._event_files.start()
+        everything = (link, beating, running, shutdown)
         try:
             await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
-            code = self._verdict(link, beating, running, copying)
+            code = self._verdict(link, beating, running)
             await self._wind_down(running, link)
         finally:
             if self._tunnel_ends is not None:
                 await self._tunnel_ends.close()
-            await cancel_all(*everything, *self._errands)
+            await cancel_all(*everything, *self._background_tasks)
+            await self._event_files.close()
         return code
 
     @staticmethod
@@ -236,48 +236,39 @@ class Executor:
             shards=current.held_shards if current else None,
             clock_ms=time.time_ns() // 1_000_000,  # the node's clock, even if this process follows another clock
         )
-        said = current.said if current else []
         return [
             tony_pb2.FromExecutor(registration=registration),
-            *said,
-            *self._commit_requests.open,
-            *self._input_requests.open,
+            *(current.replay if current else ()),
+            *self._requests.open,
         ]
 
     def _handle(self, message: tony_pb2.ToExecutor) -> None:
+        handlers: dict[Optional[str], Callable[[Any], None]] = {
+            "welcome": self._on_welcome,
+            "rendezvous": self._on_rendezvous,
+            "stop": self._on_stop,
+            "shutdown": self._on_shutdown,
+            "checkpoint": self._requests.answered,
+            "input_part": self._requests.answered,
+            "shard_answer": self._requests.answered,
+            "checkpoint_now": self._on_checkpoint_now,
+            "export_now": self._on_export_now,
+            "take_snapshot": self._on_take_snapshot,
+            "newer_token": lambda new: self._run_in_background(asyncio.to_thread(use_new_token, self._context, new)),
+            "page_wanted": lambda wanted: self._run_in_background(self._tunnel_to_tensorboard().answer(wanted)),
+            "tunnel": lambda data: self._ends_of_tunnels().take(data),
+            "tail_wanted": lambda wanted: self._run_in_background(
+                answer_tail(self._context.output, wanted, self._link.send)
+            ),
+        }
         kind = message.WhichOneof("kind")
-        if kind == "welcome":
-            self._on_welcome(message.welcome)
-        elif kind == "rendezvous":
-            self._on_rendezvous(message.rendezvous)
-        elif kind == "stop":
-            self._on_stop(message.stop)
-        elif kind == "shutdown":
-            self._on_shutdown(message.shutdown)
-        elif kind == "checkpoint":
-            self._commit_requests.answered(message.checkpoint)
-        elif kind in ("input_part", "shard_answer"):
-            self._input_requests.answered(message)
-        elif kind == "checkpoint_now":
-            self._on_checkpoint_now(message.checkpoint_now)
-        elif kind == "export_now":
-            self._on_export_now(message.export_now)
-        elif kind == "take_snapshot":
-            if self._current is not None:
-                self._current.take_snapshot(message.take_snapshot)
-        elif kind == "newer_token":
-            self._send_on_errand(asyncio.to_thread(use_new_token, self._context, message.newer_token))
-        elif kind == "page_wanted":
-            self._send_on_errand(self._tunnel_to_tensorboard().answer(message.page_wanted))
-        elif kind == "tunnel":
-            self._ends_of_tunnels().take(message.tunnel)
-        elif kind == "tail_wanted":
-            self._send_on_errand(answer_tail(self._context.output, message.tail_wanted, self._link.send))
+        if kind in handlers:
+            handlers[kind](getattr(message, kind))
         else:
             log.warning("a message of an unknown kind from the application master is ignored")
 
     def _on_welcome(self, welcome: tony_pb2.Welcome) -> None:
-        self._where.met(welcome.am_attempt)
+        self._where.record_attempt(welcome.am_attempt)
         if self._tunnel_ends is not None:
             self._tunnel_ends.begin()
         self._beat_seconds = welcome.heartbeat_seconds or timing.HEARTBEAT_INTERVAL
@@ -306,7 +297,7 @@ class Executor:
             return  # repeated after a reconnection
         if self._newest is not None:
             self._newest.stop(self._container.job.timeouts.grace, 0.0)
-        self._newest = ProcessStart(self._context, order, self._commit_requests, self._input_requests, self._link.send)
+        self._newest = ProcessStart(self._context, order, self._requests, self._link.send)
         self._next.put_nowait(self._newest)
 
     def _on_stop(self, stop: tony_pb2.StopProcess) -> None:
@@ -322,17 +313,21 @@ class Executor:
 
     def _on_checkpoint_now(self, wanted: tony_pb2.CheckpointNow) -> None:
         log.info("a checkpoint is wanted: %s", wanted.reason)
-        self._send_on_errand(self._request_checkpoint(wanted.reason))
+        self._run_in_background(self._request_checkpoint(wanted.reason))
 
     def _on_export_now(self, wanted: tony_pb2.ExportNow) -> None:
         log.info("an export of the model is wanted: %s", wanted.reason)
         if self._current is not None:
-            self._send_on_errand(self._current.ask_export(wanted))
+            self._run_in_background(self._current.ask_export(wanted))
 
-    def _send_on_errand(self, errand: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(errand)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+    def _on_take_snapshot(self, wanted: tony_pb2.TakeSnapshot) -> None:
+        if self._current is not None:
+            self._current.take_snapshot(wanted)
+
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_tasks.discard)
 
     async def _request_checkpoint(self, reason: str) -> None:
         # Only the first of several processes is notified, like rank 0 of a gang, unless each rank may save its part.
@@ -359,7 +354,7 @@ class Executor:
         while True:
             await asyncio.sleep(self._beat_seconds)
             heartbeat = await self._pulse.take(self._current, self._activity, ending=self._shutdown.is_set())
-            if self._link.idle:
+            if self._link.is_idle:
                 self._link.send(tony_pb2.FromExecutor(heartbeat=heartbeat))
 
 

@@ -88,26 +88,16 @@ def is_gpu_busy(name: str, environ: Mapping[str, str]) -> bool:
 
 def _output(program: str, environ: Mapping[str, str], *arguments: str) -> str:
     try:
-        process = subprocess.Popen(
-            [program, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=dict(environ),
-            text=True,
-            errors="replace",
-        )
+        done = processes.run_program([program, *arguments], environ, _TIMEOUT)
     except OSError as error:
         raise DevicesUnknownError(f"{program} cannot be started: {error}") from error
-    try:
-        said, _ = process.communicate(timeout=_TIMEOUT)
     except subprocess.TimeoutExpired as error:
-        process.kill()  # without a wait, because a process that hangs in a driver may not end at all
         raise DevicesUnknownError(f"{program} {arguments[0]} did not answer within {_TIMEOUT:g} s") from error
-    if process.returncode:
-        last = (said.strip().splitlines() or ["without a word"])[-1]
-        raise DevicesUnknownError(f"{program} {arguments[0]} failed with exit code {process.returncode}: {last}")
-    return said
+    output = (done.stdout + done.stderr).decode("utf-8", "replace")
+    if done.returncode:
+        last = (output.strip().splitlines() or ["without a word"])[-1]
+        raise DevicesUnknownError(f"{program} {arguments[0]} failed with exit code {done.returncode}: {last}")
+    return output
 
 
 _LENGTH = 107  # bytes of an abstract name, struct sockaddr_un
@@ -130,20 +120,20 @@ class _Lock:
     user: int  # number of the user, as the lock's name claims
 
 
-def take_gpu_lock(device: str, *, heed_others: bool = True) -> Optional[socket.socket]:
+def take_gpu_lock(device: str, *, respect_others: bool = True) -> Optional[socket.socket]:
     """Take the lock on a device. The lock is held until the returned socket and all its copies are closed.
 
-    Return None if another container of this user has the lock, or if ``heed_others`` and another user seems to have it.
-    Raises OSError.
+    Return None if another container of this user has the lock, or if another user seems to have it and
+    ``respect_others`` is set. Raises OSError.
     """
     # The second name is needed if another user listens at the first name.
     for name in (_name(device), _name(device, secrets.token_hex(4))):
-        if _is_taken(device, heed_others):
+        if _is_taken(device, respect_others):
             return None
         if (held := _listen(name)) is None:
             continue
         # Two containers that take the lock at the same time see each other only after both listen.
-        if _is_taken(device, heed_others, but=str(os.fstat(held.fileno()).st_ino)):
+        if _is_taken(device, respect_others, but=str(os.fstat(held.fileno()).st_ino)):
             held.close()
             return None
         return held
@@ -161,9 +151,9 @@ def gpu_lock_holders(device: str) -> list[str]:
     return found or sorted({f"user {each.user}" for each in locks})
 
 
-def _is_taken(device: str, heed_others: bool, but: str = "") -> bool:
+def _is_taken(device: str, respect_others: bool, but: str = "") -> bool:
     inodes = {each.inode for each in _locks(device)} - {but}
-    return bool(inodes) and (heed_others or bool(_own_processes(inodes)))
+    return bool(inodes) and (respect_others or bool(_own_processes(inodes)))
 
 
 def _name(device: str, more: str = "") -> bytes:
@@ -286,15 +276,15 @@ class ContainerGpus:
     def _take(self, cancelled: threading.Event) -> None:
         deadline = time.monotonic() + self._wait
         every = self._devices()
-        told = False
+        is_logged = False
         while not self._try(every):
             if time.monotonic() >= deadline:
                 if self._try(every, also_idle=True):
                     break
                 raise NoGpusError(self._shortage(every))
-            if not told:
+            if not is_logged:
                 log.warning("waiting up to %g s for GPUs: %s", self._wait, self._shortage(every))
-                told = True
+                is_logged = True
             if cancelled.wait(random.uniform(*_POLL)):  # noqa: S311 - no secret
                 raise Cancelled("stopped while it waited for GPUs")
         for held in self._held.values():
@@ -325,7 +315,7 @@ class ContainerGpus:
             self._take_from(every)
             if also_idle and len(self._held) < self._wanted:
                 idle = [each for each in every if each not in self._held and not is_gpu_busy(each, self._environ)]
-                for device in self._take_from(idle, heed_others=False):
+                for device in self._take_from(idle, respect_others=False):
                     log.warning(
                         "Taking GPU %s although another user has locked it: no process is reported on it", device
                     )
@@ -336,11 +326,14 @@ class ContainerGpus:
             self.close()
         return bool(self._held)
 
-    def _take_from(self, names: list[str], *, heed_others: bool = True) -> list[str]:
+    def _take_from(self, names: list[str], *, respect_others: bool = True) -> list[str]:
         """Take GPUs of this list until the wanted number is held. Return the names of the GPUs that were taken."""
         taken = []
         for device in names:
-            if len(self._held) < self._wanted and (held := take_gpu_lock(device, heed_others=heed_others)) is not None:
+            if (
+                len(self._held) < self._wanted
+                and (held := take_gpu_lock(device, respect_others=respect_others)) is not None
+            ):
                 self._held[device] = held
                 taken.append(device)
         return taken

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.files import write_private_file
 from tony_provider.runtime.common.text import replaced
+from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.executor_container import ContainerCredentials, ExecutorContainer
 from tony_provider.runtime.executor.user_environment import node_environment
 from tony_provider.runtime.frameworks.base import fits_variable
@@ -48,7 +49,7 @@ class UserTokens:
         self.services = list(dict.fromkeys(token.service for token in tokens.values()))
         self._written = version
 
-    def withdraw(self) -> None:
+    def remove(self) -> None:
         """Remove the file until ``follow`` writes it again. Blocks. Raises OSError."""
         self._written = -1
         self._target.unlink(missing_ok=True)
@@ -75,14 +76,7 @@ def node_class_path(program: str, environ: Mapping[str, str]) -> str:
     Blocks while a JVM starts. Raises ClassPathError.
     """
     try:
-        done = subprocess.run(
-            [program, "classpath", "--glob"],
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_SECONDS,
-            check=False,
-        )
+        done = processes.run_program([program, "classpath", "--glob"], environ, _SECONDS)
     except subprocess.TimeoutExpired as error:
         raise ClassPathError(f"{program} classpath --glob took longer than {_SECONDS:g} s") from error
     except OSError as error:
@@ -163,8 +157,7 @@ class HadoopAccess:
         self._trouble = ""  # problem with the token file that was logged last
         self._found: Optional[dict[str, str]] = None  # set by the first start
         self._in_use = False  # a process may read the token file
-        self._configured = ""  # source of the configuration, for messages
-        self._class_path = ""  # source of the class path, for messages
+        self._notes: list[str] = []  # sources of the configuration and of the class path
 
     def environment(self) -> dict[str, str]:
         """Return the variables of user processes. Blocks, the first time while a JVM starts. Raises OSError."""
@@ -173,7 +166,7 @@ class HadoopAccess:
             self._in_use = True
             self._tokens.follow()
         if self._found is None:
-            self._found = self._look()
+            self._found = self._find()
         if not self._tokens.services:
             return self._found
         return {**self._found, contract.ENV_TOKEN_FILE: str(self._token_file)}
@@ -194,67 +187,61 @@ class HadoopAccess:
             log.warning("the user process's HDFS tokens could not be renewed: %s", trouble)
         self._trouble = trouble
 
-    def withdraw(self) -> None:
+    def remove_tokens(self) -> None:
         """Remove the token file when its processes have ended. Blocks. Raises OSError.
 
         A container's directory may outlive the container, and servers of the job may show its files.
         """
         with self._lock:
             self._in_use = False
-            self._tokens.withdraw()
+            self._tokens.remove()
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Describe the access for the log of the user processes. Call this after ``environment``."""
         services = ", ".join(self._tokens.services)
         user = self._container.description.user
-        return "; ".join(
-            [
-                f"hadoop: tokens for {services}" if services else f"hadoop: no tokens, user {user}",
-                self._configured,
-                self._class_path,
-            ]
-        )
+        tokens = f"hadoop: tokens for {services}" if services else f"hadoop: no tokens, user {user}"
+        return "; ".join([tokens, *self._notes])
 
-    def _look(self) -> dict[str, str]:
+    def _find(self) -> dict[str, str]:
+        """Return the variables of the configuration and the class path, and note their sources."""
         container = self._container
         given = {**container.job.env, **container.spec.env}
         found = {_USER_NAME: container.description.user}  # effective if Hadoop does not authenticate users
         of_node = node_environment(container)
-        found.update(self._configuration({**of_node, **given}))
-        if _CLASS_PATH in given:
-            self._class_path = "the job's own class path"
-        else:
-            found.update(self._class_path_of_node({**of_node, **found, **given}))
+        directory, source = self._configuration({**of_node, **given})
+        if directory is not None:
+            found[_CONF_DIR] = str(directory)
+        self._notes = [source, "the job's own class path"]
+        if _CLASS_PATH not in given:
+            class_path, self._notes[1] = _class_path_of_node({**of_node, **found, **given})
+            if class_path:
+                found[_CLASS_PATH] = class_path
         return found
 
-    def _configuration(self, environ: Mapping[str, str]) -> dict[str, str]:
-
+    def _configuration(self, environ: Mapping[str, str]) -> tuple[Optional[Path], str]:
+        """Return the directory of the configuration, or None if there is none, and its source for messages."""
         directory = node_configuration(environ)
-        properties = self._container.description.hadoop
         if directory is not None:
-            self._configured = f"configuration in {directory}"
-        elif properties:
-            self._configured = "configuration as the ResourceManager has it"
-            directory = self._directory / "conf"
-            write_configuration(directory, properties)
-        else:
-            self._configured = "no configuration, on this node or from the cluster"
-            return {}
-        return {_CONF_DIR: str(directory)}
+            return directory, f"configuration in {directory}"
+        properties = self._container.description.hadoop
+        if not properties:
+            return None, "no configuration, on this node or from the cluster"
+        directory = self._directory / "conf"
+        write_configuration(directory, properties)
+        return directory, "configuration as the ResourceManager has it"
 
-    def _class_path_of_node(self, environ: Mapping[str, str]) -> dict[str, str]:
-        program = hadoop_program(environ)
-        if program is None:
-            self._class_path = "no class path, since there is no hadoop on PATH and no HADOOP_HOME"
-            return {}
-        try:
-            jars = node_class_path(program, environ)
-        except ClassPathError as error:
-            self._class_path = f"no class path: {error}"
-            return {}
-        path = os.pathsep.join(filter(None, [environ.get(_CONF_DIR), jars]))
-        if not fits_variable(_CLASS_PATH, path):
-            self._class_path = f"no class path: that of {program} is longer than a variable may be"
-            return {}
-        self._class_path = f"class path of {program}"
-        return {_CLASS_PATH: path}
+
+def _class_path_of_node(environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the class path, or an empty text if there is none, and its source or the reason for messages."""
+    program = hadoop_program(environ)
+    if program is None:
+        return "", "no class path, since there is no hadoop on PATH and no HADOOP_HOME"
+    try:
+        jars = node_class_path(program, environ)
+    except ClassPathError as error:
+        return "", f"no class path: {error}"
+    path = os.pathsep.join(filter(None, [environ.get(_CONF_DIR), jars]))
+    if not fits_variable(_CLASS_PATH, path):
+        return "", f"no class path: that of {program} is longer than a variable may be"
+    return path, f"class path of {program}"

@@ -36,11 +36,11 @@ class MasterLocator:
         self._directory = container.description.application_dir
         self._key = container.secrets.get(contract.SECRET_ADDRESS_KEY)
 
-    def met(self, attempt: int) -> None:
+    def record_attempt(self, attempt: int) -> None:
         """Record the attempt number that the master at the address has reported."""
         self._attempt = max(self._attempt, attempt)
 
-    async def look(self) -> bool:
+    async def find_new_master(self) -> bool:
         """Fetch a newer master's address from the store into ``address``. Return whether there is a newer address."""
         if self._key is None:
             return False
@@ -58,47 +58,11 @@ class MasterLocator:
 
 
 Send = Callable[[tony_pb2.FromExecutor], None]
+Answer = Union[tony_pb2.CheckpointAnswer, tony_pb2.InputPart, tony_pb2.ShardAnswer]
 
 
-class CommitRequests:
-    """Commit requests that wait for an answer without a time limit.
-
-    They are repeated to an application master that returns.
-    """
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._numbers = itertools.count(1)
-        self._asked: dict[int, tuple[tony_pb2.FromExecutor, asyncio.Future[tony_pb2.CheckpointAnswer]]] = {}
-
-    @property
-    def open(self) -> list[tony_pb2.FromExecutor]:
-        """The requests without an answer, for an application master that may have missed them."""
-        return [message for message, _ in self._asked.values()]
-
-    async def ask(self, uploaded: tony_pb2.CheckpointUploaded) -> tony_pb2.CheckpointAnswer:
-        """Request a commit and return the answer. Sets the number of the request."""
-        uploaded.request = next(self._numbers)
-        message = tony_pb2.FromExecutor(uploaded=uploaded)
-        answer: asyncio.Future[tony_pb2.CheckpointAnswer] = asyncio.get_running_loop().create_future()
-        self._asked[uploaded.request] = message, answer
-        try:
-            self._send(message)
-            return await answer
-        finally:
-            del self._asked[uploaded.request]
-
-    def answered(self, answer: tony_pb2.CheckpointAnswer) -> None:
-        """Pass an answer to its request. Answers to abandoned requests are ignored."""
-        if answer.request in self._asked and not self._asked[answer.request][1].done():
-            self._asked[answer.request][1].set_result(answer)
-
-
-Answer = Union[tony_pb2.InputPart, tony_pb2.ShardAnswer]
-
-
-class InputRequests:
-    """Requests for inputs that wait for an answer without a time limit.
+class MasterRequests:
+    """Requests to the application master that wait for an answer without a time limit.
 
     They are repeated under the same number to an application master that returns.
     """
@@ -106,31 +70,18 @@ class InputRequests:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._numbers = itertools.count(1)
-        self._asked: dict[int, tuple[tony_pb2.FromExecutor, asyncio.Future[tony_pb2.ToExecutor]]] = {}
+        self._asked: dict[int, tuple[tony_pb2.FromExecutor, asyncio.Future[Answer]]] = {}
 
     @property
     def open(self) -> list[tony_pb2.FromExecutor]:
         """The unanswered requests, for an application master that may have missed them."""
         return [message for message, _ in self._asked.values()]
 
-    async def part(self, wanted: tony_pb2.InputPartWanted) -> tony_pb2.InputPart:
-        """Request a piece of an input part. Sets the number of the request."""
-        wanted.request = next(self._numbers)
-        return (await self._ask(wanted.request, tony_pb2.FromExecutor(input_part_wanted=wanted))).input_part
-
-    async def shard(self, wanted: tony_pb2.ShardRequest) -> tony_pb2.ShardAnswer:
-        """Report the result of a shard, or request another shard. Sets the number of the request."""
-        wanted.request = next(self._numbers)
-        return (await self._ask(wanted.request, tony_pb2.FromExecutor(shard_request=wanted))).shard_answer
-
-    def answered(self, message: tony_pb2.ToExecutor) -> None:
-        """Pass a message to the request that it answers. Answers to abandoned requests are ignored."""
-        answer: Answer = message.input_part if message.HasField("input_part") else message.shard_answer
-        if answer.request in self._asked and not self._asked[answer.request][1].done():
-            self._asked[answer.request][1].set_result(message)
-
-    async def _ask(self, number: int, message: tony_pb2.FromExecutor) -> tony_pb2.ToExecutor:
-        answer: asyncio.Future[tony_pb2.ToExecutor] = asyncio.get_running_loop().create_future()
+    async def ask(self, message: tony_pb2.FromExecutor) -> Any:
+        """Send a message of a kind that has a field ``request``, and return the answer. Sets this number."""
+        number = next(self._numbers)
+        getattr(message, message.WhichOneof("kind") or "").request = number
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asked[number] = message, answer
         try:
             self._send(message)
@@ -138,10 +89,17 @@ class InputRequests:
         finally:
             del self._asked[number]
 
+    def answered(self, answer: Answer) -> None:
+        """Pass an answer to its request. Answers to abandoned requests are ignored."""
+        if answer.request in self._asked and not self._asked[answer.request][1].done():
+            self._asked[answer.request][1].set_result(answer)
+
 
 _FIRST_DELAY = 0.2  # seconds before the second attempt; the delay doubles after each attempt
 _LONGEST_DELAY = 5.0
-_LOYALTY = 3.0  # seconds in which only the known address is tried: a short network failure does not mean a new master
+_SAME_ADDRESS_SECONDS = (
+    3.0  # seconds in which only the known address is tried: a short network failure does not mean a new master
+)
 _FINAL = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)
 
 
@@ -192,11 +150,11 @@ class MasterLink:
             self._outgoing.put_nowait(message)
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether a message would be sent at once."""
         return self._outgoing is not None and self._outgoing.empty()
 
-    async def sent(self) -> None:
+    async def flush(self) -> None:
         """Wait until all queued messages are sent. If the stream breaks, this never returns."""
         if self._outgoing is not None:
             await self._outgoing.join()
@@ -226,7 +184,7 @@ class MasterLink:
                 alone_since, delay = time.monotonic(), _FIRST_DELAY
             log.warning("the stream to the application master at %s broke: %s", self._where.address, why)
             self._check_not_lost(why)
-            if time.monotonic() - alone_since >= _LOYALTY and await self._where.look():
+            if time.monotonic() - alone_since >= _SAME_ADDRESS_SECONDS and await self._where.find_new_master():
                 delay = _FIRST_DELAY
                 continue
             await self._wait(delay * random.uniform(0.8, 1.2))  # noqa: S311 - nothing secret

@@ -6,18 +6,19 @@ import asyncio
 import logging
 import shutil
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Callable
 
 import attrs
 
+from tony_provider.runtime.artifacts.directory_upload import is_empty_directory, publish_directory
 from tony_provider.runtime.common import clock, contract
-from tony_provider.runtime.common.concurrency import pauses, wait_with_timeout
+from tony_provider.runtime.common.concurrency import pauses
 from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.executor.master_link import Send
-from tony_provider.runtime.executor.result_upload import commit_directory, is_empty_directory
 from tony_provider.runtime.executor.start_context import Deadline, ExecutorContext, StopRequest
+from tony_provider.runtime.executor.start_part import BackgroundWork
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.storage import (
     Storage,
@@ -33,7 +34,6 @@ log = logging.getLogger(__name__)
 _LOOK = 1.5  # seconds between two scans of the directory
 _FIRST_PAUSE = 2.0  # seconds after the first failed attempt; the pause doubles up to the next value
 _LONGEST_PAUSE = 60.0
-_LONGEST_LAST_PAUSE = 3.0  # once the process has ended, because the end of the start waits for the upload
 _FINAL = (OSError, StorageInvalidPath, StorageUnsupported)  # another attempt would fail in the same way
 
 
@@ -47,18 +47,16 @@ class _Found:
     asked_ms: int  # time of the newest request before it
 
 
-class ModelExports:
+class ModelExports(BackgroundWork):
     """The exports of one start of the leading task's user process: finds, uploads and reports them.
 
     Call ``start``, ``finish`` and ``close`` once. A problem with an export never ends the training.
     """
 
     def __init__(self, context: ExecutorContext, send: Send, warn: Callable[[str], None]) -> None:
-        """Prepare the watch. ``warn``: see TreeUpload."""
+        """Prepare the watch. ``warn``: see DirectoryUpload."""
+        super().__init__("exports")
         self._warn = warn
-        self.activity = ""  # description of the current upload, for the status; otherwise empty
-        self.trouble = ""  # problem with the uploads, with its reason, for the status; otherwise empty
-        self.said: Sequence[tony_pb2.FromExecutor] = ()  # the newest message, for a master that may have missed it
         self._context = context
         self._send = send
         self._keep_last = context.container.job.export.keep_last
@@ -66,13 +64,7 @@ class ModelExports:
         self._asked_ms = 0  # time of the newest request that the process got
         self._waiting: dict[int, _Found] = {}  # by step, in the order of their appearance
         self._looking = asyncio.Lock()
-        self._ended = False  # whether the user process has ended
-        self._nudge = asyncio.Event()
         self._cancelled = threading.Event()
-        self._work: Optional[asyncio.Future[None]] = None
-
-    def start(self) -> None:
-        self._work = asyncio.ensure_future(self._upload_until_done())
 
     async def ask(self, wanted: tony_pb2.ExportNow) -> None:
         """Request an export from the user process, unless it already got this request."""
@@ -89,38 +81,32 @@ class ModelExports:
         """Upload the remaining exports after the user process has ended, until the deadline."""
         if self._work is None:
             return  # no process ever ran
-        self._ended = True
-        self._nudge.set()
-        if await stopping.bound(self._work, deadline):
-            self._work.result()
+        if await self._end(self._work, stopping, deadline):
             return
         await self.close()
         for found in list(self._waiting.values()):
             await self._drop(found, "no time was left to upload it once the process had ended")
 
     async def close(self) -> None:
-        """Cancel all operations in progress."""
         self._cancelled.set()
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.gather(self._work, return_exceptions=True)
+        await super().close()
         self.activity = ""
 
     # ---- the work ----------------------------------------------------------------------------------------------
 
-    async def _upload_until_done(self) -> None:
+    async def _run(self) -> None:
         tries = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             last = self._ended
             await self._look()
             await self._drop_older()
             if not await self._upload_all():
-                await self._wait(next(tries))
+                await self._pause(next(tries))
             elif last:
                 return
             else:
                 tries = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
-                await self._wait(_LOOK)
+                await self._pause(_LOOK)
 
     async def _upload_all(self) -> bool:
         """Upload the waiting exports. Return False if one must be retried."""
@@ -128,14 +114,6 @@ class ModelExports:
             if not await self._upload(found):
                 return False
         return True
-
-    async def _wait(self, seconds: float) -> None:
-        """Wait for the given time, or until the process has ended."""
-        try:
-            await wait_with_timeout(self._nudge.wait(), min(seconds, _LONGEST_LAST_PAUSE) if self._ended else seconds)
-        except asyncio.TimeoutError:
-            return
-        self._nudge.clear()
 
     async def _look(self) -> None:
         """Find exports that have appeared."""
@@ -145,7 +123,7 @@ class ModelExports:
                     if step not in self._waiting:
                         self._waiting[step] = _Found(step, path, clock.epoch_ms(), self._asked_ms)
             except OSError as error:
-                self._tell(f"the directory of exports cannot be read: {error}")
+                self._note(f"the directory of exports cannot be read: {error}")
 
     async def _drop_older(self) -> None:
         """Drop exports beyond the number that the store keeps."""
@@ -160,17 +138,17 @@ class ModelExports:
         self.activity = f"uploading the export of step {found.step}"
         try:
             uri = uris.join(self._target, name)
-            await asyncio.to_thread(_commit, storage, found.local, uri, self._cancelled, self._warn)
-            await asyncio.to_thread(_prune, storage, self._target, name, self._keep_last)
+            await self._in_thread(_commit, storage, found.local, uri, self._cancelled, self._warn)
+            await self._in_thread(_prune, storage, self._target, name, self._keep_last)
         except _FINAL as error:
             await self._drop(found, str(error))
             return True
         except StorageError as error:
-            self._tell(f"the export of step {found.step} does not get to the store, and is tried again: {error}")
+            self._note(f"the export of step {found.step} does not get to the store, and is tried again: {error}")
             return False
         finally:
             self.activity = ""
-        self.trouble = ""
+        self.problem = ""
         await self._conclude(found, tony_pb2.Exported(uri=uri))
         return True
 
@@ -181,16 +159,17 @@ class ModelExports:
     async def _conclude(self, found: _Found, message: tony_pb2.Exported) -> None:
         """Send the result of an export, and remove its files."""
         message.step, message.exported_ms, message.asked_ms = found.step, found.found_ms, found.asked_ms
-        self.said = (tony_pb2.FromExecutor(exported=message),)
-        self._send(self.said[0])
+        concluded = tony_pb2.FromExecutor(exported=message)
+        self._replay = [concluded]
+        self._send(concluded)
         async with self._looking:  # otherwise a scan would find the export again
             await asyncio.to_thread(_remove, found.local)
             del self._waiting[found.step]
 
-    def _tell(self, trouble: str) -> None:
-        if trouble != self.trouble:
-            log.warning("%s", trouble)
-        self.trouble = self.trouble or trouble
+    def _note(self, problem: str) -> None:
+        if problem != self.problem:
+            log.warning("%s", problem)
+        self.problem = self.problem or problem
 
 
 def _exports_in(directory: Path) -> Iterable[tuple[int, Path]]:
@@ -205,14 +184,14 @@ def _exports_in(directory: Path) -> Iterable[tuple[int, Path]]:
 def _commit(storage: Storage, local: Path, uri: str, cancelled: threading.Event, warn: Callable[[str], None]) -> None:
     """Upload an export, unless it already exists and may be in use. Blocks.
 
-    Raises OSError and the errors of ``commit_directory``.
+    Raises OSError and the errors of ``publish_directory``.
     """
     if local.is_symlink() or not local.is_dir():
         raise OSError(f"{local.name} is no directory")
     if is_empty_directory(local):
         raise OSError(f"{local.name} is empty")
     if not storage.exists(uri):
-        commit_directory(storage, local, uri, cancelled, warn)
+        publish_directory(storage, local, uri, cancelled, warn)
 
 
 def _prune(storage: Storage, directory: str, newest: str, keep_last: int) -> None:

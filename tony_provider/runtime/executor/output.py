@@ -1,4 +1,4 @@
-"""Output of user processes: size-limited log files, their last lines, and the upload of the log to the store."""
+"""Output of user processes: size-limited log files, and their last lines."""
 
 from __future__ import annotations
 
@@ -11,22 +11,16 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.common import contract
-from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.common.contract import LOG_SIZE
 from tony_provider.runtime.common.text import LONGEST_LINE, end_of_log, masked_in_place, without_cut_secret
 from tony_provider.runtime.executor import workspace
 from tony_provider.runtime.jobspec.model import Memory
 from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.protocol.http_messages import LogPiece, kept_form
-from tony_provider.runtime.storage import StorageError, uris
-
-if TYPE_CHECKING:
-    from tony_provider.runtime.executor.start_context import ExecutorContext
 
 log = logging.getLogger(__name__)
 
@@ -308,7 +302,7 @@ def _own_line(text: str) -> bytes:
 class Capture:
     """The pipes of one user process.
 
-    Enter it by ``async with``, pass ``stdout`` and ``stderr`` to the process, then call ``started``.
+    Enter it by ``async with``, pass ``stdout`` and ``stderr`` to the process, then call ``close_write_ends``.
     """
 
     def __init__(self, output: Output, local_rank: int = 0) -> None:
@@ -326,14 +320,14 @@ class Capture:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.started()
+        self.close_write_ends()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for transport in self._transports:
             transport.close()
 
-    def started(self) -> None:
+    def close_write_ends(self) -> None:
         """Close our ends of the pipes when the process has its own. Otherwise its output would never end."""
         for descriptor in (self.stdout, self.stderr):
             if descriptor >= 0:
@@ -388,43 +382,3 @@ async def answer_tail(
         log.warning("the log cannot be read: %s", error)
         tail.problem = str(error)
     send(tony_pb2.FromExecutor(tail=tail))
-
-
-async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.FromExecutor], None]) -> None:
-    """Send the end of the output before the container is killed, unless the output is empty."""
-    try:
-        piece = await asyncio.to_thread(context.output.both.since, 0, limits.LAST_WORDS)
-    except OSError as error:
-        log.warning("the log cannot be read: %s", error)
-        return
-    if piece.end:
-        secrets = context.container.user_secrets.values()
-        data = masked_in_place(without_cut_secret(piece.data, secrets), secrets)
-        output = kept_form(data, piece.start)
-        tail = data[-TAIL_LIMIT:].decode("utf-8", "replace")
-        send(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=output, tail=tail)))
-
-
-_TIMEOUT = 20.0  # seconds for the upload of the log; the application master waits timing.KEEP_LOGS
-
-
-async def keep_log(context: ExecutorContext) -> None:
-    """Copy the end of the log to the store.
-
-    A failure is only logged, because YARN has the container's own files.
-    """
-    container = context.container
-    name = contract.log_name(container.identity.task, container.identity.attempt)
-    try:
-        target = uris.join(container.description.application_dir, contract.LOGS_DIR, name)
-        await wait_with_timeout(asyncio.to_thread(_upload, context, target), _TIMEOUT)
-    except asyncio.TimeoutError:
-        log.warning("the log could not be uploaded within %g s", _TIMEOUT)
-    except (StorageError, OSError) as error:
-        log.warning("the log could not be uploaded: %s", error)
-
-
-def _upload(context: ExecutorContext, target: str) -> None:
-    data = context.output.both.last(KEPT_LIMIT, context.container.user_secrets.values())
-    if data:
-        context.storage.write(target, data, overwrite=True)

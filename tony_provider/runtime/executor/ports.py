@@ -45,12 +45,12 @@ class HeldPorts:
             self._sockets[name] = held
             self.numbers[name] = held.getsockname()[1]
 
-    def make_way(self) -> None:
+    def release(self) -> None:
         """Release the ports just before the user process starts."""
         if not self._share:
             self.close()
 
-    def take_back(self) -> None:
+    def reacquire(self) -> None:
         """Bind the ports again after the user process has ended, for the next start.
 
         Raises PortError if another process has taken a port.

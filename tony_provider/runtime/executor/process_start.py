@@ -16,17 +16,17 @@ from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.checkpoint_mirror import CheckpointMirror, stores_checkpoints
-from tony_provider.runtime.executor.master_link import CommitRequests, InputRequests, Send
-from tony_provider.runtime.executor.model_exports import ModelExports
-from tony_provider.runtime.executor.ports import ReadinessWatch
-from tony_provider.runtime.executor.progress import EventScalars, ProcessProgress, ProgressReader
-from tony_provider.runtime.executor.result_upload import (
+from tony_provider.runtime.executor.kept_results import (
     NotStoredError,
-    UploadCancelledError,
     UploadRetries,
     keep_results,
 )
+from tony_provider.runtime.executor.master_link import MasterRequests, Send
+from tony_provider.runtime.executor.model_exports import ModelExports
+from tony_provider.runtime.executor.ports import ReadinessWatch
+from tony_provider.runtime.executor.progress import EventScalars, ProcessProgress, ProgressReader
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder, StopRequest
+from tony_provider.runtime.executor.start_part import StartPart
 from tony_provider.runtime.executor.start_preparation import PreparationError, PreparedStart, prepare_start
 from tony_provider.runtime.executor.task_inputs import TaskInputs
 from tony_provider.runtime.executor.task_outputs import TaskOutputs
@@ -38,7 +38,6 @@ from tony_provider.runtime.protocol import tony_pb2
 
 log = logging.getLogger(__name__)
 
-_CANCEL_TIMEOUT = 5.0  # seconds for the cancellation of a copy from the store
 _MOST_LEFT_OUT = 10  # warnings in the status; the log has all
 _SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
@@ -46,16 +45,9 @@ _SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 class ProcessStart:
     """One start of the container's user processes. Call ``run`` once. ``stop`` may be called at any time."""
 
-    def __init__(
-        self,
-        context: ExecutorContext,
-        order: StartOrder,
-        commit_requests: CommitRequests,
-        input_requests: InputRequests,
-        send: Send,
-    ) -> None:
+    def __init__(self, context: ExecutorContext, order: StartOrder, requests: MasterRequests, send: Send) -> None:
         self.order = order
-        self._said: list[tony_pb2.FromExecutor] = []
+        self._remembered: list[tony_pb2.FromExecutor] = []
         self.resumed: Optional[Resumed] = None
         self.over = asyncio.Event()  # set when the start has ended completely
         self._context = context
@@ -67,27 +59,28 @@ class ProcessStart:
         self._readers: list[ProcessProgress] = []
         self._reading = asyncio.Lock()
         self._readiness: Optional[ReadinessWatch] = None  # created by the preparation, if the task has a probe
-        self._uploads = UploadRetries(context, self._stopping)
+        self._retries = UploadRetries(context, self._stopping)
         self._left_out: list[str] = []  # warnings about entries of models and outputs
-        self._outputs = TaskOutputs(context, order.start, self._stopping, self._uploads, self._warn)
-        self._inputs = TaskInputs(context, order.start, input_requests, self._outputs)
-        self._exports: Optional[ModelExports] = ModelExports(context, send, self._warn) if self._leads else None
+        self._outputs = TaskOutputs(context, order.start, self._stopping, self._retries, self._warn)
+        self._inputs = TaskInputs(context, order.start, requests, self._outputs)
+        self._exports: Optional[ModelExports] = ModelExports(context, send, self._warn) if self._is_leader else None
         self._mirror: Optional[CheckpointMirror] = None
-        if stores_checkpoints(context.container, leads=self._leads):
-            self._mirror = CheckpointMirror(context, order, commit_requests, send, self._reported_step)
-        self._unstored = UnstoredFiles(context, stores=self._mirror is not None, leads=self._leads)
+        if stores_checkpoints(context.container, is_leader=self._is_leader):
+            self._mirror = CheckpointMirror(context, order, requests, send, self._reported_step)
+        self._unstored = UnstoredFiles(context, stores=self._mirror is not None, is_leader=self._is_leader)
+        parts = (self._inputs, self._outputs, self._retries, self._mirror, self._exports, self._unstored)
+        self._parts: list[StartPart] = [part for part in parts if part is not None]
 
     @property
-    def _leads(self) -> bool:
+    def _is_leader(self) -> bool:
         """Whether the job's model and result are those of this task. Another task may lead the next generation."""
         container = self._context.container
         return self.order.rank(container.task_type, container.index) == 0
 
     @property
-    def said(self) -> list[tony_pb2.FromExecutor]:
+    def replay(self) -> list[tony_pb2.FromExecutor]:
         """The messages, in order, for an application master that may have missed them."""
-        exported = self._exports.said if self._exports else ()
-        return [*self._said, *(self._mirror.said if self._mirror else ()), *exported]
+        return [*self._remembered, *(message for part in self._parts for message in part.replay)]
 
     @property
     def running(self) -> Sequence[UserProcess]:
@@ -118,8 +111,7 @@ class ProcessStart:
     @property
     def activity(self) -> str:
         """The present activity, for the status."""
-        copying = (self._mirror.activity if self._mirror else "") or self._uploads.activity
-        copying = copying or (self._exports.activity if self._exports else "")
+        copying = next((part.activity for part in self._parts if part.activity), "")
         if not copying:
             return self._activity
         return f"running, {copying}" if self._activity == "running" else copying
@@ -127,8 +119,7 @@ class ProcessStart:
     @property
     def trouble(self) -> str:
         """The reason if uploads to the store fail at present, for the status. Otherwise an empty text."""
-        trouble = self._uploads.trouble or (self._mirror.trouble if self._mirror else "")
-        return trouble or (self._exports.trouble if self._exports else "")
+        return next((part.problem for part in self._parts if part.problem), "")
 
     @property
     def notices(self) -> list[str]:
@@ -142,9 +133,9 @@ class ProcessStart:
         """
         self._stopping.ask(grace, copy_seconds, stacks=stacks)
 
-    def doom(self, grace: float) -> None:
+    def stop_for_container_end(self, grace: float) -> None:
         """Stop the start because YARN ends the container. The processes count as stopped, whatever the exit code."""
-        self._stopping.ask(grace, 0.0, doomed=True)
+        self._stopping.ask(grace, 0.0, container_ending=True)
 
     def look_for_checkpoint(self) -> None:
         """Inspect the checkpoint directory at once, because it may contain a new checkpoint."""
@@ -182,13 +173,8 @@ class ProcessStart:
             await self._run()
         finally:
             await self._close_readiness()
-            await self._inputs.close()
-            await self._outputs.close()
-            if self._mirror is not None:
-                await self._mirror.close()
-            await self._unstored.close()
-            if self._exports is not None:
-                await self._exports.close()
+            for part in self._parts:
+                await part.close()
             self._activity = "ended"
             self.over.set()
 
@@ -226,9 +212,7 @@ class ProcessStart:
         preparing = loop.run_in_executor(
             self._context.preparing, prepare_start, self._context, self.order, self._stopping.cancelled
         )
-        if not await self._stopping.bound(preparing, lambda: self._stopping.asked_at + _CANCEL_TIMEOUT):
-            raise Cancelled("a copy from the store did not end when it was told to")
-        prepared = preparing.result()
+        prepared = await self._stopping.result_of(preparing, "a copy from the store")
         self.resumed = prepared.resumed
         probe = self._context.container.spec.ready
         if probe is not None:
@@ -254,7 +238,7 @@ class ProcessStart:
     def _started(self, pid: int) -> None:
         self._activity = "running"
         started = tony_pb2.ProcessStarted(generation=self.order.generation, start=self.order.start, pid=pid)
-        self._say(tony_pb2.FromExecutor(started=started))
+        self._send_and_remember(tony_pb2.FromExecutor(started=started))
         log.info("%s: %s", self.order, ", ".join(f"process {each}" for each in self.pids))
         if self._mirror is not None:
             self._mirror.start()
@@ -279,28 +263,28 @@ class ProcessStart:
             damaged=error.damaged,
             reason=replaced(str(error)),
         )
-        self._say(tony_pb2.FromExecutor(restore_failed=failed))
+        self._send_and_remember(tony_pb2.FromExecutor(restore_failed=failed))
         await self._stopping.wait()
 
     # ---- after it ------------------------------------------------------------------------------------------------
 
     async def _end(self, exited: tony_pb2.ProcessExited) -> None:
         ended_at = time.monotonic()
-        await self._withdraw_tokens()
+        await self._remove_tokens()
         progress = await self.progress()
         if progress is not None:
             exited.progress.CopyFrom(progress)
-        exited.stopped = exited.stopped or self._stopping.doomed
+        exited.stopped = exited.stopped or self._stopping.container_ending
         exited.output_problem = self._context.output.problem
         log.info("%s ended: exit code %d, signal %d", self.order, exited.exit_code, exited.signal)
         if _succeeded(exited):
             problem = await self._copy_last(ended_at, succeeded=True)
             await self._finish_shared(problem)
             await self._keep_results(exited)
-            self._say(tony_pb2.FromExecutor(exited=exited))
+            self._send_and_remember(tony_pb2.FromExecutor(exited=exited))
         else:
             await self._inspect_disk(exited)
-            self._say(tony_pb2.FromExecutor(exited=exited))
+            self._send_and_remember(tony_pb2.FromExecutor(exited=exited))
             problem = await self._copy_last(ended_at, succeeded=False)
         if problem:
             log.warning("%s: the newest checkpoint is not on the store: %s", self.order, problem)
@@ -312,12 +296,12 @@ class ProcessStart:
             notices=self.notices,
             unstored=unstored,
         )
-        self._say(tony_pb2.FromExecutor(settled=settled))
+        self._send_and_remember(tony_pb2.FromExecutor(settled=settled))
 
-    async def _withdraw_tokens(self) -> None:
+    async def _remove_tokens(self) -> None:
         if self._context.hadoop is not None:
             try:
-                await asyncio.to_thread(self._context.hadoop.withdraw)
+                await asyncio.to_thread(self._context.hadoop.remove_tokens)
             except OSError as error:
                 log.warning("the user process's HDFS tokens could not be removed: %s", error)
 
@@ -338,7 +322,7 @@ class ProcessStart:
 
     async def _finish_shared(self, problem: str) -> None:
         shared = self._context.shared
-        if shared is None or not self._leads or problem:
+        if shared is None or not self._is_leader or problem:
             return
         try:
             await asyncio.to_thread(shared.finished)
@@ -348,12 +332,12 @@ class ProcessStart:
     async def _keep_results(self, exited: tony_pb2.ProcessExited) -> None:
         self._activity = "uploading"
         try:
-            if self._leads:
+            if self._is_leader:
                 exited.model_dir = await keep_results(
-                    self._context, self.order, self._stopping, self._uploads, self._warn
+                    self._context, self.order, self._stopping, self._retries, self._warn
                 )
             exited.outputs.extend(await self._outputs.keep())
-        except UploadCancelledError:
+        except Cancelled:
             exited.stopped = True
         except NotStoredError as error:
             exited.not_kept = replaced(str(error))
@@ -389,8 +373,8 @@ class ProcessStart:
     def _send_stacks(self, found: Sequence[tony_pb2.ProcessStack]) -> None:
         self._send(tony_pb2.FromExecutor(stacks=tony_pb2.Stacks(start=self.order.start, processes=found)))
 
-    def _say(self, message: tony_pb2.FromExecutor) -> None:
-        self._said.append(message)
+    def _send_and_remember(self, message: tony_pb2.FromExecutor) -> None:
+        self._remembered.append(message)
         self._send(message)
 
 

@@ -13,14 +13,19 @@ import os
 import pkgutil
 import signal
 import socket
+import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, Optional
 
 import attrs
+
+from tony_provider.runtime.common.concurrency import Cancelled
 
 log = logging.getLogger(__name__)
 
@@ -196,13 +201,13 @@ def hold_sockets(table: Table, inodes: set[str]) -> bool:
     return False
 
 
-def command_of(pid: int) -> str:
-    """Return the first words of a process's command line; empty if it has ended. Blocks."""
+def command_of(pid: int, limit: int = _COMMAND) -> str:
+    """Return at most ``limit`` characters of a process's command line; empty if it has ended. Blocks."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
     except OSError:
         return ""
-    return words[:_COMMAND]
+    return words[:limit].replace("\n", " ")
 
 
 def _socket_inode(path: str) -> str:
@@ -327,6 +332,58 @@ async def _look(root: int, keep: Collection[int], without: Collection[int] = ())
     table = await asyncio.to_thread(descendants, root, without)
     reap_orphans(table, root, keep)
     return table
+
+
+_POLL = 0.1  # seconds between checks for a cancellation
+_END_SECONDS = 1.0  # seconds for a killed program to end; a program that hangs in a device may never end
+
+
+def run_program(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    seconds: float,
+    cancelled: Optional[threading.Event] = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program with these variables only, and return its exit code and output. Blocks.
+
+    Its children are killed when it has ended. Raises subprocess.TimeoutExpired after ``seconds``, Cancelled, and
+    OSError if the program cannot be started.
+    """
+    until = time.monotonic() + seconds
+    stdin, open_end = os.pipe()  # a program that polls its standard input ends when this process does
+    try:
+        process = subprocess.Popen(
+            command,
+            env=dict(environ),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        claim(process.pid)
+        try:
+            while True:
+                try:
+                    out, err = process.communicate(timeout=_POLL)
+                except subprocess.TimeoutExpired:
+                    if cancelled is not None and cancelled.is_set():
+                        raise Cancelled(f"{command[0]} was cancelled") from None
+                    if time.monotonic() >= until:
+                        raise
+                else:
+                    return subprocess.CompletedProcess(command, process.returncode, out, err)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_END_SECONDS)
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+            disclaim(process.pid)
+    finally:
+        os.close(stdin)
+        os.close(open_end)
 
 
 _ACCESS_MODE = 0o3  # of a file's flags in /proc/PID/fdinfo: 0 for files that are open for reading only

@@ -10,15 +10,17 @@ import stat
 import struct
 from collections import deque
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Optional, Union
 
 import attrs
 
+from tony_provider.runtime.artifacts.tree import scan
 from tony_provider.runtime.common import binary
 from tony_provider.runtime.common.binary import EndlessNumber, read_varint
 from tony_provider.runtime.event_files.event_file_mirror import is_event_file
-from tony_provider.runtime.executor.event_files import LocalEventFile, event_files_below
+from tony_provider.runtime.executor.event_files import oldest_first
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.limits import MOST_METRICS, RESERVED_KEY_REASON, RESERVED_KEYS, is_metric_name
 
@@ -373,7 +375,7 @@ class EventScalars:
         self._metrics: dict[str, float] = {}
         self._step: Optional[int] = None
         self._speed = SpeedMeter()
-        self._former = {found.name: found.size for found in self._found()}
+        self._former = dict(self._found())
 
     def look(self, now: float) -> Optional[tony_pb2.Progress]:
         """Read new records. Return None if there is no step yet. ``now``: seconds of any monotonic clock. Blocks."""
@@ -389,19 +391,19 @@ class EventScalars:
 
     def _find(self) -> None:
         """Find files that are new, or have grown since this object was created."""
-        for found in self._found():
+        for name, size in self._found():
             if len(self._files) >= _MOST_FILES:
                 return
-            former = self._former.get(found.name, 0)
-            if found.name not in self._files and found.size != former:
-                self._files[found.name] = _EventFile(found.path, former)
+            former = self._former.get(name, 0)
+            if name not in self._files and size != former:
+                self._files[name] = _EventFile(self._directory / name, former)
 
-    def _found(self) -> Iterator[LocalEventFile]:
-        return (
-            found
-            for found in event_files_below(self._directory)
-            if is_event_file(found.name) and not self._is_others(found.path)
-        )
+    def _found(self) -> Iterator[tuple[str, int]]:
+        """Yield the paths and sizes of the event files, the oldest first."""
+        with suppress(OSError):  # the program has replaced the directory
+            for name, version in oldest_first(scan(self._directory)):
+                if is_event_file(name) and not self._is_others(self._directory / name):
+                    yield name, version.size
 
     def _is_others(self, path: Path) -> bool:
         return any(other in path.parents for other in self._others)

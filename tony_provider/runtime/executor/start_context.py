@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
 
 import attrs
 
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
 from tony_provider.runtime.executor.checkpoint_paths import CheckpointLink, SharedCheckpoints
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
@@ -26,6 +28,10 @@ from tony_provider.runtime.storage import Storage
 if TYPE_CHECKING:
     from tony_provider.runtime.executor.hadoop_access import HadoopAccess
 
+T = TypeVar("T")
+
+_CANCEL_TIMEOUT = 5.0  # seconds for a cancelled copy, which may also have to remove its objects
+
 Deadline = Callable[[], float]
 """In seconds of ``time.monotonic``. Asked again and again, since it may come to be earlier."""
 
@@ -36,7 +42,7 @@ class StopRequest:
     def __init__(self) -> None:
         self.cancelled = threading.Event()  # set at the first request; for threads
         self.stacks = False  # log the stacks of all threads first
-        self.doomed = False  # the container ends, so the processes count as stopped whatever their exit codes
+        self.container_ending = False  # the container ends, so the processes count as stopped whatever their exit codes
         self.asked_at = float("inf")  # time.monotonic of the first request
         self._news = asyncio.Event()
         self._kill_at = float("inf")
@@ -46,14 +52,14 @@ class StopRequest:
     def asked(self) -> bool:
         return self.cancelled.is_set()
 
-    def ask(self, grace: float, copy_seconds: float, *, stacks: bool = False, doomed: bool = False) -> None:
+    def ask(self, grace: float, copy_seconds: float, *, stacks: bool = False, container_ending: bool = False) -> None:
         """Request the end of the processes: SIGKILL after ``grace`` seconds, then ``copy_seconds`` for last copies."""
         now = time.monotonic()
         self._kill_at = min(self._kill_at, now + grace)
         self._copy_seconds = min(self._copy_seconds, copy_seconds)
         self.asked_at = min(self.asked_at, now)
         self.stacks = self.stacks or stacks
-        self.doomed = self.doomed or doomed
+        self.container_ending = self.container_ending or container_ending
         self.cancelled.set()
         news, self._news = self._news, asyncio.Event()
         news.set()
@@ -86,6 +92,16 @@ class StopRequest:
             finally:
                 news.cancel()
         return work.done()
+
+    async def result_of(self, work: Awaitable[T], name: str) -> T:
+        """Return the result of work that ends soon after the first request. ``name``: for messages.
+
+        Raises Cancelled if the work does not end in time, and the errors of the work. It is not cancelled.
+        """
+        future = asyncio.ensure_future(work)
+        if not await self.bound(future, lambda: self.asked_at + _CANCEL_TIMEOUT):
+            raise Cancelled(f"{name} did not end when it was told to")
+        return future.result()
 
 
 @attrs.frozen

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Callable, Optional, TypeVar
@@ -17,7 +17,7 @@ from tony_provider.runtime.checkpoint.checkpoint_restore import copy_checkpoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, is_checkpoint
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.archives import ArchiveError
-from tony_provider.runtime.common.concurrency import Cancelled, retry_blocking
+from tony_provider.runtime.common.concurrency import in_parallel, retry_blocking
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.executor_container import ExecutorContainer, own_address
 from tony_provider.runtime.executor.gpus import NoGpusError
@@ -31,7 +31,7 @@ from tony_provider.runtime.frameworks.task_type_rules import takes_gang_along
 from tony_provider.runtime.jobspec.model import MirrorScope, Role
 from tony_provider.runtime.jobspec.task_types import in_cluster, saves_checkpoints
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, StorageUnreachable, uris, walk
-from tony_provider.runtime.storage.base import CHUNK
+from tony_provider.runtime.storage.base import download
 
 log = logging.getLogger(__name__)
 
@@ -77,20 +77,11 @@ def _copy(storage: Storage, uri: str, directory: Path, cancelled: threading.Even
         else:
             files.append((status.path, target))
 
-    def copy(source: str, target: Path) -> None:
-        with storage.open_read(source) as stream, target.open("xb") as file:
-            while chunk := stream.read(CHUNK):
-                if cancelled.is_set():
-                    raise Cancelled(f"copying {uri} was cancelled")
-                file.write(chunk)
+    def copy(file: tuple[str, Path]) -> int:
+        return download(storage, *file, cancelled=cancelled)
 
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="warm-start") as pool:
-        copying = [pool.submit(copy, source, target) for source, target in files]
-        done, rest = wait(copying, return_when=FIRST_EXCEPTION)
-        for future in rest:
-            future.cancel()
-    for future in done:
-        future.result()
+    for _ in in_parallel(copy, files, _AT_ONCE, "warm-start"):
+        pass
 
 
 T = TypeVar("T")
@@ -98,6 +89,7 @@ T = TypeVar("T")
 # Seconds to wait for an unreachable store, which usually affects every container. A restart or failover of a NameNode
 # usually takes less. After that, this node may be the cause, and a container on another node is worth its cost.
 _STORE_TIMEOUT = 300.0
+_NOT_PLACED = "the job's files could not be put into the container"
 
 
 class PreparationError(Exception):
@@ -135,35 +127,33 @@ def prepare_start(context: ExecutorContext, order: StartOrder, cancelled: thread
     Raises PreparationError, Cancelled. Raises PythonEnvError, LookupError if another attempt would fail in the same
     way.
     """
-    _put_files(context, cancelled)
-    gpus = _take_gpus(context, cancelled)
-    _fetch_warm_start(context, cancelled)
+    with _reported("", ChangedFileError, ArchiveError), _reported(_NOT_PLACED, OSError):
+        context.files.place(cancelled)
+    with _reported("", NoGpusError):
+        gpus = context.gpus.environment(cancelled) if context.gpus else {}
+    with _reported("the warm start could not be copied", StorageError, DamagedCheckpoint, OSError):
+        _fetch_warm_start(context, cancelled)
     if context.shared is None:  # the path of a shared directory is the same everywhere
-        context.checkpoints.known_as = context.checkpoint_link.path(cancelled)
+        context.checkpoints.user_path = context.checkpoint_link.path(cancelled)
         if context.checkpoint_link.problem:
             context.output.note(context.checkpoint_link.problem)
-    resumed = _put_checkpoint(context, order, cancelled)
-    try:
+    uri = order.resume.uri if order.resume else ""
+    with _reported("the checkpoint directory could not be prepared", StorageError, OSError, uri=uri):
+        try:
+            resumed = wait_for_store(partial(_resume, context, order, cancelled), cancelled)
+        except DamagedCheckpoint as error:
+            raise PreparationError(str(error), uri=uri, damaged=True) from error
+    with _reported("its files could not be written", OSError):  # a problem of this node, usually a full disk
         return _prepared(context, order, resumed, gpus, cancelled)
-    except OSError as error:  # a problem of this node, usually a full disk
-        raise PreparationError(f"its files could not be written: {error}") from error
 
 
-def _put_files(context: ExecutorContext, cancelled: threading.Event) -> None:
+@contextmanager
+def _reported(problem: str, *errors: type[Exception], uri: str = "") -> Iterator[None]:
+    """Raise PreparationError with ``problem`` instead of these errors. ``uri``: see PreparationError."""
     try:
-        context.files.put(cancelled)
-    except (ChangedFileError, ArchiveError) as error:
-        raise PreparationError(str(error)) from error
-    except OSError as error:
-        raise PreparationError(f"the job's files could not be put into the container: {error}") from error
-
-
-def _take_gpus(context: ExecutorContext, cancelled: threading.Event) -> dict[str, str]:
-    """Return the variables that select the GPUs of the user process."""
-    try:
-        return context.gpus.environment(cancelled) if context.gpus else {}
-    except NoGpusError as error:
-        raise PreparationError(str(error)) from error
+        yield
+    except errors as error:
+        raise PreparationError(f"{problem}: {error}" if problem else str(error), uri=uri) from error
 
 
 def wait_for_store(work: Callable[[], T], cancelled: threading.Event) -> T:
@@ -172,30 +162,17 @@ def wait_for_store(work: Callable[[], T], cancelled: threading.Event) -> T:
     Raises Cancelled and the errors of ``work``. Raises StorageUnreachable only after all retries.
     """
 
-    def told(error: StorageUnreachable) -> None:
+    def on_first_failure(error: StorageUnreachable) -> None:
         log.warning("waiting up to %g s for the store: %s", _STORE_TIMEOUT, error)
 
-    return retry_blocking(work, _STORE_TIMEOUT, StorageUnreachable, told, cancelled)
+    return retry_blocking(work, _STORE_TIMEOUT, StorageUnreachable, on_first_failure, cancelled)
 
 
 def _fetch_warm_start(context: ExecutorContext, cancelled: threading.Event) -> None:
     warm = context.container.description.warm_start
-    try:
-        if warm is not None:
-            fetch = partial(fetch_warm_start, context.storage, warm, context.workspace.warm_start, cancelled)
-            wait_for_store(fetch, cancelled)
-    except (StorageError, DamagedCheckpoint, OSError) as error:
-        raise PreparationError(f"the warm start could not be copied: {error}") from error
-
-
-def _put_checkpoint(context: ExecutorContext, order: StartOrder, cancelled: threading.Event) -> Optional[Resumed]:
-    uri = order.resume.uri if order.resume else ""
-    try:
-        return wait_for_store(partial(_resume, context, order, cancelled), cancelled)
-    except DamagedCheckpoint as error:
-        raise PreparationError(str(error), uri=uri, damaged=True) from error
-    except (StorageError, OSError) as error:
-        raise PreparationError(f"the checkpoint directory could not be prepared: {error}", uri=uri) from error
+    if warm is not None:
+        fetch = partial(fetch_warm_start, context.storage, warm, context.workspace.warm_start, cancelled)
+        wait_for_store(fetch, cancelled)
 
 
 def _resume(context: ExecutorContext, order: StartOrder, cancelled: threading.Event) -> Optional[Resumed]:
@@ -246,7 +223,7 @@ def _prepared(
     after = f", from {resumed.point.label}" if resumed else ""
     which = f", generation {order.generation}," if order.generation > 1 else ""
     context.output.note(f"{container.identity.task}{which} on {container.node_host}{after}")
-    checkpoints = {contract.ENV_CHECKPOINT_DIR: str(context.checkpoints.known_as)}
+    checkpoints = {contract.ENV_CHECKPOINT_DIR: str(context.checkpoints.user_path)}
     before = {**_hadoop(context), **_listening(container, order), **checkpoints}
     launches = tuple(
         _launch(context, workspace, order, resumed, own_bin, before, gpus) for workspace in context.workspaces
@@ -279,7 +256,7 @@ def _launch(
     ``before`` and ``after`` are further variables, of lower and higher precedence than the cluster's.
     """
     container = context.container
-    workspace.renew()
+    workspace.reset()
     found = task_environment(
         container.job,
         order.cluster,
@@ -320,5 +297,5 @@ def _hadoop(context: ExecutorContext) -> Mapping[str, str]:
     if context.hadoop is None:
         return {}
     found = context.hadoop.environment()
-    context.output.note(context.hadoop.told())
+    context.output.note(context.hadoop.describe())
     return found

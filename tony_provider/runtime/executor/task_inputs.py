@@ -13,19 +13,20 @@ import logging
 import shutil
 import threading
 from collections.abc import Awaitable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Optional, Protocol, TypeVar
+from typing import Any, BinaryIO, Callable, Optional, TypeVar
 
 import attrs
 
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.common.concurrency import Cancelled, in_parallel
 from tony_provider.runtime.common.text import masked
 from tony_provider.runtime.executor import workspace
-from tony_provider.runtime.executor.master_link import InputRequests
+from tony_provider.runtime.executor.master_link import MasterRequests
 from tony_provider.runtime.executor.start_context import ExecutorContext
+from tony_provider.runtime.executor.start_part import StartPart
 from tony_provider.runtime.executor.start_preparation import PreparationError, wait_for_store
 from tony_provider.runtime.executor.task_outputs import NotCopiedError, ShardCopies, TaskOutputs
 from tony_provider.runtime.inputs.shard_queue import MOST_AT_ONCE
@@ -33,7 +34,7 @@ from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.jobspec.model import InputDeal
 from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.storage import StorageNotFound, uris
-from tony_provider.runtime.storage.base import CHUNK
+from tony_provider.runtime.storage.base import download
 from tony_provider.runtime.storage.stores import JobStores
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class FetchedShards:
         if path.exists():
             return path
         self._check_room(shard.size)
-        self._fetch(shard, path)
+        self._fetch((path, shard))
         return path
 
     def remove(self, name: str, number: int) -> None:
@@ -108,17 +109,11 @@ class FetchedShards:
 
     def _fetch_all(self, missing: dict[Path, InputShard]) -> None:
         ordered = sorted(missing.items(), key=lambda each: -each[1].size)  # so that no large file comes last
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="shards") as pool:
-            copying = [pool.submit(self._fetch, shard, path) for path, shard in ordered]
-            done, rest = wait(copying, return_when=FIRST_EXCEPTION)
-            for future in rest:
-                future.cancel()
-        for future in done:
-            future.result()
+        for _ in in_parallel(self._fetch, ordered, _AT_ONCE, "shards"):
+            pass
 
-    def _fetch(self, shard: InputShard, path: Path) -> None:
-        if path.exists():
-            return
+    def _fetch(self, missing: tuple[Path, InputShard]) -> None:
+        path, shard = missing
         try:
             wait_for_store(partial(self._download, shard, path), self._cancelled)
         except StorageNotFound as error:
@@ -127,14 +122,7 @@ class FetchedShards:
     def _download(self, shard: InputShard, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         arriving = path.parent / ".part"
-        size = 0
-        with self._stores.of(shard.uri).open_read(shard.uri) as source, arriving.open("wb") as target:
-            while chunk := source.read(CHUNK):
-                if self._cancelled.is_set():
-                    raise Cancelled(f"copying {shard.uri} was cancelled")
-                target.write(chunk)
-                size += len(chunk)
-        if size != shard.size:
+        if download(self._stores.of(shard.uri), shard.uri, arriving, cancelled=self._cancelled) != shard.size:
             raise ShardChangedError(f"{shard.uri} has changed since it was listed")
         arriving.rename(path)
 
@@ -144,7 +132,7 @@ def _key(shard: InputShard) -> str:
     return hashlib.sha256(f"{shard.uri}\n{shard.size}\n{shard.modified_ms}".encode()).hexdigest()[:16]
 
 
-async def fetch_part(requests: InputRequests, name: str, path: Path) -> None:
+async def fetch_part(requests: MasterRequests, name: str, path: Path) -> None:
     """Write the lines of the task's part into the file. Raises PreparationError, OSError."""
     file = await asyncio.to_thread(path.open, "wb")
     try:
@@ -155,11 +143,12 @@ async def fetch_part(requests: InputRequests, name: str, path: Path) -> None:
         await asyncio.to_thread(file.close)
 
 
-async def _fetch_one_deal(requests: InputRequests, name: str, file: BinaryIO) -> bool:
+async def _fetch_one_deal(requests: MasterRequests, name: str, file: BinaryIO) -> bool:
     """Write the lines. Return False if the input was distributed again meanwhile, so that the lines are useless."""
     position, parts = 0, 0
     while True:
-        answer = await requests.part(tony_pb2.InputPartWanted(name=name, position=position))
+        wanted = tony_pb2.InputPartWanted(name=name, position=position)
+        answer: tony_pb2.InputPart = await requests.ask(tony_pb2.FromExecutor(input_part_wanted=wanted))
         if answer.problem:
             raise PreparationError(f"its part of the input {name} is not to be had: {answer.problem}")
         if parts and answer.parts != parts:
@@ -176,26 +165,56 @@ CopyOutputs = Callable[[Sequence[str]], Awaitable[ShardCopies]]
 """Has on the store what was made of a shard, see ``RunOutputs.copy``."""
 
 
-@attrs.frozen
-class TakenShard:
-    """A shard as the program receives it."""
-
-    problem: str = ""  # the reason if no task can read the shard, otherwise empty
-    path: str = ""  # path of its copy on this node, if there is one
-
-
 class NotFetchedError(Exception):
     """A shard could not be copied to this node. Another task may succeed."""
 
 
-class TakenShards(Protocol):
-    """Handling of shards on this node. Both methods block, and are called in threads."""
+@attrs.frozen
+class NodeShards:
+    """Checks the shards that are taken, and copies those of inputs with ``fetch``. The methods block."""
 
-    def take(self, name: str, number: int, line: bytes) -> TakenShard:
-        """Check the shard of this line, and copy it if its input is copied. Raises NotFetchedError."""
+    stores: JobStores
+    copies: FetchedShards
+    copied: frozenset[str]  # names of inputs
+
+    def take(self, name: str, number: int, line: bytes) -> str:
+        """Check the shard of this line. Return the path of its copy, or an empty text if its input is not copied.
+
+        Raises ShardChangedError, NotFetchedError.
+        """
+        if problem := shard_problem(self.stores, line):
+            raise ShardChangedError(problem)
+        if name not in self.copied:
+            return ""
+        try:
+            return str(self.copies.copy(name, number, InputShard.of_line(line)))
+        except ShardChangedError:
+            raise
+        except Exception as error:  # drivers of other stores may raise any error
+            raise NotFetchedError(f"shard {number} could not be copied: {error}") from error
 
     def settle(self, name: str, number: int) -> None:
         """Release the shard, which the program has completed or returned."""
+        if name in self.copied:
+            self.copies.remove(name, number)
+
+
+def shard_problem(stores: JobStores, line: bytes) -> str:
+    """Return the reason if a shard differs from its listing, otherwise an empty text. Blocks.
+
+    Errors of the store are ignored, because the program will meet them itself.
+    """
+    shard = InputShard.of_line(line)
+    try:
+        now = InputShard.of_status(stores.of(shard.uri).status(shard.uri))
+    except StorageNotFound:
+        return f"{shard.uri} was listed, and is not there any more"
+    except Exception:  # drivers of other stores may raise any error
+        log.warning("whether %s is as it was listed cannot be seen", shard.uri, exc_info=True)
+        return ""
+    if now.size != shard.size or (now.modified_ms and now.modified_ms != shard.modified_ms):
+        return f"{shard.uri} has changed since it was listed"
+    return ""
 
 
 T = TypeVar("T")
@@ -252,9 +271,9 @@ class ShardServer:
     def __init__(
         self,
         path: Path,
-        requests: InputRequests,
+        requests: MasterRequests,
         start: int,
-        shards: TakenShards,
+        shards: NodeShards,
         copy: CopyOutputs,
         secrets: Sequence[str] = (),
     ) -> None:
@@ -269,13 +288,13 @@ class ShardServer:
         self._working = ThreadPoolExecutor(_AT_ONCE, "shards")
         self._server: Optional[asyncio.AbstractServer] = None
         self._connections: set[asyncio.Task[None]] = set()
-        self._held: set[tuple[str, int]] = set()  # shards that any connection holds
+        self._held: list[set[tuple[str, int]]] = []  # input and number of the shards that each connection holds
 
     @property
     def held(self) -> list[tony_pb2.HeldShards]:
         """The shards that were taken and are not completed."""
         by_name: dict[str, list[int]] = {}
-        for name, shard in sorted(self._held):
+        for name, shard in sorted(set().union(*self._held)):
             by_name.setdefault(name, []).append(shard)
         return [tony_pb2.HeldShards(start=self._start, name=name, shards=shards) for name, shards in by_name.items()]
 
@@ -303,10 +322,12 @@ class ShardServer:
             return
         self._connections.add(task)
         held: set[tuple[str, int]] = set()
+        self._held.append(held)
         try:
             await self._converse(reader, writer, held)
             for name, shard in sorted(held):
                 await self._ask(ShardQuestion(name, back=shard), held)
+            self._held = [each for each in self._held if each is not held]
         except asyncio.CancelledError:  # asyncio would log it as an error
             return
         finally:
@@ -329,7 +350,7 @@ class ShardServer:
     async def _answer(self, line: bytes, held: set[tuple[str, int]]) -> Mapping[str, Any]:
         try:
             question = ShardQuestion.of_line(line)
-            copies = await self._copy(question.outputs) if question.done is not None else ShardCopies([], [])
+            copies = await self._copy(question.outputs) if question.done is not None else ShardCopies()
         except (QuestionError, NotCopiedError) as error:
             return {"error": str(error)}
         question = attrs.evolve(question, outputs=copies.names, reason=masked(question.reason, self._secrets))
@@ -339,7 +360,7 @@ class ShardServer:
         while True:
             answer = await self._ask(question, held)
             copies.settle(committed=not answer.problem)
-            copies = ShardCopies([], [])
+            copies = ShardCopies()
             if answer.problem:
                 return {"error": answer.problem}
             if not question.take:
@@ -347,29 +368,29 @@ class ShardServer:
             if not answer.HasField("shard"):
                 return {"end": True, "failed": answer.failed, "failures": answer.failures}
             try:
-                taken = await self._do(self._shards.take, question.name, answer.shard, answer.line.encode())
+                path = await self._do(self._shards.take, question.name, answer.shard, answer.line.encode())
             except NotFetchedError as error:
                 await self._ask(ShardQuestion(question.name, back=answer.shard), held)
                 return {"error": str(error)}
-            if not taken.problem:
-                here = {"path": taken.path} if taken.path else {}
+            except ShardChangedError as error:
+                log.warning("%s: %s", question.name, error)
+                question = ShardQuestion(question.name, failed=answer.shard, reason=str(error), take=True)
+            else:
+                here = {"path": path} if path else {}
                 return {"shard": answer.shard, **json.loads(answer.line), **here}
-            log.warning("%s: %s", question.name, taken.problem)
-            question = ShardQuestion(question.name, failed=answer.shard, reason=taken.problem, take=True)
 
     async def _do(self, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._working, work, *args)
 
     async def _ask(self, question: ShardQuestion, held: set[tuple[str, int]]) -> tony_pb2.ShardAnswer:
-        answer = await self._requests.shard(question.message(self._start))
+        request = tony_pb2.FromExecutor(shard_request=question.message(self._start))
+        answer: tony_pb2.ShardAnswer = await self._requests.ask(request)
         for settled in (question.done, question.back, question.failed):
             if settled is not None:
                 held.discard((question.name, settled))
-                self._held.discard((question.name, settled))
                 await self._do(self._shards.settle, question.name, settled)
         if answer.HasField("shard"):
             held.add((question.name, answer.shard))
-            self._held.add((question.name, answer.shard))
         return answer
 
 
@@ -377,10 +398,11 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
-class TaskInputs:
+class TaskInputs(StartPart):
     """The job's inputs for one start. Call ``open`` at most once, and then ``close``."""
 
-    def __init__(self, context: ExecutorContext, start: int, requests: InputRequests, outputs: TaskOutputs) -> None:
+    def __init__(self, context: ExecutorContext, start: int, requests: MasterRequests, outputs: TaskOutputs) -> None:
+        super().__init__()
         container = context.container
         job = container.job
         read = [name for name in job.inputs if container.task_type in job.readers(name)]
@@ -425,7 +447,6 @@ class TaskInputs:
         return environ
 
     async def close(self) -> None:
-        """Stop answering after the process has ended."""
         self._copies.cancel()
         await self._server.close()
         self._stores.close()
@@ -440,45 +461,3 @@ class TaskInputs:
             raise
         except Exception as error:  # drivers of other stores may raise any error
             raise PreparationError(f"its part of the input {name} could not be copied: {error}") from error
-
-
-@attrs.frozen
-class NodeShards:
-    """Checks the shards that are taken, and copies those of inputs with ``fetch``."""
-
-    stores: JobStores
-    copies: FetchedShards
-    copied: frozenset[str]  # names of inputs
-
-    def take(self, name: str, number: int, line: bytes) -> TakenShard:
-        problem = shard_problem(self.stores, line)
-        if problem or name not in self.copied:
-            return TakenShard(problem)
-        try:
-            return TakenShard(path=str(self.copies.copy(name, number, InputShard.of_line(line))))
-        except ShardChangedError as error:
-            return TakenShard(str(error))
-        except Exception as error:  # drivers of other stores may raise any error
-            raise NotFetchedError(f"shard {number} could not be copied: {error}") from error
-
-    def settle(self, name: str, number: int) -> None:
-        if name in self.copied:
-            self.copies.remove(name, number)
-
-
-def shard_problem(stores: JobStores, line: bytes) -> str:
-    """Return the reason if a shard differs from its listing, otherwise an empty text. Blocks.
-
-    Errors of the store are ignored, because the program will meet them itself.
-    """
-    shard = InputShard.of_line(line)
-    try:
-        now = InputShard.of_status(stores.of(shard.uri).status(shard.uri))
-    except StorageNotFound:
-        return f"{shard.uri} was listed, and is not there any more"
-    except Exception:  # drivers of other stores may raise any error
-        log.warning("whether %s is as it was listed cannot be seen", shard.uri, exc_info=True)
-        return ""
-    if now.size != shard.size or (now.modified_ms and now.modified_ms != shard.modified_ms):
-        return f"{shard.uri} has changed since it was listed"
-    return ""

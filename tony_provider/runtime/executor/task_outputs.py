@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -15,16 +15,12 @@ from typing import Callable, Optional
 
 import attrs
 
+from tony_provider.runtime.artifacts.directory_upload import DirectoryUpload, stored_path, walk_local
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import Cancelled, retry_blocking
-from tony_provider.runtime.executor.result_upload import (
-    TreeUpload,
-    UploadCancelledError,
-    UploadRetries,
-    stored_path,
-    walk_local,
-)
+from tony_provider.runtime.executor.kept_results import UploadRetries
 from tony_provider.runtime.executor.start_context import ExecutorContext, StopRequest
+from tony_provider.runtime.executor.start_part import StartPart
 from tony_provider.runtime.jobspec.problems import child
 from tony_provider.runtime.outputs.output_place import DATA_DIRECTORY, DATA_FILE, OutputPlace, part_name
 from tony_provider.runtime.protocol import tony_pb2
@@ -52,8 +48,8 @@ class OutputDirectory:
     _refused: set[str] = attrs.field(factory=set)  # copied files whose commit was rejected
 
     @property
-    def _upload(self) -> TreeUpload:
-        return TreeUpload(self.storage, self.cancelled, self.warn, DATA_FILE, DATA_DIRECTORY, overwrite=True)
+    def _upload(self) -> DirectoryUpload:
+        return DirectoryUpload(self.storage, self.cancelled, self.warn, DATA_FILE, DATA_DIRECTORY, overwrite=True)
 
     def name_of(self, path: Path) -> Optional[str]:
         """Return a path relative to the directory, also of a link, or None if the path is not in the directory."""
@@ -72,7 +68,16 @@ class OutputDirectory:
         return [f"{name}/{below}" for each, below in walk_local(path, self.warn) if not each.is_dir()]
 
     def copy(self, file: str) -> str:
-        """Copy a file for a commit that will be requested. Return its URI."""
+        """Copy a file for a commit that will be requested. Return its URI.
+
+        Raises NotCopiedError if another attempt would fail in the same way.
+        """
+        try:
+            return self._copy(file)
+        except (StorageInvalidPath, StorageUnsupported) as error:
+            raise NotCopiedError(f"what was made of the shard cannot be on the store: {error}") from error
+
+    def _copy(self, file: str) -> str:
         uri, path = self._uri(file), self.path / file
         if path.exists() and not path.is_file():  # reading a FIFO would block forever
             raise OSError(f"{path} is neither a file nor a directory, nor a link to one")
@@ -89,13 +94,18 @@ class OutputDirectory:
         else:
             self._refused.add(file)
 
-    def copy_rest(self) -> tuple[int, int]:
-        """Make the part equal to the directory, without rejected files. Return the numbers of files and bytes."""
+    def keep(self) -> tony_pb2.KeptOutput:
+        """Make the part equal to the directory, without rejected files. Return what the part holds."""
         for file in list(self._copied):
             if file in self._refused or not (self.path / file).exists():
                 self.storage.remove(self._uri(file))
         files, size = self._upload.run(self.path, self.part, self._is_wanted)
-        return files + len(self.committed), size + sum(self.committed.values())
+        return tony_pb2.KeptOutput(
+            name=self.name,
+            part=self.part.rpartition("/")[2],
+            files=files + len(self.committed),
+            bytes=size + sum(self.committed.values()),
+        )
 
     def _uri(self, file: str) -> str:
         return uris.join(self.part, stored_path(self.part, file))
@@ -115,7 +125,7 @@ class NotCopiedError(Exception):
     """The files that were made of a shard could not be copied to the store."""
 
 
-class TaskOutputs:
+class TaskOutputs(StartPart):
     """The outputs of one start. Call ``open`` and ``keep`` at most once, and then ``close``."""
 
     def __init__(
@@ -126,7 +136,8 @@ class TaskOutputs:
         retries: UploadRetries,
         warn: Callable[[str], None],
     ) -> None:
-        """Prepare the outputs. ``warn``: see TreeUpload."""
+        """Prepare the outputs. ``warn``: see DirectoryUpload."""
+        super().__init__()
         self._context = context
         self._warn = warn
         self._start = start
@@ -171,36 +182,35 @@ class TaskOutputs:
         ``said``: the paths or names that the program reported. Raises NotCopiedError.
         """
         if not said or not self._directories:
-            return ShardCopies(list(said), [])
+            return ShardCopies(list(said))
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._copying, self._copy, said)
 
     def _copy(self, said: Sequence[str]) -> ShardCopies:
-        names: list[str] = []
-        copied: list[tuple[OutputDirectory, str]] = []
+        copies = ShardCopies()
         try:
             for each in said:
-                found = self._find(each)
-                if found is None:
-                    names.append(each)
-                    continue
-                directory, name = found
-                for file in directory.files_at(name):
-                    _check_new(directory, file)
-                    copied.append((directory, file))
-                    names.append(self._copy_file(directory, file))
-        except (StorageError, OSError, Cancelled, UploadCancelledError) as error:
-            ShardCopies([], copied).settle(committed=False)
+                self._copy_one(each, copies)
+        except (StorageError, OSError, Cancelled, NotCopiedError) as error:
+            copies.settle(committed=False)
+            if isinstance(error, NotCopiedError):
+                raise
             raise NotCopiedError(f"what was made of the shard is not on the store: {error}") from error
-        except NotCopiedError:
-            ShardCopies([], copied).settle(committed=False)
-            raise
-        return ShardCopies(names, copied)
+        return copies
 
-    def _copy_file(self, directory: OutputDirectory, file: str) -> str:
-        seconds = self._context.container.job.timeouts.upload
-        work = partial(_copy_or_give_up, directory, file)
-        return retry_blocking(work, seconds, StorageError, partial(log.warning, "%s"), self._stopping.cancelled)
+    def _copy_one(self, said: str, copies: ShardCopies) -> None:
+        found = self._find(said)
+        if found is None:
+            copies.names.append(said)
+            return
+        directory, name = found
+        seconds, cancelled = self._context.container.job.timeouts.upload, self._stopping.cancelled
+        for file in directory.files_at(name):
+            if file in directory.committed:
+                raise NotCopiedError(f"{file} was made of an earlier shard; write a file for each shard")
+            copies.files.append((directory, file))
+            work = partial(directory.copy, file)
+            copies.names.append(retry_blocking(work, seconds, StorageError, partial(log.warning, "%s"), cancelled))
 
     def _find(self, said: str) -> Optional[tuple[OutputDirectory, str]]:
         """Return the output directory that contains a path, and the path relative to that directory."""
@@ -215,42 +225,23 @@ class TaskOutputs:
     # ---- at the end --------------------------------------------------------------------------------------------
 
     async def keep(self) -> list[tony_pb2.KeptOutput]:
-        """Upload the outputs. Return those with files. Raises NotStoredError, UploadCancelledError."""
-        kept = [await self._retries.run(partial(_keep, each)) for each in self._directories]
+        """Upload the outputs. Return those with files. Raises NotStoredError, Cancelled."""
+        kept = [await self._retries.run(each.keep) for each in self._directories]
         return [each for each in kept if each.files]
 
     async def close(self) -> None:
-        """Release threads and connections."""
         self._copying.shutdown(wait=False)
         self._stores.close()
 
 
+@attrs.frozen
 class ShardCopies:
     """Files that were copied to the store for a commit that will be requested."""
 
-    def __init__(self, names: list[str], files: Iterable[tuple[OutputDirectory, str]]) -> None:
-        self.names = names  # URIs of copied files and names of others, for the log of commits
-        self._files = list(dict.fromkeys(files))
+    names: list[str] = attrs.field(factory=list)  # URIs of copied files and names of others, for the log of commits
+    files: list[tuple[OutputDirectory, str]] = attrs.field(factory=list)
 
     def settle(self, *, committed: bool) -> None:
         """Record whether the commit was made."""
-        for directory, file in self._files:
+        for directory, file in dict.fromkeys(self.files):
             directory.settle(file, committed=committed)
-
-
-def _copy_or_give_up(directory: OutputDirectory, file: str) -> str:
-    """Copy a file. Raises NotCopiedError if another attempt would fail in the same way."""
-    try:
-        return directory.copy(file)
-    except (StorageInvalidPath, StorageUnsupported) as error:
-        raise NotCopiedError(f"what was made of the shard cannot be on the store: {error}") from error
-
-
-def _check_new(directory: OutputDirectory, file: str) -> None:
-    if file in directory.committed:
-        raise NotCopiedError(f"{file} was made of an earlier shard; write a file for each shard")
-
-
-def _keep(directory: OutputDirectory) -> tony_pb2.KeptOutput:
-    files, size = directory.copy_rest()
-    return tony_pb2.KeptOutput(name=directory.name, part=directory.part.rpartition("/")[2], files=files, bytes=size)

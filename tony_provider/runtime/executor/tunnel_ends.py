@@ -124,7 +124,7 @@ class TunnelEnds:
             self._more.clear()
             while self._outgoing:
                 self._link.send(tony_pb2.FromExecutor(tunnel=tony_pb2.TunnelFrames(frames=self._batch())))
-                await self._link.sent()
+                await self._link.flush()
                 await asyncio.sleep(_PAUSE)
 
     def _batch(self) -> list[tony_pb2.TunnelFrame]:
@@ -259,7 +259,7 @@ class PageFetcher:
             message.last = start + _PIECE >= len(page.body)
             async with self._sending:
                 self._link.send(tony_pb2.FromExecutor(page=message))
-                await self._link.sent()
+                await self._link.flush()
             message = tony_pb2.Page(question=question)
 
     def _refuse(self, wanted: tony_pb2.PageWanted, status: int, problem: str) -> None:

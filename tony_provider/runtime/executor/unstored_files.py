@@ -12,7 +12,6 @@ import os
 import stat
 import time
 from collections.abc import Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Optional
 
@@ -26,6 +25,7 @@ from tony_provider.runtime.common.text import one_line
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.start_context import ExecutorContext
+from tony_provider.runtime.executor.start_part import BackgroundWork
 from tony_provider.runtime.jobspec.model import MirrorScope, Role
 
 log = logging.getLogger(__name__)
@@ -145,26 +145,28 @@ _CLOCK_TICK_NS = 20 * 10**6  # times of files may lag behind the clock by this
 _NAMED = 3  # number of files that a notice names
 
 
-class UnstoredFiles:
+class UnstoredFiles(BackgroundWork):
     """Watches one start of the user processes. Call ``start``, ``finish`` and ``close`` once.
 
     If the program also saves into its checkpoint directory, its saves in the working directory are not reported. A
     checkpoint there counts at any time, and any other file after the first save in the working directory.
     """
 
-    def __init__(self, context: ExecutorContext, *, stores: bool, leads: bool) -> None:
-        """Prepare the watch. ``stores``: the mirror stores this task's checkpoints. ``leads``: this task has rank 0."""
+    def __init__(self, context: ExecutorContext, *, stores: bool, is_leader: bool) -> None:
+        """Prepare the watch.
+
+        ``stores``: the mirror stores this task's checkpoints. ``is_leader``: this task has rank 0.
+        """
+        super().__init__("unstored")
         self.notices: Sequence[str] = ()
         self._context = context
         self._stores = stores or context.container.job.checkpoint.shared  # rank 0 stores a shared directory
-        self._leads = leads
+        self._is_leader = is_leader
         self._strays = StraySaves()
         self._saves_in_place = False  # the program also saves into its checkpoint directory
         self._began_ns = 0  # epoch
         self._directories: Optional[WorkingDirectories] = None
         self._not_stored = ""  # notice about the checkpoint directory of a task that takes no part
-        self._work: Optional[asyncio.Future[None]] = None
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="unstored")
 
     def start(self) -> None:
         """Start to watch, right before the processes start."""
@@ -172,7 +174,7 @@ class UnstoredFiles:
         without = (workspace.root, self._context.checkpoints.path)
         self._began_ns = time.time_ns() - _CLOCK_TICK_NS
         self._directories = WorkingDirectories(workspace.container, without, self._began_ns)
-        self._work = asyncio.ensure_future(self._watch())
+        super().start()
 
     async def finish(self, problem: str) -> Optional[int]:
         """Check a last time. Return the number of files of the processes that are not stored, or None if it is unknown.
@@ -183,30 +185,22 @@ class UnstoredFiles:
             return 0  # no process ever ran
         self._work.cancel()
         await asyncio.gather(self._work, return_exceptions=True)
-        loop = asyncio.get_running_loop()
         try:
-            await wait_with_timeout(loop.run_in_executor(self._pool, self._check, True), _LAST_CHECK)
-            return await wait_with_timeout(loop.run_in_executor(self._pool, self._count, problem), _LAST_CHECK)
+            await wait_with_timeout(self._in_thread(self._check, True), _LAST_CHECK)
+            return await wait_with_timeout(self._in_thread(self._count, problem), _LAST_CHECK)
         except (OSError, asyncio.TimeoutError) as error:
             log.warning("the files that are not stored cannot be counted: %s", str(error) or type(error).__name__)
         except Exception:  # a bug in this check must not change the result of the training
             log.exception("internal error in the search for files that are not stored")
         return None
 
-    async def close(self) -> None:
-        """Cancel all operations in progress."""
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.gather(self._work, return_exceptions=True)
-        self._pool.shutdown(wait=False)
-
-    async def _watch(self) -> None:
+    async def _run(self) -> None:
         pause = _INTERVAL
         while True:
             await asyncio.sleep(pause)
             began = time.monotonic()
             try:
-                await asyncio.get_running_loop().run_in_executor(self._pool, self._check, False)
+                await self._in_thread(self._check, False)
             except OSError as error:
                 log.warning("files that are not stored cannot be found: %s", error)
             except Exception:  # a bug in this check must not end the training
@@ -258,7 +252,7 @@ class UnstoredFiles:
     def _count(self, problem: str) -> int:
         checkpoints = self._context.checkpoints
         files = len(checkpoints.unstored()) if problem or not self._stores else 0
-        if not self._leads:  # only the model of rank 0 is stored
+        if not self._is_leader:  # only the model of rank 0 is stored
             files += sum(len(scan(each.model).files) for each in self._context.workspaces)
         return files + checkpoints.left_out_count
 

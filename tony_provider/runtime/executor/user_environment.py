@@ -115,7 +115,7 @@ def user_environment(
         **container.job.env,
         **container.spec.env,
         **container.user_secrets,
-        **_contract(container, workspace, resumed, leads=cluster.get(contract.ENV_RANK) == "0"),
+        **_contract(container, workspace, resumed, is_leader=cluster.get(contract.ENV_RANK) == "0"),
         **{name: value for name, value in cluster.items() if name.startswith(contract.OWN_ENV_PREFIX)},
     }
     env["PATH"] = os.pathsep.join([str(python_bin), env.get("PATH") or _DEFAULT_PATH])
@@ -150,9 +150,9 @@ def _places(workspace: Workspace) -> dict[str, str]:
 
 
 def _contract(
-    container: ExecutorContainer, workspace: Workspace, resumed: Optional[Resumed], *, leads: bool
+    container: ExecutorContainer, workspace: Workspace, resumed: Optional[Resumed], *, is_leader: bool
 ) -> dict[str, str]:
-    """Return the TONY_* variables. ``leads``: the model of this process is the job's."""
+    """Return the TONY_* variables. ``is_leader``: the model of this process is the job's."""
     env = {
         contract.ENV_APPLICATION_ID: container.identity.application_id,
         contract.ENV_CONTAINER: container.identity.container_id,  # by which the guard finds the processes
@@ -163,7 +163,7 @@ def _contract(
         contract.ENV_CHECKPOINT_REQUEST: str(workspace.checkpoint_request),
         contract.ENV_TENSORBOARD_DIR: str(workspace.tensorboard),
     }
-    if leads:
+    if is_leader:
         env[contract.ENV_EXPORT_DIR] = str(workspace.exports)
         env[contract.ENV_EXPORT_REQUEST] = str(workspace.export_request)
     if container.shows_tensorboard:

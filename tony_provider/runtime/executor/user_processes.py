@@ -85,7 +85,7 @@ class UserProcess:
             close_fds=False,
             env=launch.environ,
         )
-        capture.started()
+        capture.close_write_ends()
         return cls(process, launch, capture)
 
     @property
@@ -207,11 +207,7 @@ def _answers(pid: int) -> bool:
 
 
 def _command(pid: int) -> str:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-    except OSError:
-        return "(gone)"
-    return b" ".join(words).decode("utf-8", "replace")[:_LONGEST_COMMAND].replace("\n", " ")
+    return processes.command_of(pid, _LONGEST_COMMAND) or "(gone)"
 
 
 def _waits(pid: int) -> str:
@@ -241,15 +237,15 @@ class UserProcesses:
         context: ExecutorContext,
         stopping: StopRequest,
         warn: Callable[[str], None],
-        tell_stacks: Callable[[Sequence[tony_pb2.ProcessStack]], None],
+        send_stacks: Callable[[Sequence[tony_pb2.ProcessStack]], None],
     ) -> None:
         """Prepare a run.
 
-        ``warn`` is called with a warning about processes that have outlived the user's command, ``tell_stacks`` with
+        ``warn`` is called with a warning about processes that have outlived the user's command, ``send_stacks`` with
         the stacks of processes that are to be stopped, if they were requested.
         """
         self._context = context
-        self._tell_stacks = tell_stacks
+        self._send_stacks = send_stacks
         self._warn = warn
         self._stopping = stopping
         self._memory = OutOfMemoryWatch()
@@ -287,21 +283,21 @@ class UserProcesses:
             try:
                 await self._start(launches, captures)
                 started(self.running[0].pid)
-                told = await self._until_gone(exited)
+                reported = await self._until_gone(exited)
             finally:
                 for process in self._every:
                     process.ending.cancel()
                 self.running, self._helpers = [], []
-                self._take_ports_back()
+                self._reacquire_ports()
             # The lines go into messages, which more people read than the job's log.
             secrets = self._context.container.user_secrets.values()
-            lines = without_cut_secret((await told.last_lines()).encode(), secrets)
+            lines = without_cut_secret((await reported.last_lines()).encode(), secrets)
             exited.output_tail = masked_bytes(lines, secrets).decode("utf-8", "replace")
         if exited.signal == 0 and exited.exit_code:
-            exited.error = command_problem(told.command, exited.exit_code, exited.output_tail) or exited.error
+            exited.error = command_problem(reported.command, exited.exit_code, exited.output_tail) or exited.error
 
     async def _start(self, launches: Sequence[ProcessLaunch], captures: AsyncExitStack) -> None:
-        self._context.ports.make_way()
+        self._context.ports.release()
         try:
             for local_rank, launch in enumerate(launches):
                 for helper in launch.helpers:
@@ -328,17 +324,17 @@ class UserProcesses:
         exited.stopped = not by_itself
         killed = by_itself and await asyncio.to_thread(self._memory.killed_recently)
         if self._stopping.stacks and not by_itself:
-            self._tell_stacks(await write_stacks(self.running, self._context))
+            self._send_stacks(await write_stacks(self.running, self._context))
         if first_bad and living:
             await asyncio.to_thread(self._context.output.note, f"{first_bad.name} has failed, the others are stopped")
         grace = self._context.container.job.timeouts.grace if living else LEFTOVER_GRACE
         latest = time.monotonic() + grace if by_itself else float("inf")
         left = await processes.stop_all(os.getpid(), self.pids, lambda: min(latest, self._stopping.kill_at()))
         await asyncio.wait({process.ending for process in self._every}, timeout=processes.KILL_TIMEOUT)
-        told = first_bad or self.running[0]
+        reported = first_bad or self.running[0]
         exited.process = first_bad.name if first_bad else ""
-        if told.ending.done():
-            code = told.ending.result()
+        if reported.ending.done():
+            code = reported.ending.result()
             exited.exit_code, exited.signal = max(code, 0), max(-code, 0)
             exited.signal = exit_codes.killing_signal(code) or exited.signal
             exited.out_of_memory = killed and exited.signal == signal.SIGKILL
@@ -347,7 +343,7 @@ class UserProcesses:
         if left:
             log.error("%d processes that the user processes %s had started cannot be killed", left, self.pids)
             exited.error = f"{left} of its processes could not be killed"
-        return told
+        return reported
 
     async def _until_over(self) -> Optional[UserProcess]:
         """Wait until all have ended, one or a helper has failed, or a stop is requested. Return the first failure."""
@@ -392,8 +388,8 @@ class UserProcesses:
         )
         return True
 
-    def _take_ports_back(self) -> None:
+    def _reacquire_ports(self) -> None:
         try:
-            self._context.ports.take_back()
+            self._context.ports.reacquire()
         except PortError as error:
             log.warning("%s", error)

@@ -9,13 +9,10 @@ import configparser
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -23,7 +20,6 @@ import attrs
 
 from tony_provider.runtime.common import archives, contract, helper_processes
 from tony_provider.runtime.common.codec import CodecError, load_json
-from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.common.python_packages import EnvironmentRecord, Version, WheelName, version_text
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
@@ -33,7 +29,6 @@ from tony_provider.runtime.jobspec.container_content import PEX_ENDING, WHEEL_EN
 from tony_provider.runtime.jobspec.model import PythonEnv
 
 PROGRAM_SECONDS = 900.0  # seconds for one program; a PEX of several GB unpacks itself
-_LOOK_SECONDS = 0.1
 _MOST_SAID = 2000  # characters of a failed program's output
 
 
@@ -49,43 +44,15 @@ class ProgramRunner:
 
         Raises PythonEnvError with its output if the program fails or takes too long, Cancelled, OSError.
         """
-        ended, goes_on = os.pipe()  # a program that polls its standard input ends when this process does
+        environ = {**self.environ, **more}
         try:
-            with subprocess.Popen(
-                command,
-                env={**self.environ, **more},
-                stdin=ended,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-            ) as process:
-                processes.claim(process.pid)
-                try:
-                    out, err = self._wait(process, what)
-                finally:
-                    with suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)  # also its children
-                    process.wait()
-                    processes.disclaim(process.pid)
-        finally:
-            os.close(ended)
-            os.close(goes_on)
-        if process.returncode:
+            done = processes.run_program(command, environ, PROGRAM_SECONDS, self.cancelled)
+        except subprocess.TimeoutExpired as error:
+            raise PythonEnvError(f"{what} takes more than {PROGRAM_SECONDS:g} s") from error
+        out, err = (each.decode("utf-8", "replace") for each in (done.stdout, done.stderr))
+        if done.returncode:
             raise PythonEnvError(f"{what} cannot be used on this node: {(err.strip() or out.strip())[-_MOST_SAID:]}")
         return out
-
-    def _wait(self, process: subprocess.Popen[str], what: str) -> tuple[str, str]:
-        until = time.monotonic() + PROGRAM_SECONDS
-        while time.monotonic() < until:
-            if self.cancelled.is_set():
-                raise Cancelled(f"{what} was cancelled")
-            try:
-                return process.communicate(timeout=_LOOK_SECONDS)
-            except subprocess.TimeoutExpired:
-                continue
-        raise PythonEnvError(f"{what} takes more than {PROGRAM_SECONDS:g} s")
 
 
 # launcher.sh also runs the programs with these names.

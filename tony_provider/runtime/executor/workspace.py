@@ -260,7 +260,7 @@ class Workspace:
         program = self.container / contract.TENSORBOARD_PROGRAM
         _unpack("tony_provider.runtime.event_files", program.name, program)
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Clear the files of one process before it starts.
 
         Removes the requests, metrics, result and model of a former process.
@@ -319,11 +319,11 @@ class JobFiles:
         share = not any(job.secrets_withheld(task_type) for task_type in job.tasks)
         return cls(container.directory, resources, container.secrets.get(contract.SECRET_JOB_KEY) if share else None)
 
-    def put(self, cancelled: threading.Event) -> None:
+    def place(self, cancelled: threading.Event) -> None:
         """Verify, unpack and link each file. Blocks. Raises ChangedFileError, ArchiveError, Cancelled, OSError."""
         if self._done:
             return
-        self._remove_planted()
+        self._remove_earlier_files()
         names = generated_names(self._resources)
         for uri, name in names.items():
             same = [each for each in self._resources if each.uri == uri]
@@ -332,7 +332,7 @@ class JobFiles:
                 self._link(resource, self._directory / name, cancelled)
         self._done = True
 
-    def _remove_planted(self) -> None:
+    def _remove_earlier_files(self) -> None:
         """Remove what was in the container's directory before YARN started the container.
 
         Users can set the modification time of a file, but not the time of its last change.

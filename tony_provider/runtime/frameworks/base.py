@@ -24,6 +24,9 @@ from tony_provider.runtime.jobspec.task_types import in_cluster
 if TYPE_CHECKING:
     from importlib import metadata
 
+TRACKED = frozenset({Role.CHIEF, Role.WORKER})
+"""Roles that the job waits for, see ``Role.is_tracked``."""
+
 MAIN_PORT = "main"
 """Name of the main port: every task has it, and the cluster spec contains it."""
 
@@ -141,8 +144,30 @@ class Framework(ABC):
     exposed: str = ""
     """Risk if others reach the framework's unauthenticated ports, for messages; empty if no risk is known."""
 
+    required_roles: Sequence[tuple[Role, str]] = ()
+    """Roles that a job must have, each with the problem of a job without it, which follows the framework's name."""
+
+    forbidden_roles: Sequence[tuple[Role, str]] = ()
+    """Roles that no task type may have, each with the problem, which follows the framework's name."""
+
+    decisive_roles: frozenset[Role] = frozenset()
+    """Roles whose tasks must all succeed, see ``decisive``. Empty for the default."""
+
+    one_process: bool = False
+    """Whether no container runs several processes, see ``several_processes``."""
+
     def problems(self, job: JobSpec) -> list[Problem]:
         """Return the parts of the job that this framework cannot run; empty if it can run the job."""
+        roles = job.roles
+        missing = [text for role, text in self.required_roles if role not in roles.values()]
+        surplus = [(name, role, text) for name, role in roles.items() for r, text in self.forbidden_roles if r is role]
+        return [
+            *self._made_variables_given(job),
+            *(Problem("tasks", sorted(roles), f"{self.name} {text}") for text in missing),
+            *(Problem(child("tasks", name), role.value, f"{self.name} {text}") for name, role, text in surplus),
+        ]
+
+    def _made_variables_given(self, job: JobSpec) -> list[Problem]:
         several = any(task.process_count > 1 for task in job.tasks.values())
         made = self.made_variables | (self.local_variables if several else frozenset())
         given = {
@@ -175,10 +200,10 @@ class Framework(ABC):
         These are the chief and all workers. With parameter servers it is the chief alone, because its workers wait for
         work without end.
         """
-        chiefs = [name for name, role in job.roles.items() if role is Role.CHIEF]
-        if chiefs and Role.PS in job.roles.values():
-            return chiefs
-        return [name for name, role in job.roles.items() if role.is_tracked]
+        decisive, every = self.decisive_roles, set(job.roles.values())
+        if not decisive:
+            decisive = frozenset({Role.CHIEF}) if {Role.CHIEF, Role.PS} <= every else TRACKED
+        return [name for name, role in job.roles.items() if role in decisive]
 
     def scope(self, role: Role) -> RestartScope:
         """Return which tasks restart if a task of this role fails, unless its type sets ``restart``.
@@ -201,7 +226,7 @@ class Framework(ABC):
 
         The default is True for chief and workers. A parameter server, or a task outside the cluster, has one process.
         """
-        return role.is_tracked
+        return role.is_tracked and not self.one_process
 
     @abstractmethod
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:

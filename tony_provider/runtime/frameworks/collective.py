@@ -9,7 +9,6 @@ import attrs
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.frameworks.base import MAIN_PORT, ClusterSpec, Framework, TaskAddress, TaskEnvironment
 from tony_provider.runtime.jobspec.model import JobSpec, Role
-from tony_provider.runtime.jobspec.problems import Problem, child
 from tony_provider.runtime.jobspec.task_types import in_cluster, ranks
 
 
@@ -80,17 +79,7 @@ class CollectiveFramework(Framework):
     Evaluators and sidecars are not part of the gang and get none of the framework's variables.
     """
 
-    def problems(self, job: JobSpec) -> list[Problem]:
-        parameter_servers = [name for name, role in job.roles.items() if role is Role.PS]
-        return [
-            *super().problems(job),
-            *(
-                Problem(
-                    child("tasks", name), Role.PS.value, f"{self.name} has no parameter servers; give it another role"
-                )
-                for name in parameter_servers
-            ),
-        ]
+    forbidden_roles = ((Role.PS, "has no parameter servers; give it another role"),)
 
     def elastic(self, role: Role) -> bool:
         """Return True for workers: the next generation has another world size. The chief's role has no substitute."""

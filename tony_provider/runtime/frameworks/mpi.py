@@ -8,13 +8,10 @@ which no DNS knows, because two containers may share a node.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.frameworks import base
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, HelperProcess, TaskEnvironment
 from tony_provider.runtime.jobspec.model import JobSpec, Role
-from tony_provider.runtime.jobspec.problems import Problem, child
 from tony_provider.runtime.jobspec.task_types import in_cluster, ranks
 
 _SHELL = "tony-rsh"  # the remote shell
@@ -42,33 +39,19 @@ class MPI(Framework):
     name = "mpi"
     made_variables = frozenset(name for name in _BY_FILE if not name.startswith(contract.OWN_ENV_PREFIX))
     secret_variables = frozenset({contract.ENV_MPI_SECRET})
+    required_roles = ((Role.CHIEF, "needs a task type chief, whose command is the launcher"),)
+    forbidden_roles = ((Role.PS, "has no parameter servers"),)
+    decisive_roles = frozenset({Role.CHIEF})  # workers wait for commands without end
+    one_process = True  # the launcher starts the processes
 
     exposed = (
         "MPI's own daemons and processes (not what starts them, which asks for the job's secret) take anybody for one "
         "of the job: who connects can read and change what they exchange, and end the job"
     )
 
-    def problems(self, job: JobSpec) -> list[Problem]:
-        found = super().problems(job)
-        roles = job.roles
-        if Role.CHIEF not in roles.values():
-            found.append(Problem("tasks", sorted(roles), "mpi needs a task type chief, whose command is the launcher"))
-        for name, role in roles.items():
-            if role is Role.PS:
-                found.append(Problem(child("tasks", name), role.value, "mpi has no parameter servers"))
-        return found
-
-    def decisive(self, job: JobSpec) -> Sequence[str]:
-        """Return the chief: workers wait for commands without end."""
-        return [name for name, role in job.roles.items() if role is Role.CHIEF]
-
     def elastic(self, role: Role) -> bool:
         """Return True for workers: the host file lists the containers that exist."""
         return role is Role.WORKER
-
-    def several_processes(self, role: Role) -> bool:
-        """Return False: the launcher starts the processes."""
-        return False
 
     def default_command(self, role: Role) -> str:
         """Return, for workers, the command that waits for the launcher."""

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from tony_provider.runtime.frameworks.base import (
     MAIN_PORT,
     PYTHON_COMMAND,
+    TRACKED,
     ClusterSpec,
     Framework,
     HelperProcess,
     TaskEnvironment,
 )
 from tony_provider.runtime.jobspec.model import JobSpec, Role
-from tony_provider.runtime.jobspec.problems import Problem
 from tony_provider.runtime.jobspec.task_types import in_cluster, ranks
 
 SCHEDULER_PORT = "scheduler"
@@ -36,27 +36,17 @@ class MXNet(Framework):
         "DMLC_NUM_WORKER",
     }
 
+    required_roles = ((Role.PS, "needs parameter servers: a task type ps"),)
+    decisive_roles = TRACKED  # MXNet's chief is one of the workers
+    one_process = True  # a worker uses all GPUs of its container
+
     exposed = (
         "MXNet's scheduler and parameter servers take anybody for one of the job: who connects can read and change the "
         "model, and run code as the job's user (optimizers are sent as pickles)"
     )
 
-    def problems(self, job: JobSpec) -> list[Problem]:
-        found = super().problems(job)
-        if Role.PS not in job.roles.values():
-            found.append(Problem("tasks", sorted(job.tasks), "mxnet needs parameter servers: a task type ps"))
-        return found
-
     def ports(self, task_type: str, role: Role) -> Sequence[str]:
         return (MAIN_PORT, SCHEDULER_PORT)
-
-    def decisive(self, job: JobSpec) -> Sequence[str]:
-        """Return the chief and every worker, because MXNet's chief is one of the workers."""
-        return [name for name, role in job.roles.items() if role.is_tracked]
-
-    def several_processes(self, role: Role) -> bool:
-        """Return False: a worker uses all GPUs of its container."""
-        return False
 
     def default_command(self, role: Role) -> str:
         """Return a command for parameter servers, which need no user program."""

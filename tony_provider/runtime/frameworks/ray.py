@@ -7,8 +7,6 @@ Ray reassigns its tasks. A failed head restarts all tasks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.frameworks import base
@@ -21,7 +19,6 @@ from tony_provider.runtime.frameworks.base import (
     TaskEnvironment,
 )
 from tony_provider.runtime.jobspec.model import JobSpec, RestartScope, Role, TaskSpec
-from tony_provider.runtime.jobspec.problems import Problem, child
 from tony_provider.runtime.jobspec.task_types import in_cluster
 
 # TMPDIR is short enough for Ray's sockets and is deleted with the container, unlike /tmp. With --block, ray start exits
@@ -40,33 +37,19 @@ class Ray(Framework):
     name = "ray"
     made_variables = frozenset({"RAY_ADDRESS"})
     secret_variables = frozenset({_TOKEN})
+    required_roles = ((Role.CHIEF, "needs a task type chief: Ray's head, with your driver"),)
+    forbidden_roles = ((Role.PS, "has no parameter servers"),)
+    decisive_roles = frozenset({Role.CHIEF})  # workers run without end
+    one_process = True  # Ray itself starts one process for each virtual core of a container
 
     exposed = (
         "Ray asks for the job's token from version 2.52 on, and sends it and all data in clear: who reads along, and "
         "with an older Ray whoever connects, can run code as the job's user"
     )
 
-    def problems(self, job: JobSpec) -> list[Problem]:
-        found = super().problems(job)
-        roles = job.roles
-        if Role.CHIEF not in roles.values():
-            found.append(Problem("tasks", sorted(roles), "ray needs a task type chief: Ray's head, with your driver"))
-        for name, role in roles.items():
-            if role is Role.PS:
-                found.append(Problem(child("tasks", name), role.value, "ray has no parameter servers"))
-        return found
-
-    def decisive(self, job: JobSpec) -> Sequence[str]:
-        """Return the chief: workers run without end."""
-        return [name for name, role in job.roles.items() if role is Role.CHIEF]
-
     def scope(self, role: Role) -> RestartScope:
         """Return the task for workers, which restart alone, and the gang for the head."""
         return RestartScope.GANG if role is Role.CHIEF else RestartScope.TASK
-
-    def several_processes(self, role: Role) -> bool:
-        """Return False: Ray itself starts one process for each virtual core of a container."""
-        return False
 
     def default_command(self, role: Role) -> str:
         """Return the command of a Ray node for workers."""

@@ -6,9 +6,7 @@ first-come``. A failed task restarts alone while the others continue, unless its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
+from tony_provider.runtime.frameworks.base import TRACKED, ClusterSpec, Framework, TaskEnvironment
 from tony_provider.runtime.jobspec.model import JobSpec, RestartScope, Role
 
 
@@ -16,10 +14,7 @@ class Standalone(Framework):
     """Independent programs of any kind; the chief and each worker must succeed."""
 
     name = "standalone"
-
-    def decisive(self, job: JobSpec) -> Sequence[str]:
-        """Return the chief and every worker, also with parameter servers: they need not serve the chief or workers."""
-        return [name for name, role in job.roles.items() if role.is_tracked]
+    decisive_roles = TRACKED  # also with parameter servers, which need not serve the chief or workers
 
     @property
     def first_come(self) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.directories import remove_tree
+from tony_provider.runtime.common.files import write_private_file
 from tony_provider.runtime.storage import local_path
 
 NODE_HOST = "127.0.0.1"
@@ -65,7 +66,5 @@ def container_environment(
 
 
 def write_tokens(directory: Path, credentials: bytes) -> None:
-    """Write the token file, readable only by its owner from the moment of its creation. Raises OSError."""
-    descriptor = os.open(directory / TOKEN_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(credentials)
+    """Write the token file, readable only by its owner. Raises OSError."""
+    write_private_file(directory / TOKEN_FILE, credentials)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import secrets
-import shutil
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +17,7 @@ from typing import BinaryIO, Callable, Optional, TypeVar, Union, cast
 
 import attrs
 
+from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.storage.errors import StorageNotFound, StorageTooLarge, StorageUnsupported
 from tony_provider.runtime.storage.uris import Uri
 
@@ -393,16 +394,27 @@ def upload(storage: Storage, local: Path, uri: str, *, overwrite: bool = False, 
         return storage.write(uri, source, overwrite=overwrite, permission=permission)
 
 
-def download(storage: Storage, uri: str, local: Path, *, permission: int = PRIVATE_FILE) -> int:
+def download(
+    storage: Storage,
+    uri: str,
+    local: Path,
+    *,
+    permission: int = PRIVATE_FILE,
+    cancelled: Optional[threading.Event] = None,
+) -> int:
     """Copy a file of the store to this machine, and return its size in bytes.
 
-    Replaces the local file atomically; its directory must exist. Raises OSError if the file cannot be written.
+    Replaces the local file atomically; its directory must exist. Raises Cancelled soon after ``cancelled`` is set, and
+    OSError if the file cannot be written.
     """
-    partial = local.with_name(f".{local.name[:200]}.{os.getpid()}.part")
+    partial = local.with_name(temporary_name())
     try:
         with storage.open_read(uri) as source, partial.open("wb") as target:
             os.fchmod(target.fileno(), permission)
-            shutil.copyfileobj(source, target, CHUNK)
+            while chunk := source.read(CHUNK):
+                if cancelled is not None and cancelled.is_set():
+                    raise Cancelled(f"copying {uri} was cancelled")
+                target.write(chunk)
             size = target.tell()
         partial.replace(local)
     finally:

@@ -78,7 +78,7 @@ class JobStores:
             storage.close()
 
 
-# An unfinished model or export, see executor/result_upload.py.
+# An unfinished model or export, see artifacts/directory_upload.py.
 _ON_ITS_WAY = re.compile(rf"({contract.MODEL_DIR}|{contract.export_name(0)[:-1]}\d+)\.tmp-[0-9a-f]+")
 
 

@@ -137,7 +137,7 @@ def test_no_more_than_a_limit(way: Way, caplog: pytest.LogCaptureFixture) -> Non
     assert len(files(way.shown)) == 1
 
 
-def test_only_regular_files_are_looked_at(way: Way, tmp_path: Path) -> None:
+def test_only_regular_files_are_looked_at(way: Way, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "passwords").write_text("secret")
     (way.task / "link").symlink_to(tmp_path / "passwords")
     (way.task / "folder").symlink_to(tmp_path)
@@ -145,9 +145,10 @@ def test_only_regular_files_are_looked_at(way: Way, tmp_path: Path) -> None:
     way.put(EVENTS, b"one")
     way.keeper.round()
     assert list(files(way.kept)) == [EVENTS]
+    assert "'link' in TONY_TENSORBOARD_DIR is not kept: it is a link that leads out of the directory" in caplog.text
 
 
-def test_a_file_that_the_store_refuses_does_not_hold_up_the_others(way: Way) -> None:
+def test_a_file_that_the_store_refuses_does_not_hold_up_the_others(way: Way, caplog: pytest.LogCaptureFixture) -> None:
     way.put("a:b", b"one")
     way.put(os.fsdecode(b"\xff"), b"half a letter")
     way.put(EVENTS, b"one")
@@ -155,6 +156,7 @@ def test_a_file_that_the_store_refuses_does_not_hold_up_the_others(way: Way) -> 
     with pytest.raises(StorageInvalidPath):
         way.keeper.round()
     assert list(files(way.kept)) == [EVENTS]
+    assert "in TONY_TENSORBOARD_DIR is not kept: its name is not valid UTF-8" in caplog.text
 
 
 async def test_a_store_out_of_reach_is_a_delay_and_said_once(way: Way, caplog: pytest.LogCaptureFixture) -> None:
@@ -170,20 +172,18 @@ async def test_a_store_out_of_reach_is_a_delay_and_said_once(way: Way, caplog: p
 
 class Hanging(PeriodicTransfer):
     def __init__(self) -> None:
-        super().__init__("hangs")
+        super().__init__()
         self.began = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     def round(self) -> None:
         self._loop.call_soon_threadsafe(self.began.set)
-        self.given_up.wait(60)
+        self.cancelled.wait(60)
 
 
 async def test_the_last_round_keeps_nobody_longer_than_it_may(caplog: pytest.LogCaptureFixture) -> None:
     hanging = Hanging()
-    running = asyncio.ensure_future(hanging.run())
+    hanging.start()
     await asyncio.wait_for(hanging.began.wait(), 30)
     await asyncio.wait_for(hanging.finish(0.1), 30)
     assert "no time was left" in caplog.text
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)

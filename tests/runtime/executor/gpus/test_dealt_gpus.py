@@ -206,9 +206,9 @@ def test_a_shortage_says_who_has_what(names: list[str]) -> None:
 
 _STRANGER = """
 import os, sys
-from tony_provider.runtime.executor.gpus import locks
+from tony_provider.runtime.executor import gpus
 os.setuid(4001)
-held = [locks.take(name) for name in sys.argv[1:]]
+held = [gpus.take_gpu_lock(name) for name in sys.argv[1:]]
 print(*map(bool, held), flush=True)
 sys.stdin.read()
 """

@@ -17,10 +17,10 @@ from tony_provider.runtime.executor import gpus
 
 _TAKE = """\
 import os, sys, time
-from tony_provider.runtime.executor.gpus import locks
+from tony_provider.runtime.executor import gpus
 if len(sys.argv) > 2:
     os.setuid(int(sys.argv[2]))
-held = locks.take(sys.argv[1])
+held = gpus.take_gpu_lock(sys.argv[1])
 print("taken" if held else "held by others", flush=True)
 time.sleep(1000)
 """
@@ -124,9 +124,9 @@ def test_a_stranger_at_the_names_of_all_locks_can_be_disregarded_and_own_locks_c
     own = f"tony-gpu/0//{device}"
     _stranger(processes, f"tony-gpu/{device}", own.ljust(107, "/"), f"tony-gpu/4001//{device}".ljust(107, "/"))
     assert gpus.take_gpu_lock(device) is None
-    held = gpus.take_gpu_lock(device, heed_others=False)
+    held = gpus.take_gpu_lock(device, respect_others=False)
     assert held, "the lock of a stranger"
-    assert gpus.take_gpu_lock(device, heed_others=False) is None, "the lock of another container of this user"
+    assert gpus.take_gpu_lock(device, respect_others=False) is None, "the lock of another container of this user"
     assert _other(processes, device) == "held by others"
     assert [line.split()[0] for line in gpus.gpu_lock_holders(device)] == [str(os.getpid())]
     held.close()
@@ -143,6 +143,6 @@ def test_a_stranger_cannot_imitate_a_lock_that_this_user_holds(
         line = f"\n0000000000000000: 00000002 00000000 00010000 0001 01 {inode} @tony-gpu/0//0"
         short = f"\na: 1 1 10000 1 1 {inode} @tony-gpu/0//0".ljust(107, "/")
         _stranger(processes, line.ljust(107, "/"), short)
-        held = gpus.take_gpu_lock("0", heed_others=False)
+        held = gpus.take_gpu_lock("0", respect_others=False)
         assert held
         held.close()

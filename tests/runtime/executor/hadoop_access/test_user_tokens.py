@@ -120,8 +120,8 @@ def test_what_could_not_be_written_is_written_later(credentials: ContainerCreden
 
 def test_a_file_that_was_withdrawn_is_there_again_for_the_next_process(made: UserTokens, tmp_path: Path) -> None:
     made.follow()
-    made.withdraw()
-    made.withdraw()
+    made.remove()
+    made.remove()
     assert list(tmp_path.iterdir()) == []
     made.follow()
     assert held(tmp_path) == Credentials({"a": ONE, "b": OTHER})

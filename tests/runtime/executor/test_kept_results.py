@@ -12,7 +12,7 @@ from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import job
 from tests.runtime.executor.master import address
 from tests.runtime.executor.test_mirror import kinds
-from tony_provider.runtime.executor.result_upload import commit_directory
+from tony_provider.runtime.artifacts.directory_upload import publish_directory
 from tony_provider.runtime.frameworks.base import MAIN_PORT
 from tony_provider.runtime.jobspec.model import Duration, TaskSpec, Timeouts
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable
@@ -138,7 +138,7 @@ def test_what_was_there_stays_when_the_new_cannot_take_its_place(tmp_path: Path)
         directory.mkdir(parents=True)
         (directory / "weights").write_text(content)
     with pytest.raises(StorageUnreachable, match="it is gone"):
-        commit_directory(BreakingStorage(), tmp_path / "new", str(target), threading.Event(), print)
+        publish_directory(BreakingStorage(), tmp_path / "new", str(target), threading.Event(), print)
     assert (target / "weights").read_text() == "old"
     assert stored(tmp_path / "store") == ["model", "model/weights"]
 

@@ -1,0 +1,219 @@
+"""Results that executors keep on the store: the leader's model and return value, and the log of each container.
+
+The module also contains the retries that other uploads use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Callable, Optional, TypeVar
+
+from tony_provider.runtime.artifacts.directory_upload import is_empty_directory, publish_directory
+from tony_provider.runtime.common import clock, contract
+from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.common.concurrency import Cancelled, pauses, wait_with_timeout
+from tony_provider.runtime.common.text import masked_in_place, without_cut_secret
+from tony_provider.runtime.executor.output import KEPT_LIMIT, TAIL_LIMIT
+from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder, StopRequest
+from tony_provider.runtime.executor.start_part import StartPart
+from tony_provider.runtime.protocol import limits, tony_pb2
+from tony_provider.runtime.protocol.http_messages import kept_form
+from tony_provider.runtime.protocol.limits import RESERVED_KEY_REASON, reserved_key
+from tony_provider.runtime.storage import (
+    Storage,
+    StorageError,
+    StorageInvalidPath,
+    StorageUnsupported,
+    uris,
+)
+from tony_provider.runtime.storage.base import write_atomically
+
+log = logging.getLogger(__name__)
+
+
+class ReturnedError(Exception):
+    """The content of TONY_RESULT_FILE is not a valid return value."""
+
+
+def read_returned(file: Path) -> Optional[bytes]:
+    """Return the content of the file as strict JSON, with infinity and NaN as text. Return None if there is no file.
+
+    Raises ReturnedError, OSError.
+    """
+    if not os.path.lexists(file):
+        return None
+    if not file.is_file():  # reading a FIFO would block forever
+        raise ReturnedError(f"{contract.ENV_RESULT_FILE} is no file, nor a link to one")
+    with file.open("rb") as opened:
+        data = opened.read(contract.MAX_RESULT + 1)
+    if len(data) > contract.MAX_RESULT:
+        raise ReturnedError(
+            f"{contract.ENV_RESULT_FILE} holds more than {contract.MAX_RESULT >> 20} MiB; leave what is large in "
+            f"{contract.ENV_MODEL_DIR}"
+        )
+    try:
+        plain = to_plain(json.loads(data))
+        if key := reserved_key(plain):
+            raise ReturnedError(f"{contract.ENV_RESULT_FILE} holds {key!a}, which {RESERVED_KEY_REASON}")
+        return json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ReturnedError(f"{contract.ENV_RESULT_FILE} is nested too deeply") from error
+    except UnicodeEncodeError as error:  # JSON may contain half of a surrogate pair
+        raise ReturnedError(f"{contract.ENV_RESULT_FILE} holds text that UTF-8 cannot write: {error}") from error
+    except ValueError as error:
+        raise ReturnedError(f"{contract.ENV_RESULT_FILE} holds no JSON: {error}") from error
+
+
+def keep_returned(storage: Storage, uri: str, returned: Optional[bytes], *, may_exist: bool) -> None:
+    """Write the return value to ``uri``, or remove a former one if there is no value. Blocks. Raises StorageError.
+
+    ``may_exist``: an earlier start may have written a value.
+    """
+    if returned is not None:
+        write_atomically(storage, uri, returned)
+    elif may_exist:
+        storage.remove(uri)
+
+
+T = TypeVar("T")
+
+_FIRST_PAUSE = 2.0  # seconds after the first failed attempt; the pause doubles up to the next value
+_LONGEST_PAUSE = 60.0
+_FINAL = (ReturnedError, OSError, StorageInvalidPath, StorageUnsupported)  # another attempt would fail in the same way
+
+
+class NotStoredError(Exception):
+    """The results of a successful process could not be stored. Another run would not help."""
+
+
+class UploadRetries(StartPart):
+    """Retries uploads of one start of the user process, each for at most ``timeouts.upload`` seconds."""
+
+    def __init__(self, context: ExecutorContext, stopping: StopRequest) -> None:
+        super().__init__()
+        self._context = context
+        self._stopping = stopping
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return the result of ``work``, which blocks and raises Cancelled soon after the start is stopped.
+
+        Raises NotStoredError, Cancelled.
+        """
+        deadline = time.monotonic() + self._context.container.job.timeouts.upload
+        for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
+            try:
+                return await self._try(work)
+            except _FINAL as error:
+                raise NotStoredError(f"what it left cannot be kept: {error}") from error
+            except StorageError as error:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise NotStoredError(self._given_up(error)) from error
+                self._note_failure(error, left)
+            finally:
+                self.activity = ""
+            self.activity = "waiting for the store, to keep its results"
+            await self._pause(min(pause, left))
+        raise AssertionError
+
+    async def _try(self, work: Callable[[], T]) -> T:
+        result = await self._stopping.result_of(asyncio.to_thread(work), "the upload")
+        self.problem = ""
+        return result
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait between two attempts. Raises Cancelled."""
+        with suppress(asyncio.TimeoutError):
+            await wait_with_timeout(self._stopping.wait(), seconds)
+        if self._stopping.asked:
+            raise Cancelled("told to stop while it waited for the store")
+
+    def _note_failure(self, error: StorageError, left: float) -> None:
+        log.warning("the results are not on the store yet, trying for %.0f s more: %s", left, error)
+        if not self.problem:
+            until = clock.time_of_day(clock.epoch_ms() + round(left * 1000))
+            self.problem = f"its results do not get to the store, tried again until {until}: {error}"
+
+    def _given_up(self, error: StorageError) -> str:
+        context = self._context
+        return (
+            f"what it left could not be kept within {context.container.job.timeouts.upload:g} s (timeouts.upload): "
+            f"{error}. It is in {context.workspace.root} on {context.container.node_host}, until YARN removes the "
+            "directory of the container"
+        )
+
+
+async def keep_results(
+    context: ExecutorContext,
+    order: StartOrder,
+    stopping: StopRequest,
+    retries: UploadRetries,
+    warn: Callable[[str], None],
+) -> str:
+    """Upload the model and the return value of the user process.
+
+    Return the URI of the model, or an empty text if there is none. ``warn``: see DirectoryUpload.
+
+    Raises NotStoredError, Cancelled.
+    """
+    return await retries.run(partial(_keep, context, order, stopping.cancelled, warn))
+
+
+def _keep(context: ExecutorContext, order: StartOrder, cancelled: threading.Event, warn: Callable[[str], None]) -> str:
+    directory, model = context.container.description.application_dir, context.workspace.model
+    returned = read_returned(context.workspace.result_file)  # first: an invalid value would waste the model's upload
+    uri = ""
+    if not is_empty_directory(model):
+        uri = publish_directory(context.storage, model, uris.join(directory, contract.MODEL_DIR), cancelled, warn)
+    keep_returned(
+        context.storage, uris.join(directory, contract.RETURN_VALUE_FILE), returned, may_exist=order.start > 1
+    )
+    return uri
+
+
+async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.FromExecutor], None]) -> None:
+    """Send the end of the output before the container is killed, unless the output is empty."""
+    try:
+        piece = await asyncio.to_thread(context.output.both.since, 0, limits.LAST_WORDS)
+    except OSError as error:
+        log.warning("the log cannot be read: %s", error)
+        return
+    if piece.end:
+        secrets = context.container.user_secrets.values()
+        data = masked_in_place(without_cut_secret(piece.data, secrets), secrets)
+        output = kept_form(data, piece.start)
+        tail = data[-TAIL_LIMIT:].decode("utf-8", "replace")
+        send(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=output, tail=tail)))
+
+
+_LOG_TIMEOUT = 20.0  # seconds for the upload of the log; the application master waits timing.KEEP_LOGS
+
+
+async def keep_log(context: ExecutorContext) -> None:
+    """Copy the end of the log to the store.
+
+    A failure is only logged, because YARN has the container's own files.
+    """
+    container = context.container
+    name = contract.log_name(container.identity.task, container.identity.attempt)
+    try:
+        target = uris.join(container.description.application_dir, contract.LOGS_DIR, name)
+        await wait_with_timeout(asyncio.to_thread(_upload_log, context, target), _LOG_TIMEOUT)
+    except asyncio.TimeoutError:
+        log.warning("the log could not be uploaded within %g s", _LOG_TIMEOUT)
+    except (StorageError, OSError) as error:
+        log.warning("the log could not be uploaded: %s", error)
+
+
+def _upload_log(context: ExecutorContext, target: str) -> None:
+    data = context.output.both.last(KEPT_LIMIT, context.container.user_secrets.values())
+    if data:
+        context.storage.write(target, data, overwrite=True)
