@@ -14,6 +14,7 @@ from tony_provider.runtime.am.session.actions import Action, Verdict
 from tony_provider.runtime.am.session.checkpoints import SessionCheckpoints, SessionExports
 from tony_provider.runtime.am.session.completion import EarlyEnds, FinishedTasks, JobCompletion
 from tony_provider.runtime.am.session.containers import Containers
+from tony_provider.runtime.am.session.context import SessionContext
 from tony_provider.runtime.am.session.recovery import History, Recovery
 from tony_provider.runtime.am.session.reports import ContainerFailures, ExecutorReports
 from tony_provider.runtime.am.session.resizing import Elastic, Resizing, SpareRoom
@@ -39,7 +40,7 @@ from tony_provider.runtime.jobspec.opening_hours import ZoneOffset
 from tony_provider.runtime.protocol.status import ExportedModel, Failure, FailureKind, JobState, JobStatus
 
 
-class Session:
+class Session(SessionContext):
     """The state machine of one job. Each method handles an event and returns the actions to carry out.
 
     ``now`` is the session's time, in seconds of a monotonic clock.
@@ -60,65 +61,32 @@ class Session:
 
         ``zone_offsets`` belong to the time zone of the job's windows.
         """
+        self.framework, self.zone_offsets = framework, zone_offsets
         self.state = SessionState(job, framework, epoch)
         self.containers = Containers(self.state, jitter)
+        self.groups = RestartGroups(job, self.state.tasks)
         self.times = TimeLedger(self.state)
         self.use = TypeLedger(self.state, self.containers.sizes)
-        self.groups = RestartGroups(job, self.state.tasks)
-        sizes = TypeSizes(self.state, self.containers)
-        self._completion = JobCompletion(self.state, self.containers)
-        starts = ProcessStarts(self.state, self.containers, self.groups)
-        self._finished = FinishedTasks(self.state, self.containers, self.groups)
-        self._restarts = Restarts(self.state, self.containers, self._completion, self.groups, starts, self._finished)
-        self._container_failures = ContainerFailures(
-            self.state, sizes, self.containers, self.groups, self._restarts, self._finished
-        )
-        self._early_ends = EarlyEnds(self.state, self._completion)
-        self._reports = ExecutorReports(
-            self.state, self._completion, self.groups, starts, self._restarts, self._early_ends, self._finished
-        )
-        self._checkpoints = SessionCheckpoints(
-            self.state, self.containers, self._completion, self.groups, starts, self._restarts
-        )
-        self._exports = SessionExports(self.state)
-        self._notices = AdvanceNotices(self.state, sizes, self.containers, self._checkpoints)
-        self.stages = Stages(self.state, self.containers, self._completion, self._restarts)
-        self.suspension = Suspension(
-            self.state, sizes, self.containers, self.groups, self._restarts, self._checkpoints, self.stages
-        )
-        self._elastic = Elastic(self.state, framework, self.groups, self._restarts, self._checkpoints, self.suspension)
-        self.resizing = Resizing(
-            self.state, sizes, self.containers, self.groups, self._restarts, self._checkpoints, self.suspension
-        )
-        self._opening_times = OpeningTimes(self.state, self.suspension, zone_offsets)
-        self.spare_room = SpareRoom(
-            self.state, sizes, self.containers.sizes, self.groups, self._restarts, self.suspension
-        )
-        self._liveness = Liveness(self.state, self.groups, self._restarts, self._container_failures, self._reports)
-        self._timers = Timers(
-            self.state,
-            sizes,
-            self.containers,
-            self._completion,
-            self.groups,
-            self._restarts,
-            self._container_failures,
-            self._liveness,
-            self._elastic,
-            self._opening_times,
-            self.spare_room,
-        )
-        self.recovery = Recovery(
-            self.state,
-            sizes,
-            self.containers,
-            self.groups,
-            self._restarts,
-            self._finished,
-            self._reports,
-            self.stages,
-            self.suspension,
-        )
+        self.sizes = TypeSizes(self)
+        self.completion = JobCompletion(self)
+        self.early_ends = EarlyEnds(self)
+        self.finished_tasks = FinishedTasks(self)
+        self.starts = ProcessStarts(self)
+        self.restarts = Restarts(self)
+        self.container_failures = ContainerFailures(self)
+        self.reports = ExecutorReports(self)
+        self.checkpoints = SessionCheckpoints(self)
+        self.exports = SessionExports(self)
+        self.notices = AdvanceNotices(self)
+        self.stages = Stages(self)
+        self.suspension = Suspension(self)
+        self.opening_times = OpeningTimes(self)
+        self.elastic = Elastic(self)
+        self.resizing = Resizing(self)
+        self.spare_room = SpareRoom(self)
+        self.liveness = Liveness(self)
+        self.timers = Timers(self)
+        self.recovery = Recovery(self)
 
     @property
     def tasks(self) -> Sequence[Task]:
@@ -148,7 +116,7 @@ class Session:
     @property
     def publishing(self) -> bool:
         """Whether the job only waits for its outputs to be published."""
-        return self._completion.publishing
+        return self.completion.publishing
 
     @property
     def finished(self) -> bool:
@@ -162,7 +130,7 @@ class Session:
     @property
     def heartbeat_seconds(self) -> float:
         """Seconds between two heartbeats of an executor, for its Welcome."""
-        return self._liveness.heartbeat_seconds
+        return self.liveness.heartbeat_seconds
 
     def refusal(self, name: str, attempt: int, container_id: str) -> Optional[str]:
         """Return the reason why this executor is rejected, or None if it is accepted."""
@@ -181,7 +149,7 @@ class Session:
         task = self._current(name, attempt)
         if task is None:
             return f"attempt {attempt} of {name} was replaced or ended"
-        return self._checkpoints.commit_refusal(task, generation, start)
+        return self.checkpoints.commit_refusal(task, generation, start)
 
     def process_runs(self, name: str, attempt: int, start: int) -> bool:
         """Return whether this start of the task's user process is its newest and, as far as is known, has not ended."""
@@ -191,11 +159,11 @@ class Session:
 
     def mirror_ranks(self) -> Sequence[tuple[str, int]]:
         """Return names and ranks of the tasks of the current generation whose checkpoints are copied to the store."""
-        return self._checkpoints.ranks()
+        return self.checkpoints.ranks()
 
     def checkpoint_groups(self) -> dict[str, str]:
         """Return the restart group of each task whose checkpoints are stored. Groups have independent checkpoints."""
-        return {name: self._checkpoints.group_of(self.state.by_name[name]) for name, _ in self.mirror_ranks()}
+        return {name: self.checkpoints.group_of(self.state.by_name[name]) for name, _ in self.mirror_ranks()}
 
     def still_copies(self, name: str) -> bool:
         """Return whether the newest process of this task may still store a checkpoint."""
@@ -207,10 +175,10 @@ class Session:
     def start(self, now: float, largest: Optional[Largest] = None) -> list[Action]:
         """Begin the job and request the gang's containers. ``largest`` is the cluster's largest container, if known."""
         self._begin(now, now, largest)
-        self._opening_times.tick(now)
+        self.opening_times.tick(now)
         if self.suspension.reason is None:
             self.containers.ask_for(self.state.tasks, now)
-            self._restarts.prepare_start(now)
+            self.restarts.prepare_start(now)
         return self._checked(now)
 
     def recover(
@@ -237,15 +205,15 @@ class Session:
             at_rest=history.at_rest,
         )
         if history.verdict is None:
-            self._opening_times.tick(now)
+            self.opening_times.tick(now)
         self.recovery.begin(containers, history, now)
         if history.verdict:
             self.recovery.leave_to_end(now)
-            self._completion.take_over(history.verdict, history.parts, now)
+            self.completion.take_over(history.verdict, history.parts, now)
         return self._checked(now)
 
     def _begin(self, started: float, now: float, largest: Optional[Largest]) -> None:
-        self._timers.start(started)
+        self.timers.start(started)
         self.times.begin(now)
         self.use.begin(now)
         if largest:
@@ -263,25 +231,25 @@ class Session:
 
     def launch_failed(self, container_id: str, reason: str, now: float) -> list[Action]:
         """Handle a node's refusal to start a container's program."""
-        self._container_failures.not_launched(container_id, reason, now)
+        self.container_failures.not_launched(container_id, reason, now)
         return self._checked(now)
 
     def completed(self, container_id: str, exit: ContainerExit, diagnostics: str, now: float) -> list[Action]:
         """Handle the end of a container, as the cluster reports it."""
         self.recovery.ended(container_id)
-        self._container_failures.completed(container_id, exit, diagnostics, now)
+        self.container_failures.completed(container_id, exit, diagnostics, now)
         return self._checked(now)
 
     def preempting(self, container_ids: Sequence[str], seconds: Optional[float], now: float) -> list[Action]:
         """Handle an advance notice that the cluster takes containers back, in about ``seconds`` if known."""
         self.spare_room.disturbed()
-        self._notices.preempting(container_ids, seconds)
+        self.notices.preempting(container_ids, seconds)
         return self._checked(now)
 
     def node_leaving(self, node: str, seconds: Optional[float], now: float) -> list[Action]:
         """Handle an advance notice that a node (host:port) ends its containers, in about ``seconds`` if known."""
         self.spare_room.disturbed()
-        self._notices.node_leaving(node, seconds)
+        self.notices.node_leaving(node, seconds)
         return self._checked(now)
 
     def nodes_counted(self, nodes: int) -> list[Action]:
@@ -300,9 +268,9 @@ class Session:
         A second request shortens the grace of running processes. Without a grace, it releases their containers.
         """
         if self.state.verdict:
-            self._completion.hurry(now, grace)
+            self.completion.hurry(now, grace)
         else:
-            self._completion.kill(reason, now, grace)
+            self.completion.kill(reason, now, grace)
         return self._checked(now)
 
     def suspend_requested(self, reason: str, now: float) -> list[Action]:
@@ -325,7 +293,7 @@ class Session:
 
     def fail(self, kind: FailureKind, message: str, now: float) -> list[Action]:
         """End the job for a reason that is not a task's failure."""
-        self._completion.fail(Failure(kind, message), now)
+        self.completion.fail(Failure(kind, message), now)
         return self._checked(now)
 
     # ---- checkpoints -------------------------------------------------------------------------------------------
@@ -337,12 +305,12 @@ class Session:
 
         ``not_from`` describes a newer checkpoint that was passed over because it is suspect.
         """
-        self._checkpoints.chosen(generation, resume, not_from, now)
+        self.checkpoints.chosen(generation, resume, not_from, now)
         return self._checked(now)
 
     def resume_failed(self, generation: int, reason: str, now: float) -> list[Action]:
         """Handle a store that has not answered ChooseResumePoint in time."""
-        self._checkpoints.not_chosen(generation, reason, now)
+        self.checkpoints.not_chosen(generation, reason, now)
         return self._checked(now)
 
     def checkpoint_committed(
@@ -351,11 +319,11 @@ class Session:
         """Handle a committed checkpoint. ``copy_seconds`` is the time that its copy to the store took."""
         self.times.copied(copy_seconds)
         before = self.state.checkpoint or self.state.generation.resume
-        self._checkpoints.committed(point, save)
+        self.checkpoints.committed(point, save)
         self.suspension.committed(now)
-        self._elastic.committed(now)
+        self.elastic.committed(now)
         self.resizing.committed(now)
-        self._exports.committed(point, before, now)
+        self.exports.committed(point, before, now)
         return self._checked(now)
 
     def quota_warned(self, warning: str, now: float) -> list[Action]:
@@ -372,23 +340,23 @@ class Session:
 
     def checkpoint_requested(self, reason: str, now: float) -> list[Action]:
         """Request a checkpoint now, for a user."""
-        self._notices.checkpoint_requested(reason)
+        self.notices.checkpoint_requested(reason)
         return self._checked(now)
 
     # ---- exports of the model ----------------------------------------------------------------------------------
 
     def export_requested(self, reason: str, asked_ms: int, now: float) -> list[Action]:
         """Request an export of the model, for a user. ``asked_ms`` (since the epoch) identifies the request."""
-        self._exports.ask(reason, asked_ms)
+        self.exports.ask(reason, asked_ms)
         return self._checked(now)
 
     def exported(self, name: str, attempt: int, export: ExportedModel, problem: str, now: float) -> list[Action]:
         """Handle a model that a task's program exported. ``problem`` is why it is not on the store; empty if it is."""
         task = self._current(name, attempt)
         if task and problem:
-            self._exports.failed(task, export, problem)
+            self.exports.failed(task, export, problem)
         elif task:
-            self._exports.exported(task, export)
+            self.exports.exported(task, export)
         return self._checked(now)
 
     # ---- the executors -----------------------------------------------------------------------------------------
@@ -415,15 +383,15 @@ class Session:
             return []
         if self.recovery.waits_for(container_id):
             self.recovery.adopt(task, attempt, container_id, host, ports, generation, start, resumed, now)
-        self._reports.registered(task, host, ports, start, now)
-        self._exports.ask_again(task)
+        self.reports.registered(task, host, ports, start, now)
+        self.exports.ask_again(task)
         return self._checked(now)
 
     def disconnected(self, name: str, attempt: int, now: float) -> list[Action]:
         """Handle the loss of an executor's stream. The executor may reconnect."""
         task = self._current(name, attempt)
         if task:
-            self._reports.disconnected(task, now)
+            self.reports.disconnected(task, now)
         return self._checked(now)
 
     def left(self, container_id: str, now: float) -> list[Action]:
@@ -436,7 +404,7 @@ class Session:
         task = self._current(name, attempt)
         if task:
             self.use.heard(task, beat, now)
-            self._reports.heartbeat(task, beat, now)
+            self.reports.heartbeat(task, beat, now)
             if beat.progress:
                 self.times.reported(task, beat.progress, now)
         return self.state.taken()
@@ -445,9 +413,9 @@ class Session:
         """Record that a task's user process runs."""
         task = self._current(name, attempt)
         if task:
-            self._reports.process_started(task, start, now)
+            self.reports.process_started(task, start, now)
             self.times.started(task, now)
-            self._exports.ask_again(task)
+            self.exports.ask_again(task)
         return self._checked(now)
 
     def process_ended(self, name: str, attempt: int, end: ProcessEnd, now: float) -> list[Action]:
@@ -456,14 +424,14 @@ class Session:
         if task:
             if end.progress:
                 self.times.reported(task, end.progress, now)
-            self._reports.process_ended(task, end, now)
+            self.reports.process_ended(task, end, now)
         return self._checked(now)
 
     def settled(self, name: str, attempt: int, settlement: Settlement, now: float) -> list[Action]:
         """Handle the end of the last uploads after a user process."""
         task = self._current(name, attempt)
         if task:
-            self._reports.settled(task, settlement, now)
+            self.reports.settled(task, settlement, now)
         return self._checked(now)
 
     def stacks_written(
@@ -491,19 +459,19 @@ class Session:
         """
         task = self._current(name, attempt)
         if task:
-            self._checkpoints.not_restored(task, start, uri, damaged, reason, now)
+            self.checkpoints.not_restored(task, start, uri, damaged, reason, now)
         return self._checked(now)
 
     def notes_kept(self, name: str, attempt: int, now: float) -> list[Action]:
         """Receive the answer to KeepNotes."""
         task = self._current(name, attempt)
         if task:
-            self._finished.release(task, now)
+            self.finished_tasks.release(task, now)
         return self._checked(now)
 
     def outputs_published(self, problem: str, now: float) -> list[Action]:
         """Receive the answer to PublishOutputs. ``problem`` is empty if the outputs are at their paths."""
-        self._completion.outputs_published(problem)
+        self.completion.outputs_published(problem)
         return self._checked(now)
 
     # ---- the clock ---------------------------------------------------------------------------------------------
@@ -513,7 +481,7 @@ class Session:
         if self.state.finished:
             return []
         self.use.tick(now)
-        self._timers.tick(now)
+        self.timers.tick(now)
         return self._checked(now)
 
     def _current(self, name: str, attempt: int) -> Optional[Task]:
@@ -529,16 +497,16 @@ class Session:
         self.recovery.check(now)
         if state.verdict is None and state.phase is not JobState.RECOVERING:
             self.suspension.check(now)
-            self._restarts.decide(now)
+            self.restarts.decide(now)
         if state.verdict is None and state.phase is not JobState.RECOVERING:
             self.resizing.check(now)
-            self._restarts.advance(now)
+            self.restarts.advance(now)
             self.resizing.look_at_end()
         # Also while a later stage waits for its containers: the deciding tasks may end without that stage.
-        if state.verdict is None and state.phase is not JobState.RECOVERING and not self._restarts.undecided:
-            self._completion.look_at_success(now)
+        if state.verdict is None and state.phase is not JobState.RECOVERING and not self.restarts.undecided:
+            self.completion.look_at_success(now)
             self.stages.check(now)
-            self._early_ends.check(now)
-        self._completion.check()
+            self.early_ends.check(now)
+        self.completion.check()
         self.times.look(now)
         return state.taken()
