@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.runtime.am.session.world import EPOCH, Executor, World, job, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.checkpoints import mirror_ranks
+from tony_provider.runtime.am.session.events import ExportRequested, FromTask, ModelExport
 from tony_provider.runtime.am.session.session_state import Task
 from tony_provider.runtime.jobspec.model import (
     NO_TOLERANCE,
@@ -456,7 +457,7 @@ class SessionMachine(RuleBasedStateMachine):
         """Who can be asked is asked at once, and whoever starts later then."""
         before = len(self.w.asked_to_export)
         request = round((EPOCH + self.w.now) * 1000)
-        self.w.carry_out(self.w.session.export_requested("somebody wants it", request, self.w.now))
+        self.w.handle(ExportRequested("somebody wants it", request))
         asked = self.w.asked_to_export[before:]
         leader = self.w.session.state.leader
         assert [each.task for each in asked] == ([leader.name] if leader and leader.runs else [])
@@ -471,8 +472,7 @@ class SessionMachine(RuleBasedStateMachine):
         asked_ms = request.asked_ms - old if request else 0
         made = ExportedModel(self.step, f"store/exports/step-{self.step}", 1, asked_ms)
         before = self.w.session.state.export
-        told = self.w.session.exported(executor.task, executor.attempt, made, problem, self.w.now)
-        self.w.carry_out(told)
+        self.w.handle(FromTask(executor.task, executor.attempt, ModelExport(made, problem)))
         after = self.w.session.state
         assert after.export in ((before,) if problem else (before, made))
         if after.export is not before:
@@ -616,8 +616,11 @@ class SessionMachine(RuleBasedStateMachine):
     def the_same_failure_is_the_jobs(self) -> None:
         if not self.world or self.w.session.verdict:
             return
-        for seen in self._failures_seen(self._going_on()).values():
-            assert all(seen.count(what) <= self.w.spec.restart.same_failure for what in seen)
+        groups = {group.name: group for group in self.w.session.groups.every}
+        for name, seen in self._failures_seen(self._going_on()).items():
+            # Once more, from an older checkpoint.
+            goes_back = groups[name].suspect is not None or bool(self.w.session.state.went_back)
+            assert all(seen.count(what) <= self.w.spec.restart.same_failure + goes_back for what in seen)
 
     @invariant()
     def outputs_are_those_of_a_success(self) -> None:

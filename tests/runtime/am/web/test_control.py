@@ -10,8 +10,16 @@ import pytest
 from tests.runtime.am.web.site import Answered, Master, OpenGate, ask, router, serving
 from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
+from tony_provider.runtime.am.session.events import (
+    CheckpointOrder,
+    ExportRequested,
+    ResizeOrder,
+    ResumeOrder,
+    StopOrder,
+)
 from tony_provider.runtime.am.web.server import WebServer
 from tony_provider.runtime.am.web.web_app import Routes
+from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import load_json
 from tony_provider.runtime.jobspec.model import Duration, Timeouts
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
@@ -40,7 +48,7 @@ async def test_a_stop_says_until_when_it_will_have_ended(place: Place) -> None:
     answered = await place.put("stop", {"reason": "marked failed"})
     assert answered.status == 202
     assert answered.json() == {"ends_within": pytest.approx(stop_seconds(30, 60))}
-    assert place.master.asked == [("stop", "marked failed", 30)]
+    assert place.master.asked == [StopOrder("marked failed", 30)]
 
 
 async def test_asked_again_it_does_not_hurry_but_for_a_shorter_grace(place: Place) -> None:
@@ -48,10 +56,10 @@ async def test_asked_again_it_does_not_hurry_but_for_a_shorter_grace(place: Plac
     again = (await place.put("stop", {"reason": "two", "grace": 100})).json()["ends_within"]
     assert again < first
     await place.put("stop", {"reason": "three", "grace": 1000})
-    assert place.master.asked == [("stop", "one", 100)]
+    assert place.master.asked == [StopOrder("one", 100)]
     sooner = (await place.put("stop", {"reason": "four", "grace": 0})).json()["ends_within"]
     assert sooner == pytest.approx(stop_seconds(0, 60))
-    assert place.master.asked[1:] == [("stop", "four", 0)]
+    assert place.master.asked[1:] == [StopOrder("four", 0)]
 
 
 async def test_a_job_that_is_ending_already_goes_on_ending(place: Place) -> None:
@@ -65,15 +73,16 @@ async def test_a_checkpoint_can_be_asked_for(place: Place) -> None:
     answered = await place.put("checkpoint", {"reason": "before the night"})
     assert answered.status == 202
     assert answered.json()["newest"]["step"] == 40
-    assert place.master.asked == [("checkpoint", "before the night")]
+    assert place.master.asked == [CheckpointOrder("before the night")]
 
 
 async def test_an_export_can_be_asked_for(place: Place) -> None:
     answered = await place.put("export", {"reason": "to evaluate it"})
     assert answered.status == 202
     answer = answered.json()
-    assert (answer["asked_ms"], answer["newest"], answer["checkpoint"]["step"]) == (1700000000000, None, 40)
-    assert place.master.asked == [("export", "to evaluate it")]
+    assert (answer["newest"], answer["checkpoint"]["step"]) == (None, 40)
+    assert abs(answer["asked_ms"] - epoch_ms()) < 60_000
+    assert place.master.asked == [ExportRequested("to evaluate it", answer["asked_ms"])]
     assert (await place.put("export", {"reason": ""})).status == 400
 
 
@@ -98,7 +107,7 @@ async def test_and_resumed(place: Place) -> None:
     place.master.session.phase = JobState.SUSPENDED
     answered = await place.put("resume", {"reason": "it is night"})
     assert (answered.status, answered.json()) == (202, {"state": "SUSPENDED"})
-    assert place.master.asked == [("resume", "it is night")]
+    assert place.master.asked == [ResumeOrder("it is night")]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +138,7 @@ async def test_these_orders_have_a_reason_and_nothing_else(place: Place, order: 
 async def test_a_job_is_resized(place: Place) -> None:
     answered = await place.put("resize", {"tasks": {"worker": 4}, "reason": "there is room"})
     assert (answered.status, answered.json()) == (202, {"before": {"worker": 2}, "state": "RUNNING"})
-    assert place.master.asked == [("resize", {"worker": 4}, "there is room")]
+    assert place.master.asked == [ResizeOrder({"worker": 4}, "there is room")]
 
 
 @pytest.mark.parametrize(

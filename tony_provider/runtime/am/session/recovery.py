@@ -276,7 +276,7 @@ class Recovery(Part):
             times = history.restart_times.get(group.name, [])
             group.decided = history.restarting.get(group.name, False)
             group.budget = RestartBudget(state.job.restart, [time - state.epoch for time in times])
-            group.progress = history.progress.get(group.name, group.progress)
+            group.progress = attrs.evolve(history.progress.get(group.name, group.progress))
             group.moves = history.moves.get(group.name, 0)
             seen = history.failures.get(group.name, [])
             group.repeats = RepeatedFailures(
