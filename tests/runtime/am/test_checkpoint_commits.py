@@ -17,7 +17,9 @@ from tony_provider.runtime.am.checkpoint_chain import OwnChain
 from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, CommitRequest
 from tony_provider.runtime.am.ownership import SupersededError
 from tony_provider.runtime.am.session.actions import Note, NoteFailedResume
-from tony_provider.runtime.am.session.events import (
+from tony_provider.runtime.am.session.restart_policy import CommittedSave
+from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.session_events import (
     CheckpointBlocked,
     CheckpointCommitted,
     Event,
@@ -26,8 +28,6 @@ from tony_provider.runtime.am.session.events import (
     ResumeChosen,
     ResumeNotChosen,
 )
-from tony_provider.runtime.am.session.restart_policy import CommittedSave
-from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint import catalog
 from tony_provider.runtime.checkpoint.catalog import Catalog

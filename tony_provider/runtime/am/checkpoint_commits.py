@@ -18,7 +18,9 @@ from tony_provider.runtime.am import executor_messages
 from tony_provider.runtime.am.checkpoint_chain import OwnChain
 from tony_provider.runtime.am.ownership import FencedError
 from tony_provider.runtime.am.session.actions import Note, NoteFailedResume
-from tony_provider.runtime.am.session.events import (
+from tony_provider.runtime.am.session.restart_policy import CommittedSave
+from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.session_events import (
     CheckpointBlocked,
     CheckpointCommitted,
     Event,
@@ -27,8 +29,6 @@ from tony_provider.runtime.am.session.events import (
     ResumeChosen,
     ResumeNotChosen,
 )
-from tony_provider.runtime.am.session.restart_policy import CommittedSave
-from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.snapshot_rounds import Round, SnapshotRounds, TakeOrder, Waiting
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.artifacts.manifest import StoredTree

@@ -22,7 +22,8 @@ from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, Commi
 from tony_provider.runtime.am.executor_server import Listener, Outgoing, Stream
 from tony_provider.runtime.am.input_shards import InputAssigner
 from tony_provider.runtime.am.session.actions import Action
-from tony_provider.runtime.am.session.events import (
+from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.session_events import (
     Disconnected,
     ExecutorLeft,
     ExecutorRegistered,
@@ -34,7 +35,6 @@ from tony_provider.runtime.am.session.events import (
     Report,
     RestoreFailed,
 )
-from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
 from tony_provider.runtime.am.token_replacement import StoreAccess
 from tony_provider.runtime.common import clock, contract

@@ -34,7 +34,7 @@ from tony_provider.runtime.am.records import (
 from tony_provider.runtime.am.resource_manager import Registered, ResourceManager, ResourceManagerError
 from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.am.session.actions import Verdict
-from tony_provider.runtime.am.session.events import StopOrder
+from tony_provider.runtime.am.session.session_events import StopOrder
 from tony_provider.runtime.am.token_replacement import StoreAccess
 from tony_provider.runtime.am.web.authentication import Authenticator, proxy_tls, remove_files
 from tony_provider.runtime.am.web.control import token_route

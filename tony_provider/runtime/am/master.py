@@ -32,10 +32,11 @@ from tony_provider.runtime.am.resource_manager import (
     ResourceManagerError,
 )
 from tony_provider.runtime.am.sample_series import ContainerUse
-from tony_provider.runtime.am.session import actions, job_status
-from tony_provider.runtime.am.session import events as session_events
+from tony_provider.runtime.am.session import actions, job_status, session_events
 from tony_provider.runtime.am.session.actions import Action, Note, Verdict
-from tony_provider.runtime.am.session.events import (
+from tony_provider.runtime.am.session.gang import requests_too_large
+from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.session_events import (
     CheckpointOrder,
     EventsWritten,
     FromTask,
@@ -46,8 +47,6 @@ from tony_provider.runtime.am.session.events import (
     StopOrder,
     Tick,
 )
-from tony_provider.runtime.am.session.gang import requests_too_large
-from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
 from tony_provider.runtime.am.token_replacement import StoreAccess
 from tony_provider.runtime.application import ApplicationDescription

@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtime.am.session.world import World, job, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
-from tony_provider.runtime.am.session.events import FromTask
+from tony_provider.runtime.am.session.session_events import FromTask
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
 from tony_provider.runtime.jobspec.model import RestartPolicy, RestartScope
 from tony_provider.runtime.protocol import timing

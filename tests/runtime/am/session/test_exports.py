@@ -8,7 +8,7 @@ import pytest
 from tests.runtime.am.session.test_job_status import status
 from tests.runtime.am.session.world import EPOCH, World, job
 from tony_provider.runtime.am.session.actions import AskExport
-from tony_provider.runtime.am.session.events import ExportRequested, ModelExport
+from tony_provider.runtime.am.session.session_events import ExportRequested, ModelExport
 from tony_provider.runtime.jobspec.model import ExportSpec, RestartPolicy, Role, TaskSpec
 from tony_provider.runtime.protocol.status import ExportedModel
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import World, job, task_type
-from tony_provider.runtime.am.session.events import CheckpointCommitted, FromTask, QuotaWarning
 from tony_provider.runtime.am.session.restart_policy import CommittedSave
+from tony_provider.runtime.am.session.session_events import CheckpointCommitted, FromTask, QuotaWarning
 from tony_provider.runtime.am.session.session_state import Heartbeat
 from tony_provider.runtime.jobspec.model import Memory, RestartPolicy
 from tony_provider.runtime.protocol.status import TaskProgress, TimeUse, TypeUse

@@ -15,7 +15,9 @@ from tony_provider.runtime.am.session.session_state import ProcessEnd
 from tony_provider.runtime.am.session.state_transitions import (
     ContainerState,
     ImpossibleTransitionError,
-    Lifecycle,
+    Occasion,
+    StateMachine,
+    Story,
     Transitions,
 )
 from tony_provider.runtime.jobspec.model import RestartPolicy, RestartScope, TaskSpec
@@ -23,7 +25,7 @@ from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobS
 
 
 def test_a_state_changes_as_its_table_says() -> None:
-    task = Lifecycle("worker:0", state_transitions.TASK, TaskState.REQUESTED)
+    task = StateMachine("worker:0", state_transitions.TASK, TaskState.REQUESTED, Story(Occasion()))
     task.enter(TaskState.REQUESTED)
     task.enter(TaskState.STARTING)
     with pytest.raises(ImpossibleTransitionError, match="worker:0: STARTING cannot become RUNNING"):
@@ -34,7 +36,7 @@ def test_a_state_changes_as_its_table_says() -> None:
 def test_nothing_follows_an_end() -> None:
     for end in (JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED):
         with pytest.raises(ImpossibleTransitionError):
-            Lifecycle("the job", state_transitions.JOB, end).enter(JobState.RUNNING)
+            StateMachine("the job", state_transitions.JOB, end, Story(Occasion())).enter(JobState.RUNNING)
 
 
 @pytest.mark.parametrize(

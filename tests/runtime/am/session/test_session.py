@@ -10,8 +10,8 @@ import pytest
 from tests.runtime.am.session.world import World, job
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.actions import ShutdownTask
-from tony_provider.runtime.am.session.events import StopOrder
 from tony_provider.runtime.am.session.reports import MOST_REPLACEMENTS
+from tony_provider.runtime.am.session.session_events import StopOrder
 from tony_provider.runtime.common import exit_codes
 from tony_provider.runtime.jobspec.model import Role, SuccessRule, TaskSpec
 from tony_provider.runtime.protocol import timing

@@ -9,7 +9,7 @@ import pytest
 from tests.runtime.am.session.world import World, job, point
 from tony_provider.runtime.am.session.actions import AskCheckpoint
 from tony_provider.runtime.am.session.checkpoints import MOST_DAMAGED
-from tony_provider.runtime.am.session.events import CheckpointOrder, ResumeChosen, ResumeNotChosen
+from tony_provider.runtime.am.session.session_events import CheckpointOrder, ResumeChosen, ResumeNotChosen
 from tony_provider.runtime.jobspec.model import MirrorScope, RestartPolicy
 from tony_provider.runtime.protocol.status import FailureKind, JobState
 

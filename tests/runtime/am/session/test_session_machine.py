@@ -12,10 +12,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.runtime.am.session.same_state import differences
 from tests.runtime.am.session.world import EPOCH, Executor, World, job, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.checkpoints import mirror_ranks
-from tony_provider.runtime.am.session.events import ExportRequested, FromTask, ModelExport
+from tony_provider.runtime.am.session.session import replay
+from tony_provider.runtime.am.session.session_events import ExportRequested, FromTask, ModelExport
 from tony_provider.runtime.am.session.session_state import Task
 from tony_provider.runtime.jobspec.model import (
     NO_TOLERANCE,
@@ -492,6 +494,7 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.w.finished)
     @rule(data=st.data())
     def master_dies(self, data: st.DataObject) -> None:
+        self._replayed()
         calm, sent, stops = self._is_calm(), len(self.w.rendezvous), len(self.w.stops)
         self.master_died = True
         self.former |= self.w.held
@@ -515,6 +518,10 @@ class SessionMachine(RuleBasedStateMachine):
             for executor in self._reports():
                 if data.draw(st.booleans()):
                     self.w.register(executor.task, executor)
+
+    def _replayed(self) -> None:
+        """The events alone lead to the same state."""
+        assert differences(self.w.session, replay(self.w.new_session(), self.w.events)) == []
 
     def _exports(self) -> tuple[ExportedModel | None, ExportRequest | None]:
         return self.w.session.state.export, self.w.session.state.export_request
@@ -705,6 +712,7 @@ class SessionMachine(RuleBasedStateMachine):
         """Whatever state it is in, it ends once all goes well, and a stop ends it though nobody answers any more."""
         if not self.world:
             return
+        self._replayed()
         self._all_goes_well()
         assert self.w.finished
         self.w.stop()

@@ -6,7 +6,7 @@ import pytest
 
 from tests.runtime.am.session.test_job_status import status
 from tests.runtime.am.session.world import World, job
-from tony_provider.runtime.am.session.events import CheckpointBlocked, FromTask
+from tony_provider.runtime.am.session.session_events import CheckpointBlocked, FromTask
 from tony_provider.runtime.am.session.session_state import Heartbeat, Settlement
 from tony_provider.runtime.jobspec.model import RestartPolicy
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus

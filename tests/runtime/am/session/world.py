@@ -44,7 +44,10 @@ from tony_provider.runtime.am.session.actions import (
     StopProcess,
     Verdict,
 )
-from tony_provider.runtime.am.session.events import (
+from tony_provider.runtime.am.session.recovery import REPLAY, History
+from tony_provider.runtime.am.session.restart_policy import LONGEST_START, CommittedSave
+from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.session_events import (
     CheckpointCommitted,
     Disconnected,
     Event,
@@ -66,9 +69,6 @@ from tony_provider.runtime.am.session.events import (
     SuspendOrder,
     Tick,
 )
-from tony_provider.runtime.am.session.recovery import REPLAY, History
-from tony_provider.runtime.am.session.restart_policy import LONGEST_START, CommittedSave
-from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd, ProcessStack, Settlement, Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import FailedResume, FailedResumes
@@ -193,11 +193,14 @@ class World:
         nodes: int = 4,
         answers: bool = True,
         keeps: bool = True,
+        validates: bool = True,
     ) -> None:
         self.spec = spec
         self.framework = Plan(tuple(decisive), alone)
         self._jitter = jitter
-        self.session = self._new_session()
+        self._validates = validates
+        self.session = self.new_session()
+        self.events: list[tuple[Event, float]] = []  # all that this session has handled
         self.now = 100.0
         self.nodes = nodes
         self.answers = answers  # whether the store says at once which checkpoint is the newest
@@ -240,7 +243,7 @@ class World:
         self.finished: list[Verdict] = []
         self.handle(Started())
 
-    def _new_session(self) -> Session:
+    def new_session(self) -> Session:
         return Session(self.spec, self.framework, jitter=lambda: self._jitter, epoch=EPOCH)
 
     # ---- events ------------------------------------------------------------------------------------------------
@@ -254,7 +257,11 @@ class World:
         self.handle(FromTask(name, self.attempt(name), report))
 
     def _handle(self, event: Event) -> list[Action]:
-        return self.session.handle(event, self.now)
+        self.events.append((event, self.now))
+        actions = self.session.handle(event, self.now)
+        if self._validates:
+            assert self.session.validate() == []
+        return actions
 
     # ---- what the session wants --------------------------------------------------------------------------------
 
@@ -718,7 +725,8 @@ class World:
         self.keys.clear()
         self.publishing = None
         former = attrs.evolve(self.status, updated_ms=int((EPOCH + self.now) * 1000))
-        self.session = self._new_session()
+        self.session = self.new_session()
+        self.events.clear()
         self.now += 5.0
         listed = [self.allocated[container_id] for container_id in sorted(self.held)]
         history = History.read(self.log)

@@ -13,7 +13,7 @@ import attrs
 from tony_provider.runtime.am.gateway import ExecutorRequests, ExecutorStreams
 from tony_provider.runtime.am.master import Master as LeadingMaster
 from tony_provider.runtime.am.session.actions import Verdict
-from tony_provider.runtime.am.session.events import Event
+from tony_provider.runtime.am.session.session_events import Event
 from tony_provider.runtime.am.web import web_app
 from tony_provider.runtime.am.web.authentication import Authenticator
 from tony_provider.runtime.am.web.server import AccessType, Answer, Head, Router, WebServer

@@ -10,7 +10,7 @@ import pytest
 from tests.runtime.am.web.site import Answered, Master, OpenGate, ask, router, serving
 from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
-from tony_provider.runtime.am.session.events import (
+from tony_provider.runtime.am.session.session_events import (
     CheckpointOrder,
     ExportRequested,
     ResizeOrder,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.runtime.am.web.site import Answered, Master, OpenGate, ask, router, serving
-from tony_provider.runtime.am.session.events import CheckpointOrder, Event
+from tony_provider.runtime.am.session.session_events import CheckpointOrder, Event
 from tony_provider.runtime.am.web.web_app import Routes
 
 ORDER = {"reason": "r"}

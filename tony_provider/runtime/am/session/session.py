@@ -6,7 +6,7 @@ input or output, so tests can try every order of events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Optional, TypeVar
 
 from tony_provider.runtime.am.resource_manager import (
@@ -26,7 +26,13 @@ from tony_provider.runtime.am.session.checkpoints import SessionCheckpoints, Ses
 from tony_provider.runtime.am.session.completion import EarlyEnds, FinishedTasks, JobCompletion
 from tony_provider.runtime.am.session.containers import Containers
 from tony_provider.runtime.am.session.context import SessionContext
-from tony_provider.runtime.am.session.events import (
+from tony_provider.runtime.am.session.invariants import violations
+from tony_provider.runtime.am.session.recovery import Recovery
+from tony_provider.runtime.am.session.reports import ContainerFailures, ExecutorReports
+from tony_provider.runtime.am.session.resizing import Elastic, Resizing, SpareRoom
+from tony_provider.runtime.am.session.restart_policy import RestartGroups
+from tony_provider.runtime.am.session.restarts import ProcessStarts, Restarts
+from tony_provider.runtime.am.session.session_events import (
     CheckpointBlocked,
     CheckpointCommitted,
     CheckpointOrder,
@@ -55,11 +61,6 @@ from tony_provider.runtime.am.session.events import (
     SuspendOrder,
     Tick,
 )
-from tony_provider.runtime.am.session.recovery import Recovery
-from tony_provider.runtime.am.session.reports import ContainerFailures, ExecutorReports
-from tony_provider.runtime.am.session.resizing import Elastic, Resizing, SpareRoom
-from tony_provider.runtime.am.session.restart_policy import RestartGroups
-from tony_provider.runtime.am.session.restarts import ProcessStarts, Restarts
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd, SessionState, Settlement, Task
 from tony_provider.runtime.am.session.sizing import AdvanceNotices, TypeSizes
 from tony_provider.runtime.am.session.stages import Stages
@@ -70,7 +71,7 @@ from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.jobspec.opening_hours import ZoneOffset
-from tony_provider.runtime.protocol.status import Failure, JobState
+from tony_provider.runtime.protocol.status import Failure, JobState, TaskStory
 
 
 class Session(SessionContext):
@@ -207,9 +208,10 @@ class Session(SessionContext):
 
     def handle(self, event: Event, now: float) -> list[Action]:
         """Handle an event, and return the actions to carry out, in their order."""
-        kind: type = type(event)
+        kind: type = type(event.report if isinstance(event, FromTask) else event)
+        occasion = self.state.occasion
+        occasion.time_ms, occasion.event = round((self.state.epoch + now) * 1000), kind.__name__
         if isinstance(event, FromTask):
-            kind = type(event.report)
             task = self._current(event.task, event.attempt)
             if task:
                 _REPORTS[kind](self, task, event.report, now)
@@ -317,6 +319,15 @@ class Session(SessionContext):
         self.reports.registered(task, event.host, event.ports, event.start, now)
         self.exports.ask_again(task)
 
+    def validate(self) -> list[str]:
+        """Return the violated invariants, of which there are none between two events."""
+        return list(violations(self))
+
+    def story(self, name: str) -> Optional[TaskStory]:
+        """Return the newest transitions of the task with this name, or None if the job has no such task."""
+        task = self.task(name)
+        return TaskStory(name, list(task.story.transitions)) if task else None
+
     # ---- reports of tasks --------------------------------------------------------------------------------------
 
     def _heartbeat(self, task: Task, beat: Heartbeat, now: float) -> None:
@@ -373,6 +384,17 @@ class Session(SessionContext):
             self.early_ends.check(now)
         self.completion.check()
         self.times.look(now)
+
+
+def replay(session: Session, events: Iterable[tuple[Event, float]]) -> Session:
+    """Have a new session handle recorded events with their times, and return it.
+
+    Its state is the one of the recorded session if both got the same job, framework, epoch, zone offsets, and numbers
+    of ``jitter``.
+    """
+    for event, now in events:
+        session.handle(event, now)
+    return session
 
 
 E = TypeVar("E")

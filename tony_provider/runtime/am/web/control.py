@@ -43,7 +43,7 @@ import attrs
 
 from tony_provider.runtime.am.master import Master
 from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
-from tony_provider.runtime.am.session.events import (
+from tony_provider.runtime.am.session.session_events import (
     CheckpointOrder,
     Event,
     ExportRequested,
