@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import cast
 
 import attrs
 import pytest
 
-from tests.runtime.am.web.site import Answered, Master, OpenGate, ask, router, serving
+from tests.runtime.am.session.world import World, job
+from tests.runtime.am.web.site import Answered, Master, OpenGate, Session, ask, router, serving
 from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
 from tony_provider.runtime.am.session.session_events import (
@@ -22,7 +24,7 @@ from tony_provider.runtime.am.web.web_app import Routes
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import load_json
 from tony_provider.runtime.jobspec.model import Duration, Timeouts
-from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
+from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus, TaskStory
 from tony_provider.runtime.protocol.timing import KEEP_LOGS, RELEASE_WAIT, STOP_SLACK, stop_seconds
 
 TIMEOUTS = Timeouts(grace=Duration(30), checkpoint=Duration(60))
@@ -35,6 +37,17 @@ class Place:
 
     async def put(self, what: str, body: object) -> Answered:
         return await ask(self.server, "PUT", f"/control/{what}", body)
+
+
+@attrs.define
+class Leading(Master):
+    """The session is that of a world."""
+
+    world: World | None = None
+
+    def status(self) -> JobStatus:
+        assert self.world
+        return self.world.status
 
 
 @pytest.fixture
@@ -179,6 +192,23 @@ async def test_the_status_is_the_jobs(place: Place) -> None:
     assert answered.status == 200
     assert answered.headers["content-type"] == "application/json"
     assert load_json(answered.body, JobStatus) == place.master.status()
+
+
+async def test_the_story_of_a_task_says_why_it_is_where_it_is() -> None:
+    world = World(job({"worker": 1}), ["worker"]).run()
+    world.end("worker:0", exit_code=3)
+    async with serving(Routes(OpenGate(), router(Leading(cast(Session, world.session), world=world))).answer) as server:
+        answered = await ask(server, "GET", "/story/worker-0")
+        assert load_json(answered.body, TaskStory) == world.session.story("worker:0")
+        assert (await ask(server, "GET", "/story/worker-1")).status == 404
+    last = answered.json()["transitions"][-2]
+    assert (last["subject"], last["before"], last["after"], last["event"]) == (
+        "worker:0",
+        "RUNNING",
+        "FAILED",
+        "ProcessEnd",
+    )
+    assert last["why"].startswith("its user process failed: worker:0 on node1:1 ended with exit code 3")
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,15 @@ class Session(SessionContext):
         task = self.task(name)
         return task is not None and task.busy
 
+    def validate(self) -> list[str]:
+        """Return the violated invariants, of which there are none between two events."""
+        return list(violations(self))
+
+    def story(self, name: str) -> Optional[TaskStory]:
+        """Return the newest transitions of the task with this name, or None if the job has no such task."""
+        task = self.task(name)
+        return TaskStory(name, list(task.story.transitions)) if task else None
+
     # ---- events ------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now: float) -> list[Action]:
@@ -318,15 +327,6 @@ class Session(SessionContext):
             )
         self.reports.registered(task, event.host, event.ports, event.start, now)
         self.exports.ask_again(task)
-
-    def validate(self) -> list[str]:
-        """Return the violated invariants, of which there are none between two events."""
-        return list(violations(self))
-
-    def story(self, name: str) -> Optional[TaskStory]:
-        """Return the newest transitions of the task with this name, or None if the job has no such task."""
-        task = self.task(name)
-        return TaskStory(name, list(task.story.transitions)) if task else None
 
     # ---- reports of tasks --------------------------------------------------------------------------------------
 

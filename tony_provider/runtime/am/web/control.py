@@ -15,6 +15,7 @@
                                                             → ``{"before": …, "state": …}``
 ``PUT control/tokens``     sealed ``StoreToken``            replace the store's token, see SealedOrders
 ``GET status``                                              the job's status
+``GET story/worker-3``                                      the TaskStory of a task
 ========================== ================================ ==========================================================
 
 ``ends_within`` and ``suspended_within`` are seconds that include last copies of checkpoints and logs. The application
@@ -54,10 +55,12 @@ from tony_provider.runtime.am.session.session_events import (
 )
 from tony_provider.runtime.am.token_replacement import StoreAccess, TokenRefusedError
 from tony_provider.runtime.am.web.server import AccessType, HttpError, HttpRequest, HttpResponse, Route
+from tony_provider.runtime.am.web.task_logs import task_of
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
 from tony_provider.runtime.common.text import is_writable
 from tony_provider.runtime.jobspec.model import Timeouts
+from tony_provider.runtime.protocol import http_messages
 from tony_provider.runtime.protocol.http_messages import SealedPart
 from tony_provider.runtime.protocol.sealed_tls import PipeError, TlsPipe
 from tony_provider.runtime.protocol.status import JobState
@@ -68,6 +71,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+STORY_PATH = "/" + http_messages.STORY_PATH
 _LONGEST_REASON = 2000  # characters
 _LONGEST_GRACE = 86400.0  # seconds
 
@@ -158,6 +162,10 @@ class Control:
         if session.verdict is not None or session.phase is JobState.FINISHING:
             raise HttpError(HTTPStatus.CONFLICT, f"the job is ending: {otherwise}")
         return session.phase
+
+    async def story(self, request: HttpRequest) -> HttpResponse:
+        task = task_of(self._master.status(), request.head.path[len(STORY_PATH) :])
+        return HttpResponse.of_object(self._master.session.story(task.name))
 
     async def status(self, request: HttpRequest) -> HttpResponse:
         return await asyncio.to_thread(HttpResponse.of_object, self._master.status())

@@ -15,7 +15,7 @@ import attrs
 from tony_provider.runtime.am.master import Master
 from tony_provider.runtime.am.web import task_logs
 from tony_provider.runtime.am.web.authentication import Authenticator, check_json, check_no_browser
-from tony_provider.runtime.am.web.control import Control
+from tony_provider.runtime.am.web.control import STORY_PATH, Control
 from tony_provider.runtime.am.web.job_view import SECONDS, JobCurves
 from tony_provider.runtime.am.web.page import JobPage, Places, Use, refusal_page, wants_page
 from tony_provider.runtime.am.web.prometheus import Metrics
@@ -198,6 +198,7 @@ def make_router(
             Route("GET", "/", AccessType.VIEW, page.whole),
             Route("GET", "/sections", AccessType.VIEW, page.sections),
             Route("GET", "/status", AccessType.VIEW, control.status),
+            Route("GET", STORY_PATH, AccessType.VIEW, control.story, below=True),
             Route("GET", "/metrics", AccessType.VIEW, Metrics(master.status).page),
             Route("GET", task_logs.LOGS_PATH, AccessType.VIEW, log.tail, below=True),
             Route("GET", task_logs.OUTPUT_PATH, AccessType.VIEW, output.piece, below=True),
