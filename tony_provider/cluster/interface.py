@@ -19,7 +19,7 @@ from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.launch.launch_context import container_files, launch_command
 from tony_provider.runtime.protocol.http_messages import OutputPiece
-from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
+from tony_provider.runtime.protocol.status import FinalStatus, JobStatus, TaskStory
 
 
 def _web_address(given: str | None) -> str | None:
@@ -202,6 +202,14 @@ class Cluster(ABC):
 
         Raises MasterOutOfReach if no master answers within ``seconds``, ClusterAuthError if the user is not allowed to
         do this.
+        """
+
+    @abstractmethod
+    def task_story(self, application_id: str, task: str, *, seconds: float = CONTROL_SECONDS) -> TaskStory:
+        """Return the newest state transitions of a task of a running application, with their reasons.
+
+        Raises MasterOutOfReach if no master answers within ``seconds``, NotServed or UnexpectedAnswer if the job has no
+        such task, ClusterAuthError.
         """
 
     @abstractmethod

@@ -52,7 +52,7 @@ from tony_provider.runtime.jobspec.model import AclSpec, JobSpec, StartRule
 from tony_provider.runtime.protocol import http_messages, master_files
 from tony_provider.runtime.protocol.http_messages import OutputPiece
 from tony_provider.runtime.protocol.master_files import read_report
-from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.protocol.status import JobStatus, TaskStory
 from tony_provider.runtime.protocol.timing import stop_seconds
 
 log = logging.getLogger(__name__)
@@ -239,6 +239,16 @@ class LocalCluster(Cluster):
             return bounded_status(from_plain(printable_json(answer), JobStatus))
         except (CodecError, BoundedJsonError) as error:
             raise UnexpectedAnswer(f"the master of {application_id} does not tell its status: {error}") from error
+
+    def task_story(self, application_id: str, task: str, *, seconds: float = CONTROL_SECONDS) -> TaskStory:
+        if not is_application_id(application_id):
+            raise MasterOutOfReach(f"there is no application {application_id!r}")
+        path = f"{http_messages.STORY_PATH}{contract.path_of_task(task)}"
+        try:
+            answer = read_json(get_from_master(self._folder(application_id).path, path, seconds), surrogates=True)
+            return from_plain(printable_json(answer), TaskStory)
+        except (CodecError, BoundedJsonError) as error:
+            raise UnexpectedAnswer(f"the master of {application_id} sent no story of {task}: {error}") from error
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Record the limit. The first access to the application after that time kills it."""

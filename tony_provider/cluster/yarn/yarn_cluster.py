@@ -86,7 +86,7 @@ from tony_provider.runtime.hadoop.yarn_records import ApplicationId, ContainerId
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.protocol import http_messages
 from tony_provider.runtime.protocol.http_messages import OutputPiece
-from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
+from tony_provider.runtime.protocol.status import FinalStatus, JobStatus, TaskStory
 
 log = logging.getLogger(__name__)
 
@@ -337,6 +337,12 @@ class YarnCluster(Cluster):
         answer = self._masters.get(application_id, "status", seconds)
         with _understanding():
             return bounded_status(from_plain(printable_json(answer), JobStatus))
+
+    def task_story(self, application_id: str, task: str, *, seconds: float = CONTROL_SECONDS) -> TaskStory:
+        path = f"{http_messages.STORY_PATH}{contract.path_of_task(task)}"
+        answer = self._masters.get(application_id, path, seconds)
+        with _understanding():
+            return from_plain(printable_json(answer), TaskStory)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Set YARN's application lifetime. YARN reports its own reason, so ``diagnostics`` is not used."""
