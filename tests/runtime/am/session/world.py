@@ -98,6 +98,7 @@ def point(step: int, uri: str) -> ResumePoint:
 
 
 EPOCH = 1_000_000.0  # of the session's clock
+MOST_VALIDATED = 20  # tasks: all are looked at after every event
 
 
 @attrs.frozen
@@ -193,12 +194,11 @@ class World:
         nodes: int = 4,
         answers: bool = True,
         keeps: bool = True,
-        validates: bool = True,
     ) -> None:
         self.spec = spec
         self.framework = Plan(tuple(decisive), alone)
         self._jitter = jitter
-        self._validates = validates
+        self._validates = spec.size <= MOST_VALIDATED
         self.session = self.new_session()
         self.events: list[tuple[Event, float]] = []  # all that this session has handled
         self.now = 100.0

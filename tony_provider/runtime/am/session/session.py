@@ -218,8 +218,7 @@ class Session(SessionContext):
     def handle(self, event: Event, now: float) -> list[Action]:
         """Handle an event, and return the actions to carry out, in their order."""
         kind: type = type(event.report if isinstance(event, FromTask) else event)
-        occasion = self.state.occasion
-        occasion.time_ms, occasion.event = round((self.state.epoch + now) * 1000), kind.__name__
+        self.state.occasion.now, self.state.occasion.event = now, kind
         if isinstance(event, FromTask):
             task = self._current(event.task, event.attempt)
             if task:

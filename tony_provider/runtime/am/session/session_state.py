@@ -430,7 +430,7 @@ class SessionState:
         decisive = deciding_types(job, framework)
         self.job = job
         self.epoch = epoch
-        self.occasion = Occasion()
+        self.occasion = Occasion(epoch)
         self.story = Story(self.occasion)  # of the job; see also Task.story
         self.successes: set[str] = set()  # names of the deciding tasks that have succeeded
         self._every = [  # including those that a resize may add

@@ -155,8 +155,9 @@ MOST_TRANSITIONS = 100  # limit of the kept transitions of the job, or of one ta
 class Occasion:
     """The event that the session is handling, for the transitions that it causes."""
 
-    time_ms: int = 0  # milliseconds since the epoch
-    event: str = ""  # name of its class
+    epoch: float = 0.0  # the session's time 0, in seconds since the Unix epoch
+    now: float = 0.0  # the session's time, in seconds
+    event: type = type(None)
 
 
 @attrs.define
@@ -168,7 +169,8 @@ class Story:
 
     def add(self, subject: str, before: Enum, after: Enum, why: str) -> None:
         at = self._occasion
-        self.transitions.append(Transition(at.time_ms, subject, str(before.value), str(after.value), why, at.event))
+        time_ms = round((at.epoch + at.now) * 1000)
+        self.transitions.append(Transition(time_ms, subject, before.value, after.value, why, at.event.__name__))
         del self.transitions[:-MOST_TRANSITIONS]
 
 
