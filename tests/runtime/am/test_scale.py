@@ -89,9 +89,7 @@ def test_addresses_are_the_same_object_until_one_changes() -> None:
 
 def looks(tasks: int, success: SuccessRule | None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How often the state of a task is looked at for one message while all run, and for one at the end."""
-    world = World(
-        attrs.evolve(job({"worker": tasks, "evaluator": 1}), success=success), ["worker"], alone=True, validates=False
-    ).run()
+    world = World(attrs.evolve(job({"worker": tasks, "evaluator": 1}), success=success), ["worker"], alone=True).run()
     state = vars(Task)["state"].fget
     seen: list[Task] = []
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, Optional, TypeVar
 
 import attrs
 
@@ -157,7 +157,7 @@ class Occasion:
 
     epoch: float = 0.0  # the session's time 0, in seconds since the Unix epoch
     now: float = 0.0  # the session's time, in seconds
-    event: type = type(None)
+    event: Optional[type] = None
 
 
 @attrs.define
@@ -170,7 +170,9 @@ class Story:
     def add(self, subject: str, before: Enum, after: Enum, why: str) -> None:
         at = self._occasion
         time_ms = round((at.epoch + at.now) * 1000)
-        self.transitions.append(Transition(time_ms, subject, before.value, after.value, why, at.event.__name__))
+        self.transitions.append(
+            Transition(time_ms, subject, before.value, after.value, why, at.event.__name__ if at.event else "")
+        )
         del self.transitions[:-MOST_TRANSITIONS]
 
 
