@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Generic, Optional, TypeVar
+from typing import Generic, TypeVar
 
 import attrs
 
@@ -157,7 +157,7 @@ class Occasion:
 
     epoch: float = 0.0  # the session's time 0, in seconds since the Unix epoch
     now: float = 0.0  # the session's time, in seconds
-    event: Optional[type] = None
+    event: type = object
 
 
 @attrs.define
@@ -170,9 +170,7 @@ class Story:
     def add(self, subject: str, before: Enum, after: Enum, why: str) -> None:
         at = self._occasion
         time_ms = round((at.epoch + at.now) * 1000)
-        self.transitions.append(
-            Transition(time_ms, subject, before.value, after.value, why, at.event.__name__ if at.event else "")
-        )
+        self.transitions.append(Transition(time_ms, subject, before.value, after.value, why, at.event.__name__))
         del self.transitions[:-MOST_TRANSITIONS]
 
 
