@@ -54,13 +54,14 @@ def _of_task(session: SessionContext, task: Task) -> Iterator[str]:
         yield f"waits for the request key {task.key}, which was not requested for it"
     if task.key is not None and task.state is not TaskState.REQUESTED:
         yield f"is {task.state.value} and requests a container"
-    if task.state in _HOLDING and not task.has_container:
-        yield f"is {task.state.value} without a container"
-    if task.state is TaskState.RUNNING and (process is None or process.started_at is None):
-        yield "is RUNNING without a user process"
+    if state.phase is not JobState.RECOVERING:  # a recovery handles lost containers once all executors are back
+        if task.state in _HOLDING and not task.has_container:
+            yield f"is {task.state.value} without a container"
+        if task.state is TaskState.RUNNING and (process is None or process.started_at is None):
+            yield "is RUNNING without a user process"
     if process and process.start > task.start:
         yield f"has start {process.start}, which was not counted"
-    if process and process.runs and process.start != task.start:
+    if process and process.order and process.runs and process.start != task.start:
         yield f"runs start {process.start} and was ordered to run start {task.start}"
     if holds and (task.over or task.waits or task.vacant or not state.has(task)):
         yield "holds or requests a container that it does not need"
