@@ -12,8 +12,8 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from tony_provider.cluster import lifetime
 from tony_provider.cluster.errors import JobRejected, MasterOutOfReach, SubmissionRefused, UnexpectedAnswer
@@ -56,6 +56,8 @@ from tony_provider.runtime.protocol.status import JobStatus, TaskStory
 from tony_provider.runtime.protocol.timing import stop_seconds
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def capacity_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
@@ -222,33 +224,34 @@ class LocalCluster(Cluster):
     def task_output(
         self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
     ) -> OutputPiece:
-        if not is_application_id(application_id):
-            raise MasterOutOfReach(f"there is no application {application_id!r}")
         path = http_messages.output_request(task, attempt, after)
-        try:
-            answer = read_json(get_from_master(self._folder(application_id).path, path, seconds), surrogates=True)
-            return from_plain(answer, OutputPiece)
-        except (CodecError, BoundedJsonError) as error:
-            raise UnexpectedAnswer(f"the master of {application_id} does not tell its output: {error}") from error
+        return self._master_answer(
+            application_id, path, seconds, lambda found: from_plain(found, OutputPiece), "output"
+        )
 
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
-        if not is_application_id(application_id):
-            raise MasterOutOfReach(f"there is no application {application_id!r}")
-        try:
-            answer = read_json(get_from_master(self._folder(application_id).path, "status", seconds), surrogates=True)
-            return bounded_status(from_plain(printable_json(answer), JobStatus))
-        except (CodecError, BoundedJsonError) as error:
-            raise UnexpectedAnswer(f"the master of {application_id} does not tell its status: {error}") from error
+        def status(found: object) -> JobStatus:
+            return bounded_status(from_plain(printable_json(found), JobStatus))
+
+        return self._master_answer(application_id, "status", seconds, status, "status")
 
     def task_story(self, application_id: str, task: str, *, seconds: float = CONTROL_SECONDS) -> TaskStory:
+        def story(found: object) -> TaskStory:
+            return from_plain(printable_json(found), TaskStory)
+
+        path = f"{http_messages.STORY_PATH}{contract.path_of_task(task)}"
+        return self._master_answer(application_id, path, seconds, story, f"story of {task}")
+
+    def _master_answer(
+        self, application_id: str, path: str, seconds: float, convert: Callable[[Any], T], what: str
+    ) -> T:
         if not is_application_id(application_id):
             raise MasterOutOfReach(f"there is no application {application_id!r}")
-        path = f"{http_messages.STORY_PATH}{contract.path_of_task(task)}"
+        answer = get_from_master(self._folder(application_id).path, path, seconds)
         try:
-            answer = read_json(get_from_master(self._folder(application_id).path, path, seconds), surrogates=True)
-            return from_plain(printable_json(answer), TaskStory)
+            return convert(read_json(answer, surrogates=True))
         except (CodecError, BoundedJsonError) as error:
-            raise UnexpectedAnswer(f"the master of {application_id} sent no story of {task}: {error}") from error
+            raise UnexpectedAnswer(f"the master of {application_id} does not tell its {what}: {error}") from error
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Record the limit. The first access to the application after that time kills it."""

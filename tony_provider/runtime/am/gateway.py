@@ -76,18 +76,25 @@ class ExecutorGateway(Listener):
         self.tunnel_streams = TunnelStreams(self.streams)
         self.clocks = NodeClocks()
         self._session = session
-        self._checkpoints = checkpoints
         self._inputs = inputs
         self._post = post
         self._heard = heard
         self._last_outputs = last_outputs
         self._access = access
         self._am_attempt = am_attempt
-        self._handlers: Mapping[Optional[str], Callable[[Stream, tony_pb2.FromExecutor], None]] = {
-            "uploaded": self._uploaded,
-            "checkpoint_state": self._checkpoint_state,
-            "input_part_wanted": self._input_part_wanted,
-            "shard_request": self._shard_request,
+        self._handlers: Mapping[Optional[str], Callable[[Stream, str, int, tony_pb2.FromExecutor], None]] = {
+            "uploaded": lambda stream, task, attempt, message: checkpoints.uploaded(
+                CommitRequest(task, attempt, message.uploaded, partial(_answer, stream, message))
+            ),
+            "checkpoint_state": lambda _, task, attempt, message: checkpoints.reported(
+                task, attempt, message.checkpoint_state
+            ),
+            "input_part_wanted": lambda stream, task, _, message: inputs.part_wanted(
+                task, message.input_part_wanted, stream.send
+            ),
+            "shard_request": lambda stream, task, attempt, message: inputs.shard_requested(
+                task, attempt, message.shard_request, stream.send
+            ),
         }
 
     def refusal(self, identity: TaskIdentity) -> Optional[str]:
@@ -158,28 +165,13 @@ class ExecutorGateway(Listener):
             return self._session.handle(ExecutorLeft(identity.container_id), now)
         handle = self._handlers.get(kind)
         if handle:
-            handle(stream, message)
+            handle(stream, identity.task, identity.attempt, message)
         else:
             log.warning("%s sent a message of a kind that is not known here", identity.task)
         return []
 
-    def _uploaded(self, stream: Stream, message: tony_pb2.FromExecutor) -> None:
-        answer = partial(_answer, stream, message)
-        identity = stream.identity
-        self._checkpoints.uploaded(CommitRequest(identity.task, identity.attempt, message.uploaded, answer))
 
-    def _checkpoint_state(self, stream: Stream, message: tony_pb2.FromExecutor) -> None:
-        self._checkpoints.reported(stream.identity.task, stream.identity.attempt, message.checkpoint_state)
-
-    def _input_part_wanted(self, stream: Stream, message: tony_pb2.FromExecutor) -> None:
-        self._inputs.part_wanted(stream.identity.task, message.input_part_wanted, stream.send)
-
-    def _shard_request(self, stream: Stream, message: tony_pb2.FromExecutor) -> None:
-        identity = stream.identity
-        self._inputs.shard_requested(identity.task, identity.attempt, message.shard_request, stream.send)
-
-
-_REPORTS: Mapping[Optional[str], Callable[[Any], Report]] = {
+_REPORTS: dict[Optional[str], Callable[[Any], Report]] = {
     "heartbeat": executor_messages.heartbeat,
     "started": lambda started: ProcessStarted(started.start),
     "exited": executor_messages.process_end,

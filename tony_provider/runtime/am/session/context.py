@@ -79,10 +79,6 @@ class Part:
         return self._context.restarts
 
     @property
-    def _reports(self) -> ExecutorReports:
-        return self._context.reports
-
-    @property
     def _checkpoints(self) -> SessionCheckpoints:
         return self._context.checkpoints
 

@@ -223,7 +223,7 @@ class Recovery(Part):
 
     def _look_at_end(self, task: Task, process: ProcessState, now: float) -> None:
         if process.end and not process.end.stopped and not self._is_outdated(task, process):
-            self._reports.look_at_end(task, process, process.end, now)
+            self._context.reports.look_at_end(task, process, process.end, now)
 
     def _replace(self, missing: list[Task], now: float) -> None:
         for task in missing:

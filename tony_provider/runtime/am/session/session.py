@@ -206,7 +206,7 @@ class Session(SessionContext):
 
     def validate(self) -> list[str]:
         """Return the violated invariants, of which there are none between two events."""
-        return list(violations(self))
+        return violations(self)
 
     def story(self, name: str) -> Optional[TaskStory]:
         """Return the newest transitions of the task with this name, or None if the job has no such task."""

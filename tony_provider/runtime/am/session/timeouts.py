@@ -145,7 +145,7 @@ class Liveness(Part):
         if process.end is None:
             self._context.container_failures.not_stopped(task, now)
         else:
-            self._reports.settled(task, Settlement(process.start, "its last copies took too long"), now)
+            self._context.reports.settled(task, Settlement(process.start, "its last copies took too long"), now)
 
     def _look_at_stalls(self, now: float) -> None:
         limit = self._state.job.timeouts.stall
