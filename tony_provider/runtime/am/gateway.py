@@ -124,7 +124,7 @@ class ExecutorGateway(Listener):
     def _attached(self, stream: Stream, registration: tony_pb2.Registration, now: float) -> list[Action]:
         identity = stream.identity
         self.streams.attach(stream)
-        stream.send(executor_messages.welcome(self._am_attempt, self._session.heartbeat_seconds))
+        stream.send(executor_messages.welcome(self._am_attempt, self._session.liveness.heartbeat_seconds))
         if self._access.newer:  # its container may have been launched before
             stream.send(executor_messages.newer_token(self._access.newer))
         log.info(

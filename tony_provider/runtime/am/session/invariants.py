@@ -13,14 +13,14 @@ _HOLDING = (TaskState.STARTING, TaskState.REGISTERED, TaskState.RUNNING)
 
 def violations(session: SessionContext) -> list[str]:
     """Return every invariant that does not hold, as text."""
-    found = [problem for problem, is_there in _of_job(session).items() if is_there]
+    found = [problem for problem, exists in _of_job(session).items() if exists]
     for task in session.state.by_name.values():
-        found += [f"{task.name} {problem}" for problem, is_there in _of_task(session, task).items() if is_there]
+        found += [f"{task.name} {problem}" for problem, exists in _of_task(session, task).items() if exists]
     return found
 
 
 def _of_job(session: SessionContext) -> Mapping[str, object]:
-    """Return the possible problems of the job, and for each whether it is there."""
+    """Return the possible problems of the job. A true value means that the job has the problem."""
     state, containers, groups = session.state, session.containers, session.groups.every
     suspended, requested = state.phase is JobState.SUSPENDED, containers.gang.outstanding
     return {
@@ -51,7 +51,7 @@ def _of_job(session: SessionContext) -> Mapping[str, object]:
 
 
 def _of_task(session: SessionContext, task: Task) -> Mapping[str, object]:
-    """Return the possible problems of a task, and for each whether it is there."""
+    """Return the possible problems of a task. A true value means that the task has the problem."""
     state, process, containers = session.state, task.process, session.containers
     holds = task.has_container or task.key is not None
     recovering = state.phase is JobState.RECOVERING  # lost containers are handled once all executors are back

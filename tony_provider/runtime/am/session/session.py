@@ -148,11 +148,6 @@ class Session(SessionContext):
         return self.state.verdict
 
     @property
-    def publishing(self) -> bool:
-        """Whether the job only waits for its outputs to be published."""
-        return self.completion.publishing
-
-    @property
     def finished(self) -> bool:
         """Whether the job is over: everything is stopped or given up."""
         return self.state.finished
@@ -160,11 +155,6 @@ class Session(SessionContext):
     def task(self, name: str) -> Optional[Task]:
         """Return the task with this name, such as worker:0, or None."""
         return self.state.by_name.get(name)
-
-    @property
-    def heartbeat_seconds(self) -> float:
-        """Seconds between two heartbeats of an executor, for its Welcome."""
-        return self.liveness.heartbeat_seconds
 
     def refusal(self, name: str, attempt: int, container_id: str) -> Optional[str]:
         """Return the reason why this executor is rejected, or None if it is accepted."""
