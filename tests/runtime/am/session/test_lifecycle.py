@@ -73,12 +73,12 @@ def test_the_story_of_a_task_has_each_transition_with_its_reason() -> None:
         ("worker:0", "RUNNING", "FAILED", "ProcessEnd"),
         ("worker:0", "FAILED", "REGISTERED", "ProcessEnd"),
         ("the", "LAUNCHED", "ENDED", "Completed"),
+        ("worker:0", "REGISTERED", "LOST", "Completed"),
         ("the", "ENDED", "NONE", "Completed"),
-        ("worker:0", "REGISTERED", "REQUESTED", "Completed"),
+        ("worker:0", "LOST", "REQUESTED", "Completed"),
         ("the", "NONE", "LAUNCHED", "Allocated"),
         ("worker:0", "REQUESTED", "STARTING", "Allocated"),
         ("worker:0", "STARTING", "REGISTERED", "ExecutorRegistered"),
-        ("worker:0", "REGISTERED", "RUNNING", "ProcessStarted"),
     ]
     failed = story.transitions[4]
     assert failed.why.startswith("its user process failed: worker:0 on node1:1 ended with exit code 3")
