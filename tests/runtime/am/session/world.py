@@ -260,7 +260,8 @@ class World:
         self.events.append((event, self.now))
         actions = self.session.handle(event, self.now)
         if self._validates:
-            assert self.session.validate() == []
+            violated = self.session.validate()
+            assert not violated, (event, violated)
         return actions
 
     # ---- what the session wants --------------------------------------------------------------------------------
