@@ -290,6 +290,12 @@ class FinishedTasks(Part):
             if not succeeded and not task.over:
                 self.do_without(task, now)
 
+    def do_without_the_lost(self, now: float) -> None:
+        """Continue without the lost tasks of a gang that has succeeded, such as parameter servers."""
+        for task in self._groups.gang.members:
+            if not task.has_container and not task.over:
+                self.do_without(task, now)
+
     def tolerates(self, task: Task) -> bool:
         """Return whether the job continues after the final failure of this task."""
         if task.role is Role.SIDECAR:

@@ -156,6 +156,8 @@ class Recovery(Part):
     def _go_on(self, now: float) -> None:
         if self._begins_anew:
             self._sizes.come_down("nobody has come back, and it begins with what it needs")
+        if self._groups.gang_has_succeeded:
+            self._finished.do_without_the_lost(now)
         tasks = [task for task in self._state.tasks if self._goes_on(task)]
         self._containers.gang.begin(tasks, now)
         adopted = [task for task in tasks if task.has_container]

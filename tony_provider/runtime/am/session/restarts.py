@@ -452,7 +452,7 @@ class ProcessStarts(Part):
     @property
     def _knows_cluster(self) -> bool:
         """Whether the addresses of all members are known, on which ranks depend. A recovery may lack some of them."""
-        if self._state.first_come:
+        if self._state.first_come or self._groups.gang_has_succeeded:
             return True
         addresses = self._state.generation.addresses
         begin_later = self._containers.gang.brings if self._groups.gang.restart else None
