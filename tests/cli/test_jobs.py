@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -93,10 +94,17 @@ def test_a_job_is_submitted_and_waited_for(tony: Tony, hook: TonyHook, job: str)
 
 
 def test_a_job_that_fails_says_why(tony: Tony, local: TonyHook, job: str) -> None:
-    done = tony("submit", job, "--secret", "API_KEY", "--wait", "--set", "env.EXIT=7", "--set", "restart.budget=0")
+    sets = ["--set", "env.EXIT=7", "--set", "restart.budget=0", "--set", "tasks.worker.instances=1"]
+    done = tony("submit", job, "--secret", "API_KEY", "--wait", *sets)
     assert done.code == 1
     assert "exit code 7" in done.error
     assert "Traceback" not in done.error
+    (application_id,) = set(re.findall(r"application_\d+_\d+", done.out + done.error))
+    events = json.loads(tony("status", application_id, "--story", "worker:0", "--output", "json").out)
+    (failed,) = [each for each in events if each["change"] == "failed"]
+    assert "exit code 7" in failed["why"]
+    missing = tony("status", application_id, "--story", "worker:7")
+    assert (missing.code, f"{application_id} has no events of worker:7" in missing.error) == (1, True)
 
 
 def test_a_running_job_is_followed_and_ended(tony: Tony, hook: TonyHook, job: str, tmp_path: Path) -> None:

@@ -35,6 +35,12 @@ def test_a_job_is_suspended_and_resumed_from_the_command_line(tony: Tony, local:
     which = identity(local, "suspend")
     application_id = local.submit(SubmissionRequest(job(COMMAND, timeouts={"grace": "2s"}), which))
     running(local, which, application_id)
+    story = tony("status", application_id, "--story", "worker:0")
+    assert story.code == 0, story.error
+    assert "REGISTERED -> RUNNING" in story.out
+    assert "its user process has started" in story.out
+    missing = tony("status", application_id, "--story", "worker:7")
+    assert (missing.code, "there is no such task; its tasks are worker-0" in missing.error) == (1, True)
     asked = tony("suspend", application_id, "--reason", "the day belongs to others")
     assert asked.code == 0, asked.error
     first, second = asked.out.splitlines()

@@ -74,6 +74,11 @@ _STATUS = ActionCommand(
         *_WHICH,
         ARG_OUTPUT,
         _arg("-w", "--watch", action="store_true", help="Until the job ends; exit with 1 when it fails"),
+        _arg(
+            "--story",
+            metavar="TASK",
+            help="Show how a task, such as worker:3, has come to its state, and why (of an ended job: its events)",
+        ),
     ),
 )
 _LOGS = ActionCommand(

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tony_provider.cli.command import (
+    NotFound,
     application_of,
     as_text,
     command,
@@ -255,6 +256,9 @@ def _coloured(state: str, more: str) -> Text:
 def status(args: Namespace) -> None:
     """Show the state of a job; with ``--watch`` until it ends."""
     with hook_of(args) as hook:
+        if args.story:
+            print_rows(_story(hook, application_of(hook, args), args.story), args.output, whole=True)
+            return
         if args.watch:
             from tony_provider.cli.wait_for_job import wait_for_job  # imported only when needed
 
@@ -274,6 +278,31 @@ def status(args: Namespace) -> None:
         print_rows([_whole(seen)], args.output)
     if seen.error is not None:
         raise seen.error
+
+
+def _story(hook: TonyHook, found: ApplicationRef, task: str) -> list[dict[str, str]]:
+    """Return the transitions of a task of a running job, or the events of a task of an ended job. Raises NotFound."""
+    if found.application is not None and not found.application.is_final:
+        story = hook.task_story(found.application_id, task)
+        return [
+            _story_row(each.time_ms, each.subject, f"{each.before} -> {each.after}", each.why, each.event)
+            for each in story.transitions
+        ]
+    history = hook.history(identity_of(hook, found), found.application_id)
+    rows = [
+        _story_row(each.get("time_ms"), task, str(each.get("event", "")), str(each.get("message", "")))
+        for each in history.events
+        if each.get("task") == task
+    ]
+    if not rows:
+        more = f": {'; '.join(history.missing)}" if history.missing else ""
+        raise NotFound(f"{found.application_id} has no events of {task}{more}")
+    return rows
+
+
+def _story_row(time_ms: object, subject: str, change: str, why: str, event: str = "") -> dict[str, str]:
+    when = moment(time_ms) if isinstance(time_ms, int) else ""
+    return {"time": when, "of": subject, "change": change, "why": why, "event": event}
 
 
 def _task_rows(job_status: JobStatus | None) -> list[dict[str, Any]]:

@@ -23,8 +23,8 @@ from tony_provider.runtime.common.codec import CodecError, from_plain
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.launch.launch_context import container_files, launch_command
-from tony_provider.runtime.protocol.http_messages import OutputPiece, output_request
-from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
+from tony_provider.runtime.protocol.http_messages import STORY_PATH, OutputPiece, output_request
+from tony_provider.runtime.protocol.status import FinalStatus, JobStatus, TaskStory
 
 
 def _web_address(given: str | None) -> str | None:
@@ -228,6 +228,14 @@ class Cluster(ABC):
         answer = printable_json(self.ask_master(application_id, "status", seconds))
         status = _read_answer(answer, JobStatus, f"the master of {application_id} does not tell its status")
         return bounded_status(status)
+
+    def task_story(self, application_id: str, task: str, *, seconds: float = CONTROL_SECONDS) -> TaskStory:
+        """Return the newest state transitions of a task of a running application, with their reasons.
+
+        Raises the errors of ``ask_master``, and UnexpectedAnswer if the job has no such task.
+        """
+        answer = self.ask_master(application_id, f"{STORY_PATH}{contract.path_of_task(task)}", seconds)
+        return _read_answer(printable_json(answer), TaskStory, f"the master of {application_id} does not tell a story")
 
     @abstractmethod
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:

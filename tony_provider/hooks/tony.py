@@ -43,7 +43,7 @@ from tony_provider.runtime import application_store
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.protocol.http_messages import OutputPiece
 from tony_provider.runtime.protocol.limits import is_below
-from tony_provider.runtime.protocol.status import ExportedModel, JobStatus
+from tony_provider.runtime.protocol.status import ExportedModel, JobStatus, TaskStory
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 
@@ -478,6 +478,10 @@ class TonyHook(BaseHook):
             return checked_status(status, None if identity is None else self.application_dir(identity, application_id))
         except StatusRefused as error:
             raise UnexpectedAnswer(f"the status of the master of {application_id} is refused: {error}") from error
+
+    def task_story(self, application_id: str, task: str, *, seconds: float = CONTROL_SECONDS) -> TaskStory:
+        """Return the newest state transitions of a running job's task; see ``Cluster.task_story``."""
+        return self.get_conn().task_story(application_id, task, seconds=seconds)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Set a limit: the cluster ends the application if it still runs after ``seconds``; see ``Cluster.limit``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import attrs
 import pytest
@@ -19,6 +19,15 @@ from tony_provider.runtime.am.ownership import SupersededError
 from tony_provider.runtime.am.session.actions import Note, NoteFailedResume
 from tony_provider.runtime.am.session.restart_policy import CommittedSave
 from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.session_events import (
+    CheckpointBlocked,
+    CheckpointCommitted,
+    Event,
+    JobFailed,
+    QuotaWarning,
+    ResumeChosen,
+    ResumeNotChosen,
+)
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint import catalog
 from tony_provider.runtime.checkpoint.catalog import Catalog
@@ -32,6 +41,7 @@ from tony_provider.runtime.storage import FileStatus, LocalStorage, Storage, Sto
 from tony_provider.runtime.storage.base import QuotaRoom
 
 DEADLINE = 20
+E = TypeVar("E")
 
 
 @attrs.define(eq=False)
@@ -41,7 +51,7 @@ class Heard:
     ranks: dict[str, int] = attrs.field(factory=lambda: {"worker:0": 0})
     refused: str | None = None
     saved: CommittedSave | None = None  # of the newest commit
-    told: asyncio.Queue[tuple[Any, ...]] = attrs.field(factory=asyncio.Queue)
+    told: asyncio.Queue[Event] = attrs.field(factory=asyncio.Queue)
 
     def mirror_ranks(self) -> list[tuple[str, int]]:
         return list(self.ranks.items())
@@ -55,18 +65,16 @@ class Heard:
     def checkpoint_groups(self) -> dict[str, str]:
         return dict.fromkeys(self.ranks, "gang")
 
-    def __getattr__(self, name: str) -> Callable[..., list[Note]]:
-        def told(*given: Any, **_: Any) -> list[Note]:
-            heard = given[:-1]  # without the time
-            if name == "checkpoint_committed":
-                heard, self.saved = heard[:1], heard[1]
-            self.told.put_nowait((name, *heard))
-            return []
+    def take(self, event: Event) -> None:
+        if isinstance(event, CheckpointCommitted):
+            self.saved = event.save
+        self.told.put_nowait(event)
 
-        return told
-
-    async def next(self) -> tuple[Any, ...]:
-        return await asyncio.wait_for(self.told.get(), DEADLINE)
+    async def next(self, kind: type[E]) -> E:
+        """What it is told next, which must be of this kind."""
+        event = await asyncio.wait_for(self.told.get(), DEADLINE)
+        assert isinstance(event, kind)
+        return event
 
 
 class Flaky(LocalStorage):
@@ -128,14 +136,8 @@ class Setting:
         """Have a checkpoint committed."""
         uploaded = await self.ordered(step, **report)
         assert await self.ask(uploaded) == (True, "")
-        told, point = await self.session.next()
-        assert (told, point.step, point.save, point.uri) == (
-            "checkpoint_committed",
-            step,
-            uploaded.save,
-            uploaded.uri,
-        )
-        assert isinstance(point, ResumePoint)
+        point = (await self.session.next(CheckpointCommitted)).point
+        assert (point.step, point.save, point.uri) == (step, uploaded.save, uploaded.uri)
         return point
 
     def committed(self) -> list[int | None]:
@@ -155,12 +157,14 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
         description = description or describe(tmp_path)
         chain = OwnChain(ownership(description, storage=storage))
 
-        def post(step: Callable[[float], list[Any]]) -> None:
-            notes.extend(step(0.0))
-
         sent: list[tuple[str, tony_pb2.ToExecutor]] = []
         checkpoints = CheckpointCommits(
-            description, chain, cast(Session, session), post, lambda task, message: sent.append((task, message))
+            description,
+            chain,
+            cast(Session, session),
+            session.take,
+            notes.append,
+            lambda task, message: sent.append((task, message)),
         )
         setting = Setting(tmp_path, session, checkpoints, asyncio.ensure_future(checkpoints.run()), notes, sent)
         made.append((setting, chain))
@@ -178,8 +182,9 @@ async def test_upload_is_committed_and_the_session_told(make: Make) -> None:
     setting = make()
     await setting.store(20)
     setting.checkpoints.choose(2)
-    name, generation, resume = await setting.session.next()
-    assert (name, generation, resume.step) == ("resume_chosen", 2, 20)
+    chosen = await setting.session.next(ResumeChosen)
+    assert chosen.resume
+    assert (chosen.generation, chosen.resume.step) == (2, 20)
 
 
 async def test_a_commit_says_what_shows_progress(make: Make) -> None:
@@ -198,7 +203,7 @@ async def test_a_commit_says_what_shows_progress(make: Make) -> None:
 async def test_no_checkpoint_is_an_answer_too(make: Make) -> None:
     setting = make()
     setting.checkpoints.choose(1)
-    assert await setting.session.next() == ("resume_chosen", 1, None)
+    assert await setting.session.next(ResumeChosen) == ResumeChosen(1, None)
 
 
 class Full(LocalStorage):
@@ -211,9 +216,7 @@ class Full(LocalStorage):
 async def test_people_are_warned_before_a_quota_is_used_up(make: Make) -> None:
     setting = make(storage=Full())
     await setting.store(20)
-    told, warning = await setting.session.next()
-    assert told == "quota_warned"
-    assert "leaves 50 B" in warning
+    assert "leaves 50 B" in (await setting.session.next(QuotaWarning)).text
     await setting.store(30)
     assert setting.session.told.empty()
 
@@ -221,9 +224,9 @@ async def test_people_are_warned_before_a_quota_is_used_up(make: Make) -> None:
 async def test_no_checkpoint_in_the_chain_to_resume_from_ends_the_job(tmp_path: Path, make: Make) -> None:
     setting = make(describe(tmp_path, continues=(tmp_path / "chain-0000").as_uri()))
     setting.checkpoints.choose(1)
-    told, generation, why = await setting.session.next()
-    assert (told, generation) == ("resume_failed", 1)
-    assert "no intact checkpoint is left" in why
+    failed = await setting.session.next(ResumeNotChosen)
+    assert failed.generation == 1
+    assert "no intact checkpoint is left" in failed.reason
 
 
 async def test_only_the_newest_stay_and_the_one_in_use(tmp_path: Path, make: Make) -> None:
@@ -231,11 +234,11 @@ async def test_only_the_newest_stay_and_the_one_in_use(tmp_path: Path, make: Mak
     for step in (100, 110):
         commit(setting.chain, step)
     setting.checkpoints.choose(1)
-    assert (await setting.session.next())[:2] == ("resume_chosen", 1)
+    assert (await setting.session.next(ResumeChosen)).generation == 1
     for step in (120, 130, 140):
         await setting.store(step)
     setting.checkpoints.choose(1)  # once it answers, all before it is done
-    await setting.session.next()
+    await setting.session.next(ResumeChosen)
     assert setting.committed() == [100, 110, 130, 140]
 
 
@@ -315,7 +318,7 @@ async def test_a_new_master_keeps_the_parts_of_tasks_that_have_nothing_new(
         former.report(task)
     for task, wanted in (await former.order()).items():
         former.asked(upload(former.chain, wanted, 10, rank=former.session.ranks[task]), task)
-    await former.session.next()
+    await former.session.next(CheckpointCommitted)
     setting = make()
     setting.session.ranks = {"worker:0": 0, "worker:1": 1}
     setting.checkpoints.reported("worker:1", 1, _nothing_new(Catalog(LocalStorage(), setting.chain.as_uri())))
@@ -337,13 +340,14 @@ async def test_a_task_that_goes_back_alone_leaves_the_parts_of_the_others(
         setting.report(task, step)
         wanted = (await setting.order())[task]
         setting.asked(upload(setting.chain, wanted, step, rank=setting.session.ranks[task]), task)
-        told, point = await setting.session.next()
-        assert (told, point.step) == ("checkpoint_committed", step)
+        point = (await setting.session.next(CheckpointCommitted)).point
+        assert point.step == step
     for _ in range(2):
         setting.checkpoints.note_failed_resume(NoteFailedResume(point, "worker exit 1", "it crashed"))
     setting.checkpoints.choose(1, tasks=["worker:0"])
-    told, _, chosen = await setting.session.next()
-    assert (told, chosen.step) == ("resume_chosen", 10)
+    chosen = (await setting.session.next(ResumeChosen)).resume
+    assert chosen
+    assert chosen.step == 10
     await setting.store(30)
     newest = Catalog(LocalStorage(), setting.chain.as_uri()).newest()
     assert newest is not None
@@ -361,7 +365,7 @@ async def test_older_generation_commits_nothing_once_a_newer_one_chooses(make: M
     uploaded = await setting.ordered(20)
     setting.checkpoints.choose(2)
     assert await setting.ask(uploaded) == (False, "generation 2 has begun")
-    await setting.session.next()
+    await setting.session.next(ResumeChosen)
     await setting.store(30, generation=2)
 
 
@@ -384,8 +388,8 @@ async def test_parts_of_all_ranks_are_one_commit_and_answered_then(make: Make) -
     waiting = setting.asked(upload(setting.chain, orders["worker:0"], 20, rank=1), "worker:0")
     assert await setting.ask(upload(setting.chain, orders["chief:0"], 20), "chief:0") == (True, "")
     assert await asyncio.wait_for(waiting, DEADLINE) == (True, "")
-    told, point = await setting.session.next()
-    assert (told, point.step, point.save, point.uri) == ("checkpoint_committed", 20, 7, orders["chief:0"].uri)
+    point = (await setting.session.next(CheckpointCommitted)).point
+    assert (point.step, point.save, point.uri) == (20, 7, orders["chief:0"].uri)
 
 
 async def test_parts_of_a_former_generation_are_refused_when_the_next_one_begins(make: Make) -> None:
@@ -397,7 +401,7 @@ async def test_parts_of_a_former_generation_are_refused_when_the_next_one_begins
     waiting = setting.asked(upload(setting.chain, orders["chief:0"], 20), "chief:0")
     setting.checkpoints.choose(2)
     assert await asyncio.wait_for(waiting, DEADLINE) == (False, "generation 2 has begun")
-    assert await setting.session.next() == ("resume_chosen", 2, None)
+    assert await setting.session.next(ResumeChosen) == ResumeChosen(2, None)
 
 
 async def test_a_round_that_a_task_gives_up_is_refused_for_the_others(make: Make) -> None:
@@ -460,7 +464,7 @@ async def test_what_prevents_a_checkpoint_is_told_and_those_who_have_ended_are_l
     [note] = setting.notes
     assert note.event == "checkpoint_waiting"
     assert "worker:0 both write last.pt" in note.message
-    assert await setting.session.next() == ("checkpoint_waits", note.message)
+    assert await setting.session.next(CheckpointBlocked) == CheckpointBlocked(note.message)
 
 
 async def test_a_reason_that_names_another_save_each_time_is_told_once(
@@ -478,11 +482,8 @@ async def test_a_reason_that_names_another_save_each_time_is_told_once(
         setting.report("worker:0", step)
         setting.checkpoints.look()
     assert [note.event for note in setting.notes] == ["checkpoint_waiting"]
-    waits, problem = await setting.session.next()
-    assert (waits, problem.startswith("no checkpoint can be stored: worker:0 has written ckpt-10")) == (
-        "checkpoint_waits",
-        True,
-    )
+    problem = (await setting.session.next(CheckpointBlocked)).reason
+    assert problem.startswith("no checkpoint can be stored: worker:0 has written ckpt-10")
 
 
 async def test_a_commit_takes_the_warning_back(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -494,13 +495,13 @@ async def test_a_commit_takes_the_warning_back(make: Make, monkeypatch: pytest.M
         while not setting.notes:
             setting.checkpoints.look()
             await asyncio.sleep(0.01)
-    assert (await setting.session.next())[0] == "checkpoint_waits"
+    await setting.session.next(CheckpointBlocked)
     setting.report("chief:0", 10)
     orders = await setting.order()
     answers = [setting.asked(upload(setting.chain, order, 10), task) for task, order in orders.items()]
     assert [await answer for answer in answers] == [(True, "")] * 2
-    assert (await setting.session.next())[0] == "checkpoint_committed"
-    assert await setting.session.next() == ("checkpoint_waits", "")
+    await setting.session.next(CheckpointCommitted)
+    assert await setting.session.next(CheckpointBlocked) == CheckpointBlocked("")
 
 
 async def test_a_commit_that_waits_for_the_storage_is_told(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -510,14 +511,13 @@ async def test_a_commit_that_waits_for_the_storage_is_told(make: Make, monkeypat
     checkpoints = setting.chain / "checkpoints"
     checkpoints.touch()  # no directory can be made in it
     answer = setting.asked(uploaded)
-    waits, problem = await setting.session.next()
-    assert waits == "checkpoint_waits"
+    problem = (await setting.session.next(CheckpointBlocked)).reason
     assert problem.startswith("no checkpoint can be stored: cannot make directory ")
     assert [note.event for note in setting.notes] == ["checkpoint_waiting"]
     checkpoints.unlink()
     assert await asyncio.wait_for(answer, DEADLINE) == (True, "")
-    assert (await setting.session.next())[0] == "checkpoint_committed"
-    assert await setting.session.next() == ("checkpoint_waits", "")
+    await setting.session.next(CheckpointCommitted)
+    assert await setting.session.next(CheckpointBlocked) == CheckpointBlocked("")
 
 
 async def test_a_save_without_a_step_is_newer_than_the_one_before(make: Make) -> None:
@@ -526,10 +526,12 @@ async def test_a_save_without_a_step_is_newer_than_the_one_before(make: Make) ->
         uploaded = await setting.ordered(5)
         uploaded.ClearField("step")
         assert await setting.ask(uploaded) == (True, "")
-        _, point = await setting.session.next()
+        point = (await setting.session.next(CheckpointCommitted)).point
         assert (point.step, point.save) == (None, save)
     setting.checkpoints.choose(1)
-    assert (await setting.session.next())[2].save == 2
+    chosen = (await setting.session.next(ResumeChosen)).resume
+    assert chosen
+    assert chosen.save == 2
 
 
 async def test_store_that_is_away_delays_the_choice(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -543,7 +545,7 @@ async def test_store_that_is_away_delays_the_choice(make: Make, monkeypatch: pyt
         while not setting.notes:  # noqa: ASYNC110 - another thread makes it true
             await asyncio.sleep(0.01)
     storage.down = False
-    assert await setting.session.next() == ("resume_chosen", 1, committed.point)
+    assert await setting.session.next(ResumeChosen) == ResumeChosen(1, committed.point)
     assert [note.event for note in setting.notes] == ["store_unavailable"]
 
 
@@ -553,9 +555,9 @@ async def test_store_that_stays_away_is_given_up(make: Make, monkeypatch: pytest
     storage.down = True
     setting = make(storage=storage)
     setting.checkpoints.choose(1)
-    name, generation, reason = await setting.session.next()
-    assert (name, generation) == ("resume_failed", 1)
-    assert "nobody answers" in reason
+    failed = await setting.session.next(ResumeNotChosen)
+    assert failed.generation == 1
+    assert "nobody answers" in failed.reason
 
 
 async def test_damaged_checkpoint_is_not_chosen_again(make: Make) -> None:
@@ -563,7 +565,7 @@ async def test_damaged_checkpoint_is_not_chosen_again(make: Make) -> None:
     older, damaged = commit(setting.chain, 10), commit(setting.chain, 20)
     setting.checkpoints.set_aside(ResumePoint(20, damaged.uri), "other bytes")
     setting.checkpoints.choose(1)
-    assert await setting.session.next() == ("resume_chosen", 1, older.point)
+    assert await setting.session.next(ResumeChosen) == ResumeChosen(1, older.point)
 
 
 async def test_newer_application_ends_this_one(make: Make) -> None:
@@ -573,7 +575,7 @@ async def test_newer_application_ends_this_one(make: Make) -> None:
     granted, why = await setting.ask(uploaded)
     assert not granted
     assert OTHER in why
-    assert await setting.session.next() == ("fail", FailureKind.FENCED, why)
+    assert await setting.session.next(JobFailed) == JobFailed(FailureKind.FENCED, why)
     assert setting.committed() == []
     assert await setting.ask(uploaded) == (False, "another application owns the checkpoint chain")
 
@@ -597,4 +599,4 @@ async def test_job_without_a_chain(tmp_path: Path, make: Make) -> None:
     wanted = tony_pb2.TakeSnapshot(generation=1, start=1, uri=f"{setting.chain.as_uri()}/checkpoints/x")
     assert (await setting.ask(upload(setting.chain, wanted, 1)))[0] is False
     setting.checkpoints.choose(1)
-    assert await setting.session.next() == ("resume_chosen", 1, None)
+    assert await setting.session.next(ResumeChosen) == ResumeChosen(1, None)

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from tests.runtime.am.local_resource_manager.jobs import stage
-from tony_provider.runtime.am import executor_messages
+from tony_provider.runtime.am import executor_messages, gateway
 from tony_provider.runtime.am.executor_launch import ExecutorLaunches
 from tony_provider.runtime.am.lifecycle import MasterContext, open_resource_manager, serve
 from tony_provider.runtime.am.local_resource_manager import LocalResourceManager
@@ -59,8 +59,8 @@ async def test_places_that_a_mocked_executor_names_beside_the_application_s_are_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen: the result named ``/etc`` as the model. A program can send what it likes as its executor."""
-    take = executor_messages.process_end
-    monkeypatch.setattr(executor_messages, "process_end", lambda message: attrs.evolve(take(message), model_dir="/etc"))
+    convert = executor_messages.process_end
+    monkeypatch.setitem(gateway._REPORTS, "exited", lambda each: attrs.evolve(convert(each), model_dir="/etc"))
     staged = stage(tmp_path, JobSpec("standalone", {"worker": TaskSpec("echo 1 > $TONY_MODEL_DIR/weights")}))
     assert staged.description.local
     context = MasterContext.of_process(staged.environment, staged.own)

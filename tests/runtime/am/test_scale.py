@@ -29,6 +29,7 @@ from tony_provider.runtime.am.local_resource_manager import LocalResourceManager
 from tony_provider.runtime.am.ownership import Ownership
 from tony_provider.runtime.am.records import ApplicationRecords
 from tony_provider.runtime.am.resource_manager import Registered
+from tony_provider.runtime.am.session.session_events import CheckpointOrder, StopOrder
 from tony_provider.runtime.am.session.session_state import Task
 from tony_provider.runtime.am.token_replacement import StoreAccess
 from tony_provider.runtime.common import contract
@@ -166,8 +167,8 @@ async def test_steps_that_wait_by_the_thousand_let_others_have_the_loop(
     try:
         leading.begin(Registered(largest=None))
         for _ in range(TASKS):
-            leading.ask_checkpoint("a test")
-        leading.stop("a test")
+            leading.post(CheckpointOrder("a test"))
+        leading.post(StopOrder("a test"))
         await asyncio.wait_for(leading.run(), DEADLINE)
     finally:
         going.cancel()

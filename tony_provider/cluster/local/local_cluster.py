@@ -13,7 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from tony_provider.cluster import lifetime
 from tony_provider.cluster.errors import MasterOutOfReach, SubmissionRefused
@@ -50,6 +50,8 @@ from tony_provider.runtime.protocol.master_files import read_report
 from tony_provider.runtime.protocol.timing import stop_seconds
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def capacity_problems(job: JobSpec, limits: LocalSettings) -> list[str]:

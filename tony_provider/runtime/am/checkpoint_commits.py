@@ -17,9 +17,18 @@ import attrs
 from tony_provider.runtime.am import executor_messages
 from tony_provider.runtime.am.checkpoint_chain import OwnChain
 from tony_provider.runtime.am.ownership import FencedError
-from tony_provider.runtime.am.session.actions import Action, Note, NoteFailedResume
+from tony_provider.runtime.am.session.actions import Note, NoteFailedResume
 from tony_provider.runtime.am.session.restart_policy import CommittedSave
 from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.session_events import (
+    CheckpointBlocked,
+    CheckpointCommitted,
+    Event,
+    JobFailed,
+    QuotaWarning,
+    ResumeChosen,
+    ResumeNotChosen,
+)
 from tony_provider.runtime.am.snapshot_rounds import Round, SnapshotRounds, TakeOrder, Waiting
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.artifacts.manifest import StoredTree
@@ -50,7 +59,6 @@ CHOICE_TIMEOUT = 600.0  # seconds for the search for the newest checkpoint in th
 _COMMIT_TIMEOUT = 120.0  # seconds for one commit, enough for a NameNode that restarts or fails over
 _PATIENCE = 120.0  # seconds with unsaved changes and without a snapshot until the job warns
 
-Step = Callable[[float], "list[Action]"]
 Send = Callable[[str, tony_pb2.ToExecutor], None]  # first argument: the task
 Answer = Callable[[bool, str, bool], None]  # arguments: granted, the reason if not, whether to upload all files again
 
@@ -68,7 +76,7 @@ class CommitRequest:
 class CheckpointCommits:
     """Processes requests for the chain: snapshots, commits, resume points, checkpoints to set aside.
 
-    The request methods do not block. ``run`` does the work, and passes its results to ``post`` as steps of the session.
+    The request methods do not block. ``run`` does the work, and passes its results to ``post``.
     """
 
     def __init__(
@@ -76,7 +84,8 @@ class CheckpointCommits:
         description: ApplicationDescription,
         chain: OwnChain,
         session: Session,
-        post: Callable[[Step], None],
+        post: Callable[[Event], None],
+        note: Callable[[Note], None],
         send: Send,
     ) -> None:
         self._application_id = description.application_id
@@ -84,6 +93,7 @@ class CheckpointCommits:
         self._chain = chain
         self._session = session
         self._post = post
+        self._post_note = note
         self._send = send
         self._rounds: SnapshotRounds[CommitRequest] = SnapshotRounds()
         self._newest: Optional[StoredCheckpoint] = None  # that was committed or chosen
@@ -108,7 +118,7 @@ class CheckpointCommits:
                 await work()
             except FencedError as error:
                 self._fenced = True
-                self._post(partial(self._session.fail, FailureKind.FENCED, str(error)))
+                self._post(JobFailed(FailureKind.FENCED, str(error)))
 
     # ---- requests ----------------------------------------------------------------------------------------------
 
@@ -224,7 +234,7 @@ class CheckpointCommits:
         self._noted = reason
         problem = one_line(f"no checkpoint can be stored: {reason}")
         self._note("checkpoint_waiting", problem)
-        self._post(partial(self._session.checkpoint_waits, problem))
+        self._post(CheckpointBlocked(problem))
 
     def _may_write(self, task: str) -> bool:
         state = self._rounds.state(task)
@@ -285,7 +295,7 @@ class CheckpointCommits:
         try:
             chosen, next_save = await retry(choose, CHOICE_TIMEOUT, StorageError, note)
         except (StorageError, NoCheckpointLeft) as error:
-            self._post(partial(self._session.resume_failed, generation, str(error)))
+            self._post(ResumeNotChosen(generation, str(error)))
             return
         self._set_newest(chosen, next_save)
         self._in_use = self._newest
@@ -293,7 +303,7 @@ class CheckpointCommits:
             self._keep_parts(chosen.suspect, tasks)
         point = chosen.checkpoint.point if chosen else None
         not_from = chosen.not_from if chosen else ""
-        self._post(partial(self._session.resume_chosen, generation, point, not_from=not_from))
+        self._post(ResumeChosen(generation, point, not_from))
 
     def _keep_parts(self, suspect: StoredCheckpoint, resuming: Collection[str]) -> None:
         """Keep the parts of the tasks that do not go back. These tasks may have ended, and then upload nothing more."""
@@ -345,13 +355,13 @@ class CheckpointCommits:
             for each in stored.manifest.trees
         }
         seconds = max(request.uploaded.copy_seconds for request in whole.values())
-        self._post(partial(self._session.checkpoint_committed, stored.point, save, copy_seconds=seconds))
+        self._post(CheckpointCommitted(stored.point, save, seconds))
         for request in whole.values():
             request.answer(True, "", False)
         self._rounds.ended(uri, committed=True)
         if self._noted:
             self._noted = ""
-            self._post(partial(self._session.checkpoint_waits, ""))
+            self._post(CheckpointBlocked(""))
         await self._prune(catalog)
         await self._check_quota(made)
 
@@ -398,7 +408,7 @@ class CheckpointCommits:
             return
         if warning != self._quota_warning:
             self._quota_warning = warning
-            self._post(partial(self._session.quota_warned, warning))
+            self._post(QuotaWarning(warning))
 
     async def _set_aside(self, resume: ResumePoint, reason: str) -> None:
         try:
@@ -427,8 +437,7 @@ class CheckpointCommits:
         request.answer(False, reason, resend)
 
     def _note(self, event: str, message: str, task: Optional[str] = None) -> None:
-        note = Note(event, message, task)
-        self._post(lambda _: [note])
+        self._post_note(Note(event, message, task))
 
 
 def _progress_of(

@@ -10,19 +10,31 @@ import asyncio
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Callable, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 import attrs
 
 from tony_provider.runtime.am import executor_messages
-from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, CommitRequest, Step
+from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, CommitRequest
 from tony_provider.runtime.am.executor_server import Listener, Outgoing, Stream
 from tony_provider.runtime.am.input_shards import InputAssigner
 from tony_provider.runtime.am.session.actions import Action
 from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.session_events import (
+    Disconnected,
+    ExecutorLeft,
+    ExecutorRegistered,
+    FromTask,
+    LastOutput,
+    ModelExport,
+    ProcessStacks,
+    ProcessStarted,
+    Report,
+    RestoreFailed,
+)
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
 from tony_provider.runtime.am.token_replacement import StoreAccess
 from tony_provider.runtime.common import clock, contract
@@ -35,6 +47,9 @@ from tony_provider.runtime.protocol.tunnel_streams import FrameError, Window
 from tony_provider.runtime.storage import Storage, StorageError, StorageExists, uris
 
 log = logging.getLogger(__name__)
+
+Step = Callable[[float], "list[Action]"]
+"""Takes the session's time, and returns the actions to carry out."""
 
 
 class ExecutorGateway(Listener):
@@ -61,13 +76,26 @@ class ExecutorGateway(Listener):
         self.tunnel_streams = TunnelStreams(self.streams)
         self.clocks = NodeClocks()
         self._session = session
-        self._checkpoints = checkpoints
         self._inputs = inputs
         self._post = post
         self._heard = heard
         self._last_outputs = last_outputs
         self._access = access
         self._am_attempt = am_attempt
+        self._handlers: Mapping[Optional[str], Callable[[Stream, str, int, tony_pb2.FromExecutor], None]] = {
+            "uploaded": lambda stream, task, attempt, message: checkpoints.uploaded(
+                CommitRequest(task, attempt, message.uploaded, partial(_answer, stream, message))
+            ),
+            "checkpoint_state": lambda _, task, attempt, message: checkpoints.reported(
+                task, attempt, message.checkpoint_state
+            ),
+            "input_part_wanted": lambda stream, task, _, message: inputs.part_wanted(
+                task, message.input_part_wanted, stream.send
+            ),
+            "shard_request": lambda stream, task, attempt, message: inputs.shard_requested(
+                task, attempt, message.shard_request, stream.send
+            ),
+        }
 
     def refusal(self, identity: TaskIdentity) -> Optional[str]:
         return self._session.refusal(identity.task, identity.attempt, identity.container_id)
@@ -77,16 +105,13 @@ class ExecutorGateway(Listener):
 
     def received(self, stream: Stream, message: tony_pb2.FromExecutor) -> None:
         kind = message.WhichOneof("kind")
-        if kind == "tail":
-            self.executor_requests.answered(stream, message.tail.question, message)
-        elif kind == "page":
-            self.executor_requests.answered(stream, message.page.question, message)
+        if kind in ("tail", "page"):
+            self.executor_requests.answered(stream, getattr(message, kind).question, message)
         elif kind == "tunnel":
             self.tunnel_streams.received(stream, message.tunnel)
-        elif kind == "last_words":
-            self._last_outputs.keep(stream.identity, message.last_words.output)
-            self._post(partial(self._received, stream, message))
         else:
+            if kind == "last_words":
+                self._last_outputs.keep(stream.identity, message.last_words.output)
             self._post(partial(self._received, stream, message))
 
     def detached(self, stream: Stream) -> None:
@@ -99,7 +124,7 @@ class ExecutorGateway(Listener):
     def _attached(self, stream: Stream, registration: tony_pb2.Registration, now: float) -> list[Action]:
         identity = stream.identity
         self.streams.attach(stream)
-        stream.send(executor_messages.welcome(self._am_attempt, self._session.heartbeat_seconds))
+        stream.send(executor_messages.welcome(self._am_attempt, self._session.liveness.heartbeat_seconds))
         if self._access.newer:  # its container may have been launched before
             stream.send(executor_messages.newer_token(self._access.newer))
         log.info(
@@ -111,67 +136,52 @@ class ExecutorGateway(Listener):
         )
         self.clocks.registered(registration.node, registration.clock_ms)
         self._inputs.holds(identity.task, identity.attempt, registration.shards)
-        return self._session.registered(
+        event = ExecutorRegistered(
             identity.task,
             identity.attempt,
+            identity.container_id,
             registration.host,
-            registration.ports,
+            dict(registration.ports),
             registration.generation,
             registration.start,
             messages.resume_point_of(registration.resumed) if registration.HasField("resumed") else None,
-            identity.container_id,
-            now,
         )
+        return self._session.handle(event, now)
 
     def _detached(self, stream: Stream, now: float) -> list[Action]:
         if not self.streams.detach(stream):
             return []
-        return self._session.disconnected(stream.identity.task, stream.identity.attempt, now)
+        identity = stream.identity
+        return self._session.handle(FromTask(identity.task, identity.attempt, Disconnected()), now)
 
     def _received(self, stream: Stream, message: tony_pb2.FromExecutor, now: float) -> list[Action]:
-        session, name, attempt = self._session, stream.identity.task, stream.identity.attempt
-        kind = message.WhichOneof("kind")
-        if kind == "heartbeat":
-            beat = executor_messages.heartbeat(message.heartbeat)
-            self._heard(name, attempt, beat, now)
-            return session.heartbeat(name, attempt, beat, now)
-        if kind == "started":
-            return session.process_started(name, attempt, message.started.start, now)
-        if kind == "exited":
-            end = executor_messages.process_end(message.exited)
-            self._heard(name, attempt, end, now)
-            return session.process_ended(name, attempt, end, now)
-        if kind == "settled":
-            return session.settled(name, attempt, executor_messages.settlement(message.settled), now)
-        if kind == "stacks":
-            stacks = executor_messages.stacks(message.stacks)
-            return session.stacks_written(name, attempt, message.stacks.start, stacks, now)
-        if kind == "last_words":
-            return session.last_words(name, attempt, message.last_words.tail, now)
-        if kind == "restore_failed":
-            failed = message.restore_failed
-            return session.restore_failed(name, attempt, failed.start, failed.uri, failed.damaged, failed.reason, now)
-        if kind == "uploaded":
-            self._checkpoints.uploaded(
-                CommitRequest(name, attempt, message.uploaded, partial(_answer, stream, message))
-            )
-            return []
-        if kind == "exported":
-            export = executor_messages.exported(message.exported)
-            return session.exported(name, attempt, export, message.exported.problem, now)
-        if kind == "checkpoint_state":
-            self._checkpoints.reported(name, attempt, message.checkpoint_state)
-            return []
-        if kind == "input_part_wanted":
-            self._inputs.part_wanted(name, message.input_part_wanted, stream.send)
-            return []
-        if kind == "shard_request":
-            self._inputs.shard_requested(name, attempt, message.shard_request, stream.send)
-            return []
+        identity, kind = stream.identity, message.WhichOneof("kind")
+        if kind in _REPORTS:
+            report = _REPORTS[kind](getattr(message, kind))
+            if isinstance(report, (Heartbeat, ProcessEnd)):
+                self._heard(identity.task, identity.attempt, report, now)
+            return self._session.handle(FromTask(identity.task, identity.attempt, report), now)
         if kind == "leave":
-            return session.left(stream.identity.container_id, now)
-        log.warning("%s sent a message of a kind that is not known here", name)
+            return self._session.handle(ExecutorLeft(identity.container_id), now)
+        handle = self._handlers.get(kind)
+        if handle:
+            handle(stream, identity.task, identity.attempt, message)
+        else:
+            log.warning("%s sent a message of a kind that is not known here", identity.task)
         return []
+
+
+_REPORTS: dict[Optional[str], Callable[[Any], Report]] = {
+    "heartbeat": executor_messages.heartbeat,
+    "started": lambda started: ProcessStarted(started.start),
+    "exited": executor_messages.process_end,
+    "settled": executor_messages.settlement,
+    "stacks": lambda stacks: ProcessStacks(stacks.start, executor_messages.stacks(stacks)),
+    "last_words": lambda last: LastOutput(last.tail),
+    "restore_failed": lambda failed: RestoreFailed(failed.start, failed.uri, failed.damaged, failed.reason),
+    "exported": lambda exported: ModelExport(executor_messages.exported(exported), exported.problem),
+}
+"""Conversions of the messages that the session handles, by kind."""
 
 
 def _answer(stream: Stream, asked: tony_pb2.FromExecutor, granted: bool, reason: str, resend: bool) -> None:

@@ -34,6 +34,7 @@ from tony_provider.runtime.am.records import (
 from tony_provider.runtime.am.resource_manager import Registered, ResourceManager, ResourceManagerError
 from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.session.session_events import StopOrder
 from tony_provider.runtime.am.token_replacement import StoreAccess
 from tony_provider.runtime.am.web.authentication import Authenticator, proxy_tls, remove_files
 from tony_provider.runtime.am.web.control import token_route
@@ -387,11 +388,12 @@ class Signals:
             log.info("%s changes nothing any more", number.name)
             return
         reason = f"the application was stopped from outside ({number.name} to its application master)"
+        order = StopOrder(reason)
         if self._notice >= _SHORT_NOTICE:
-            self._master.stop(reason)
+            self._master.post(order)
         elif self._writing is None:
             self._writing = asyncio.ensure_future(self._write(reason))
-            self._stopping = asyncio.get_running_loop().call_later(_ALIVE_AFTER_ALL, self._master.stop, reason)
+            self._stopping = asyncio.get_running_loop().call_later(_ALIVE_AFTER_ALL, self._master.post, order)
 
     async def _write(self, reason: str) -> None:
         try:

@@ -6,45 +6,47 @@ import asyncio
 import gc
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, Union, cast
 
 import attrs
 
 from tony_provider.runtime.am import executor_messages
 from tony_provider.runtime.am.checkpoint_chain import OwnChain
-from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, Step
+from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits
 from tony_provider.runtime.am.executor_launch import ExecutorLaunches
-from tony_provider.runtime.am.gateway import ExecutorGateway, LastOutputs
+from tony_provider.runtime.am.gateway import ExecutorGateway, LastOutputs, Step
 from tony_provider.runtime.am.input_shards import InputAssigner, OpenedInput
 from tony_provider.runtime.am.output_publisher import OutputPublisher, TaskParts
 from tony_provider.runtime.am.ownership import FencedError, Ownership, SupersededError
 from tony_provider.runtime.am.records import ApplicationRecords, PreviousMasters
 from tony_provider.runtime.am.resource_manager import (
-    Allocated,
     AttemptOver,
     Background,
-    Completed,
     ConnectionLost,
     ConnectionRestored,
     Event,
-    LaunchFailed,
-    NodeLeaving,
-    NodesCounted,
-    NotPlaced,
-    Preempting,
     Registered,
     ResourceManager,
     ResourceManagerError,
-    Room,
-    StopRequested,
 )
 from tony_provider.runtime.am.sample_series import ContainerUse
-from tony_provider.runtime.am.session import actions, job_status
+from tony_provider.runtime.am.session import actions, job_status, session_events
 from tony_provider.runtime.am.session.actions import Action, Note, Verdict
 from tony_provider.runtime.am.session.gang import requests_too_large
 from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.session_events import (
+    CheckpointOrder,
+    EventsWritten,
+    FromTask,
+    JobFailed,
+    OutputsPublished,
+    Recovered,
+    Started,
+    StopOrder,
+    Tick,
+)
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
 from tony_provider.runtime.am.token_replacement import StoreAccess
 from tony_provider.runtime.application import ApplicationDescription
@@ -52,7 +54,6 @@ from tony_provider.runtime.checkpoint.training_owner import Stop
 from tony_provider.runtime.common.clock import epoch_ms, moment
 from tony_provider.runtime.common.concurrency import retry
 from tony_provider.runtime.common.quantities import count, size
-from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.limits import without_foreign_places
@@ -122,9 +123,20 @@ class Master:
         records.series.begin(min(_now(), self._started_ms / 1000 - epoch), epoch)
         self._leader = ""
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
-        self._checkpoints = CheckpointCommits(description, chain, self.session, self._steps.put_nowait, self._send)
+        self._checkpoints = CheckpointCommits(
+            description,
+            chain,
+            self.session,
+            self.post,
+            lambda note: self._steps.put_nowait(lambda _: [note]),
+            self._send,
+        )
         self._inputs = InputAssigner(
-            inputs, self.session, ownership, lambda *said: self._note(Note(*said)), self._fail_for_input
+            inputs,
+            self.session,
+            ownership,
+            lambda *said: self._note(Note(*said)),
+            lambda problem: self.post(JobFailed(FailureKind.INPUT, problem)),
         )
         self._outputs = outputs or OutputPublisher(ownership)
         self._task_parts = TaskParts(
@@ -150,6 +162,11 @@ class Master:
         self._cluster_away = ""  # since when and why the cluster is unreachable, otherwise empty
         self.cut_off = False  # the cluster became unreachable, and no event has arrived since
         self._carriers = self._make_carriers()
+        self._cluster_handlers: dict[type, Callable[[Any], list[Action]]] = {
+            ConnectionLost: self._connection_lost,
+            ConnectionRestored: lambda _: [Note("cluster_reachable", "the cluster answers again")],
+            AttemptOver: self._attempt_over,
+        }
 
     # ---- status and control, for the web server ----------------------------------------------------------------
 
@@ -189,34 +206,9 @@ class Master:
         )
         return without_foreign_places(whole, self.description.application_dir)
 
-    def stop(self, reason: str, grace: Optional[float] = None) -> None:
-        """End the job as killed. A second call hurries. ``grace``: seconds, default timeouts.grace."""
-        self._steps.put_nowait(partial(self.session.stop_requested, reason, grace=grace))
-
-    def ask_checkpoint(self, reason: str) -> None:
-        """Request a checkpoint of the tasks. Programs that do not support requests ignore it."""
-        self._steps.put_nowait(partial(self.session.checkpoint_requested, reason))
-
-    def ask_export(self, reason: str) -> int:
-        """Request a model export of the leading task, and return the request's number.
-
-        Its program may ignore the request.
-        """
-        asked_ms = epoch_ms()
-        self._steps.put_nowait(partial(self.session.export_requested, reason, asked_ms))
-        return asked_ms
-
-    def suspend(self, reason: str) -> None:
-        """Have the job save a checkpoint and release all containers."""
-        self._steps.put_nowait(partial(self.session.suspend_requested, reason))
-
-    def resume(self, reason: str) -> None:
-        """Resume the job if it is suspended."""
-        self._steps.put_nowait(partial(self.session.resume_requested, reason))
-
-    def resize(self, counts: Mapping[str, int], reason: str) -> None:
-        """Resize the job to these numbers of tasks by task type."""
-        self._steps.put_nowait(partial(self.session.resize_requested, counts, reason))
+    def post(self, event: session_events.Event) -> None:
+        """Have the session handle an event after the steps that already wait."""
+        self._steps.put_nowait(partial(self.session.handle, event))
 
     def give_up(self, error: Union[SupersededError, DismissedError]) -> None:
         """End ``run`` with this error, because the tasks belong to another master."""
@@ -237,7 +229,7 @@ class Master:
         ``refused``: kind and reason if no task may be started.
         """
         before = self.session.phase
-        for action in self._first_step(registered, refused)(_now()):
+        for action in self.session.handle(self._first_event(registered, refused), _now()):
             self._carry_out(action)
         self._look_at_phase(before)
 
@@ -251,7 +243,7 @@ class Master:
                 self._background.spawn(work())
             last_call = 2 * self.description.job.timeouts.checkpoint  # enough to save a checkpoint and to copy it
             self._background.spawn(self._access.fetch())
-            self._background.spawn(self._access.mind(last_call, self.ask_checkpoint))
+            self._background.spawn(self._access.mind(last_call, lambda reason: self.post(CheckpointOrder(reason))))
             for worker in (self._checkpoints, self._inputs, self._task_parts):
                 self._background.spawn(worker.run())
             for _ in range(_LAUNCHES_AT_ONCE):
@@ -261,20 +253,19 @@ class Master:
             await self._background.close()
             await self._last_outputs.close()
 
-    def _first_step(self, registered: Registered, refused: Optional[tuple[FailureKind, str]]) -> Step:
+    def _first_event(self, registered: Registered, refused: Optional[tuple[FailureKind, str]]) -> session_events.Event:
         if self._former and not refused:
-            history, status = self._former.history, self._former.status
-            return partial(
-                self.session.recover, registered.containers, history, largest=registered.largest, former=status
+            return Recovered(
+                registered.containers, self._former.history, registered.largest, former=self._former.status
             )
         self._rm.release([container.id for container in registered.containers])
         if refused:
-            return partial(self.session.fail, *refused)
+            return JobFailed(*refused)
         # If the limits are unknown, YARN itself rejects requests that are too large.
         problem = requests_too_large(self.description.job, registered.largest) if registered.largest else None
         if problem:
-            return partial(self.session.fail, FailureKind.LAUNCH, problem)
-        return partial(self.session.start, largest=registered.largest)
+            return JobFailed(FailureKind.LAUNCH, problem)
+        return Started(registered.largest)
 
     async def _work(self) -> None:
         """Take one step at a time, and execute its actions in their order.
@@ -307,7 +298,7 @@ class Master:
         seconds = max(TICK, len(self.session.tasks) / _MOST_LOOKS)
         while True:
             await asyncio.sleep(seconds)
-            self._steps.put_nowait(self.session.tick)
+            self.post(Tick())
             self._checkpoints.look()
             self._inputs.look()
             self._task_parts.look()
@@ -324,41 +315,24 @@ class Master:
             async for event in self._rm.events():
                 self._steps.put_nowait(partial(self._happened, event))
         except ResourceManagerError as error:
-            self._steps.put_nowait(partial(self.session.fail, FailureKind.LAUNCH, str(error)))
+            self.post(JobFailed(FailureKind.LAUNCH, str(error)))
 
     def _happened(self, event: Event, now: float) -> list[Action]:
-        session = self.session
-        if isinstance(event, ConnectionLost):
-            self.cut_off = True
-            self._cluster_away = (
-                self._cluster_away or f"the cluster does not answer since {moment(epoch_ms())}: {event.reason}"
-            )
-            return [Note("cluster_unreachable", event.reason)]
-        self.cut_off, self._cluster_away = False, ""
-        if isinstance(event, ConnectionRestored):
-            return [Note("cluster_reachable", "the cluster answers again")]
-        if isinstance(event, Allocated):
-            return session.allocated(event.key, event.container, now)
-        if isinstance(event, NotPlaced):
-            return session.not_placed(event.key, event.reason, now)
-        if isinstance(event, LaunchFailed):
-            return session.launch_failed(event.container_id, printable(event.reason), now)
-        if isinstance(event, Completed):
-            return session.completed(event.container_id, event.exit, printable(event.diagnostics), now)
-        if isinstance(event, Preempting):
-            return session.preempting(event.container_ids, event.seconds, now)
-        if isinstance(event, NodeLeaving):
-            return session.node_leaving(event.node, event.seconds, now)
-        if isinstance(event, NodesCounted):
-            return session.nodes_counted(event.nodes)
-        if isinstance(event, Room):
-            return session.room(event, now)
-        if isinstance(event, AttemptOver):
-            self.give_up(DismissedError(event.reason))
-            return []
-        if isinstance(event, StopRequested):
-            return session.stop_requested(event.reason, now)
-        raise TypeError(event)
+        if not isinstance(event, ConnectionLost):
+            self.cut_off, self._cluster_away = False, ""
+        own = self._cluster_handlers.get(type(event))
+        return own(event) if own else self.session.handle(cast(session_events.Event, event), now)
+
+    def _connection_lost(self, event: ConnectionLost) -> list[Action]:
+        self.cut_off = True
+        self._cluster_away = (
+            self._cluster_away or f"the cluster does not answer since {moment(epoch_ms())}: {event.reason}"
+        )
+        return [Note("cluster_unreachable", event.reason)]
+
+    def _attempt_over(self, event: AttemptOver) -> list[Action]:
+        self.give_up(DismissedError(event.reason))
+        return []
 
     async def _watch_ownership(self) -> None:
         while True:
@@ -373,7 +347,7 @@ class Master:
         try:
             await asyncio.to_thread(self._ownership.check)
         except FencedError as error:
-            self._steps.put_nowait(partial(self.session.fail, FailureKind.FENCED, str(error)))
+            self.post(JobFailed(FailureKind.FENCED, str(error)))
         except StorageError as error:
             log.warning("the owner of the training cannot be read: %s", error)
         stop = self._ownership.stop
@@ -386,10 +360,7 @@ class Master:
 
         If it is already ending, a second stop would skip the grace.
         """
-        return [] if self.session.verdict else self.session.stop_requested(stop.reason, now, grace=stop.grace)
-
-    def _fail_for_input(self, problem: str) -> None:
-        self._steps.put_nowait(partial(self.session.fail, FailureKind.INPUT, problem))
+        return [] if self.session.verdict else self.session.handle(StopOrder(stop.reason, stop.grace), now)
 
     def _heard(self, name: str, attempt: int, said: Union[Heartbeat, ProcessEnd], now: float) -> None:
         """Record a heartbeat or the end of a process for the series, status and progress, before the session's step."""
@@ -446,8 +417,7 @@ class Master:
         self._records.note(note)
 
     def _keep_notes(self, action: actions.KeepNotes) -> None:
-        kept = partial(self.session.notes_kept, action.task, action.attempt)
-        self._records.when_kept(partial(self._steps.put_nowait, kept))
+        self._records.when_kept(partial(self.post, FromTask(action.task, action.attempt, EventsWritten())))
 
     async def _publish(self, action: actions.PublishOutputs) -> None:
         self._note(Note("publishing", ", ".join(self.description.job.outputs)))
@@ -461,7 +431,7 @@ class Master:
                         "published", f"{each.name}: {count(each.files, 'file')}, {size(each.bytes or 0)}, in {each.uri}"
                     )
                 )
-        self._steps.put_nowait(partial(self.session.outputs_published, problem))
+        self.post(OutputsPublished(problem))
 
     async def _launch(self) -> None:
         """Launch containers one at a time. Each launch context is built only when its turn has come."""

@@ -70,6 +70,7 @@ def read_kept(storage: Storage, uri: str, after: int, limit: int) -> LogPiece:
 
 
 OUTPUT_PATH = "output/"  # path of the master's pages; each task has a page below it
+STORY_PATH = "story/"  # likewise: each task has its TaskStory below it
 OUTPUT_END = 1 << 62  # more bytes than any task prints: a request from there on returns the position of the end
 
 

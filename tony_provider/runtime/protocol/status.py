@@ -341,3 +341,25 @@ class JobStatus:
     def checkpoint_dir(self) -> Optional[str]:
         """URI of the newest committed checkpoint; None also if it was removed at the end."""
         return (self.checkpoint.uri or None) if self.checkpoint else None
+
+
+@attrs.frozen
+class Transition:
+    """A change of the state of the job, a task or a container."""
+
+    time_ms: int  # since the epoch
+    subject: str  # such as worker:3, or the container of worker:3
+    before: str
+    after: str
+    why: str
+    event: str  # kind of the event that has caused it
+
+
+@attrs.frozen
+class TaskStory:
+    """The newest transitions of a task and its containers, oldest first, under the present application master."""
+
+    task: str
+    transitions: list[Transition]
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``

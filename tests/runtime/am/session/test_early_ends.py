@@ -8,6 +8,7 @@ import pytest
 
 from tests.runtime.am.session.world import World, job, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
+from tony_provider.runtime.am.session.session_events import FromTask
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
 from tony_provider.runtime.jobspec.model import RestartPolicy, RestartScope
 from tony_provider.runtime.protocol import timing
@@ -65,7 +66,7 @@ def test_a_chief_that_uploads_what_it_has_made_is_waited_for() -> None:
     world = ps_job()
     world.end("ps:0")
     for _ in range(30):
-        world.carry_out(world.session.heartbeat("chief:0", 1, Heartbeat(rss_bytes=0), world.now))
+        world.handle(FromTask("chief:0", 1, Heartbeat(rss_bytes=0)))
         world.tick(3)
     world.end("chief:0")
     world.complete_all()
@@ -146,6 +147,6 @@ def test_an_end_that_is_told_twice_counts_once() -> None:
     world = ps_job()
     world.end("ps:0")
     world.wait(WAIT - 2)
-    world.carry_out(world.session.process_ended("ps:0", 1, ProcessEnd(1), world.now))
+    world.handle(FromTask("ps:0", 1, ProcessEnd(1)))
     world.wait(2)
     assert world.session.verdict

@@ -8,6 +8,7 @@ import pytest
 from tests.runtime.am.session.test_job_status import status
 from tests.runtime.am.session.world import EPOCH, World, job
 from tony_provider.runtime.am.session.actions import AskExport
+from tony_provider.runtime.am.session.session_events import ExportRequested, ModelExport
 from tony_provider.runtime.jobspec.model import ExportSpec, RestartPolicy, Role, TaskSpec
 from tony_provider.runtime.protocol.status import ExportedModel
 
@@ -18,12 +19,12 @@ def world(*, every: int | None = None) -> World:
 
 
 def ask(world: World, asked_ms: int) -> None:
-    world.carry_out(world.session.export_requested("ann wants it", asked_ms, world.now))
+    world.handle(ExportRequested("ann wants it", asked_ms))
 
 
 def answer(world: World, step: int, asked_ms: int = 0, *, name: str = "chief:0", problem: str = "") -> None:
     export = ExportedModel(step, "" if problem else f"store/exports/step-{step}", 7, asked_ms)
-    world.carry_out(world.session.exported(name, world.attempt(name), export, problem, world.now))
+    world.report(name, ModelExport(export, problem))
 
 
 def test_the_leading_task_is_asked_and_answers() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import World, job, task_type
 from tony_provider.runtime.am.session.restart_policy import CommittedSave
+from tony_provider.runtime.am.session.session_events import CheckpointCommitted, FromTask, QuotaWarning
 from tony_provider.runtime.am.session.session_state import Heartbeat
 from tony_provider.runtime.jobspec.model import Memory, RestartPolicy
 from tony_provider.runtime.protocol.status import TaskProgress, TimeUse, TypeUse
@@ -33,7 +34,7 @@ def use(of: World) -> TypeUse:
 
 def hear(of: World, name: str, **beat: object) -> None:
     said = Heartbeat(rss_bytes=1000, **beat)  # type: ignore[arg-type]
-    of.carry_out(of.session.heartbeat(name, of.attempt(name), said, of.now))
+    of.report(name, said)
 
 
 def begun(of: World) -> World:
@@ -259,7 +260,7 @@ def test_what_a_type_asked_for_and_used() -> None:
             node_busy_percent=percent,
         )
     said = Heartbeat(rss_bytes=5000)
-    job.carry_out(job.session.heartbeat("worker:1", 1, said, job.now))
+    job.handle(FromTask("worker:1", 1, said))
     job.tick(10)
     assert use(job) == TypeUse(
         type="worker",
@@ -297,17 +298,17 @@ def test_copies_of_checkpoints_add_up() -> None:
         point = job.checkpoints[-1]
     assert point is not None
     save = CommittedSave(["worker:0"], content_step=20, is_new=True, process_seconds=100.0)
-    job.carry_out(job.session.checkpoint_committed(point, save, job.now, copy_seconds=2.5))
-    job.carry_out(job.session.checkpoint_committed(point, save, job.now, copy_seconds=4.0))
+    job.handle(CheckpointCommitted(point, save, 2.5))
+    job.handle(CheckpointCommitted(point, save, 4.0))
     assert times(job).checkpoints == 6.5
 
 
 def test_a_quota_that_may_not_hold_another_checkpoint_is_a_warning_while_it_lasts() -> None:
     job = begun(world())
-    job.carry_out(job.session.quota_warned("the quota leaves 1 B", job.now))
+    job.handle(QuotaWarning("the quota leaves 1 B"))
     assert "the quota leaves 1 B" in job.status.warnings
     assert "the quota leaves 1 B" in job.noted("quota")
-    job.carry_out(job.session.quota_warned("", job.now))
+    job.handle(QuotaWarning(""))
     assert job.status.warnings == []
 
 

@@ -8,14 +8,16 @@ import pytest
 
 from tests.runtime.am.session.test_liveness import workers as two_workers
 from tests.runtime.am.session.test_restarts import all_roles
-from tests.runtime.am.session.world import World, job, task_type
+from tests.runtime.am.session.world import EPOCH, World, job, task_type
 from tony_provider.runtime.am.session import state_transitions
 from tony_provider.runtime.am.session.reports import MOST_REPLACEMENTS
 from tony_provider.runtime.am.session.session_state import ProcessEnd
 from tony_provider.runtime.am.session.state_transitions import (
     ContainerState,
     ImpossibleTransitionError,
-    Lifecycle,
+    Occasion,
+    StateMachine,
+    Story,
     Transitions,
 )
 from tony_provider.runtime.jobspec.model import RestartPolicy, RestartScope, TaskSpec
@@ -23,7 +25,7 @@ from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobS
 
 
 def test_a_state_changes_as_its_table_says() -> None:
-    task = Lifecycle("worker:0", state_transitions.TASK, TaskState.REQUESTED)
+    task = StateMachine("worker:0", state_transitions.TASK, TaskState.REQUESTED, Story(Occasion()))
     task.enter(TaskState.REQUESTED)
     task.enter(TaskState.STARTING)
     with pytest.raises(ImpossibleTransitionError, match="worker:0: STARTING cannot become RUNNING"):
@@ -34,7 +36,7 @@ def test_a_state_changes_as_its_table_says() -> None:
 def test_nothing_follows_an_end() -> None:
     for end in (JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED):
         with pytest.raises(ImpossibleTransitionError):
-            Lifecycle("the job", state_transitions.JOB, end).enter(JobState.RUNNING)
+            StateMachine("the job", state_transitions.JOB, end, Story(Occasion())).enter(JobState.RUNNING)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,47 @@ def test_every_state_is_reached(transitions: Transitions[Enum], beginning: Enum)
         reached |= following
         left += following
     assert reached == set(type(beginning))
+
+
+def test_the_story_of_a_task_has_each_transition_with_its_reason() -> None:
+    world = World(job({"worker": 1}, policy=RestartPolicy()), ["worker"]).run()
+    world.end("worker:0", exit_code=3)
+    world.lose("worker:0")
+    world.run()
+    story = world.session.story("worker:0")
+    assert story
+    assert story.task == "worker:0"
+    changes = [(each.subject.partition(" ")[0], each.before, each.after, each.event) for each in story.transitions]
+    assert changes == [
+        ("the", "NONE", "LAUNCHED", "Allocated"),
+        ("worker:0", "REQUESTED", "STARTING", "Allocated"),
+        ("worker:0", "STARTING", "REGISTERED", "ExecutorRegistered"),
+        ("worker:0", "REGISTERED", "RUNNING", "ProcessStarted"),
+        ("worker:0", "RUNNING", "FAILED", "ProcessEnd"),
+        ("worker:0", "FAILED", "REGISTERED", "ProcessEnd"),
+        ("the", "LAUNCHED", "ENDED", "Completed"),
+        ("worker:0", "REGISTERED", "LOST", "Completed"),
+        ("the", "ENDED", "NONE", "Completed"),
+        ("worker:0", "LOST", "REQUESTED", "Completed"),
+        ("the", "NONE", "LAUNCHED", "Allocated"),
+        ("worker:0", "REQUESTED", "STARTING", "Allocated"),
+        ("worker:0", "STARTING", "REGISTERED", "ExecutorRegistered"),
+    ]
+    failed = story.transitions[4]
+    assert failed.why.startswith("its user process failed: worker:0 on node1:1 ended with exit code 3")
+    assert failed.time_ms == int((EPOCH + world.now) * 1000)
+    assert world.session.story("worker:1") is None
+
+
+def test_of_a_long_story_the_newest_part_is_kept() -> None:
+    story = Story(Occasion())
+    machine = StateMachine("worker:0", state_transitions.TASK, TaskState.REQUESTED, story)
+    for _ in range(state_transitions.MOST_TRANSITIONS):
+        machine.enter(TaskState.STARTING)
+        machine.enter(TaskState.REQUESTED)
+    machine.enter(TaskState.FAILED)
+    assert len(story.transitions) == state_transitions.MOST_TRANSITIONS
+    assert story.transitions[-1].after == "FAILED"
 
 
 # ---- what is seldom --------------------------------------------------------------------------------------------------

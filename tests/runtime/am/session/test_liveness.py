@@ -20,7 +20,7 @@ def workers(number: int = 2, **timeouts: Any) -> World:
 
 @pytest.mark.parametrize(("tasks", "seconds"), [(1, 3.0), (900, 3.0), (3000, 10.0)])
 def test_heartbeats_come_less_often_the_more_tasks_there_are(tasks: int, seconds: float) -> None:
-    assert workers(tasks).session.heartbeat_seconds == seconds
+    assert workers(tasks).session.liveness.heartbeat_seconds == seconds
 
 
 def test_silence_is_measured_by_the_heartbeats() -> None:

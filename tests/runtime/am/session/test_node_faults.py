@@ -8,6 +8,7 @@ import pytest
 
 from tests.runtime.am.session.test_restarts import workers
 from tests.runtime.am.session.world import task_type
+from tony_provider.runtime.am.resource_manager import NodesCounted
 from tony_provider.runtime.am.session.restart_policy import COMPARISON, FREE_MOVES
 from tony_provider.runtime.protocol.status import FailureKind
 
@@ -105,7 +106,7 @@ def test_the_next_master_grants_no_further_moves() -> None:
 def test_the_only_node_of_a_job_is_left_if_the_cluster_has_others() -> None:
     world = workers({"worker": 1}, budget=0)
     world.nodes = 1
-    world.carry_out(world.session.nodes_counted(3))
+    world.handle(NodesCounted(3))
     world.run()
     node = world.task("worker:0").node
     world.end("worker:0", **FULL)
@@ -116,7 +117,7 @@ def test_the_only_node_of_a_job_is_left_if_the_cluster_has_others() -> None:
 def test_the_nodes_of_a_label_are_not_all_avoided() -> None:
     world = workers({"worker": task_type(1, node_label="gpu")}, budget=0)
     world.nodes = 1
-    world.carry_out(world.session.nodes_counted(100))
+    world.handle(NodesCounted(100))
     world.run()
     world.end("worker:0", **FULL)
     world.tick()

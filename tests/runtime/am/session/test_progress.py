@@ -7,13 +7,14 @@ import pytest
 from tests.runtime.am.session.test_same_failure import ended, fail, workers
 from tests.runtime.am.session.world import World
 from tony_provider.runtime.am.session.restart_policy import LONGEST_START, CommittedSave, GroupProgress
+from tony_provider.runtime.am.session.session_events import CheckpointCommitted
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.jobspec.model import MirrorScope
 
 
 def commit(world: World, save: int, committed: CommittedSave) -> None:
     point = ResumePoint(committed.content_step, f"store/save-{save}", save)
-    world.carry_out(world.session.checkpoint_committed(point, committed, world.now))
+    world.handle(CheckpointCommitted(point, committed))
 
 
 def saved(step: int | None = None, *, is_new: bool = True, seconds: float = LONGEST_START) -> CommittedSave:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
+from tony_provider.runtime.am.session.session_events import ResizeOrder
 from tony_provider.runtime.jobspec.model import Milestone, MirrorScope, RestartPolicy, Role
 from tony_provider.runtime.jobspec.task_types import ranks
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
@@ -386,7 +387,7 @@ def test_asked_twice_nothing_changes() -> None:
 def test_what_the_job_does_not_allow_is_refused_and_changes_nothing(counts: dict[str, int], why: str) -> None:
     gang = world({"worker": task_type(2, min_instances=1, max_instances=4), "evaluator": 1}).run()
     assert gang.session.resizing.refusal(counts) == why
-    gang.carry_out(gang.session.resize_requested(counts, "why not", gang.now))
+    gang.handle(ResizeOrder(counts, "why not"))
     assert not gang.noted("resizing")
     assert gang.status.resizing == {}
 

@@ -11,6 +11,7 @@ from tests.runtime.am.session.world import World, job
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.actions import ShutdownTask
 from tony_provider.runtime.am.session.reports import MOST_REPLACEMENTS
+from tony_provider.runtime.am.session.session_events import StopOrder
 from tony_provider.runtime.common import exit_codes
 from tony_provider.runtime.jobspec.model import Role, SuccessRule, TaskSpec
 from tony_provider.runtime.protocol import timing
@@ -634,7 +635,7 @@ def test_kill_stops_every_task_with_grace() -> None:
 
 def test_a_kill_may_say_how_much_grace_there_is() -> None:
     world = workers(grace=7).run()
-    world.carry_out(world.session.stop_requested("killed by ann", world.now, grace=90))
+    world.handle(StopOrder("killed by ann", 90))
     assert [shutdown.grace for shutdown in world.shutdowns] == [90, 90]
 
 
@@ -648,7 +649,7 @@ def test_second_kill_takes_the_containers_away() -> None:
 def test_second_kill_with_a_shorter_grace_leaves_that() -> None:
     world = workers(grace=300, checkpoint=20).run()
     world.stop()
-    world.carry_out(world.session.stop_requested("now", world.now, grace=5))
+    world.handle(StopOrder("now", 5))
     assert [shutdown.grace for shutdown in world.shutdowns] == [300, 300, 5, 5]
     world.wait(5 + 20 + timing.KEEP_LOGS - 2)
     assert not world.released

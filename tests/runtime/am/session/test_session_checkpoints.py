@@ -9,6 +9,7 @@ import pytest
 from tests.runtime.am.session.world import World, job, point
 from tony_provider.runtime.am.session.actions import AskCheckpoint
 from tony_provider.runtime.am.session.checkpoints import MOST_DAMAGED
+from tony_provider.runtime.am.session.session_events import CheckpointOrder, ResumeChosen, ResumeNotChosen
 from tony_provider.runtime.jobspec.model import MirrorScope, RestartPolicy
 from tony_provider.runtime.protocol.status import FailureKind, JobState
 
@@ -43,13 +44,13 @@ def test_nobodys_are_before_the_first_rendezvous() -> None:
 @pytest.mark.parametrize("mirror", [MirrorScope.LEADER, MirrorScope.OFF])
 def test_somebody_wants_a_checkpoint_now(mirror: MirrorScope) -> None:
     world = World(job(PS_JOB, mirror=mirror), ["chief"]).run()
-    world.carry_out(world.session.checkpoint_requested("ann wants it", world.now))
+    world.handle(CheckpointOrder("ann wants it"))
     assert world.asked == [AskCheckpoint(("chief:0",), "ann wants it")]
 
 
 def test_nobody_can_make_one_while_nobody_runs() -> None:
     world = workers()
-    world.carry_out(world.session.checkpoint_requested("ann wants it", world.now))
+    world.handle(CheckpointOrder("ann wants it"))
     assert not world.asked
     assert world.noted("checkpoint_requested") == ["ann wants it; nobody runs who could make one"]
 
@@ -101,7 +102,7 @@ def test_a_job_begins_where_its_chain_is() -> None:
 
 def test_a_store_that_does_not_answer_fails_the_job() -> None:
     world = workers(answers=False)
-    world.carry_out(world.session.resume_failed(1, "no NameNode answers", world.now))
+    world.handle(ResumeNotChosen(1, "no NameNode answers"))
     failure = world.verdict.failure
     assert failure
     assert failure.kind is FailureKind.CHECKPOINT
@@ -110,8 +111,8 @@ def test_a_store_that_does_not_answer_fails_the_job() -> None:
 
 def test_answers_that_nobody_waits_for_are_ignored() -> None:
     world = workers().run()
-    world.carry_out(world.session.resume_failed(1, "late", world.now))
-    world.carry_out(world.session.resume_chosen(1, point(1, "late"), world.now))
+    world.handle(ResumeNotChosen(1, "late"))
+    world.handle(ResumeChosen(1, point(1, "late")))
     assert world.session.phase is JobState.RUNNING
     assert len(world.rendezvous) == 1
 

@@ -162,8 +162,8 @@ def test_it_waits_for_the_answer() -> None:
     gang.room = None
     gang.wait(5 * SPARE)
     assert len(gang.looks) == 1
-    gang.carry_out(gang.session.room(Room(gang.looks[0].request.key + 1, 2), gang.now))  # of another look
-    gang.carry_out(gang.session.room(Room(gang.looks[0].request.key, 2), gang.now))
+    gang.handle(Room(gang.looks[0].request.key + 1, 2))  # of another look
+    gang.handle(Room(gang.looks[0].request.key, 2))
     gang.room = 2
     gang.wait(SPARE + 1)
     assert gang.status.resizing == {"worker": 4}

@@ -10,6 +10,7 @@ import pytest
 from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session import job_status
+from tony_provider.runtime.am.session.recovery import MOST_WAIT
 from tony_provider.runtime.jobspec.model import (
     Milestone,
     ReadinessProbe,
@@ -486,6 +487,29 @@ def test_a_parameter_server_that_is_lost_with_the_master_trains_nothing_again() 
     world.wait(100.0)
     assert world.session.phase is JobState.RUNNING
     assert (world.starts["worker:0"], asked(world)) == (1, 0)
+    world.end("export:0")
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_later_stage_begins_though_a_parameter_server_is_lost_while_masters_change(comes_back: bool) -> None:
+    """Seen: its tasks waited for the address of the parameter server for ever."""
+    export = task_type(1, role=Role.ONCE, after={"worker": SUCCEEDED})
+    world = world_of({"ps": 1, "worker": 1, "export": export}).run()
+    if comes_back:
+        world.end("worker:0")
+    world.master_dies()
+    for name in ("worker:0", *(("ps:0",) if comes_back else ())):
+        world.register(name, world.executor_of(name))
+    if comes_back:
+        world.lose("ps:0")
+    else:
+        world.end("worker:0")
+        world.lose_unheard("ps:0")
+    world.wait(MOST_WAIT)
+    world.run()
+    assert world.states["ps:0"] is TaskState.LOST
     world.end("export:0")
     world.complete_all()
     assert world.verdict.status is FinalStatus.SUCCEEDED

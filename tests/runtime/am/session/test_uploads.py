@@ -6,6 +6,7 @@ import pytest
 
 from tests.runtime.am.session.test_job_status import status
 from tests.runtime.am.session.world import World, job
+from tony_provider.runtime.am.session.session_events import CheckpointBlocked, FromTask
 from tony_provider.runtime.am.session.session_state import Heartbeat, Settlement
 from tony_provider.runtime.jobspec.model import RestartPolicy
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus
@@ -48,7 +49,7 @@ def test_files_that_were_not_stored_are_counted(world: World) -> None:
     world.end("worker:0", settles=False)
     said = ("snapshots leave out a link",)
     settlement = Settlement(1, "quota", notices=said, unstored=3)
-    world.carry_out(world.session.settled("worker:0", 1, settlement, world.now))
+    world.handle(FromTask("worker:0", 1, settlement))
     world.end("worker:1")
     told = status(world)
     assert told.warnings == [
@@ -61,7 +62,7 @@ def test_files_that_were_not_stored_are_counted(world: World) -> None:
 def test_tasks_with_the_same_notice_share_a_warning(world: World) -> None:
     for name in ("worker:0", "worker:1"):
         beat = Heartbeat(1000, notices=("its files are not stored", name))
-        world.carry_out(world.session.heartbeat(name, 1, beat, world.now))
+        world.handle(FromTask(name, 1, beat))
     assert status(world).warnings == [
         "worker:0, worker:1: its files are not stored",
         "worker:0: worker:0",
@@ -70,14 +71,14 @@ def test_tasks_with_the_same_notice_share_a_warning(world: World) -> None:
 
 
 def test_the_notices_of_a_start_end_with_the_next_one(world: World) -> None:
-    world.carry_out(world.session.heartbeat("worker:0", 1, Heartbeat(1000, notices=("one",)), world.now))
-    world.carry_out(world.session.heartbeat("worker:0", 1, Heartbeat(1000), world.now))
+    world.handle(FromTask("worker:0", 1, Heartbeat(1000, notices=("one",))))
+    world.handle(FromTask("worker:0", 1, Heartbeat(1000)))
     assert status(world).warnings == []
 
 
 def test_the_reason_for_which_no_checkpoint_can_be_stored_is_a_warning(world: World) -> None:
     for problem, warnings in (("no checkpoint can be stored: why", ["no checkpoint can be stored: why"]), ("", [])):
-        world.carry_out(world.session.checkpoint_waits(problem, world.now))
+        world.handle(CheckpointBlocked(problem))
         assert status(world).warnings == warnings
 
 
@@ -91,7 +92,7 @@ def test_a_checkpoint_that_the_next_start_makes_up_for_is_not_lost(world: World)
 
 def test_trouble_with_the_store_is_told_while_it_lasts(world: World) -> None:
     def beat(trouble: str) -> None:
-        world.carry_out(world.session.heartbeat("worker:0", 1, Heartbeat(1000, trouble=trouble), world.now))
+        world.handle(FromTask("worker:0", 1, Heartbeat(1000, trouble=trouble)))
 
     beat("its newest checkpoint does not get to the store since 14:03:12 UTC: quota")
     assert status(world).warnings == [

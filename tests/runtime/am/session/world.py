@@ -7,7 +7,18 @@ from typing import Any
 
 import attrs
 
-from tony_provider.runtime.am.resource_manager import Container, ContainerExit, ContainerRequest, ExitReason, Room
+from tony_provider.runtime.am.resource_manager import (
+    Allocated,
+    Completed,
+    Container,
+    ContainerExit,
+    ContainerRequest,
+    ExitReason,
+    LaunchFailed,
+    NodeLeaving,
+    Preempting,
+    Room,
+)
 from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.am.session.actions import (
     Action,
@@ -36,6 +47,28 @@ from tony_provider.runtime.am.session.actions import (
 from tony_provider.runtime.am.session.recovery import REPLAY, History
 from tony_provider.runtime.am.session.restart_policy import LONGEST_START, CommittedSave
 from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.session_events import (
+    CheckpointCommitted,
+    Disconnected,
+    Event,
+    EventsWritten,
+    ExecutorLeft,
+    ExecutorRegistered,
+    FromTask,
+    OutputsPublished,
+    ProcessStacks,
+    ProcessStarted,
+    Recovered,
+    Report,
+    ResizeOrder,
+    RestoreFailed,
+    ResumeChosen,
+    ResumeOrder,
+    Started,
+    StopOrder,
+    SuspendOrder,
+    Tick,
+)
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd, ProcessStack, Settlement, Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import FailedResume, FailedResumes
@@ -65,6 +98,7 @@ def point(step: int, uri: str) -> ResumePoint:
 
 
 EPOCH = 1_000_000.0  # of the session's clock
+MOST_VALIDATED = 20  # tasks: all are looked at after every event
 
 
 @attrs.frozen
@@ -164,7 +198,9 @@ class World:
         self.spec = spec
         self.framework = Plan(tuple(decisive), alone)
         self._jitter = jitter
-        self.session = self._new_session()
+        self._validates = spec.size <= MOST_VALIDATED
+        self.session = self.new_session()
+        self.events: list[tuple[Event, float]] = []  # all that this session has handled
         self.now = 100.0
         self.nodes = nodes
         self.answers = answers  # whether the store says at once which checkpoint is the newest
@@ -205,10 +241,28 @@ class World:
         self.notes: list[Note] = []
         self.log: list[dict[str, Any]] = []
         self.finished: list[Verdict] = []
-        self.carry_out(self.session.start(self.now))
+        self.handle(Started())
 
-    def _new_session(self) -> Session:
+    def new_session(self) -> Session:
         return Session(self.spec, self.framework, jitter=lambda: self._jitter, epoch=EPOCH)
+
+    # ---- events ------------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> None:
+        """The session handles it, and what it wants is done."""
+        self.carry_out(self._handle(event))
+
+    def report(self, name: str, report: Report) -> None:
+        """Of the newest attempt of a task."""
+        self.handle(FromTask(name, self.attempt(name), report))
+
+    def _handle(self, event: Event) -> list[Action]:
+        self.events.append((event, self.now))
+        actions = self.session.handle(event, self.now)
+        if self._validates:
+            violated = self.session.validate()
+            assert not violated, (event, violated)
+        return actions
 
     # ---- what the session wants --------------------------------------------------------------------------------
 
@@ -220,7 +274,7 @@ class World:
         if self.keeps:
             self.keep_notes()
         while self.unseen:
-            self.carry_out(self.session.room(self.unseen.pop(0), self.now))
+            self.handle(self.unseen.pop(0))
 
     def _carry_out(self, action: Action) -> None:
         if isinstance(action, RequestContainers):
@@ -409,7 +463,7 @@ class World:
         number = len(self.allocated) + 1
         container = Container(f"container_1_0001_01_{number:06d}", node or f"node{number % self.nodes}:1")
         self.allocated[container.id] = container
-        self.carry_out(self.session.allocated(key, container, self.now))
+        self.handle(Allocated(key, container))
         return container.id
 
     def grant_all(self) -> None:
@@ -423,7 +477,7 @@ class World:
         ended = ContainerExit(how) if isinstance(how, ExitReason) else ContainerExit(ExitReason.EXITED, how)
         self.completed.add(container_id)
         self.executors.pop(container_id, None)
-        self.carry_out(self.session.completed(container_id, ended, diagnostics, self.now))
+        self.handle(Completed(container_id, ended, diagnostics))
 
     def lose(self, name: str, how: int | ExitReason = ExitReason.LOST) -> None:
         """Its container ends, as the cluster says."""
@@ -436,7 +490,7 @@ class World:
 
     def launch_fails(self, container_id: str) -> None:
         self.executors.pop(container_id, None)
-        self.carry_out(self.session.launch_failed(container_id, "no disk left", self.now))
+        self.handle(LaunchFailed(container_id, "no disk left"))
 
     # ---- executors ---------------------------------------------------------------------------------------------
 
@@ -448,24 +502,23 @@ class World:
         executor.connected = True
         self.streams[name] = executor.container.id
         executor.host = executor.container.node.partition(":")[0]
-        self.carry_out(
-            self.session.registered(
+        self.handle(
+            ExecutorRegistered(
                 name,
                 executor.attempt,
+                executor.container.id,
                 executor.host,
                 {"main": 2000},
                 executor.generation,
                 executor.start,
                 executor.resume,
-                executor.container.id,
-                self.now,
             )
         )
         start, end, settled = executor.start, executor.end, executor.settled
         if executor.started:
-            self.carry_out(self.session.process_started(name, executor.attempt, start, self.now))
+            self.handle(FromTask(name, executor.attempt, ProcessStarted(start)))
         if end:
-            self.carry_out(self.session.process_ended(name, executor.attempt, end, self.now))
+            self.handle(FromTask(name, executor.attempt, end))
             if settled and executor.start == start:
                 self.settle(name)
         return True
@@ -479,23 +532,23 @@ class World:
         executor = self._executor(name)
         if executor:
             executor.connected = False
-        self.carry_out(self.session.disconnected(name, self.attempt(name), self.now))
+        self.report(name, Disconnected())
 
     def leave(self, name: str) -> None:
         """Its executor, which was told to end, takes leave; its container is still to end."""
         self.left.add(self.container(name))
-        self.carry_out(self.session.left(self.container(name), self.now))
+        self.handle(ExecutorLeft(self.container(name)))
         self.disconnect(name)
 
     def beat(self, name: str, step: int | None = None, *, pace: float | None = None, output_problem: str = "") -> None:
         """``pace``: steps per second."""
         progress = None if step is None else TaskProgress(step, steps_per_second=pace)
         beat = Heartbeat(self._memory(name), progress=progress, output_problem=output_problem)
-        self.carry_out(self.session.heartbeat(name, self.attempt(name), beat, self.now))
+        self.report(name, beat)
 
     def serve(self, name: str) -> None:
         """Its readiness probe succeeds."""
-        self.carry_out(self.session.heartbeat(name, self.attempt(name), Heartbeat(1000, ready=True), self.now))
+        self.report(name, Heartbeat(1000, ready=True))
 
     def _memory(self, name: str) -> int:
         """Bytes that its user process holds."""
@@ -509,7 +562,7 @@ class World:
         if executor and executor.running:
             executor.started = True
         start = executor.start if executor else self.task(name).start
-        self.carry_out(self.session.process_started(name, self.attempt(name), start, self.now))
+        self.report(name, ProcessStarted(start))
 
     def start_all(self) -> None:
         for task in self.session.tasks:
@@ -527,7 +580,7 @@ class World:
         executor = self._executor(name)
         start = executor.start if executor else self.task(name).start
         end = self.process_ends(executor, **how) if executor else ProcessEnd(start, **how)
-        self.carry_out(self.session.process_ended(name, self.attempt(name), end, self.now))
+        self.report(name, end)
         if settles:
             self.settle(name)
 
@@ -546,7 +599,7 @@ class World:
         start = executor.start if executor else self.task(name).start
         if executor:
             executor.settled = True
-        self.carry_out(self.session.settled(name, self.attempt(name), Settlement(start, problem), self.now))
+        self.report(name, Settlement(start, problem))
 
     def write_stacks(self, name: str, *frames: str, process: str = "") -> None:
         """Before it stops, one process of a task has written its stack, the innermost frame first."""
@@ -554,7 +607,7 @@ class World:
         assert executor.told_to_stop
         assert executor.told_to_stop.stacks
         stack = ProcessStack(4711, "python train.py", process, frames)
-        self.carry_out(self.session.stacks_written(name, executor.attempt, executor.start, (stack,), self.now))
+        self.report(name, ProcessStacks(executor.start, (stack,)))
 
     def obey(self, name: str, *, settles: bool = True) -> None:
         """It stops as it was told."""
@@ -582,7 +635,7 @@ class World:
         good = [each for each in newest_first if each.uri == self.trusted or not suspicion(each.uri)]
         chosen = next(iter(good or newest_first), None)
         not_from = suspicion(newest_first[0].uri) if chosen is not None and chosen is not newest_first[0] else ""
-        self.carry_out(self.session.resume_chosen(generation, chosen, self.now, not_from=not_from))
+        self.handle(ResumeChosen(generation, chosen, not_from))
 
     @property
     def status(self) -> JobStatus:
@@ -608,52 +661,50 @@ class World:
                 is_new=True,
                 process_seconds=LONGEST_START,
             )
-            self.carry_out(self.session.checkpoint_committed(self.checkpoints[-1], save, self.now))
+            self.handle(CheckpointCommitted(self.checkpoints[-1], save))
         return refusal
 
     def restore_fails(self, name: str, *, damaged: bool) -> None:
         executor = self.executor(name)
         executor.running, executor.settled = False, True
         uri = executor.resume.uri if executor.resume else ""
-        self.carry_out(
-            self.session.restore_failed(name, executor.attempt, executor.start, uri, damaged, "bad checksum", self.now)
-        )
+        self.report(name, RestoreFailed(executor.start, uri, damaged, "bad checksum"))
 
     def keep_notes(self) -> None:
         """The event log gets to the store, with all that was noted so far."""
         while self.not_kept:
             kept = self.not_kept.pop(0)
-            self.carry_out(self.session.notes_kept(kept.task, kept.attempt, self.now))
+            self.handle(FromTask(kept.task, kept.attempt, EventsWritten()))
 
     def published(self, problem: str = "") -> None:
         """The outputs are at their paths, or will never be."""
         self.publishing = None
-        self.carry_out(self.session.outputs_published(problem, self.now))
+        self.handle(OutputsPublished(problem))
 
     # ---- the rest ----------------------------------------------------------------------------------------------
 
     def stop(self, reason: str = "killed by somebody") -> None:
-        self.carry_out(self.session.stop_requested(reason, self.now))
+        self.handle(StopOrder(reason))
 
     def suspend(self, reason: str = "somebody needs the cluster") -> None:
-        self.carry_out(self.session.suspend_requested(reason, self.now))
+        self.handle(SuspendOrder(reason))
 
     def resume(self, reason: str = "nobody needs the cluster") -> None:
-        self.carry_out(self.session.resume_requested(reason, self.now))
+        self.handle(ResumeOrder(reason))
 
     def resize(self, reason: str = "there is room", **counts: int) -> None:
-        self.carry_out(self.session.resize_requested(counts, reason, self.now))
+        self.handle(ResizeOrder(counts, reason))
 
     def preempt(self, *names: str) -> None:
         containers = [self.container(name) for name in names]
-        self.carry_out(self.session.preempting(containers, 15.0, self.now))
+        self.handle(Preempting(containers, 15.0))
 
     def node_leaves(self, node: str) -> None:
-        self.carry_out(self.session.node_leaving(node, None, self.now))
+        self.handle(NodeLeaving(node))
 
     def tick(self, seconds: float = 1.0) -> None:
         self.now += seconds
-        self.carry_out(self.session.tick(self.now))
+        self.handle(Tick())
 
     def wait(self, seconds: float) -> None:
         """Time passes in small steps; executors that are up send their heartbeats."""
@@ -661,7 +712,7 @@ class World:
         while self.now < until:
             for task in self.session.tasks:
                 if task.connected:
-                    self.session.heartbeat(task.name, task.attempt, Heartbeat(self._memory(task.name)), self.now)
+                    self._handle(FromTask(task.name, task.attempt, Heartbeat(self._memory(task.name))))
             self.tick()
 
     def master_dies(self) -> None:
@@ -675,11 +726,12 @@ class World:
         self.keys.clear()
         self.publishing = None
         former = attrs.evolve(self.status, updated_ms=int((EPOCH + self.now) * 1000))
-        self.session = self._new_session()
+        self.session = self.new_session()
+        self.events.clear()
         self.now += 5.0
         listed = [self.allocated[container_id] for container_id in sorted(self.held)]
         history = History.read(self.log)
-        self.carry_out(self.session.recover(listed, history, self.now, former=former))
+        self.handle(Recovered(listed, history, former=former))
 
     def executor_of(self, name: str) -> Executor:
         """The one that lives, though the session may not know of it yet."""

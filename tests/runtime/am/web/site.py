@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
 from tony_provider.runtime.am.gateway import ExecutorRequests, ExecutorStreams
+from tony_provider.runtime.am.master import Master as LeadingMaster
 from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.session.session_events import Event
 from tony_provider.runtime.am.web import web_app
 from tony_provider.runtime.am.web.authentication import Authenticator
 from tony_provider.runtime.am.web.server import AccessType, Answer, Head, Router, WebServer
@@ -51,34 +53,22 @@ class Master:
     """What it was asked, in order."""
 
     session: Session = attrs.field(factory=Session)
-    asked: list[tuple[Any, ...]] = attrs.field(factory=list)
+    asked: list[Event] = attrs.field(factory=list)
 
     def status(self) -> JobStatus:
         return JobStatus("application_1_0001", "digits", JobState.RUNNING, checkpoint=ResumePoint(40, "hdfs://n/c"))
 
-    def stop(self, reason: str, grace: float | None = None) -> None:
-        self.asked.append(("stop", reason, grace))
+    def post(self, event: Event) -> None:
+        self.asked.append(event)
 
-    def ask_checkpoint(self, reason: str) -> None:
-        self.asked.append(("checkpoint", reason))
-
-    def ask_export(self, reason: str) -> int:
-        self.asked.append(("export", reason))
-        return 1700000000000
-
-    def suspend(self, reason: str) -> None:
-        self.asked.append(("suspend", reason))
-
-    def resume(self, reason: str) -> None:
-        self.asked.append(("resume", reason))
-
-    def resize(self, counts: Mapping[str, int], reason: str) -> None:
-        self.asked.append(("resize", dict(counts), reason))
+    @property
+    def as_master(self) -> LeadingMaster:
+        return cast(LeadingMaster, self)
 
 
 def router(master: Master, timeouts: Timeouts | None = None) -> Router:
     """All that there is."""
-    return web_app.make_router(master, timeouts or Timeouts(), tails())
+    return web_app.make_router(master.as_master, timeouts or Timeouts(), tails())
 
 
 def tails() -> LogTails:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import cast
 
 import attrs
 import pytest
 
-from tests.runtime.am.web.site import Answered, Master, OpenGate, ask, router, serving
+from tests.runtime.am.session.world import World, job
+from tests.runtime.am.web.site import Answered, Master, OpenGate, Session, ask, router, serving
 from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
+from tony_provider.runtime.am.session.session_events import (
+    CheckpointOrder,
+    ExportRequested,
+    ResizeOrder,
+    ResumeOrder,
+    StopOrder,
+)
 from tony_provider.runtime.am.web.server import WebServer
 from tony_provider.runtime.am.web.web_app import Routes
+from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import load_json
 from tony_provider.runtime.jobspec.model import Duration, Timeouts
-from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
+from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus, TaskStory
 from tony_provider.runtime.protocol.timing import KEEP_LOGS, RELEASE_WAIT, STOP_SLACK, stop_seconds
 
 TIMEOUTS = Timeouts(grace=Duration(30), checkpoint=Duration(60))
@@ -29,6 +39,17 @@ class Place:
         return await ask(self.server, "PUT", f"/control/{what}", body)
 
 
+@attrs.define
+class Leading(Master):
+    """The session is that of a world."""
+
+    world: World | None = None
+
+    def status(self) -> JobStatus:
+        assert self.world
+        return self.world.status
+
+
 @pytest.fixture
 async def place() -> AsyncIterator[Place]:
     master = Master()
@@ -40,7 +61,7 @@ async def test_a_stop_says_until_when_it_will_have_ended(place: Place) -> None:
     answered = await place.put("stop", {"reason": "marked failed"})
     assert answered.status == 202
     assert answered.json() == {"ends_within": pytest.approx(stop_seconds(30, 60))}
-    assert place.master.asked == [("stop", "marked failed", 30)]
+    assert place.master.asked == [StopOrder("marked failed", 30)]
 
 
 async def test_asked_again_it_does_not_hurry_but_for_a_shorter_grace(place: Place) -> None:
@@ -48,10 +69,10 @@ async def test_asked_again_it_does_not_hurry_but_for_a_shorter_grace(place: Plac
     again = (await place.put("stop", {"reason": "two", "grace": 100})).json()["ends_within"]
     assert again < first
     await place.put("stop", {"reason": "three", "grace": 1000})
-    assert place.master.asked == [("stop", "one", 100)]
+    assert place.master.asked == [StopOrder("one", 100)]
     sooner = (await place.put("stop", {"reason": "four", "grace": 0})).json()["ends_within"]
     assert sooner == pytest.approx(stop_seconds(0, 60))
-    assert place.master.asked[1:] == [("stop", "four", 0)]
+    assert place.master.asked[1:] == [StopOrder("four", 0)]
 
 
 async def test_a_job_that_is_ending_already_goes_on_ending(place: Place) -> None:
@@ -65,15 +86,16 @@ async def test_a_checkpoint_can_be_asked_for(place: Place) -> None:
     answered = await place.put("checkpoint", {"reason": "before the night"})
     assert answered.status == 202
     assert answered.json()["newest"]["step"] == 40
-    assert place.master.asked == [("checkpoint", "before the night")]
+    assert place.master.asked == [CheckpointOrder("before the night")]
 
 
 async def test_an_export_can_be_asked_for(place: Place) -> None:
     answered = await place.put("export", {"reason": "to evaluate it"})
     assert answered.status == 202
     answer = answered.json()
-    assert (answer["asked_ms"], answer["newest"], answer["checkpoint"]["step"]) == (1700000000000, None, 40)
-    assert place.master.asked == [("export", "to evaluate it")]
+    assert (answer["newest"], answer["checkpoint"]["step"]) == (None, 40)
+    assert abs(answer["asked_ms"] - epoch_ms()) < 60_000
+    assert place.master.asked == [ExportRequested("to evaluate it", answer["asked_ms"])]
     assert (await place.put("export", {"reason": ""})).status == 400
 
 
@@ -98,7 +120,7 @@ async def test_and_resumed(place: Place) -> None:
     place.master.session.phase = JobState.SUSPENDED
     answered = await place.put("resume", {"reason": "it is night"})
     assert (answered.status, answered.json()) == (202, {"state": "SUSPENDED"})
-    assert place.master.asked == [("resume", "it is night")]
+    assert place.master.asked == [ResumeOrder("it is night")]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +151,7 @@ async def test_these_orders_have_a_reason_and_nothing_else(place: Place, order: 
 async def test_a_job_is_resized(place: Place) -> None:
     answered = await place.put("resize", {"tasks": {"worker": 4}, "reason": "there is room"})
     assert (answered.status, answered.json()) == (202, {"before": {"worker": 2}, "state": "RUNNING"})
-    assert place.master.asked == [("resize", {"worker": 4}, "there is room")]
+    assert place.master.asked == [ResizeOrder({"worker": 4}, "there is room")]
 
 
 @pytest.mark.parametrize(
@@ -170,6 +192,23 @@ async def test_the_status_is_the_jobs(place: Place) -> None:
     assert answered.status == 200
     assert answered.headers["content-type"] == "application/json"
     assert load_json(answered.body, JobStatus) == place.master.status()
+
+
+async def test_the_story_of_a_task_says_why_it_is_where_it_is() -> None:
+    world = World(job({"worker": 1}), ["worker"]).run()
+    world.end("worker:0", exit_code=3)
+    async with serving(Routes(OpenGate(), router(Leading(cast(Session, world.session), world=world))).answer) as server:
+        answered = await ask(server, "GET", "/story/worker-0")
+        assert load_json(answered.body, TaskStory) == world.session.story("worker:0")
+        assert (await ask(server, "GET", "/story/worker-1")).status == 404
+    last = answered.json()["transitions"][-2]
+    assert (last["subject"], last["before"], last["after"], last["event"]) == (
+        "worker:0",
+        "RUNNING",
+        "FAILED",
+        "ProcessEnd",
+    )
+    assert last["why"].startswith("its user process failed: worker:0 on node1:1 ended with exit code 3")
 
 
 @pytest.mark.parametrize(

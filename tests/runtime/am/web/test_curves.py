@@ -105,7 +105,7 @@ async def test_the_page_shows_how_it_went() -> None:
     for second in (0, 5000, 10_000):
         use = {"worker:0": ContainerUse(gpu_percent=second / 200, written_rate=second * 1000.0)}
         curves.add(attrs.evolve(FULL, updated_ms=NOW + second), use)
-    router = web_app.make_router(Showing(), Timeouts(), tails(), curves=curves, use=lambda: use)
+    router = web_app.make_router(Showing().as_master, Timeouts(), tails(), curves=curves, use=lambda: use)
     async with serving(web_app.Routes(OpenGate(), router).answer) as server:
         answered = await ask(server, "GET", "/sections")
     sections = answered.json()["sections"]

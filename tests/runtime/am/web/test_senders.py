@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.runtime.am.web.site import Answered, Master, OpenGate, ask, router, serving
+from tony_provider.runtime.am.session.session_events import CheckpointOrder, Event
 from tony_provider.runtime.am.web.web_app import Routes
 
 ORDER = {"reason": "r"}
 CHROME = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
 
 
-async def put(path: str, **headers: str) -> tuple[Answered, list[tuple[object, ...]]]:
+async def put(path: str, **headers: str) -> tuple[Answered, list[Event]]:
     master = Master()
     async with serving(Routes(OpenGate(), router(master)).answer) as server:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -63,7 +64,7 @@ async def test_an_order_is_json_and_says_so(kind: str) -> None:
 )
 async def test_programs_are_obeyed(headers: dict[str, str]) -> None:
     answered, asked = await put("/control/checkpoint", **headers)
-    assert (answered.status, asked) == (202, [("checkpoint", "r")])
+    assert (answered.status, asked) == (202, [CheckpointOrder("r")])
 
 
 @pytest.mark.parametrize("path", ["/", "/status", "/sections", "/logs/worker-0", "/metrics", "/nowhere"])

@@ -66,7 +66,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     streams = ExecutorStreams()
     executor_requests = ExecutorRequests(streams)
     tails = LogTails(executor_requests, LocalStorage(), tmp_path.as_uri())
-    router = web_app.make_router(Job(), Timeouts(), tails)
+    router = web_app.make_router(Job().as_master, Timeouts(), tails)
     async with serving(web_app.Routes(OpenGate(), router).answer) as server:
         yield Place(server, tmp_path, executor_requests, streams)
     tails.close()

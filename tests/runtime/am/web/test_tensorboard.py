@@ -53,7 +53,9 @@ async def shown(reply: Reply | None, state: TaskState = TaskState.RUNNING) -> As
     if reply is not None:
         streams.attach(stream)
     tensorboard = TensorBoard(TensorBoardPages(executor_requests), master.status)
-    router = web_app.make_router(master, Timeouts(), tails(), places=tensorboard.places, more=tensorboard.routes)
+    router = web_app.make_router(
+        master.as_master, Timeouts(), tails(), places=tensorboard.places, more=tensorboard.routes
+    )
     try:
         async with serving(Routes(OpenGate(), router).answer) as server:
             yield server
@@ -214,6 +216,6 @@ async def test_without_its_slash_the_browser_is_sent_to_it() -> None:
 
 
 async def test_a_job_without_it_has_no_such_page() -> None:
-    router = web_app.make_router(Master(), Timeouts(), tails())
+    router = web_app.make_router(Master().as_master, Timeouts(), tails())
     async with serving(Routes(OpenGate(), router).answer) as server:
         assert (await get(server, "/tensorboard/")).status == 404

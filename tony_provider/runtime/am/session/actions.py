@@ -49,7 +49,7 @@ class ReleaseContainers:
 
 @attrs.frozen
 class LookForRoom:
-    """Find out how many more containers of this kind the cluster has room for. ``Session.room`` receives the answer."""
+    """Find out how many more containers of this kind the cluster has room for. The event ``Room`` is the answer."""
 
     request: ContainerRequest
     most: int  # limit of the answer
@@ -66,7 +66,7 @@ class LaunchTask:
 
 @attrs.frozen
 class ChooseResumePoint:
-    """Find the newest intact checkpoint that is not suspect. ``Session.resume_chosen`` receives the answer."""
+    """Find the newest intact checkpoint that is not suspect. The answer is ResumeChosen or ResumeNotChosen."""
 
     generation: int  # the generation that resumes from it
     trusted: str = ""  # URI of a checkpoint that does not count as suspect
@@ -172,7 +172,7 @@ class Note:
 
 @attrs.frozen
 class KeepNotes:
-    """Write the event log. ``Session.notes_kept`` is called once all notes so far are on the store."""
+    """Write the event log. The answer is EventsWritten, once all notes so far are on the store."""
 
     task: str  # the task that waits for it
     attempt: int
@@ -180,7 +180,7 @@ class KeepNotes:
 
 @attrs.frozen
 class PublishOutputs:
-    """Publish these parts of the job's outputs at their paths. ``Session.outputs_published`` receives the answer.
+    """Publish these parts of the job's outputs at their paths. The answer is OutputsPublished.
 
     Files of other starts are deleted unless a committed shard names them. All tasks are stopped at this point.
     """

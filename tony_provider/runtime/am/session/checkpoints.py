@@ -13,11 +13,9 @@ import attrs
 
 from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.actions import AskCheckpoint, AskExport, SetAside
-from tony_provider.runtime.am.session.completion import JobCompletion
-from tony_provider.runtime.am.session.containers import Containers
-from tony_provider.runtime.am.session.restart_policy import CommittedSave, RestartGroups
-from tony_provider.runtime.am.session.restarts import ProcessStarts, Restarts
-from tony_provider.runtime.am.session.session_state import SessionState, Task
+from tony_provider.runtime.am.session.context import Part, SessionContext
+from tony_provider.runtime.am.session.restart_policy import CommittedSave
+from tony_provider.runtime.am.session.session_state import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.jobspec.model import MirrorScope
 from tony_provider.runtime.jobspec.task_types import ranks, saves_checkpoints
@@ -27,27 +25,11 @@ MOST_DAMAGED = 10  # limit of damaged resume points in a row
 CHECKPOINT_WAIT = 60.0  # seconds to wait for a requested checkpoint before processes are stopped without it
 
 
-class SessionCheckpoints:
-    """The part of the session that requests checkpoints and handles their commits, choices and damages.
+class SessionCheckpoints(Part):
+    """The part of the session that requests checkpoints and handles their commits, choices and damages."""
 
-    Times are the session's, in seconds.
-    """
-
-    def __init__(
-        self,
-        state: SessionState,
-        containers: Containers,
-        completion: JobCompletion,
-        groups: RestartGroups,
-        starts: ProcessStarts,
-        restarts: Restarts,
-    ) -> None:
-        self._state = state
-        self._containers = containers
-        self._completion = completion
-        self._groups = groups
-        self._starts = starts
-        self._restarts = restarts
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
         self._set_aside: set[str] = set()
 
     def ranks(self) -> Sequence[tuple[str, int]]:
@@ -191,15 +173,12 @@ def _ranks(members: Sequence[Task], *, all_ranks: bool) -> list[tuple[str, int]]
     return ranked if all_ranks else ranked[:1]
 
 
-class SessionExports:
+class SessionExports(Part):
     """The part of the session that requests exports of the model from the leading task.
 
     A request stays open until a later export arrives, and is repeated after each restart. The job does not depend on
     it.
     """
-
-    def __init__(self, state: SessionState) -> None:
-        self._state = state
 
     def ask(self, reason: str, asked_ms: int) -> None:
         """Request an export. A new request replaces an open one."""

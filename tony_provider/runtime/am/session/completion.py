@@ -13,12 +13,10 @@ import attrs
 
 from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.actions import Finish, KeepNotes, PublishOutputs, Verdict
-from tony_provider.runtime.am.session.containers import Containers
-from tony_provider.runtime.am.session.restart_policy import RestartGroups
+from tony_provider.runtime.am.session.context import Part, SessionContext
 from tony_provider.runtime.am.session.session_state import (
     ProcessEnd,
     ProcessState,
-    SessionState,
     Task,
     TaskOutcome,
     ended_record,
@@ -35,14 +33,13 @@ from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalSta
 _SUCCESS = "the job has succeeded"
 
 
-class JobCompletion:
-    """The part of the session that ends the job. Times are the session's, in seconds."""
+class JobCompletion(Part):
+    """The part of the session that ends the job."""
 
-    def __init__(self, state: SessionState, containers: Containers) -> None:
-        self._state = state
-        self._containers = containers
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
         self._evaluators_until: Optional[float] = None
-        self._evaluators = [task for task in state.tasks if task.role is Role.EVALUATOR]
+        self._evaluators = [task for task in self._state.tasks if task.role is Role.EVALUATOR]
         self._looking_at = 0  # index of a task that had not succeeded at the last check
         self._published: Optional[bool] = None  # whether outputs are published; None before it begins
 
@@ -217,16 +214,14 @@ def _noted(verdict: Verdict) -> dict[str, Any]:
     return {"verdict": to_plain(verdict)}
 
 
-class FinishedTasks:
-    """The part of the session that releases finished tasks. Times are the session's, in seconds."""
+class FinishedTasks(Part):
+    """The part of the session that releases finished tasks."""
 
-    def __init__(self, state: SessionState, containers: Containers, groups: RestartGroups) -> None:
-        self._state = state
-        self._containers = containers
-        self._groups = groups
-        members = {task.name for task in groups.gang.members}
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
+        members = {task.name for task in self._groups.gang.members}
         # Precomputed so that large jobs skip the scan of their tasks.
-        self._outlives_gang = any(task.decisive and task.name not in members for task in state.tasks)
+        self._outlives_gang = any(task.decisive and task.name not in members for task in self._state.tasks)
 
     def look_at(self, task: Task, now: float) -> None:
         """Release the container of a finished task, once the event log contains its end.
@@ -295,6 +290,12 @@ class FinishedTasks:
             if not succeeded and not task.over:
                 self.do_without(task, now)
 
+    def do_without_the_lost(self, now: float) -> None:
+        """Continue without the lost tasks of a gang that has succeeded, such as parameter servers."""
+        for task in self._groups.gang.members:
+            if not task.has_container and not task.over:
+                self.do_without(task, now)
+
     def tolerates(self, task: Task) -> bool:
         """Return whether the job continues after the final failure of this task."""
         if task.role is Role.SIDECAR:
@@ -356,17 +357,13 @@ def _is_settled(task: Task) -> bool:
     return task.process is not None and task.process.settled
 
 
-class EarlyEnds:
-    """The part of the session that judges parameter servers which ended by themselves.
+class EarlyEnds(Part):
+    """The part of the session that judges parameter servers which ended by themselves."""
 
-    Times are the session's, in seconds.
-    """
-
-    def __init__(self, state: SessionState, completion: JobCompletion) -> None:
-        self._state = state
-        self._completion = completion
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
         # An executor may report the end of another task only with its next heartbeat.
-        self._wait = state.job.timeouts.grace + timing.heartbeat_interval(state.job.size)
+        self._wait = self._state.job.timeouts.grace + timing.heartbeat_interval(self._state.job.size)
         self._ended: dict[str, tuple[ProcessState, float]] = {}  # process and time of the end, by task
 
     def ended(self, task: Task, process: ProcessState, now: float) -> None:

@@ -30,11 +30,11 @@ class Containers:
         self.nodes = NodeBlocklist(state.job.restart.node_losses)
         self.gang = Gang(state.job, state.tasks, self.sizes, jitter)
         self.shutdowns = ContainerShutdowns(state)
-        self._by_id: dict[str, Task] = {}
+        self.by_id: dict[str, Task] = {}  # the tasks that have containers, by container ID
 
     def task_in(self, container_id: str) -> Optional[Task]:
         """Return the task that has this container now, or None."""
-        return self._by_id.get(container_id)
+        return self.by_id.get(container_id)
 
     # ---- requests and launches ---------------------------------------------------------------------------------
 
@@ -52,7 +52,7 @@ class Containers:
         if task is None:
             state.emit(ReleaseContainers((container.id,)))
             return
-        self._by_id[container.id] = task
+        self.by_id[container.id] = task
         data = {"tasks": {task.name: {"attempt": task.attempt}}} if task.attempt > 1 else {}
         state.note("allocated", f"{container.id} on {container.node}", task, data)
         # At once: the executor fetches the job's files while the gang waits for other containers.
@@ -70,7 +70,7 @@ class Containers:
         task.attempt, task.yields, task.failure = attempt, False, None
         task.container_adopted(container)
         self.nodes.saw(container.node)
-        self._by_id[container.id] = task
+        self.by_id[container.id] = task
 
     def _look_at_gang(self) -> None:
         """Let the job start once it has enough containers."""
@@ -93,7 +93,7 @@ class Containers:
     def ended(self, container_id: str) -> Optional[Task]:
         """Record the end of a container. Return the task that used it, or None."""
         self.shutdowns.ended(container_id)
-        task = self._by_id.pop(container_id, None)
+        task = self.by_id.pop(container_id, None)
         if task is None:
             return None
         if task.connected and not task.told_to_stop:
@@ -122,7 +122,7 @@ class Containers:
 
     def _let_go(self, task: Task) -> None:
         if task.container:
-            self._by_id.pop(task.container.id, None)
+            self.by_id.pop(task.container.id, None)
         task.container_gone()
         task.connected = False
 

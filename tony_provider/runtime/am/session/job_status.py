@@ -146,7 +146,7 @@ def _task_status(task: Task, now: float, now_ms: int) -> TaskStatus:
 
 
 def message(session: Session, now: float) -> str:
-    if session.publishing:
+    if session.completion.publishing:
         return f"the tasks have succeeded; publishing {some(session.state.job.outputs)}"
     if session.verdict:
         return first_line(session.verdict.message)

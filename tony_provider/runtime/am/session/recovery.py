@@ -14,21 +14,14 @@ import attrs
 from tony_provider.runtime.am.resource_manager import Container
 from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.actions import Verdict
-from tony_provider.runtime.am.session.completion import FinishedTasks
-from tony_provider.runtime.am.session.containers import Containers
-from tony_provider.runtime.am.session.reports import ExecutorReports
+from tony_provider.runtime.am.session.context import Part, SessionContext
 from tony_provider.runtime.am.session.restart_policy import (
     GroupProgress,
     RepeatedFailures,
     RestartBudget,
-    RestartGroups,
     SeenFailure,
 )
-from tony_provider.runtime.am.session.restarts import Restarts
-from tony_provider.runtime.am.session.session_state import Generation, ProcessState, SessionState, Task, TaskOutcome
-from tony_provider.runtime.am.session.sizing import TypeSizes
-from tony_provider.runtime.am.session.stages import Stages
-from tony_provider.runtime.am.session.suspension import Suspension
+from tony_provider.runtime.am.session.session_state import Generation, ProcessState, Task, TaskOutcome
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.codec import from_plain
 from tony_provider.runtime.common.quantities import count
@@ -40,33 +33,11 @@ MOST_WAIT = 60.0  # seconds to wait for the first executor
 REPLAY = 0.5  # seconds for the reports that an executor repeats after its registration
 
 
-class Recovery:
-    """The part of the session that waits for the executors of a former application master and adopts them.
+class Recovery(Part):
+    """The part of the session that waits for the executors of a former application master and adopts them."""
 
-    Times are the session's, in seconds.
-    """
-
-    def __init__(
-        self,
-        state: SessionState,
-        sizes: TypeSizes,
-        containers: Containers,
-        groups: RestartGroups,
-        restarts: Restarts,
-        finished: FinishedTasks,
-        executors: ExecutorReports,
-        stages: Stages,
-        suspension: Suspension,
-    ) -> None:
-        self._state = state
-        self._sizes = sizes
-        self._containers = containers
-        self._groups = groups
-        self._restarts = restarts
-        self._finished = finished
-        self._reports = executors
-        self._stages = stages
-        self._suspension = suspension
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
         self._listed: dict[str, Container] = {}  # containers whose executors have not registered yet
         self._until = 0.0
         self._told_by = 0.0
@@ -185,6 +156,8 @@ class Recovery:
     def _go_on(self, now: float) -> None:
         if self._begins_anew:
             self._sizes.come_down("nobody has come back, and it begins with what it needs")
+        if self._groups.gang_has_succeeded:
+            self._finished.do_without_the_lost(now)
         tasks = [task for task in self._state.tasks if self._goes_on(task)]
         self._containers.gang.begin(tasks, now)
         adopted = [task for task in tasks if task.has_container]
@@ -198,7 +171,7 @@ class Recovery:
             self._suspension.stay(now)
         elif not adopted or (missing and self._gathers(adopted)):
             self._request_anew(missing)
-            self._stages.begin_anew(missing, {task.type for task in tasks})
+            self._context.stages.begin_anew(missing, {task.type for task in tasks})
             self._containers.ask_for([task for task in tasks if not task.waits], now)
             self._restarts.prepare_start(now)
         elif not self._newest:
@@ -252,7 +225,7 @@ class Recovery:
 
     def _look_at_end(self, task: Task, process: ProcessState, now: float) -> None:
         if process.end and not process.end.stopped and not self._is_outdated(task, process):
-            self._reports.look_at_end(task, process, process.end, now)
+            self._context.reports.look_at_end(task, process, process.end, now)
 
     def _replace(self, missing: list[Task], now: float) -> None:
         for task in missing:
@@ -305,7 +278,7 @@ class Recovery:
             times = history.restart_times.get(group.name, [])
             group.decided = history.restarting.get(group.name, False)
             group.budget = RestartBudget(state.job.restart, [time - state.epoch for time in times])
-            group.progress = history.progress.get(group.name, group.progress)
+            group.progress = attrs.evolve(history.progress.get(group.name, group.progress))
             group.moves = history.moves.get(group.name, 0)
             seen = history.failures.get(group.name, [])
             group.repeats = RepeatedFailures(

@@ -8,47 +8,28 @@ from typing import Optional
 from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.actions import ReleaseContainers
-from tony_provider.runtime.am.session.completion import EarlyEnds, FinishedTasks, JobCompletion
-from tony_provider.runtime.am.session.containers import Containers
-from tony_provider.runtime.am.session.restart_policy import RestartGroups, is_permanent
-from tony_provider.runtime.am.session.restarts import ProcessStarts, Restarts
+from tony_provider.runtime.am.session.context import Part, SessionContext
+from tony_provider.runtime.am.session.restart_policy import is_permanent
 from tony_provider.runtime.am.session.session_state import (
     Heartbeat,
     ProcessEnd,
     ProcessState,
-    SessionState,
     Settlement,
     Task,
 )
-from tony_provider.runtime.am.session.sizing import TypeSizes
 from tony_provider.runtime.common import exit_codes
 from tony_provider.runtime.jobspec.model import Role
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 
 
-class ExecutorReports:
+class ExecutorReports(Part):
     """The part of the session that handles messages from executors.
 
     The caller has checked that each ``task`` is current. Times are the session's, in seconds.
     """
 
-    def __init__(
-        self,
-        state: SessionState,
-        completion: JobCompletion,
-        groups: RestartGroups,
-        starts: ProcessStarts,
-        restarts: Restarts,
-        early_ends: EarlyEnds,
-        finished: FinishedTasks,
-    ) -> None:
-        self._state = state
-        self._completion = completion
-        self._early_ends = early_ends
-        self._finished = finished
-        self._groups = groups
-        self._starts = starts
-        self._restarts = restarts
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
         self._crowded: set[str] = set()  # nodes on which full disks have lost output of tasks
 
     def registered(self, task: Task, host: str, ports: Mapping[str, int], start: int, now: float) -> None:
@@ -178,7 +159,7 @@ class ExecutorReports:
 
     def _failed(self, task: Task, process: ProcessState, end: ProcessEnd, now: float) -> None:
         if end.succeeded:
-            self._early_ends.ended(task, process, now)
+            self._context.early_ends.ended(task, process, now)
             return
         if end.not_kept and not end.stopped:
             self._restarts.trouble(task, failures.of_upload(task, end), now)
@@ -189,7 +170,7 @@ class ExecutorReports:
         )
         failure = failures.of_process(task, end, started=process.started_at is not None)
         doubtful = not end.out_of_memory and (end.stopped or killed)
-        if doubtful or not self._early_ends.explains(task, failure, now):
+        if doubtful or not self._context.early_ends.explains(task, failure, now):
             self._restarts.trouble(task, failure, now, doubtful=doubtful)
 
 
@@ -210,27 +191,8 @@ _NODE_TROUBLE = (
 _NODES_FAULT = (FailureKind.CONTAINER_LOST, FailureKind.LAUNCH, FailureKind.REGISTRATION_TIMEOUT)
 
 
-class ContainerFailures:
-    """The part of the session that handles lost containers and silent executors.
-
-    Times are the session's, in seconds.
-    """
-
-    def __init__(
-        self,
-        state: SessionState,
-        sizes: TypeSizes,
-        containers: Containers,
-        groups: RestartGroups,
-        restarts: Restarts,
-        finished: FinishedTasks,
-    ) -> None:
-        self._state = state
-        self._sizes = sizes
-        self._containers = containers
-        self._groups = groups
-        self._restarts = restarts
-        self._finished = finished
+class ContainerFailures(Part):
+    """The part of the session that handles lost containers and silent executors."""
 
     def completed(self, container_id: str, exit: ContainerExit, diagnostics: str, now: float) -> None:
         """Handle the end of a container, as the cluster reports it."""

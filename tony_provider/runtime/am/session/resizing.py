@@ -12,16 +12,10 @@ from typing import Any, Optional
 
 from tony_provider.runtime.am.resource_manager import Room
 from tony_provider.runtime.am.session.actions import LookForRoom
-from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT, SessionCheckpoints
-from tony_provider.runtime.am.session.containers import Containers
-from tony_provider.runtime.am.session.gang import ContainerSizes
-from tony_provider.runtime.am.session.restart_policy import RestartGroups
-from tony_provider.runtime.am.session.restarts import Restarts
-from tony_provider.runtime.am.session.session_state import SessionState, Task
-from tony_provider.runtime.am.session.sizing import TypeSizes
-from tony_provider.runtime.am.session.suspension import Suspension
+from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
+from tony_provider.runtime.am.session.context import Part, SessionContext
+from tony_provider.runtime.am.session.session_state import Task
 from tony_provider.runtime.common.quantities import count, some, span
-from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.jobspec.model import GrowRule
 from tony_provider.runtime.jobspec.task_types import resize_refusal
 from tony_provider.runtime.protocol.status import JobState, TaskState
@@ -29,26 +23,11 @@ from tony_provider.runtime.protocol.status import JobState, TaskState
 _WHY = (", since the queue has room to spare", ", since the cluster wants containers back")  # second text if it shrinks
 
 
-class Resizing:
-    """The part of the session that changes the number of tasks of a type. Times are the session's, in seconds."""
+class Resizing(Part):
+    """The part of the session that changes the number of tasks of a type."""
 
-    def __init__(
-        self,
-        state: SessionState,
-        sizes: TypeSizes,
-        containers: Containers,
-        groups: RestartGroups,
-        restarts: Restarts,
-        checkpoints: SessionCheckpoints,
-        suspension: Suspension,
-    ) -> None:
-        self._state = state
-        self._sizes = sizes
-        self._containers = containers
-        self._groups = groups
-        self._restarts = restarts
-        self._checkpoints = checkpoints
-        self._suspension = suspension
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
         self._halt_at: Optional[float] = None  # time until which a requested checkpoint is awaited
 
     @property
@@ -240,27 +219,11 @@ def _is_to_come(task: Task) -> bool:
     return task.absent and task.state is not TaskState.LOST
 
 
-class Elastic:
-    """The part of the session that decides when a gang continues without lost tasks, and when it grows again.
+class Elastic(Part):
+    """The part of the session that decides when a gang continues without lost tasks, and when it grows again."""
 
-    Times are the session's, in seconds.
-    """
-
-    def __init__(
-        self,
-        state: SessionState,
-        framework: Framework,
-        groups: RestartGroups,
-        restarts: Restarts,
-        checkpoints: SessionCheckpoints,
-        suspension: Suspension,
-    ) -> None:
-        self._state = state
-        self._framework = framework
-        self._groups = groups
-        self._restarts = restarts
-        self._checkpoints = checkpoints
-        self._suspension = suspension
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
         self._grow_at: Optional[float] = None
         self._first_at: Optional[float] = None  # time when the first absent task was ready, with others missing
 
@@ -268,7 +231,7 @@ class Elastic:
 
     def may_leave_out(self, tasks: Collection[Task]) -> bool:
         """Return whether the gang can continue without these tasks and those that are already absent."""
-        return all(self._framework.elastic(task.role) and self._enough_left(task.type, tasks) for task in tasks)
+        return all(self._context.framework.elastic(task.role) and self._enough_left(task.type, tasks) for task in tasks)
 
     def leave_out(self, tasks: Collection[Task]) -> None:
         """Continue without these tasks. Their containers remain requested."""
@@ -325,28 +288,12 @@ _LOOKS = 2  # checks for each timeouts.spare: the first finds room, the second c
 _MOST_DOUBLINGS = 5  # limit of doublings of the delay after failed attempts
 
 
-class SpareRoom:
-    """The part of the session that lets a job use spare capacity of its queue, and limits its requests to what it gets.
+class SpareRoom(Part):
+    """Lets a job use spare capacity of its queue, and limits its requests to what the queue gives."""
 
-    Times are the session's, in seconds.
-    """
-
-    def __init__(
-        self,
-        state: SessionState,
-        sizes: TypeSizes,
-        container_sizes: ContainerSizes,
-        groups: RestartGroups,
-        restarts: Restarts,
-        suspension: Suspension,
-    ) -> None:
-        self._state = state
-        self._sizes = sizes
-        self._container_sizes = container_sizes
-        self._groups = groups
-        self._restarts = restarts
-        self._suspension = suspension
-        self._spare = state.job.timeouts.spare
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
+        self._spare = self._state.job.timeouts.spare
         self._calm_since: Optional[float] = None
         self._looks = itertools.count(1)
         self._looking: Optional[tuple[int, str]] = None  # key and type of the unanswered check
@@ -413,7 +360,7 @@ class SpareRoom:
             number = self._sizes.number(name)
             # At most its present number, because the check itself keeps that room from others for a moment.
             more = min(self._sizes.most(name) - number, max(number, 1))
-            self._state.emit(LookForRoom(self._container_sizes.request(name, key), more))
+            self._state.emit(LookForRoom(self._containers.sizes.request(name, key), more))
 
     def _take(self, name: str, least: int) -> None:
         number = min(self._sizes.number(name) + least, self._sizes.most(name))

@@ -18,8 +18,7 @@ from tony_provider.runtime.am.session.actions import (
     SendRendezvous,
     StopProcess,
 )
-from tony_provider.runtime.am.session.completion import FinishedTasks, JobCompletion
-from tony_provider.runtime.am.session.containers import Containers
+from tony_provider.runtime.am.session.context import Part, SessionContext
 from tony_provider.runtime.am.session.failures import with_stacks
 from tony_provider.runtime.am.session.restart_policy import (
     GANG,
@@ -28,13 +27,12 @@ from tony_provider.runtime.am.session.restart_policy import (
     Restart,
     RestartAt,
     RestartGroup,
-    RestartGroups,
     ResumeChoice,
     SuspectResume,
     decide,
     recognise,
 )
-from tony_provider.runtime.am.session.session_state import Generation, ProcessState, SessionState, Task, reopened_record
+from tony_provider.runtime.am.session.session_state import Generation, ProcessState, Task, reopened_record
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.quantities import count, some
 from tony_provider.runtime.common.text import first_line
@@ -43,29 +41,13 @@ from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState
 from tony_provider.runtime.protocol.timing import STOP_SLACK
 
 
-class Restarts:
-    """The part of the session that collects failures, finds their cause, and restarts the affected tasks.
+class Restarts(Part):
+    """The part of the session that collects failures, finds their cause, and restarts the affected tasks."""
 
-    Times are the session's, in seconds.
-    """
-
-    def __init__(
-        self,
-        state: SessionState,
-        containers: Containers,
-        completion: JobCompletion,
-        groups: RestartGroups,
-        starts: ProcessStarts,
-        finished: FinishedTasks,
-    ) -> None:
-        self._state = state
-        self._containers = containers
-        self._completion = completion
-        self._groups = groups
-        self._starts = starts
-        self._finished = finished
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
         self.held = False  # no process starts, and running processes are being stopped
-        self._active = {GANG: groups.gang}  # and other groups with pending work; the gang comes first
+        self._active = {GANG: self._groups.gang}  # and other groups with pending work; the gang comes first
 
     def prepare_start(self, now: float) -> None:
         """Prepare a start of the whole job: the first start, or the first after all containers were released."""
@@ -359,16 +341,8 @@ def _newest_step(group: RestartGroup) -> Optional[int]:
     return max((process.step for process in processes if process and process.stepped and process.step), default=None)
 
 
-class ProcessStarts:
-    """The part of the session that stops and starts user processes.
-
-    Times are the session's, in seconds.
-    """
-
-    def __init__(self, state: SessionState, containers: Containers, groups: RestartGroups) -> None:
-        self._state = state
-        self._containers = containers
-        self._groups = groups
+class ProcessStarts(Part):
+    """The part of the session that stops and starts user processes."""
 
     # ---- stopping processes ------------------------------------------------------------------------------------
 
@@ -478,7 +452,7 @@ class ProcessStarts:
     @property
     def _knows_cluster(self) -> bool:
         """Whether the addresses of all members are known, on which ranks depend. A recovery may lack some of them."""
-        if self._state.first_come:
+        if self._state.first_come or self._groups.gang_has_succeeded:
             return True
         addresses = self._state.generation.addresses
         begin_later = self._containers.gang.brings if self._groups.gang.restart else None

@@ -1,46 +1,81 @@
 """State machine of a job: states of its tasks, next actions, and the job's end.
 
-Inputs are method calls with the time in seconds of a monotonic clock. Outputs are lists of actions. The session
-performs no input or output, so tests can try every order of events.
+Inputs are events with the time in seconds of a monotonic clock. Outputs are lists of actions. The session performs no
+input or output, so tests can try every order of events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Optional
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Optional, TypeVar
 
-from tony_provider.runtime.am.resource_manager import Container, ContainerExit, Largest, Room
+from tony_provider.runtime.am.resource_manager import (
+    Allocated,
+    Completed,
+    Largest,
+    LaunchFailed,
+    NodeLeaving,
+    NodesCounted,
+    NotPlaced,
+    Preempting,
+    Room,
+    StopRequested,
+)
 from tony_provider.runtime.am.session.actions import Action, Verdict
 from tony_provider.runtime.am.session.checkpoints import SessionCheckpoints, SessionExports
 from tony_provider.runtime.am.session.completion import EarlyEnds, FinishedTasks, JobCompletion
 from tony_provider.runtime.am.session.containers import Containers
-from tony_provider.runtime.am.session.recovery import History, Recovery
+from tony_provider.runtime.am.session.context import SessionContext
+from tony_provider.runtime.am.session.invariants import violations
+from tony_provider.runtime.am.session.recovery import Recovery
 from tony_provider.runtime.am.session.reports import ContainerFailures, ExecutorReports
 from tony_provider.runtime.am.session.resizing import Elastic, Resizing, SpareRoom
-from tony_provider.runtime.am.session.restart_policy import CommittedSave, RestartGroups
+from tony_provider.runtime.am.session.restart_policy import RestartGroups
 from tony_provider.runtime.am.session.restarts import ProcessStarts, Restarts
-from tony_provider.runtime.am.session.session_state import (
-    Heartbeat,
-    ProcessEnd,
-    ProcessStack,
-    SessionState,
-    Settlement,
-    Task,
+from tony_provider.runtime.am.session.session_events import (
+    CheckpointBlocked,
+    CheckpointCommitted,
+    CheckpointOrder,
+    Disconnected,
+    Event,
+    EventsWritten,
+    ExecutorLeft,
+    ExecutorRegistered,
+    ExportRequested,
+    FromTask,
+    JobFailed,
+    LastOutput,
+    ModelExport,
+    OutputsPublished,
+    ProcessStacks,
+    ProcessStarted,
+    QuotaWarning,
+    Recovered,
+    ResizeOrder,
+    RestoreFailed,
+    ResumeChosen,
+    ResumeNotChosen,
+    ResumeOrder,
+    Started,
+    StopOrder,
+    SuspendOrder,
+    Tick,
 )
+from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd, SessionState, Settlement, Task
 from tony_provider.runtime.am.session.sizing import AdvanceNotices, TypeSizes
 from tony_provider.runtime.am.session.stages import Stages
 from tony_provider.runtime.am.session.suspension import OpeningTimes, Suspension
 from tony_provider.runtime.am.session.timeouts import Liveness, Timers
 from tony_provider.runtime.am.session.usage import TimeLedger, TypeLedger
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.jobspec.opening_hours import ZoneOffset
-from tony_provider.runtime.protocol.status import ExportedModel, Failure, FailureKind, JobState, JobStatus
+from tony_provider.runtime.protocol.status import Failure, JobState, TaskStory
 
 
-class Session:
-    """The state machine of one job. Each method handles an event and returns the actions to carry out.
+class Session(SessionContext):
+    """The state machine of one job: ``handle`` takes the events, the other methods answer questions.
 
     ``now`` is the session's time, in seconds of a monotonic clock.
     """
@@ -60,65 +95,32 @@ class Session:
 
         ``zone_offsets`` belong to the time zone of the job's windows.
         """
+        self.framework, self.zone_offsets = framework, zone_offsets
         self.state = SessionState(job, framework, epoch)
         self.containers = Containers(self.state, jitter)
+        self.groups = RestartGroups(job, self.state.tasks)
         self.times = TimeLedger(self.state)
         self.use = TypeLedger(self.state, self.containers.sizes)
-        self.groups = RestartGroups(job, self.state.tasks)
-        sizes = TypeSizes(self.state, self.containers)
-        self._completion = JobCompletion(self.state, self.containers)
-        starts = ProcessStarts(self.state, self.containers, self.groups)
-        self._finished = FinishedTasks(self.state, self.containers, self.groups)
-        self._restarts = Restarts(self.state, self.containers, self._completion, self.groups, starts, self._finished)
-        self._container_failures = ContainerFailures(
-            self.state, sizes, self.containers, self.groups, self._restarts, self._finished
-        )
-        self._early_ends = EarlyEnds(self.state, self._completion)
-        self._reports = ExecutorReports(
-            self.state, self._completion, self.groups, starts, self._restarts, self._early_ends, self._finished
-        )
-        self._checkpoints = SessionCheckpoints(
-            self.state, self.containers, self._completion, self.groups, starts, self._restarts
-        )
-        self._exports = SessionExports(self.state)
-        self._notices = AdvanceNotices(self.state, sizes, self.containers, self._checkpoints)
-        self.stages = Stages(self.state, self.containers, self._completion, self._restarts)
-        self.suspension = Suspension(
-            self.state, sizes, self.containers, self.groups, self._restarts, self._checkpoints, self.stages
-        )
-        self._elastic = Elastic(self.state, framework, self.groups, self._restarts, self._checkpoints, self.suspension)
-        self.resizing = Resizing(
-            self.state, sizes, self.containers, self.groups, self._restarts, self._checkpoints, self.suspension
-        )
-        self._opening_times = OpeningTimes(self.state, self.suspension, zone_offsets)
-        self.spare_room = SpareRoom(
-            self.state, sizes, self.containers.sizes, self.groups, self._restarts, self.suspension
-        )
-        self._liveness = Liveness(self.state, self.groups, self._restarts, self._container_failures, self._reports)
-        self._timers = Timers(
-            self.state,
-            sizes,
-            self.containers,
-            self._completion,
-            self.groups,
-            self._restarts,
-            self._container_failures,
-            self._liveness,
-            self._elastic,
-            self._opening_times,
-            self.spare_room,
-        )
-        self.recovery = Recovery(
-            self.state,
-            sizes,
-            self.containers,
-            self.groups,
-            self._restarts,
-            self._finished,
-            self._reports,
-            self.stages,
-            self.suspension,
-        )
+        self.sizes = TypeSizes(self)
+        self.completion = JobCompletion(self)
+        self.early_ends = EarlyEnds(self)
+        self.finished_tasks = FinishedTasks(self)
+        self.starts = ProcessStarts(self)
+        self.restarts = Restarts(self)
+        self.container_failures = ContainerFailures(self)
+        self.reports = ExecutorReports(self)
+        self.checkpoints = SessionCheckpoints(self)
+        self.exports = SessionExports(self)
+        self.notices = AdvanceNotices(self)
+        self.stages = Stages(self)
+        self.suspension = Suspension(self)
+        self.opening_times = OpeningTimes(self)
+        self.elastic = Elastic(self)
+        self.resizing = Resizing(self)
+        self.spare_room = SpareRoom(self)
+        self.liveness = Liveness(self)
+        self.timers = Timers(self)
+        self.recovery = Recovery(self)
 
     @property
     def tasks(self) -> Sequence[Task]:
@@ -146,11 +148,6 @@ class Session:
         return self.state.verdict
 
     @property
-    def publishing(self) -> bool:
-        """Whether the job only waits for its outputs to be published."""
-        return self._completion.publishing
-
-    @property
     def finished(self) -> bool:
         """Whether the job is over: everything is stopped or given up."""
         return self.state.finished
@@ -158,11 +155,6 @@ class Session:
     def task(self, name: str) -> Optional[Task]:
         """Return the task with this name, such as worker:0, or None."""
         return self.state.by_name.get(name)
-
-    @property
-    def heartbeat_seconds(self) -> float:
-        """Seconds between two heartbeats of an executor, for its Welcome."""
-        return self._liveness.heartbeat_seconds
 
     def refusal(self, name: str, attempt: int, container_id: str) -> Optional[str]:
         """Return the reason why this executor is rejected, or None if it is accepted."""
@@ -181,7 +173,7 @@ class Session:
         task = self._current(name, attempt)
         if task is None:
             return f"attempt {attempt} of {name} was replaced or ended"
-        return self._checkpoints.commit_refusal(task, generation, start)
+        return self.checkpoints.commit_refusal(task, generation, start)
 
     def process_runs(self, name: str, attempt: int, start: int) -> bool:
         """Return whether this start of the task's user process is its newest and, as far as is known, has not ended."""
@@ -191,45 +183,64 @@ class Session:
 
     def mirror_ranks(self) -> Sequence[tuple[str, int]]:
         """Return names and ranks of the tasks of the current generation whose checkpoints are copied to the store."""
-        return self._checkpoints.ranks()
+        return self.checkpoints.ranks()
 
     def checkpoint_groups(self) -> dict[str, str]:
         """Return the restart group of each task whose checkpoints are stored. Groups have independent checkpoints."""
-        return {name: self._checkpoints.group_of(self.state.by_name[name]) for name, _ in self.mirror_ranks()}
+        return {name: self.checkpoints.group_of(self.state.by_name[name]) for name, _ in self.mirror_ranks()}
 
     def still_copies(self, name: str) -> bool:
         """Return whether the newest process of this task may still store a checkpoint."""
         task = self.task(name)
         return task is not None and task.busy
 
-    # ---- the cluster -------------------------------------------------------------------------------------------
+    def validate(self) -> list[str]:
+        """Return the violated invariants, of which there are none between two events."""
+        return violations(self)
 
-    def start(self, now: float, largest: Optional[Largest] = None) -> list[Action]:
-        """Begin the job and request the gang's containers. ``largest`` is the cluster's largest container, if known."""
-        self._begin(now, now, largest)
-        self._opening_times.tick(now)
+    def story(self, name: str) -> Optional[TaskStory]:
+        """Return the newest transitions of the task with this name, or None if the job has no such task."""
+        task = self.task(name)
+        return TaskStory(name, list(task.story.transitions)) if task else None
+
+    # ---- events ------------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """Handle an event, and return the actions to carry out, in their order."""
+        kind: type = type(event.report if isinstance(event, FromTask) else event)
+        self.state.occasion.now, self.state.occasion.event = now, kind
+        if isinstance(event, FromTask):
+            task = self._current(event.task, event.attempt)
+            if task:
+                _REPORTS[kind](self, task, event.report, now)
+        elif self._is_void(event):
+            return []
+        else:
+            _EVENTS[kind](self, event, now)
+        if kind not in _WITHOUT_FOLLOW_UP:
+            self._follow_up(now)
+        return self.state.taken()
+
+    def _is_void(self, event: Event) -> bool:
+        """Return whether the event is a tick of a job that is over, or the registration of a rejected executor."""
+        if isinstance(event, ExecutorRegistered):
+            return self.refusal(event.task, event.attempt, event.container_id) is not None
+        return isinstance(event, Tick) and self.state.finished
+
+    def _start(self, event: Started, now: float) -> None:
+        self._begin(now, now, event.largest)
+        self.opening_times.tick(now)
         if self.suspension.reason is None:
             self.containers.ask_for(self.state.tasks, now)
-            self._restarts.prepare_start(now)
-        return self._checked(now)
+            self.restarts.prepare_start(now)
 
-    def recover(
-        self,
-        containers: Sequence[Container],
-        history: History,
-        now: float,
-        largest: Optional[Largest] = None,
-        former: Optional[JobStatus] = None,
-    ) -> list[Action]:
-        """Begin as a later application master, in place of ``start``.
-
-        ``containers`` are those that its cluster listed; ``former`` is the newest status of the former master.
-        """
+    def _recover(self, event: Recovered, now: float) -> None:
+        history = event.history
         started = now if history.started is None else history.started - self.state.epoch
-        self._begin(min(started, now), now, largest)
-        if former:
-            self.times.take_over(former, now)
-            self.use.take_over(former, now)
+        self._begin(min(started, now), now, event.largest)
+        if event.former:
+            self.times.take_over(event.former, now)
+            self.use.take_over(event.former, now)
         self.suspension.take_over(
             history.suspended,
             by_windows=history.by_windows,
@@ -237,284 +248,105 @@ class Session:
             at_rest=history.at_rest,
         )
         if history.verdict is None:
-            self._opening_times.tick(now)
-        self.recovery.begin(containers, history, now)
+            self.opening_times.tick(now)
+        self.recovery.begin(event.containers, history, now)
         if history.verdict:
             self.recovery.leave_to_end(now)
-            self._completion.take_over(history.verdict, history.parts, now)
-        return self._checked(now)
+            self.completion.take_over(history.verdict, history.parts, now)
 
     def _begin(self, started: float, now: float, largest: Optional[Largest]) -> None:
-        self._timers.start(started)
+        self.timers.start(started)
         self.times.begin(now)
         self.use.begin(now)
         if largest:
             self.containers.sizes.limit(largest)
 
-    def allocated(self, key: int, container: Container, now: float) -> list[Action]:
-        """Handle a container that the cluster grants for the request with this key."""
-        self.containers.granted(key, container, now)
-        return self._checked(now)
-
-    def not_placed(self, key: int, reason: str, now: float) -> list[Action]:
-        """Handle a request with this key for which the cluster found no node. It is requested again."""
-        self.containers.not_placed(key, reason)
-        return self._checked(now)
-
-    def launch_failed(self, container_id: str, reason: str, now: float) -> list[Action]:
-        """Handle a node's refusal to start a container's program."""
-        self._container_failures.not_launched(container_id, reason, now)
-        return self._checked(now)
-
-    def completed(self, container_id: str, exit: ContainerExit, diagnostics: str, now: float) -> list[Action]:
-        """Handle the end of a container, as the cluster reports it."""
-        self.recovery.ended(container_id)
-        self._container_failures.completed(container_id, exit, diagnostics, now)
-        return self._checked(now)
-
-    def preempting(self, container_ids: Sequence[str], seconds: Optional[float], now: float) -> list[Action]:
-        """Handle an advance notice that the cluster takes containers back, in about ``seconds`` if known."""
-        self.spare_room.disturbed()
-        self._notices.preempting(container_ids, seconds)
-        return self._checked(now)
-
-    def node_leaving(self, node: str, seconds: Optional[float], now: float) -> list[Action]:
-        """Handle an advance notice that a node (host:port) ends its containers, in about ``seconds`` if known."""
-        self.spare_room.disturbed()
-        self._notices.node_leaving(node, seconds)
-        return self._checked(now)
-
-    def nodes_counted(self, nodes: int) -> list[Action]:
-        """Record the number of usable nodes of the cluster."""
-        self.containers.nodes_counted(nodes)
-        return self.state.taken()
-
-    def room(self, room: Room, now: float) -> list[Action]:
-        """Handle the cluster's answer about spare capacity."""
-        self.spare_room.heard(room, now)
-        return self.state.taken()
-
-    def stop_requested(self, reason: str, now: float, *, grace: Optional[float] = None) -> list[Action]:
-        """End the job at a user's request. ``grace`` replaces timeouts.grace.
-
-        A second request shortens the grace of running processes. Without a grace, it releases their containers.
-        """
-        if self.state.verdict:
-            self._completion.hurry(now, grace)
-        else:
-            self._completion.kill(reason, now, grace)
-        return self._checked(now)
-
-    def suspend_requested(self, reason: str, now: float) -> list[Action]:
-        """Release all containers after a checkpoint, at a user's request. A second request changes nothing."""
-        self.suspension.ask(reason)
-        return self._checked(now)
-
-    def resume_requested(self, reason: str, now: float) -> list[Action]:
-        """Resume a suspended job, or cancel a pending suspension. Otherwise the request changes nothing."""
-        self.suspension.resume(reason, now)
-        return self._checked(now)
-
-    def resize_requested(self, counts: Mapping[str, int], reason: str, now: float) -> list[Action]:
-        """Set the numbers of tasks of these types, at a user's request.
-
-        A repeated request, or one beyond the job's limits, changes nothing.
-        """
-        self.resizing.ask(counts, reason, now)
-        return self._checked(now)
-
-    def fail(self, kind: FailureKind, message: str, now: float) -> list[Action]:
-        """End the job for a reason that is not a task's failure."""
-        self._completion.fail(Failure(kind, message), now)
-        return self._checked(now)
-
-    # ---- checkpoints -------------------------------------------------------------------------------------------
-
-    def resume_chosen(
-        self, generation: int, resume: Optional[ResumePoint], now: float, *, not_from: str = ""
-    ) -> list[Action]:
-        """Receive the answer to ChooseResumePoint. ``resume`` is None if there is no checkpoint.
-
-        ``not_from`` describes a newer checkpoint that was passed over because it is suspect.
-        """
-        self._checkpoints.chosen(generation, resume, not_from, now)
-        return self._checked(now)
-
-    def resume_failed(self, generation: int, reason: str, now: float) -> list[Action]:
-        """Handle a store that has not answered ChooseResumePoint in time."""
-        self._checkpoints.not_chosen(generation, reason, now)
-        return self._checked(now)
-
-    def checkpoint_committed(
-        self, point: ResumePoint, save: CommittedSave, now: float, *, copy_seconds: float = 0.0
-    ) -> list[Action]:
-        """Handle a committed checkpoint. ``copy_seconds`` is the time that its copy to the store took."""
-        self.times.copied(copy_seconds)
-        before = self.state.checkpoint or self.state.generation.resume
-        self._checkpoints.committed(point, save)
-        self.suspension.committed(now)
-        self._elastic.committed(now)
-        self.resizing.committed(now)
-        self._exports.committed(point, before, now)
-        return self._checked(now)
-
-    def quota_warned(self, warning: str, now: float) -> list[Action]:
-        """Handle a warning that a quota may soon prevent checkpoints. An empty ``warning`` ends it."""
-        self.state.quota_warning = warning
-        if warning:
-            self.state.note("quota", warning)
-        return self._checked(now)
-
-    def checkpoint_waits(self, problem: str, now: float) -> list[Action]:
-        """Handle the reason why no checkpoint can be stored. An empty reason ends the problem."""
-        self.state.checkpoint_problem = problem
-        return self._checked(now)
-
-    def checkpoint_requested(self, reason: str, now: float) -> list[Action]:
-        """Request a checkpoint now, for a user."""
-        self._notices.checkpoint_requested(reason)
-        return self._checked(now)
-
-    # ---- exports of the model ----------------------------------------------------------------------------------
-
-    def export_requested(self, reason: str, asked_ms: int, now: float) -> list[Action]:
-        """Request an export of the model, for a user. ``asked_ms`` (since the epoch) identifies the request."""
-        self._exports.ask(reason, asked_ms)
-        return self._checked(now)
-
-    def exported(self, name: str, attempt: int, export: ExportedModel, problem: str, now: float) -> list[Action]:
-        """Handle a model that a task's program exported. ``problem`` is why it is not on the store; empty if it is."""
-        task = self._current(name, attempt)
-        if task and problem:
-            self._exports.failed(task, export, problem)
-        elif task:
-            self._exports.exported(task, export)
-        return self._checked(now)
-
-    # ---- the executors -----------------------------------------------------------------------------------------
-
-    def registered(
-        self,
-        name: str,
-        attempt: int,
-        host: str,
-        ports: Mapping[str, int],
-        generation: int,
-        start: int,
-        resumed: Optional[ResumePoint],
-        container_id: str,
-        now: float,
-    ) -> list[Action]:
-        """Handle the registration of an executor, whose stream is up.
-
-        ``generation``, ``start`` and ``resumed`` belong to the newest rendezvous that reached it (0, 0 and None without
-        one). It reports processes that have ended by then again.
-        """
-        task = self.task(name)
-        if task is None or self.refusal(name, attempt, container_id) is not None:
-            return []
-        if self.recovery.waits_for(container_id):
-            self.recovery.adopt(task, attempt, container_id, host, ports, generation, start, resumed, now)
-        self._reports.registered(task, host, ports, start, now)
-        self._exports.ask_again(task)
-        return self._checked(now)
-
-    def disconnected(self, name: str, attempt: int, now: float) -> list[Action]:
-        """Handle the loss of an executor's stream. The executor may reconnect."""
-        task = self._current(name, attempt)
-        if task:
-            self._reports.disconnected(task, now)
-        return self._checked(now)
-
-    def left(self, container_id: str, now: float) -> list[Action]:
-        """Handle the last message of an executor: its processes have ended, its log is kept, and the container ends."""
-        self.containers.shutdowns.left(container_id)
-        return self._checked(now)
-
-    def heartbeat(self, name: str, attempt: int, beat: Heartbeat, now: float) -> list[Action]:
-        """Handle a heartbeat of an executor."""
-        task = self._current(name, attempt)
-        if task:
-            self.use.heard(task, beat, now)
-            self._reports.heartbeat(task, beat, now)
-            if beat.progress:
-                self.times.reported(task, beat.progress, now)
-        return self.state.taken()
-
-    def process_started(self, name: str, attempt: int, start: int, now: float) -> list[Action]:
-        """Record that a task's user process runs."""
-        task = self._current(name, attempt)
-        if task:
-            self._reports.process_started(task, start, now)
-            self.times.started(task, now)
-            self._exports.ask_again(task)
-        return self._checked(now)
-
-    def process_ended(self, name: str, attempt: int, end: ProcessEnd, now: float) -> list[Action]:
-        """Handle the end of a task's user process, or its failure to start."""
-        task = self._current(name, attempt)
-        if task:
-            if end.progress:
-                self.times.reported(task, end.progress, now)
-            self._reports.process_ended(task, end, now)
-        return self._checked(now)
-
-    def settled(self, name: str, attempt: int, settlement: Settlement, now: float) -> list[Action]:
-        """Handle the end of the last uploads after a user process."""
-        task = self._current(name, attempt)
-        if task:
-            self._reports.settled(task, settlement, now)
-        return self._checked(now)
-
-    def stacks_written(
-        self, name: str, attempt: int, start: int, stacks: tuple[ProcessStack, ...], now: float
-    ) -> list[Action]:
-        """Record the stacks of a task's processes, which will be stopped now."""
-        task = self._current(name, attempt)
-        if task and task.process and task.process.start == start:
-            task.process.stacks = stacks
-        return self._checked(now)
-
-    def last_words(self, name: str, attempt: int, tail: str, now: float) -> list[Action]:
-        """Record the end of a user process's output when its container is killed."""
-        task = self._current(name, attempt)
-        if task:
-            task.last_words = tail
-        return self._checked(now)
-
-    def restore_failed(
-        self, name: str, attempt: int, start: int, uri: str, damaged: bool, reason: str, now: float
-    ) -> list[Action]:
-        """Handle a failed restore of a task's checkpoint directory.
-
-        ``uri`` is the resume point; empty for another cause.
-        """
-        task = self._current(name, attempt)
-        if task:
-            self._checkpoints.not_restored(task, start, uri, damaged, reason, now)
-        return self._checked(now)
-
-    def notes_kept(self, name: str, attempt: int, now: float) -> list[Action]:
-        """Receive the answer to KeepNotes."""
-        task = self._current(name, attempt)
-        if task:
-            self._finished.release(task, now)
-        return self._checked(now)
-
-    def outputs_published(self, problem: str, now: float) -> list[Action]:
-        """Receive the answer to PublishOutputs. ``problem`` is empty if the outputs are at their paths."""
-        self._completion.outputs_published(problem)
-        return self._checked(now)
-
-    # ---- the clock ---------------------------------------------------------------------------------------------
-
-    def tick(self, now: float) -> list[Action]:
-        """Handle the passing of time. The master calls it about twice a second."""
-        if self.state.finished:
-            return []
+    def _tick(self, _: Tick, now: float) -> None:
         self.use.tick(now)
-        self._timers.tick(now)
-        return self._checked(now)
+        self.timers.tick(now)
+
+    def _completed(self, event: Completed, now: float) -> None:
+        self.recovery.ended(event.container_id)
+        self.container_failures.completed(event.container_id, event.exit, printable(event.diagnostics), now)
+
+    def _preempting(self, event: Preempting, now: float) -> None:
+        self.spare_room.disturbed()
+        self.notices.preempting(event.container_ids, event.seconds)
+
+    def _node_leaving(self, event: NodeLeaving, now: float) -> None:
+        self.spare_room.disturbed()
+        self.notices.node_leaving(event.node, event.seconds)
+
+    def _stop(self, reason: str, grace: Optional[float], now: float) -> None:
+        if self.state.verdict:
+            self.completion.hurry(now, grace)
+        else:
+            self.completion.kill(reason, now, grace)
+
+    def _committed(self, event: CheckpointCommitted, now: float) -> None:
+        self.times.copied(event.copy_seconds)
+        before = self.state.checkpoint or self.state.generation.resume
+        self.checkpoints.committed(event.point, event.save)
+        self.suspension.committed(now)
+        self.elastic.committed(now)
+        self.resizing.committed(now)
+        self.exports.committed(event.point, before, now)
+
+    def _warn_of_quota(self, event: QuotaWarning, now: float) -> None:
+        self.state.quota_warning = event.text
+        if event.text:
+            self.state.note("quota", event.text)
+
+    def _block_checkpoints(self, event: CheckpointBlocked, now: float) -> None:
+        self.state.checkpoint_problem = event.reason
+
+    def _register(self, event: ExecutorRegistered, now: float) -> None:
+        task = self.state.by_name[event.task]
+        if self.recovery.waits_for(event.container_id):
+            self.recovery.adopt(
+                task,
+                event.attempt,
+                event.container_id,
+                event.host,
+                event.ports,
+                event.generation,
+                event.start,
+                event.resumed,
+                now,
+            )
+        self.reports.registered(task, event.host, event.ports, event.start, now)
+        self.exports.ask_again(task)
+
+    # ---- reports of tasks --------------------------------------------------------------------------------------
+
+    def _heartbeat(self, task: Task, beat: Heartbeat, now: float) -> None:
+        self.use.heard(task, beat, now)
+        self.reports.heartbeat(task, beat, now)
+        if beat.progress:
+            self.times.reported(task, beat.progress, now)
+
+    def _process_started(self, task: Task, report: ProcessStarted, now: float) -> None:
+        self.reports.process_started(task, report.start, now)
+        self.times.started(task, now)
+        self.exports.ask_again(task)
+
+    def _process_ended(self, task: Task, end: ProcessEnd, now: float) -> None:
+        if end.progress:
+            self.times.reported(task, end.progress, now)
+        self.reports.process_ended(task, end, now)
+
+    def _keep_stacks(self, task: Task, report: ProcessStacks, now: float) -> None:
+        if task.process and task.process.start == report.start:
+            task.process.stacks = report.stacks
+
+    def _keep_last_output(self, task: Task, report: LastOutput, now: float) -> None:
+        task.last_words = report.tail
+
+    def _exported(self, task: Task, report: ModelExport, now: float) -> None:
+        if report.problem:
+            self.exports.failed(task, report.export, report.problem)
+        else:
+            self.exports.exported(task, report.export)
 
     def _current(self, name: str, attempt: int) -> Optional[Task]:
         """Return the task if this attempt of it may report: the session counts on its container."""
@@ -523,22 +355,108 @@ class Session:
             return None
         return task
 
-    def _checked(self, now: float) -> list[Action]:
-        """Apply the consequences of the new state and return the actions."""
+    def _follow_up(self, now: float) -> None:
+        """Apply the consequences of the new state. The order of these steps is part of the session's behaviour."""
         state = self.state
         self.recovery.check(now)
         if state.verdict is None and state.phase is not JobState.RECOVERING:
             self.suspension.check(now)
-            self._restarts.decide(now)
+            self.restarts.decide(now)
         if state.verdict is None and state.phase is not JobState.RECOVERING:
             self.resizing.check(now)
-            self._restarts.advance(now)
+            self.restarts.advance(now)
             self.resizing.look_at_end()
         # Also while a later stage waits for its containers: the deciding tasks may end without that stage.
-        if state.verdict is None and state.phase is not JobState.RECOVERING and not self._restarts.undecided:
-            self._completion.look_at_success(now)
+        if state.verdict is None and state.phase is not JobState.RECOVERING and not self.restarts.undecided:
+            self.completion.look_at_success(now)
             self.stages.check(now)
-            self._early_ends.check(now)
-        self._completion.check()
+            self.early_ends.check(now)
+        self.completion.check()
         self.times.look(now)
-        return state.taken()
+
+
+def replay(session: Session, events: Iterable[tuple[Event, float]]) -> Session:
+    """Have a new session handle recorded events with their times, and return it.
+
+    Its state is the one of the recorded session if both got the same job, framework, epoch, zone offsets, and numbers
+    of ``jitter``.
+    """
+    for event, now in events:
+        session.handle(event, now)
+    return session
+
+
+E = TypeVar("E")
+
+
+def _on(kind: type[E], handle: Callable[[Session, E, float], object]) -> tuple[type, Callable[..., object]]:
+    return kind, handle
+
+
+def _of(kind: type[E], handle: Callable[[Session, Task, E, float], object]) -> tuple[type, Callable[..., object]]:
+    return kind, handle
+
+
+_EVENTS: Mapping[type, Callable[..., object]] = dict(
+    [
+        _on(Started, Session._start),
+        _on(Recovered, Session._recover),
+        _on(Tick, Session._tick),
+        _on(JobFailed, lambda session, event, now: session.completion.fail(Failure(event.kind, event.message), now)),
+        _on(Allocated, lambda session, event, now: session.containers.granted(event.key, event.container, now)),
+        _on(NotPlaced, lambda session, event, now: session.containers.not_placed(event.key, event.reason)),
+        _on(
+            LaunchFailed,
+            lambda session, event, now: session.container_failures.not_launched(
+                event.container_id, printable(event.reason), now
+            ),
+        ),
+        _on(Completed, Session._completed),
+        _on(Preempting, Session._preempting),
+        _on(NodeLeaving, Session._node_leaving),
+        _on(NodesCounted, lambda session, event, now: session.containers.nodes_counted(event.nodes)),
+        _on(Room, lambda session, event, now: session.spare_room.heard(event, now)),
+        _on(StopRequested, lambda session, event, now: session._stop(event.reason, None, now)),
+        _on(StopOrder, lambda session, event, now: session._stop(event.reason, event.grace, now)),
+        _on(CheckpointOrder, lambda session, event, now: session.notices.checkpoint_requested(event.reason)),
+        _on(ExportRequested, lambda session, event, now: session.exports.ask(event.reason, event.asked_ms)),
+        _on(SuspendOrder, lambda session, event, now: session.suspension.ask(event.reason)),
+        _on(ResumeOrder, lambda session, event, now: session.suspension.resume(event.reason, now)),
+        _on(ResizeOrder, lambda session, event, now: session.resizing.ask(event.tasks, event.reason, now)),
+        _on(
+            ResumeChosen,
+            lambda session, event, now: session.checkpoints.chosen(event.generation, event.resume, event.not_from, now),
+        ),
+        _on(
+            ResumeNotChosen,
+            lambda session, event, now: session.checkpoints.not_chosen(event.generation, event.reason, now),
+        ),
+        _on(CheckpointCommitted, Session._committed),
+        _on(CheckpointBlocked, Session._block_checkpoints),
+        _on(QuotaWarning, Session._warn_of_quota),
+        _on(OutputsPublished, lambda session, event, now: session.completion.outputs_published(event.problem)),
+        _on(ExecutorRegistered, Session._register),
+        _on(ExecutorLeft, lambda session, event, now: session.containers.shutdowns.left(event.container_id)),
+    ]
+)
+_REPORTS: Mapping[type, Callable[..., object]] = dict(
+    [
+        _of(Heartbeat, Session._heartbeat),
+        _of(ProcessStarted, Session._process_started),
+        _of(ProcessEnd, Session._process_ended),
+        _of(Settlement, lambda session, task, report, now: session.reports.settled(task, report, now)),
+        _of(ProcessStacks, Session._keep_stacks),
+        _of(LastOutput, Session._keep_last_output),
+        _of(
+            RestoreFailed,
+            lambda session, task, report, now: session.checkpoints.not_restored(
+                task, report.start, report.uri, report.damaged, report.reason, now
+            ),
+        ),
+        _of(ModelExport, Session._exported),
+        _of(Disconnected, lambda session, task, report, now: session.reports.disconnected(task, now)),
+        _of(EventsWritten, lambda session, task, report, now: session.finished_tasks.release(task, now)),
+    ]
+)
+_WITHOUT_FOLLOW_UP = frozenset({Heartbeat, NodesCounted, Room})
+"""Frequent events that by themselves change no state. The next tick applies their consequences."""

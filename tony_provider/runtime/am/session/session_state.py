@@ -14,9 +14,10 @@ from tony_provider.runtime.am import descriptions
 from tony_provider.runtime.am.resource_manager import Container
 from tony_provider.runtime.am.session import state_transitions
 from tony_provider.runtime.am.session.actions import Action, Note, SendRendezvous, Verdict
-from tony_provider.runtime.am.session.state_transitions import ContainerState, Lifecycle
+from tony_provider.runtime.am.session.state_transitions import ContainerState, Occasion, StateMachine, Story
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.common.text import first_line
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress
 from tony_provider.runtime.frameworks.task_type_rules import deciding_types
 from tony_provider.runtime.jobspec.model import JobSpec, MirrorScope, RestartScope, Role, StartRule, TaskSpec
@@ -156,8 +157,8 @@ class Heartbeat:
 class Task:
     """A task with its container, executor and user process, as the session knows them.
 
-    ``lifecycle`` objects restrict the changes of the task's and the container's state. Times are the session's clock,
-    in seconds.
+    State machines restrict the changes of the task's and the container's state. Times are the session's clock, in
+    seconds.
     """
 
     type: str
@@ -167,6 +168,7 @@ class Task:
     decisive: bool
     scope: RestartScope
     successes: set[str] = attrs.field(factory=set)  # names of deciding tasks that have succeeded; shared by all tasks
+    occasion: Occasion = attrs.field(factory=Occasion)  # shared by all tasks
     absent: bool = False  # the gang runs without this task for now
     vacant: bool = False  # and no container is requested, because the queue gave its resources to others
     failure: Optional[Failure] = None
@@ -207,22 +209,24 @@ class Task:
     progress: Optional[TaskProgress] = None
     further: list[ProcessStatus] = attrs.field(factory=list)  # the other processes of a task with several
 
-    _lifecycle: Lifecycle[TaskState] = attrs.field(init=False)
-    _container_lifecycle: Lifecycle[ContainerState] = attrs.field(init=False)
+    story: Story = attrs.field(init=False)
+    _machine: StateMachine[TaskState] = attrs.field(init=False)
+    _container_machine: StateMachine[ContainerState] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._lifecycle = Lifecycle(self.name, state_transitions.TASK, TaskState.REQUESTED)
-        self._container_lifecycle = Lifecycle(
-            f"the container of {self.name}", state_transitions.CONTAINER, ContainerState.NONE
+        self.story = Story(self.occasion)
+        self._machine = StateMachine(self.name, state_transitions.TASK, TaskState.REQUESTED, self.story)
+        self._container_machine = StateMachine(
+            f"the container of {self.name}", state_transitions.CONTAINER, ContainerState.NONE, self.story
         )
 
     @property
     def state(self) -> TaskState:
-        return self._lifecycle.state
+        return self._machine.state
 
-    def enter(self, state: TaskState) -> None:
-        """Change the state. Raises ImpossibleTransitionError."""
-        self._lifecycle.enter(state)
+    def enter(self, state: TaskState, detail: str = "") -> None:
+        """Change the state, see StateMachine. Raises ImpossibleTransitionError."""
+        self._machine.enter(state, detail)
         if self.decisive and state is TaskState.SUCCEEDED:
             self.successes.add(self.name)
         else:
@@ -231,7 +235,7 @@ class Task:
     def fail(self, failure: Failure, state: TaskState) -> None:
         """Record a failure. ``state`` is FAILED, or LOST if the container is lost."""
         self.failure = failure
-        self.enter(state)
+        self.enter(state, first_line(failure.message))
 
     @property
     def name(self) -> str:
@@ -254,7 +258,7 @@ class Task:
 
     @property
     def container_state(self) -> ContainerState:
-        return self._container_lifecycle.state
+        return self._container_machine.state
 
     @property
     def has_container(self) -> bool:
@@ -273,22 +277,22 @@ class Task:
     def container_launched(self, container: Container) -> None:
         """Record that the container was granted and that an executor starts in it."""
         self.container = container
-        self._container_lifecycle.enter(ContainerState.LAUNCHED)
+        self._container_machine.enter(ContainerState.LAUNCHED)
         self.enter(TaskState.STARTING)
 
     def container_adopted(self, container: Container) -> None:
         """Record that the executor of a container from a former application master has registered."""
         self.container = container
-        self._container_lifecycle.enter(ContainerState.LAUNCHED)
+        self._container_machine.enter(ContainerState.LAUNCHED)
         self.enter(TaskState.REGISTERED)
 
     def container_gone(self) -> None:
-        self._container_lifecycle.enter(ContainerState.ENDED if self.launched else ContainerState.UNUSED)
+        self._container_machine.enter(ContainerState.ENDED if self.launched else ContainerState.UNUSED)
 
     def without_container(self) -> None:
         """Forget the container, because another one is needed."""
         self.container = None
-        self._container_lifecycle.enter(ContainerState.NONE)
+        self._container_machine.enter(ContainerState.NONE)
         self.enter(TaskState.REQUESTED)
 
     # ---- conditions and changes --------------------------------------------------------------------------------
@@ -426,6 +430,8 @@ class SessionState:
         decisive = deciding_types(job, framework)
         self.job = job
         self.epoch = epoch
+        self.occasion = Occasion(epoch)
+        self.story = Story(self.occasion)  # of the job; see also Task.story
         self.successes: set[str] = set()  # names of the deciding tasks that have succeeded
         self._every = [  # including those that a resize may add
             Task(
@@ -436,6 +442,7 @@ class SessionState:
                 name in decisive,
                 spec.restart or framework.scope(role),
                 self.successes,
+                self.occasion,
             )
             for name, spec in job.tasks.items()
             for role in [job.role(name)]
@@ -449,7 +456,7 @@ class SessionState:
             task.waits = bool(job.waits_for(task.type))
         self.by_name = {task.name: task for task in self._every}
         self.resize({})
-        self._lifecycle = Lifecycle("the job", state_transitions.JOB, JobState.WAITING)
+        self._machine = StateMachine("the job", state_transitions.JOB, JobState.WAITING, self.story)
         self.generation = Generation()
         self.checkpoint: Optional[ResumePoint] = None  # newest committed checkpoint
         self.checkpoint_problem = ""  # the reason if no checkpoint can be stored
@@ -466,11 +473,11 @@ class SessionState:
 
     @property
     def phase(self) -> JobState:
-        return self._lifecycle.state
+        return self._machine.state
 
     def enter(self, phase: JobState) -> None:
         """Change the job's state. Raises ImpossibleTransitionError."""
-        self._lifecycle.enter(phase)
+        self._machine.enter(phase)
 
     def resize(self, instances: Mapping[str, int]) -> None:
         """Set the number of tasks of these types. The lists ``tasks`` and ``of_type`` change in place."""

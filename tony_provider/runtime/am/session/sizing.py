@@ -9,25 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
-from tony_provider.runtime.am.session.checkpoints import SessionCheckpoints
-from tony_provider.runtime.am.session.containers import Containers
-from tony_provider.runtime.am.session.session_state import SessionState, Task, reopened_record
+from tony_provider.runtime.am.session.context import Part, SessionContext
+from tony_provider.runtime.am.session.session_state import Task, reopened_record
 from tony_provider.runtime.common.quantities import count, some
 from tony_provider.runtime.common.text import first_line
 from tony_provider.runtime.jobspec.model import GrowRule
 from tony_provider.runtime.protocol.status import JobState, TaskState
 
 
-class TypeSizes:
+class TypeSizes(Part):
     """The number of tasks of each type, as set by users or by the job's policy."""
 
-    def __init__(self, state: SessionState, containers: Containers) -> None:
-        self._state = state
-        self._containers = containers
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
         self.wanted: dict[str, int] = {}  # requested number, by type that is being resized
         self.by_policy: set[str] = set()  # types of ``wanted`` that the job's policy resizes, not a user
         self._most: dict[str, int] = {}  # limit that a user has set for the policy, by type
-        self.sparing = [name for name, task in state.job.tasks.items() if task.grow is GrowRule.SPARE]
+        self.sparing = [name for name, task in self._state.job.tasks.items() if task.grow is GrowRule.SPARE]
 
     def take_over(
         self,
@@ -175,16 +173,8 @@ def _at_most(number: Optional[int]) -> str:
     return "as many as there is room for" if number is None else f"no more than {number} from now on"
 
 
-class AdvanceNotices:
+class AdvanceNotices(Part):
     """The part of the session that handles advance notices, and requests checkpoints because of them."""
-
-    def __init__(
-        self, state: SessionState, sizes: TypeSizes, containers: Containers, checkpoints: SessionCheckpoints
-    ) -> None:
-        self._state = state
-        self._sizes = sizes
-        self._containers = containers
-        self._checkpoints = checkpoints
 
     def preempting(self, container_ids: Sequence[str], seconds: Optional[float]) -> None:
         tasks = [self._containers.task_in(container_id) for container_id in container_ids]

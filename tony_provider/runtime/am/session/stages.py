@@ -11,10 +11,8 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.am.session.completion import JobCompletion
-from tony_provider.runtime.am.session.containers import Containers
-from tony_provider.runtime.am.session.restarts import Restarts
-from tony_provider.runtime.am.session.session_state import SessionState, Task
+from tony_provider.runtime.am.session.context import Part, SessionContext
+from tony_provider.runtime.am.session.session_state import Task
 from tony_provider.runtime.jobspec.model import Milestone, Role
 from tony_provider.runtime.jobspec.task_types import in_cluster
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
@@ -26,28 +24,16 @@ _IN_WORDS = {
 }
 
 
-class Stages:
-    """The part of the session that starts task types once the types before them have reached their milestones.
+class Stages(Part):
+    """The part of the session that starts task types once the types before them have reached their milestones."""
 
-    Times are the session's, in seconds.
-    """
-
-    def __init__(
-        self,
-        state: SessionState,
-        containers: Containers,
-        completion: JobCompletion,
-        restarts: Restarts,
-    ) -> None:
-        self._state = state
-        self._containers = containers
-        self._completion = completion
-        self._restarts = restarts
-        self._tasks = state.of_type
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
+        self._tasks = self._state.of_type
         self._all = {
             name: [_Wait(other, self._tasks[other], milestone) for other, milestone in after.items()]
-            for name in state.job.tasks
-            if (after := state.job.waits_for(name))
+            for name in self._state.job.tasks
+            if (after := self._state.job.waits_for(name))
         }
         self._waiting = self._all  # types that had waiting tasks at the last check
         self._since: Optional[float] = None  # time since which types wait without any new start

@@ -1,6 +1,6 @@
 """Possible state transitions of the job, its tasks and their containers, each with its reason.
 
-Only ``Lifecycle`` changes a state, so no other transitions occur. docs/how-it-works.md shows the tables.
+Only ``StateMachine`` changes a state, so no other transitions occur. docs/how-it-works.md shows the tables.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Generic, TypeVar
 
-from tony_provider.runtime.protocol.status import JobState, TaskState
+import attrs
+
+from tony_provider.runtime.protocol.status import JobState, TaskState, Transition
 
 S = TypeVar("S", bound=Enum)
 Transitions = Mapping[S, Mapping[S, str]]
@@ -146,23 +148,52 @@ CONTAINER: Transitions[ContainerState] = {
 }
 
 
-class Lifecycle(Generic[S]):
+MOST_TRANSITIONS = 100  # limit of the kept transitions of the job, or of one task and its containers
+
+
+@attrs.define
+class Occasion:
+    """The event that the session is handling, for the transitions that it causes."""
+
+    epoch: float = 0.0  # the session's time 0, in seconds since the Unix epoch
+    now: float = 0.0  # the session's time, in seconds
+    event: type = object
+
+
+@attrs.define
+class Story:
+    """The newest transitions of the job, or of one task and its containers, oldest first."""
+
+    _occasion: Occasion
+    transitions: list[Transition] = attrs.field(factory=list)
+
+    def add(self, subject: str, before: Enum, after: Enum, why: str) -> None:
+        at = self._occasion
+        time_ms = round((at.epoch + at.now) * 1000)
+        self.transitions.append(Transition(time_ms, subject, before.value, after.value, why, at.event.__name__))
+        del self.transitions[:-MOST_TRANSITIONS]
+
+
+class StateMachine(Generic[S]):
     """A state that changes only as its table allows. Entering the present state again changes nothing."""
 
-    def __init__(self, name: str, transitions: Transitions[S], beginning: S) -> None:
-        """``name`` identifies the owner of the state in error messages."""
+    def __init__(self, name: str, transitions: Transitions[S], beginning: S, story: Story) -> None:
+        """``name`` identifies the owner of the state in error messages and in the story."""
         self._name = name
         self._transitions = transitions
         self._state = beginning
+        self._story = story
 
     @property
     def state(self) -> S:
         return self._state
 
-    def enter(self, state: S) -> None:
-        """Change the state. Raises ImpossibleTransitionError."""
+    def enter(self, state: S, detail: str = "") -> None:
+        """Change the state. ``detail`` is added to the table's reason. Raises ImpossibleTransitionError."""
         if state is self._state:
             return
-        if state not in self._transitions.get(self._state, {}):
+        why = self._transitions.get(self._state, {}).get(state)
+        if why is None:
             raise ImpossibleTransitionError(f"{self._name}: {self._state.value} cannot become {state.value}")
+        self._story.add(self._name, self._state, state, f"{why}: {detail}" if detail else why)
         self._state = state

@@ -6,44 +6,21 @@ resume the job.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Optional
 
-from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT, SessionCheckpoints
-from tony_provider.runtime.am.session.containers import Containers
-from tony_provider.runtime.am.session.restart_policy import RestartGroups
-from tony_provider.runtime.am.session.restarts import Restarts
-from tony_provider.runtime.am.session.session_state import SessionState, Task
-from tony_provider.runtime.am.session.sizing import TypeSizes
-from tony_provider.runtime.am.session.stages import Stages
+from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
+from tony_provider.runtime.am.session.context import Part, SessionContext
+from tony_provider.runtime.am.session.session_state import Task
 from tony_provider.runtime.common.text import first_line
-from tony_provider.runtime.jobspec.opening_hours import Week, ZoneOffset, read_hours
+from tony_provider.runtime.jobspec.opening_hours import Week, read_hours
 from tony_provider.runtime.protocol.status import JobState
 
 
-class Suspension:
-    """The part of the session that suspends and resumes the job.
+class Suspension(Part):
+    """The part of the session that suspends and resumes the job."""
 
-    Times are the session's, in seconds.
-    """
-
-    def __init__(
-        self,
-        state: SessionState,
-        sizes: TypeSizes,
-        containers: Containers,
-        groups: RestartGroups,
-        restarts: Restarts,
-        checkpoints: SessionCheckpoints,
-        stages: Stages,
-    ) -> None:
-        self._state = state
-        self._sizes = sizes
-        self._containers = containers
-        self._groups = groups
-        self._restarts = restarts
-        self._checkpoints = checkpoints
-        self._stages = stages
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
         self.reason: Optional[str] = None  # reason of the suspension or of a pending one; None without one
         self.at_rest = False  # a former application master had released all containers
         self._by_windows = False  # its reason is that no window is open, and not a user's request
@@ -185,7 +162,7 @@ class Suspension:
     def _come_again(self, now: float) -> None:
         """Begin again as at the job's start: stage by stage, and from the newest checkpoint."""
         tasks = [task for task in self._state.tasks if self._comes_again(task)]
-        self._stages.begin_anew(tasks, {task.type for task in tasks})
+        self._context.stages.begin_anew(tasks, {task.type for task in tasks})
         if tasks:
             self._containers.ask_for([task for task in tasks if not task.waits], now)
             self._restarts.prepare_start(now)
@@ -193,18 +170,15 @@ class Suspension:
             self._state.enter(JobState.RUNNING)  # waiting tasks begin next
 
 
-class OpeningTimes:
-    """The part of the session that checks whether one of the job's windows is open.
+class OpeningTimes(Part):
+    """The part of the session that checks whether one of the job's windows is open."""
 
-    Times are the session's, in seconds.
-    """
-
-    def __init__(self, state: SessionState, suspension: Suspension, offsets: Sequence[ZoneOffset]) -> None:
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
         """``offsets`` belong to the windows' time zone."""
-        self._epoch = state.epoch
-        self._suspension = suspension
-        self._windows = state.job.windows
-        self._week = Week(map(read_hours, self._windows.open), offsets) if self._windows else None
+        self._epoch = self._state.epoch
+        self._windows = self._state.job.windows
+        self._week = Week(map(read_hours, self._windows.open), context.zone_offsets) if self._windows else None
 
     def tick(self, now: float) -> None:
         """Suspend or resume the job according to its windows. A job without windows is unaffected."""

@@ -6,15 +6,8 @@ from collections.abc import Iterator
 from typing import Optional
 
 from tony_provider.runtime.am.session import failures
-from tony_provider.runtime.am.session.completion import JobCompletion
-from tony_provider.runtime.am.session.containers import Containers
-from tony_provider.runtime.am.session.reports import ContainerFailures, ExecutorReports
-from tony_provider.runtime.am.session.resizing import Elastic, SpareRoom
-from tony_provider.runtime.am.session.restart_policy import RestartGroups
-from tony_provider.runtime.am.session.restarts import Restarts
-from tony_provider.runtime.am.session.session_state import SessionState, Settlement, Task
-from tony_provider.runtime.am.session.sizing import TypeSizes
-from tony_provider.runtime.am.session.suspension import OpeningTimes
+from tony_provider.runtime.am.session.context import Part, SessionContext
+from tony_provider.runtime.am.session.session_state import Settlement, Task
 from tony_provider.runtime.common.quantities import some
 from tony_provider.runtime.jobspec.model import Role
 from tony_provider.runtime.protocol import timing
@@ -23,38 +16,12 @@ from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState
 _ASLEEP = 5.0  # seconds between two ticks that show that the application master itself was not running
 
 
-class Timers:
-    """The part of the session that checks its deadlines.
+class Timers(Part):
+    """The part of the session that checks its deadlines."""
 
-    Times are the session's, in seconds.
-    """
-
-    def __init__(
-        self,
-        state: SessionState,
-        sizes: TypeSizes,
-        containers: Containers,
-        completion: JobCompletion,
-        groups: RestartGroups,
-        restarts: Restarts,
-        container_failures: ContainerFailures,
-        liveness: Liveness,
-        elastic: Elastic,
-        opening_times: OpeningTimes,
-        spare_room: SpareRoom,
-    ) -> None:
-        self._state = state
-        self._sizes = sizes
-        self._timeouts = state.job.timeouts
-        self._containers = containers
-        self._completion = completion
-        self._groups = groups
-        self._restarts = restarts
-        self._container_failures = container_failures
-        self._liveness = liveness
-        self._elastic = elastic
-        self._opening_times = opening_times
-        self._spare_room = spare_room
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
+        self._timeouts = self._state.job.timeouts
         self._started = 0.0
         self._ticked: Optional[float] = None
 
@@ -67,19 +34,19 @@ class Timers:
         self._forgive_own_sleep(now)
         if self._state.verdict is None:
             self._look_at_lifetime(now)
-            self._opening_times.tick(now)
+            self._context.opening_times.tick(now)
             self._look_at_queue(now)
             self._look_at_starts(now)
-            self._liveness.tick(now)
-            self._elastic.tick(now)
-            self._spare_room.tick(now)
+            self._context.liveness.tick(now)
+            self._context.elastic.tick(now)
+            self._context.spare_room.tick(now)
         self._containers.tick(now)
 
     def _forgive_own_sleep(self, now: float) -> None:
         asleep = 0.0 if self._ticked is None else now - self._ticked
         self._ticked = now
         if asleep > _ASLEEP:
-            self._liveness.forgive(asleep, now)
+            self._context.liveness.forgive(asleep, now)
 
     def _look_at_queue(self, now: float) -> None:
         missing = self._containers.gang.timed_out(now) if self._state.phase is JobState.WAITING else None
@@ -109,7 +76,7 @@ class Timers:
         not_registered = [task for task in late if task.state is TaskState.STARTING]
         not_replaced = [task for task in late if task.state is TaskState.REQUESTED]
         if not_registered:
-            self._container_failures.not_registered(not_registered, now)
+            self._context.container_failures.not_registered(not_registered, now)
         # After the success of the deciding tasks, only timeouts.evaluator limits the evaluators.
         if not_replaced and self._state.verdict is None and self._state.phase is not JobState.FINISHING:
             self._not_replaced(not_replaced, now)
@@ -126,8 +93,8 @@ class Timers:
         needed = [task for task in late if task.deadline is not None and not task.over]
         if not needed or any(task.busy for task in members):
             return
-        if self._elastic.may_leave_out(needed):
-            self._elastic.leave_out(needed)
+        if self._context.elastic.may_leave_out(needed):
+            self._context.elastic.leave_out(needed)
         else:
             why = self._no_container(needed).message
             self._sizes.come_down(why)
@@ -141,26 +108,12 @@ class Timers:
         return Failure(FailureKind.CONTAINER_LOST, message, tasks[0].name)
 
 
-class Liveness:
-    """The part of the session that detects lost executors and stalled processes.
+class Liveness(Part):
+    """The part of the session that detects lost executors and stalled processes."""
 
-    Times are the session's, in seconds.
-    """
-
-    def __init__(
-        self,
-        state: SessionState,
-        groups: RestartGroups,
-        restarts: Restarts,
-        container_failures: ContainerFailures,
-        executors: ExecutorReports,
-    ) -> None:
-        self._state = state
-        self._groups = groups
-        self._restarts = restarts
-        self._container_failures = container_failures
-        self._reports = executors
-        self.heartbeat_seconds = timing.heartbeat_interval(state.job.size)
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context)
+        self.heartbeat_seconds = timing.heartbeat_interval(self._state.job.size)
         self.lost_after = timing.lost_after(self.heartbeat_seconds)
 
     def forgive(self, seconds: float, now: float) -> None:
@@ -183,16 +136,16 @@ class Liveness:
 
     def _look_at_silence(self, task: Task, now: float) -> None:
         if task.heard_at is not None and now - task.heard_at > self.lost_after:
-            self._container_failures.silent(task, now - task.heard_at, now)
+            self._context.container_failures.silent(task, now - task.heard_at, now)
 
     def _look_at_stop(self, task: Task, now: float) -> None:
         process = task.process
         if process is None or process.settled or process.stop_by is None or now < process.stop_by:
             return
         if process.end is None:
-            self._container_failures.not_stopped(task, now)
+            self._context.container_failures.not_stopped(task, now)
         else:
-            self._reports.settled(task, Settlement(process.start, "its last copies took too long"), now)
+            self._context.reports.settled(task, Settlement(process.start, "its last copies took too long"), now)
 
     def _look_at_stalls(self, now: float) -> None:
         limit = self._state.job.timeouts.stall

@@ -15,7 +15,7 @@ import attrs
 from tony_provider.runtime.am.master import Master
 from tony_provider.runtime.am.web import task_logs
 from tony_provider.runtime.am.web.authentication import Authenticator, check_json, check_no_browser
-from tony_provider.runtime.am.web.control import Control, Steered
+from tony_provider.runtime.am.web.control import STORY_PATH, Control
 from tony_provider.runtime.am.web.job_view import SECONDS, JobCurves
 from tony_provider.runtime.am.web.page import JobPage, Places, Use, refusal_page, wants_page
 from tony_provider.runtime.am.web.prometheus import Metrics
@@ -176,7 +176,7 @@ def _guarded(response: HttpResponse) -> HttpResponse:
 
 
 def make_router(
-    master: Steered,
+    master: Master,
     timeouts: Timeouts,
     tails: LogTails,
     *,
@@ -198,15 +198,11 @@ def make_router(
             Route("GET", "/", AccessType.VIEW, page.whole),
             Route("GET", "/sections", AccessType.VIEW, page.sections),
             Route("GET", "/status", AccessType.VIEW, control.status),
+            Route("GET", STORY_PATH, AccessType.VIEW, control.story, below=True),
             Route("GET", "/metrics", AccessType.VIEW, Metrics(master.status).page),
             Route("GET", task_logs.LOGS_PATH, AccessType.VIEW, log.tail, below=True),
             Route("GET", task_logs.OUTPUT_PATH, AccessType.VIEW, output.piece, below=True),
-            Route("PUT", "/control/stop", AccessType.MODIFY, control.stop),
-            Route("PUT", "/control/checkpoint", AccessType.MODIFY, control.checkpoint),
-            Route("PUT", "/control/export", AccessType.MODIFY, control.export),
-            Route("PUT", "/control/suspend", AccessType.MODIFY, control.suspend),
-            Route("PUT", "/control/resume", AccessType.MODIFY, control.resume),
-            Route("PUT", "/control/resize", AccessType.MODIFY, control.resize),
+            *control.routes,
             *more,
         ]
     )
