@@ -19,19 +19,17 @@ HEAVY = (
 )
 COMMANDS = (
     "submit",
-    "status",
+    "show_status",
     "logs",
-    "kill",
-    "listing",
-    "check",
-    "import_job",
-    "dag",
-    "doctor",
-    "gc",
-    "runtime",
-    "tensorboard",
+    "job_actions",
+    "maintenance",
+    "diagnose",
+    "import_and_dag",
+    "build_archives",
+    "local_tensorboard",
+    "open_tunnel",
 )
-NEEDED = {"doctor": ["tony_provider.cluster.checks.doctor"], "gc": ["tony_provider.cluster.garbage"]}
+NEEDED = {"maintenance": ["tony_provider.cluster.garbage"]}
 
 # Airflow's own start takes seconds, so it is made once, and each command is imported in a copy of that process.
 NEWLY_LOADED = """

@@ -30,11 +30,10 @@ from tony_provider.importers.key_table import (
     positive_or_none,
     seconds,
 )
-from tony_provider.importers.yarn_terms import ENTRY_POINT, apart, beside, counted, on_hdfs, take_image
+from tony_provider.importers.yarn_terms import ANY_NUMBER, ENTRY_POINT, apart, beside, counted, on_hdfs, take_image
 from tony_provider.runtime.common import quantities
 
 _KINDS = ("AFFINITY", "ANTI_AFFINITY", "AFFINITY_WITH_CARDINALITY")
-_ANY_NUMBER = 2**31 - 1
 _FIELDS = (
     "name",
     "type",
@@ -84,7 +83,7 @@ def _rules(given: Mapping[str, Any], kind: str, scope: str, tags: list[str], our
     if len(tags) > 1:
         raise BadValue("counts containers of several components together; a rule of `placement` counts those of one")
     least, most = given.get("min_cardinality"), given.get("max_cardinality")
-    return list(counted(tags[0], scope, number(least or 0), number(_ANY_NUMBER if most is None else most), [ours]))
+    return list(counted(tags[0], scope, number(least or 0), number(ANY_NUMBER if most is None else most), [ours]))
 
 
 def _tag(draft: Draft, name: str) -> str:

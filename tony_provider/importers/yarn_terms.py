@@ -100,7 +100,7 @@ def _leave(draft: Draft, place: KeyPath) -> None:
         draft.leave_out(key, f"means nothing without an image: `docker.{name}`", value)
 
 
-_ANY_NUMBER = 2**31 - 1  # Java's Integer.MAX_VALUE
+ANY_NUMBER = 2**31 - 1  # Java's Integer.MAX_VALUE
 _SCOPES = ("node", "rack")
 _JOINED = re.compile(r"(and|or)\s*\((.*)\)", re.IGNORECASE | re.DOTALL)
 _DEEPEST = 20
@@ -191,11 +191,11 @@ def counted(tag: str, scope: str, least: int, most: int, own: Collection[str]) -
     """
     if most <= 0:
         yield apart([tag], scope)
-    elif least > 0 or most < _ANY_NUMBER:
+    elif least > 0 or most < ANY_NUMBER:
         rule: dict[str, Any] = {"cardinality": tag}
         if least > 0:
             rule["min"] = least
-        if most < _ANY_NUMBER:
+        if most < ANY_NUMBER:
             rule["max"] = most + 1 if _is_own(tag, own) else most
         yield {**rule, **_of(scope)}
 

@@ -114,7 +114,7 @@ class _Yarn:
         return Report(host(), self._user, str(self._settings.backend), list(findings))
 
     def _checks(self) -> list[Check]:
-        """Return all checks. Those with needs have shorter timeouts than jobs use, see ``_narrowed``."""
+        """Return all checks. Checks with needs use shorter timeouts than jobs, see ``_narrowed``."""
         settings, yarn = self._settings, self._yarn
         managers, namenodes = self._managers, self._namenodes
         manager = Need("no ResourceManager is active", lambda: bool(managers.active))

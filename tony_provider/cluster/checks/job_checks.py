@@ -129,7 +129,7 @@ class JobChecks:
         return found
 
     def _find_files(self) -> None:
-        """Find the files, also if the policy does not allow the job, to report all that the connection forbids."""
+        """Find the files. Even for a job that the policy does not allow, report files that the connection forbids."""
         try:
             self.sources = SourceFinder(
                 self.opened.storage, self.opened.staging_dir, self.search_path, self.roots
