@@ -40,7 +40,6 @@ from tony_provider.runtime.am.resource_manager import (
     Room,
     StopRequested,
 )
-from tony_provider.runtime.am.sample_series import ContainerUse
 from tony_provider.runtime.am.session import actions, job_status
 from tony_provider.runtime.am.session.actions import Action, Note, Verdict
 from tony_provider.runtime.am.session.gang import requests_too_large
@@ -56,6 +55,7 @@ from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.limits import without_foreign_places
+from tony_provider.runtime.protocol.metrics import MetricValues
 from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
 from tony_provider.runtime.protocol.store_tokens import StoreToken
 from tony_provider.runtime.storage import StorageError
@@ -153,7 +153,7 @@ class Master:
 
     # ---- status and control, for the web server ----------------------------------------------------------------
 
-    def use(self) -> dict[str, ContainerUse]:
+    def use(self) -> dict[str, MetricValues]:
         """Return the current resource use by task, as far as the status does not contain it."""
         return self._records.series.use()
 

@@ -65,7 +65,7 @@ def test_a_chief_that_uploads_what_it_has_made_is_waited_for() -> None:
     world = ps_job()
     world.end("ps:0")
     for _ in range(30):
-        world.carry_out(world.session.heartbeat("chief:0", 1, Heartbeat(rss_bytes=0), world.now))
+        world.carry_out(world.session.heartbeat("chief:0", 1, Heartbeat({"rss_bytes": 0}), world.now))
         world.tick(3)
     world.end("chief:0")
     world.complete_all()

@@ -490,12 +490,14 @@ class World:
     def beat(self, name: str, step: int | None = None, *, pace: float | None = None, output_problem: str = "") -> None:
         """``pace``: steps per second."""
         progress = None if step is None else TaskProgress(step, steps_per_second=pace)
-        beat = Heartbeat(self._memory(name), progress=progress, output_problem=output_problem)
+        beat = Heartbeat({"rss_bytes": self._memory(name)}, progress=progress, output_problem=output_problem)
         self.carry_out(self.session.heartbeat(name, self.attempt(name), beat, self.now))
 
     def serve(self, name: str) -> None:
         """Its readiness probe succeeds."""
-        self.carry_out(self.session.heartbeat(name, self.attempt(name), Heartbeat(1000, ready=True), self.now))
+        self.carry_out(
+            self.session.heartbeat(name, self.attempt(name), Heartbeat({"rss_bytes": 1000}, ready=True), self.now)
+        )
 
     def _memory(self, name: str) -> int:
         """Bytes that its user process holds."""
@@ -661,7 +663,9 @@ class World:
         while self.now < until:
             for task in self.session.tasks:
                 if task.connected:
-                    self.session.heartbeat(task.name, task.attempt, Heartbeat(self._memory(task.name)), self.now)
+                    self.session.heartbeat(
+                        task.name, task.attempt, Heartbeat({"rss_bytes": self._memory(task.name)}), self.now
+                    )
             self.tick()
 
     def master_dies(self) -> None:

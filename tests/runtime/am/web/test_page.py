@@ -14,13 +14,13 @@ from hypothesis import given, settings
 
 from tests.runtime.am.web.site import Master, OpenGate, ask, router, serving, tails
 from tests.runtime.am.web.statuses import FULL, NOW, any_status, gang
-from tony_provider.runtime.am.sample_series import ContainerUse
 from tony_provider.runtime.am.web import web_app
 from tony_provider.runtime.am.web.job_view import MOST_TASKS, JobView, PageLink
 from tony_provider.runtime.am.web.page import Html, JobPage, element, join
 from tony_provider.runtime.am.web.server import Head, HttpRequest, WebServer
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.jobspec.model import Timeouts
+from tony_provider.runtime.protocol.metrics import MetricValues
 from tony_provider.runtime.protocol.status import (
     ExportedModel,
     ExportRequest,
@@ -81,7 +81,7 @@ class Seen(HTMLParser):
         return dict(zip(self.rows[0], found, strict=True))
 
 
-async def page_of(status: JobStatus, query: str = "", *places: PageLink, **use: ContainerUse) -> str:
+async def page_of(status: JobStatus, query: str = "", *places: PageLink, **use: MetricValues) -> str:
     """``use``: by tasks, such as ``worker_0``."""
     page = JobPage(lambda: status, lambda: places, use=lambda: {name.replace("_", ":"): use[name] for name in use})
     return (await page.whole(HttpRequest(Head("GET", "/", query), "alice"))).body.decode()
@@ -144,8 +144,8 @@ async def test_everything_that_is_known_of_a_job_is_on_its_page() -> None:
 
 
 async def test_what_is_measured_of_a_container_has_a_column_and_nothing_else() -> None:
-    disks = ContainerUse(read_rate=12.5 * (1 << 20), written_rate=0.0)
-    gpu = ContainerUse(gpu_percent=71.4, gpu_bytes=12 << 30, read_rate=100.0)
+    disks = {"read_bytes": 12.5 * (1 << 20), "written_bytes": 0.0}
+    gpu = {"gpu_percent": 71.4, "gpu_bytes": 12 << 30, "read_bytes": 100.0}
     seen = Seen(await page_of(FULL, worker_0=gpu, worker_1=disks))
     after_cpu = seen.rows[0][seen.rows[0].index("CPU") + 1 : seen.rows[0].index("Heartbeat")]
     assert after_cpu == ["GPU", "GPU mem.", "Read", "Written"]

@@ -13,12 +13,11 @@ from urllib.parse import quote
 import attrs
 
 from tony_provider.runtime.am import descriptions
-from tony_provider.runtime.am.sample_series import ContainerUse
 from tony_provider.runtime.common import quantities
 from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.common.contract import path_of_task
-from tony_provider.runtime.common.quantities import size
 from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol.metrics import IN_STATUS, SHOWN, Aggregation, Metric, MetricValues
 from tony_provider.runtime.protocol.status import (
     Failure,
     JobState,
@@ -84,8 +83,7 @@ class ProcessView:
     name: str
     step: str
     speed: str
-    memory: str
-    cpu: str
+    use: Mapping[str, str]  # text by metric
 
 
 @attrs.frozen
@@ -104,14 +102,10 @@ class TaskView:
     late: bool  # this time exceeds the limit for executors
     step: str
     speed: str
-    memory: str
-    cpu: str
     exit: str
     log: str  # path
     speed_curve: Optional[CoarseCurve]
-    memory_curve: Optional[CoarseCurve]
-    cpu_curve: Optional[CoarseCurve]
-    use: Mapping[str, tuple[str, Optional[CoarseCurve]]]  # text and curve by the measure's title, for known measures
+    use: Mapping[str, tuple[str, Optional[CoarseCurve]]]  # text and curve by metric, for known values
     former_logs: tuple[tuple[int, str], ...]  # number of the container and path, newest first
     further: tuple[ProcessView, ...]
 
@@ -145,7 +139,7 @@ class JobView:
         status: JobStatus,
         places: Sequence[PageLink] = (),
         curves: Optional[JobCurves] = None,
-        use: Optional[Mapping[str, ContainerUse]] = None,
+        use: Optional[Mapping[str, MetricValues]] = None,
         *,
         every_task: bool = False,
     ) -> JobView:
@@ -170,7 +164,7 @@ class JobView:
             failure=status.failure,
             warnings=tuple(status.warnings),
             troubles=tuple(status.troubles),
-            tasks=tuple(_task(task, use.get(task.name), status.updated_ms, silence, curves) for task in tasks),
+            tasks=tuple(_task(task, use.get(task.name, {}), status.updated_ms, silence, curves) for task in tasks),
             counts=_counts(status.tasks),
             hidden=len(status.tasks) - len(tasks),
             places=tuple(places),
@@ -242,7 +236,7 @@ def _counts(tasks: Sequence[TaskStatus]) -> str:
     return ", ".join(f"{count} {state}" for state, count in Counter(task.state.value for task in tasks).most_common())
 
 
-def _task(task: TaskStatus, use: Optional[ContainerUse], now_ms: int, silence: float, curves: JobCurves) -> TaskView:
+def _task(task: TaskStatus, use: MetricValues, now_ms: int, silence: float, curves: JobCurves) -> TaskView:
     progress = task.progress or TaskProgress()
     silent = None if task.heartbeat_ms is None else max(0.0, (now_ms - task.heartbeat_ms) / 1000)
     log = "logs/" + quote(path_of_task(task.name), safe="")
@@ -261,17 +255,13 @@ def _task(task: TaskStatus, use: Optional[ContainerUse], now_ms: int, silence: f
         late=silent is not None and silent > silence and not task.state.is_final,
         step=quantities.steps(progress.step, progress.total_steps) if task.progress else "",
         speed="" if rate is None else quantities.number(rate),
-        memory=quantities.size(task.rss_bytes) if task.rss_bytes else "",
-        cpu=percentage(task.cpu_percent) if task.cpu_percent is not None else "",
         exit=_exit(task),
         log=log,
         speed_curve=curves.speed.get(task.name),
-        memory_curve=curves.memory.get(task.name),
-        cpu_curve=curves.cpu.get(task.name),
         use={
-            measure.title: (measure.write(value), curves.use.get((task.name, measure.title)))
-            for measure in MEASURES
-            if (value := getattr(use, measure.field, None)) is not None
+            metric.name: (metric.text(value), curves.use.get((task.name, metric.name)))
+            for metric in SHOWN
+            if (value := _value(task, use, metric)) is not None
         },
         former_logs=tuple((number, f"{log}?attempt={number}") for number in former),
         further=tuple(map(_process, task.further)),
@@ -285,9 +275,13 @@ def _process(process: ProcessStatus) -> ProcessView:
         name=process.name,
         step=quantities.steps(progress.step, progress.total_steps) if process.progress else "",
         speed="" if rate is None else quantities.number(rate),
-        memory=quantities.size(process.rss_bytes) if process.rss_bytes else "",
-        cpu=percentage(process.cpu_percent) if process.cpu_percent is not None else "",
+        use={metric.name: metric.text(getattr(process, metric.name)) for metric in IN_STATUS},
     )
+
+
+def _value(task: TaskStatus, use: MetricValues, metric: Metric) -> Optional[float]:
+    value: Optional[float] = getattr(task, metric.name) if metric in IN_STATUS else use.get(metric.name)
+    return value
 
 
 def _exit(task: TaskStatus) -> str:
@@ -359,59 +353,22 @@ class JobCurves:
 
     def __init__(self) -> None:
         self.speed: dict[str, CoarseCurve] = {}  # steps per second, by the task's name
-        self.memory: dict[str, CoarseCurve] = {}  # bytes
-        self.cpu: dict[str, CoarseCurve] = {}  # percent
-        self.use: dict[tuple[str, str], CoarseCurve] = {}  # by the task's name and the measure's title
+        self.use: dict[tuple[str, str], CoarseCurve] = {}  # by the names of the task and the metric
         self.metrics: dict[str, CoarseCurve] = {}  # values of the leader, by the metric's name
 
-    def add(self, status: JobStatus, use: Optional[Mapping[str, ContainerUse]] = None) -> None:
+    def add(self, status: JobStatus, use: Optional[Mapping[str, MetricValues]] = None) -> None:
         """Add the values of a status, and of the tasks' use that the status lacks."""
         now = status.updated_ms / 1000
         for task in status.tasks[:MOST_CURVE_TASKS]:
             if task.state.is_final:
                 continue
-            if task.rss_bytes:
-                self.memory.setdefault(task.name, CoarseCurve(max)).add(now, task.rss_bytes)
-            if task.cpu_percent is not None:
-                self.cpu.setdefault(task.name, CoarseCurve()).add(now, task.cpu_percent)
-            self._add_use(task.name, (use or {}).get(task.name), now)
+            for metric in SHOWN:
+                value = _value(task, (use or {}).get(task.name, {}), metric)
+                if value is not None and (value or metric.zero_is_shown):
+                    join = max if metric.aggregation is Aggregation.MOST else _mean
+                    self.use.setdefault((task.name, metric.name), CoarseCurve(join)).add(now, value)
             if task.progress is not None and task.progress.steps_per_second is not None:
                 self.speed.setdefault(task.name, CoarseCurve()).add(now, task.progress.steps_per_second)
         for name, value in sorted(status.metrics.items()):
             if name in self.metrics or len(self.metrics) < MOST_METRICS:
                 self.metrics.setdefault(name, CoarseCurve()).add(now, value)
-
-    def _add_use(self, task: str, use: Optional[ContainerUse], now: float) -> None:
-        for measure in MEASURES if use else ():
-            value = getattr(use, measure.field)
-            if value is not None:
-                self.use.setdefault((task, measure.title), CoarseCurve()).add(now, value)
-
-
-@attrs.frozen
-class Measure:
-    """A field of ``ContainerUse``, and its presentation."""
-
-    title: str  # of its column
-    name: str  # for texts
-    field: str
-    write: Callable[[float], str]
-
-
-def percentage(value: float) -> str:
-    """Return a percentage of one processor or GPU as text."""
-    return f"{value:.0f} %"
-
-
-def _rate(bytes_per_second: float) -> str:
-    return f"{size(bytes_per_second)}/s"
-
-
-MEASURES = (
-    Measure("GPU", "Use of the GPUs", "gpu_percent", percentage),
-    Measure("GPU mem.", "Memory of the GPUs", "gpu_bytes", size),
-    Measure("Read", "Reading from disks", "read_rate", _rate),
-    Measure("Written", "Writing to disks", "written_rate", _rate),
-    Measure("Received", "Receiving by network", "received_rate", _rate),
-    Measure("Sent", "Sending by network", "sent_rate", _rate),
-)

@@ -20,23 +20,20 @@ from urllib.parse import parse_qs
 
 import attrs
 
-from tony_provider.runtime.am.sample_series import ContainerUse
 from tony_provider.runtime.am.web.job_view import (
-    MEASURES,
     CoarseCurve,
     JobCurves,
     JobView,
-    Measure,
     PageLink,
     ProcessView,
     TaskView,
     Tone,
-    percentage,
 )
 from tony_provider.runtime.am.web.server import JSON, Head, HttpError, HttpRequest, HttpResponse
-from tony_provider.runtime.common.quantities import number, size, span
+from tony_provider.runtime.common.quantities import number, span
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol.metrics import IN_STATUS, SHOWN, Metric, MetricValues
 from tony_provider.runtime.protocol.status import JobStatus
 
 _VOID = frozenset({"meta", "link", "br", "hr"})
@@ -269,7 +266,7 @@ def _row(task: TaskView, columns: Sequence[Column]) -> Html:
 def _process_row(process: ProcessView, columns: Sequence[Column]) -> Html:
     """Return a row below the task's row, with some of its columns."""
     shown = {"Task": process.name, "Step": process.step, "Steps/s": process.speed}
-    shown.update({"Memory": process.memory, "CPU": process.cpu})
+    shown.update({metric.title: process.use[metric.name] for metric in IN_STATUS})
     return element("tr", *(element("td", shown.get(title, ""), class_=kind) for title, kind, _ in columns))
 
 
@@ -299,18 +296,10 @@ def _speed(task: TaskView) -> Html:
     return _with_curve(task.speed, task.speed_curve, f"Steps/s of {task.name}", number)
 
 
-def _memory(task: TaskView) -> Html:
-    return _with_curve(task.memory, task.memory_curve, f"Memory of {task.name}", size)
-
-
-def _cpu(task: TaskView) -> Html:
-    return _with_curve(task.cpu, task.cpu_curve, f"CPU of {task.name}", percentage)
-
-
-def _measured(measure: Measure) -> Callable[[TaskView], Html]:
+def _measured(metric: Metric) -> Callable[[TaskView], Html]:
     def cell(task: TaskView) -> Html:
-        text, curve = task.use.get(measure.title, ("", None))
-        return _with_curve(text, curve, f"{measure.name} by {task.name}", measure.write)
+        text, curve = task.use.get(metric.name, ("", None))
+        return _with_curve(text, curve, f"{metric.curve} {task.name}", metric.text)
 
     return cell
 
@@ -330,10 +319,8 @@ _COLUMNS: Sequence[Column] = (
     ("State", None, _state),
     ("Step", _NUMBER, _text("step")),
     ("Steps/s", _NUMBER, _speed),
-    ("Memory", _NUMBER, _memory),
-    ("CPU", _NUMBER, _cpu),
 )
-_AFTER_MEASURES: Sequence[Column] = (
+_AFTER_METRICS: Sequence[Column] = (
     ("Heartbeat", _NUMBER, _heartbeat),
     ("Node", None, _node),
     ("Container", _NUMBER, _container),
@@ -343,10 +330,14 @@ _EXIT: Column = ("Exit", None, _text("exit"))
 
 
 def _columns(tasks: Sequence[TaskView]) -> Sequence[Column]:
-    """Return the columns, with one for each known measure, and with exits if there are any."""
-    measured = [(each.title, _NUMBER, _measured(each)) for each in MEASURES if any(each.title in t.use for t in tasks)]
+    """Return the columns, with one for each metric with known values, and with exits if there are any."""
+    measured = [
+        (metric.title, _NUMBER, _measured(metric))
+        for metric in SHOWN
+        if metric in IN_STATUS or any(metric.name in task.use for task in tasks)
+    ]
     ended = [_EXIT] if any(task.exit for task in tasks) else []
-    return [*_COLUMNS, *measured, *_AFTER_MEASURES, *ended]
+    return [*_COLUMNS, *measured, *_AFTER_METRICS, *ended]
 
 
 def _badge(text: str, tone: Tone) -> Html:
@@ -365,7 +356,7 @@ def _list(pairs: Sequence[tuple[str, str]]) -> Html:
 Places = Callable[[], Sequence[PageLink]]
 """Where else the page leads now, such as to a job's TensorBoard."""
 
-Use = Callable[[], Mapping[str, ContainerUse]]
+Use = Callable[[], Mapping[str, MetricValues]]
 """What the tasks use at present, by their names, of what is measured for them."""
 
 _WITHOUT_SCRIPT = 10  # seconds between two loads of the whole page

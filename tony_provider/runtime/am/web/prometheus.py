@@ -16,6 +16,8 @@ from typing import Callable, Optional, Union
 import attrs
 
 from tony_provider.runtime.am.web.server import HttpRequest, HttpResponse
+from tony_provider.runtime.protocol.metrics import IN_STATUS, Unit
+from tony_provider.runtime.protocol.metrics import PrometheusFamily as Family
 from tony_provider.runtime.protocol.status import JobState, JobStatus, ProcessStatus, TaskStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -24,15 +26,6 @@ MOST_SERIES = 20_000
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 Number = Union[int, float]
-
-
-@attrs.frozen
-class Family:
-    """A metric's name, type and help text."""
-
-    name: str
-    kind: str  # gauge or counter
-    help: str  # without backslashes and line breaks
 
 
 @attrs.frozen
@@ -59,8 +52,6 @@ TASK_STATE = Family("tony_task_state", "gauge", "Always 1; the label state is th
 ATTEMPT = Family("tony_task_attempt", "gauge", "Which of its containers the task has, counted from 1.")
 STARTS = Family("tony_task_starts_total", "counter", "Starts of the task's user processes.")
 HEARTBEAT = Family("tony_task_heartbeat_timestamp_seconds", "gauge", "When its executor was last heard of.")
-MEMORY = Family("tony_task_resident_memory_bytes", "gauge", "Resident memory of its user process and its children.")
-CPU = Family("tony_task_cpu_cores", "gauge", "Processors that its user process and its children keep busy.")
 STEP = Family("tony_task_step", "gauge", "The step that its program has reported last.")
 TOTAL_STEPS = Family("tony_task_steps_planned", "gauge", "How many steps its program has said that there will be.")
 SPEED = Family("tony_task_steps_per_second", "gauge", "Its speed.")
@@ -133,8 +124,11 @@ def _of_tasks(status: JobStatus) -> Iterator[Sample]:
         yield Sample(STARTS, task.start, (name,))
         yield from _known(HEARTBEAT, None if task.heartbeat_ms is None else task.heartbeat_ms / 1000, name)
         for process, labels in _processes(task):
-            yield from _known(MEMORY, process.rss_bytes, *labels)
-            yield from _known(CPU, None if process.cpu_percent is None else process.cpu_percent / 100, *labels)
+            for metric in IN_STATUS:
+                if metric.prometheus is not None:
+                    value = getattr(process, metric.name)
+                    is_known = value is not None and metric.unit is Unit.CORE_PERCENT
+                    yield from _known(metric.prometheus, value / 100 if is_known else value, *labels)
             if process.progress is not None:
                 yield Sample(STEP, process.progress.step, labels)
                 yield from _known(TOTAL_STEPS, process.progress.total_steps, *labels)
