@@ -36,12 +36,15 @@ class Aggregation(str, Enum):
 
 
 @attrs.frozen
-class PrometheusFamily:
-    """A family of Prometheus' metrics."""
+class Family:
+    """A metric family of the page for Prometheus."""
 
     name: str
-    kind: str  # gauge or counter
     help: str  # without backslashes and line breaks
+
+    @property
+    def kind(self) -> str:
+        return "counter" if self.name.endswith("_total") else "gauge"
 
 
 @attrs.frozen(kw_only=True)
@@ -56,7 +59,7 @@ class Metric:
     chart: str = ""  # title of a chart in the portal
     zero_is_shown: bool = True
     in_task_tables: bool = False  # whether `airflow tony status` and the log of the Airflow task show it
-    prometheus: Optional[PrometheusFamily] = None  # only of metrics in TaskStatus
+    prometheus: Optional[Family] = None  # only of metrics in TaskStatus
 
     @property
     def is_counter(self) -> bool:
@@ -86,9 +89,7 @@ MEMORY = Metric(
     chart="Resident memory",
     zero_is_shown=False,  # no user process runs
     in_task_tables=True,
-    prometheus=PrometheusFamily(
-        "tony_task_resident_memory_bytes", "gauge", "Resident memory of its user process and its children."
-    ),
+    prometheus=Family("tony_task_resident_memory_bytes", "Resident memory of its user process and its children."),
 )
 CPU = Metric(
     name="cpu_percent",
@@ -97,9 +98,7 @@ CPU = Metric(
     title="CPU",
     curve="CPU of",
     chart="CPU cores in use",
-    prometheus=PrometheusFamily(
-        "tony_task_cpu_cores", "gauge", "Processors that its user process and its children keep busy."
-    ),
+    prometheus=Family("tony_task_cpu_cores", "Processors that its user process and its children keep busy."),
 )
 NODE_BUSY = Metric(name="node_busy_percent", unit=Unit.PERCENT, aggregation=Aggregation.MEAN)
 METRICS = (
