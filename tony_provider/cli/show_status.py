@@ -245,7 +245,7 @@ def _figures(task: TaskStatus | ProcessStatus, *, is_over: bool = False) -> tupl
     return (
         as_text(steps(progress.step) if progress else ""),
         as_text(number(progress.steps_per_second) if progress and progress.steps_per_second is not None else ""),
-        *(as_text("" if is_over else metric.text(getattr(task, metric.name))) for metric in IN_TASK_TABLES),
+        *(as_text("" if is_over else metric.text(getattr(task, metric.name, None))) for metric in IN_TASK_TABLES),
     )
 
 

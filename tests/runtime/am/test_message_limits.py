@@ -39,7 +39,9 @@ def test_stacks_are_few_short_lines() -> None:
 
 def test_every_text_about_the_end_of_a_process_has_a_limit() -> None:
     texts = {field.name for field in tony_pb2.ProcessExited.DESCRIPTOR.fields if field.type == field.TYPE_STRING}
-    message = tony_pb2.FromExecutor(exited=tony_pb2.ProcessExited(**dict.fromkeys(texts, "a\x07" * 20_000)))
+    message = tony_pb2.FromExecutor()
+    for name in texts:
+        setattr(message.exited, name, "a\x07" * 20_000)
     taken = parse_message(message.SerializeToString())
     assert isinstance(taken, AcceptedMessage)
     cutter = MessageTrimmer()
