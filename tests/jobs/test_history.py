@@ -60,8 +60,8 @@ def test_a_job_is_known_after_its_end(local: LocalPlace) -> None:
     assert {"worker:0", "worker:1"} <= last.keys()
     assert (last["worker:0"].step, last["worker:0"].metrics) == (8, {"loss": 0.8})
     of_worker = [sample for sample in history.samples if sample.task == "worker:0"]
-    assert sum(sample.written_bytes or 0 for sample in of_worker) > 0
-    assert max(sample.rss_bytes or 0 for sample in of_worker) > 0
+    assert sum(sample.values.get("written_bytes", 0) for sample in of_worker) > 0
+    assert max(sample.values.get("rss_bytes", 0) for sample in of_worker) > 0
     assert all(sample.seconds > 0 for sample in of_worker)
 
     assert status.times is not None

@@ -86,6 +86,7 @@ def test_a_history(client: As) -> None:
     assert found["status"]["state"] == "SUCCEEDED"
     assert found["events"][0]["loss"] == "NaN"
     assert found["samples"] == {}
+    assert [each["chart"] for each in found["metrics"] if each["name"] == "read_bytes"] == ["Read from disk"]
     assert any("1 line" in each for each in found["missing"])
 
 
@@ -119,6 +120,7 @@ def test_a_live_status(client: As) -> None:
     found = client("alice").get(f"/tony/api/jobs/{ID}/live").json()
     assert (found["application_state"], found["status"]["state"]) == (None, "SUCCEEDED")
     assert (found["verdict"], found["reason"]) == ("SUCCEEDED", "")
+    assert [each["title"] for each in found["metrics"] if each["in_status"]] == ["Memory", "CPU"]
 
 
 @pytest.mark.usefixtures("connected")

@@ -36,7 +36,8 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.quantities import count, number, size, span, steps
-from tony_provider.runtime.protocol.status import JobStatus, ProcessStatus, TaskProgress, TaskStatus
+from tony_provider.runtime.protocol.metrics import IN_TASK_TABLES
+from tony_provider.runtime.protocol.status import JobStatus, ProcessStatus, TaskStatus
 from tony_provider.runtime.protocol.timing import STATUS_STALE
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import Observation, UnansweredCalls, observe_status, status_of_master
@@ -123,7 +124,8 @@ def _answer_of_master(seen: Observation) -> Iterator[str]:
         yield f"The application master does not answer either: {seen.master}"
 
 
-_COLUMNS = ("task", "state", "node", "start", "step", "steps/s", "memory", "heard of")
+_METRICS = tuple(metric.title.lower() for metric in IN_TASK_TABLES)
+_COLUMNS = ("task", "state", "node", "start", "step", "steps/s", *_METRICS, "heard of")
 _COLOURS = {
     "RUNNING": "green",
     "SUCCEEDED": "green",
@@ -221,14 +223,13 @@ def _tasks(status: JobStatus) -> Table:
 
 
 def _row(task: TaskStatus, over: bool) -> tuple[Text, ...]:
-    progress = task.progress
     heard = "" if over or not task.heartbeat_ms else f"{span(time.time() - task.heartbeat_ms / 1000)} ago"
     return (
         as_text(task.name),
         _coloured(task.state.value, ""),
         as_text(task.node or ""),
         as_text(str(task.start or "")),
-        *_figures(progress, None if over else task.rss_bytes),
+        *_figures(task, is_over=over),
         as_text(heard),
     )
 
@@ -236,15 +237,16 @@ def _row(task: TaskStatus, over: bool) -> tuple[Text, ...]:
 def _process_row(process: ProcessStatus) -> tuple[Text, ...]:
     """Return the row of a process, which follows its task's row."""
     empty = Text()
-    return (as_text(process.name), empty, empty, empty, *_figures(process.progress, process.rss_bytes), empty)
+    return (as_text(process.name), empty, empty, empty, *_figures(process), empty)
 
 
-def _figures(progress: TaskProgress | None, rss_bytes: int | None) -> tuple[Text, Text, Text]:
-    """Return steps, steps per second and memory."""
+def _figures(task: TaskStatus | ProcessStatus, *, is_over: bool = False) -> tuple[Text, ...]:
+    """Return steps, steps per second and the values of metrics."""
+    progress = task.progress
     return (
         as_text(steps(progress.step) if progress else ""),
         as_text(number(progress.steps_per_second) if progress and progress.steps_per_second is not None else ""),
-        as_text(size(rss_bytes) if rss_bytes else ""),
+        *(as_text("" if is_over else metric.text(getattr(task, metric.name, None))) for metric in IN_TASK_TABLES),
     )
 
 

@@ -32,6 +32,7 @@ from tony_provider.cluster.records.summary import JobSummary, reason, verdict
 from tony_provider.portal.job_lists import ORDERS, JobFilter, dates_of, ordered, previous_of, runs_of, with_gaps
 from tony_provider.portal.job_reader import JobUnavailable, OpenJob, read_from_job
 from tony_provider.portal.job_views import (
+    METRICS,
     differences,
     end_of_output,
     entries,
@@ -214,6 +215,7 @@ async def history(row: FoundDep, reader: ReaderDep, tasks: str = "") -> Response
                 "given": told.given if told else None,
                 "overrides": told.overrides if told else None,
                 "events": _readable(reader, row, events),
+                "metrics": METRICS,
                 "samples": samples,
                 "left_out": left_out,
                 "status": _readable(reader, row, to_plain(found.status)) if found.status else None,
@@ -247,7 +249,7 @@ async def live(row: FoundDep, reader: ReaderDep) -> Response:
             "missing": found.missing,
         }
         state = application.state if application else None
-        return PlainJson({"application_state": state, **_readable(reader, row, told)})
+        return PlainJson({"application_state": state, "metrics": METRICS, **_readable(reader, row, told)})
 
     return await read_from_job(row, read)
 

@@ -15,6 +15,7 @@ from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.text import end_of_log, first_line
 from tony_provider.runtime.history.samples import TaskSample
 from tony_provider.runtime.jobspec.problems import flattened
+from tony_provider.runtime.protocol.metrics import IN_STATUS, SHOWN
 from tony_provider.watching.task_output import displayed_line
 
 
@@ -44,7 +45,7 @@ def entries(document: Mapping[str, Any]) -> int:
 
 _SAMPLES = 1000  # limit for one task
 _METRICS = 100  # limit for one task, by how often a metric was reported; a master keeps 50
-_OTHERS = ("task", "metrics")
+_OTHERS = ("task", "values", "metrics")
 
 
 def sample_columns(
@@ -65,9 +66,24 @@ def sample_columns(
     ]
 
 
+METRICS = [
+    {
+        "name": metric.name,
+        "title": metric.title,
+        "chart": metric.chart,
+        "unit": metric.unit.value,
+        "counted": metric.is_counter,
+        "in_status": metric in IN_STATUS,
+    }
+    for metric in SHOWN
+]
+"""The metrics of samples and status, for the portal's pages. Samples of a counted metric are sums over ``seconds``."""
+
+
 def _columns(samples: Sequence[TaskSample]) -> dict[str, Any]:
     names = [field.name for field in attrs.fields(TaskSample) if field.name not in _OTHERS]
     found: dict[str, Any] = {name: [getattr(each, name) for each in samples] for name in names}
+    found.update({metric.name: [each.values.get(metric.name) for each in samples] for metric in SHOWN})
     found = {name: column for name, column in found.items() if any(value is not None for value in column)}
     reported = Counter(name for each in samples for name in each.metrics)
     metrics = ranked(name for name, _ in reported.most_common(_METRICS))

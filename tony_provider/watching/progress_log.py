@@ -15,8 +15,9 @@ import attrs
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.cluster.interface import Application, ApplicationState
 from tony_provider.runtime.common.clock import moment
-from tony_provider.runtime.common.quantities import left, number, percent, size, span, speed, steps
+from tony_provider.runtime.common.quantities import left, number, percent, span, speed, steps
 from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId
+from tony_provider.runtime.protocol.metrics import IN_TASK_TABLES
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
 from tony_provider.runtime.protocol.timing import SLOW_ANSWER, STATUS_STALE
 from tony_provider.runtime.storage.errors import StorageUnreachable
@@ -265,7 +266,7 @@ _NOT_TOGETHER = (
     JobState.SUSPENDED,
     JobState.RECOVERING,
 )
-_HEADER = ("task", "state", "node", "step", "steps/s", "memory")
+_HEADER = ("task", "state", "node", "step", "steps/s", *(metric.title.lower() for metric in IN_TASK_TABLES))
 
 
 class ProgressLog:
@@ -394,7 +395,7 @@ def _row(task: TaskStatus) -> tuple[str, ...]:
         task.node or "-",
         steps(progress.step) if task.progress else "-",
         number(progress.steps_per_second) if progress.steps_per_second is not None else "-",
-        size(task.rss_bytes) if task.rss_bytes else "-",
+        *(metric.text(getattr(task, metric.name)) or "-" for metric in IN_TASK_TABLES),
     )
 
 

@@ -64,6 +64,6 @@ def test_input_wait_that_nobody_reports(local: LocalPlace, verdicts: Verdicts, t
             file.write(os.urandom(1 << 20))
         os.fsync(file.fileno())
     reads = ran(local.submit({"tasks": {"worker": {"command": READS.format(data), "memory": "256MiB"}}}))
-    if not sum(each.read_bytes or 0 for each in reads.history.samples):
+    if not sum(each.values.get("read_bytes", 0) for each in reads.history.samples):
         pytest.skip("what is read here comes from no disk")
     verdicts.told(InputWait(), "it reads 4 MiB, 20 times a second, and reports nothing", reads)

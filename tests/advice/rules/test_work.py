@@ -64,7 +64,7 @@ def test_a_program_that_says_it_waits() -> None:
 
 
 def test_one_that_does_not() -> None:
-    reads = [sample(at, read_bytes=1 << 30, metrics={"input_wait": 0.05}) for at in range(10)]
+    reads = [sample(at, values={"read_bytes": 1 << 30}, metrics={"input_wait": 0.05}) for at in range(10)]
     assert silent(INPUT, history(samples=waits(0.1)))
     assert silent(INPUT, history(samples=waits(0.9)[:3]))
     assert silent(INPUT, history(samples=waits(7.0)))  # no share
@@ -72,12 +72,13 @@ def test_one_that_does_not() -> None:
 
 
 def test_much_reading_and_little_work_where_nobody_says_it() -> None:
-    reads = [sample(at, read_bytes=1 << 30) for at in range(10)]
+    reads = [sample(at, values={"read_bytes": 1 << 30}) for at in range(10)]
     advice = said(INPUT, history(samples=reads, used=[use(mean_cpu_percent=40.0)]))
     assert (advice.confidence, advice.change) == (Confidence.LOW, None)
     assert "read 102 MiB a second" in advice.text
     assert silent(INPUT, history(samples=reads))
     assert silent(INPUT, history(samples=reads, used=[use(mean_cpu_percent=40.0, gpus=1, mean_gpu_percent=90.0)]))
     assert silent(
-        INPUT, history(samples=[sample(at, read_bytes=100) for at in range(10)], used=[use(mean_cpu_percent=4)])
+        INPUT,
+        history(samples=[sample(at, values={"read_bytes": 100}) for at in range(10)], used=[use(mean_cpu_percent=4)]),
     )

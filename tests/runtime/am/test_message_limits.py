@@ -35,3 +35,18 @@ def test_stacks_are_few_short_lines() -> None:
     assert (len(first.command), first.process, len(first.frames)) == (limits.LONGEST_LABEL, "a b", limits.MOST_FRAMES)
     assert first.frames[0].isprintable()
     assert cutter.cut == {"processes", "command", "frames"}
+
+
+def test_every_text_about_the_end_of_a_process_has_a_limit() -> None:
+    texts = {field.name for field in tony_pb2.ProcessExited.DESCRIPTOR.fields if field.type == field.TYPE_STRING}
+    message = tony_pb2.FromExecutor()
+    for name in texts:
+        setattr(message.exited, name, "a\x07" * 20_000)
+    taken = parse_message(message.SerializeToString())
+    assert isinstance(taken, AcceptedMessage)
+    cutter = MessageTrimmer()
+    cutter.fit(taken)
+    assert cutter.cut == texts
+    for name in texts:
+        assert len(getattr(taken.message.exited, name)) <= limits.FIELD_LIMITS["ProcessExited"][name]
+        assert getattr(taken.message.exited, name).isprintable()

@@ -23,12 +23,13 @@ from tony_provider.runtime.history.samples import (
     segment_name,
     segment_order,
 )
+from tony_provider.runtime.protocol.metrics import SHOWN, Unit
 
 MOST = 1 << 20
 HEADER = SampleSegmentHeader(application_id="application_1_1")
 SAMPLES = [TaskSample(time_ms=1000 * number, seconds=10.0, task="worker:0", step=number) for number in range(100)]
 
-counts = st.none() | st.integers(0, 2**63)
+whole = st.integers(0, 2**63)
 samples = st.builds(
     TaskSample,
     time_ms=st.integers(0, 2**45),
@@ -36,11 +37,14 @@ samples = st.builds(
     task=st.text(max_size=20),
     attempt=st.integers(1, 100),
     generation=st.integers(0, 100),
-    rss_bytes=counts,
-    read_bytes=counts,
-    gpu_bytes=counts,
-    step=counts,
-    cpu_percent=st.none() | st.integers(0, 10**6).map(lambda tenths: tenths / 10),
+    values=st.fixed_dictionaries(
+        {},
+        optional={
+            metric.name: whole if metric.unit is Unit.BYTES else st.integers(0, 10**6).map(lambda tenths: tenths / 10)
+            for metric in SHOWN
+        },
+    ),
+    step=st.none() | whole,
     metrics=st.dictionaries(st.text(max_size=20), st.integers(-(2**40), 2**40).map(float) | st.just(math.inf)),
 )
 

@@ -61,13 +61,13 @@ def _reported(rule: Rule, case: Case, runs: TypeRuns) -> Advice | None:
 
 def _guessed(rule: Rule, case: Case, runs: TypeRuns) -> Advice | None:
     """Infer waiting without ``input_wait``: the program reads much, and its processors and GPUs are mostly idle."""
-    found = [each for each in _samples(case, runs) if each.read_bytes is not None and each.seconds > 0]
+    found = [each for each in _samples(case, runs) if each.values.get("read_bytes") is not None and each.seconds > 0]
     now, cpu, gpu = runs.now, runs.now.mean_cpu_percent, runs.now.mean_gpu_percent
     if len(found) < _SAMPLES or cpu is None or cpu >= _IDLE * 100 * now.vcores or (gpu or 0.0) >= _IDLE_GPU:
         return None
     if any(INPUT_WAIT in each.metrics for each in found):
         return None  # it reported that it does not wait
-    rate = sum(each.read_bytes or 0 for each in found) / sum(each.seconds for each in found)
+    rate = sum(each.values["read_bytes"] for each in found) / sum(each.seconds for each in found)
     if rate < _READING:
         return None
     return rule.advice(

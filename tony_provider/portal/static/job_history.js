@@ -46,7 +46,7 @@ function Series({ summary, history }) {
   return html`<div>
     ${tasks.length > 1 && html`<${Section} title="Tasks that are drawn"><${Choice} title="Tasks" word="task" names=${tasks} chosen=${wanted} most=${TASKS} onChange=${setAsked} /><//>`}
     <${Section} title="Learning curves"><${Curves} sources=${sources} empty="The program has reported no metrics. It can report them with tony_sdk (report, or track for a loop), write them to the file that TONY_METRICS_FILE names, or write event files for TensorBoard." /><//>
-    ${samples && html`<${Section} title="Resources over time"><${Resources} samples=${samples} tasks=${chosen} /><//>`}
+    ${samples && html`<${Section} title="Resources over time"><${Resources} metrics=${history.metrics} samples=${samples} tasks=${chosen} /><//>`}
   </div>`;
 }
 

@@ -32,7 +32,7 @@ export function LiveJob({ live: { answer, error, time } }) {
       <span>step ${figure(leader.step)}${known(leader.total_steps) ? ` of ${figure(leader.total_steps)}` : ""}${known(leader.steps_per_second) ? `, ${figure(leader.steps_per_second)} per second` : ""}${left(leader)}</span></p>`}
     ${answer.missing.map((each) => html`<p key=${each} className="soft">${each}</p>`)}
     ${data.troubles.map((each) => html`<p key=${each} className="bad">${each}</p>`)}
-    <${Tasks} tasks=${data.tasks} />
+    <${Tasks} tasks=${data.tasks} metrics=${answer.metrics.filter((each) => each.in_status)} />
   <//>`;
 }
 
@@ -50,15 +50,16 @@ function left({ step, total_steps: total, steps_per_second: pace }) {
   return total > step && pace > 0 ? `, about ${duration((total - step) / pace)} left` : "";
 }
 
-function Tasks({ tasks }) {
+const written = (value, unit) => (unit === "bytes" ? bytes(value) : known(value) ? `${figure(Math.round(value))} %` : NOTHING);
+
+function Tasks({ tasks, metrics }) {
   const number = (text) => ({ text, number: true });
-  const head = ["Task", "State", "Node", number("Memory"), number("CPU"), number("Step"), "Doing"];
+  const head = ["Task", "State", "Node", ...metrics.map((each) => number(each.title)), number("Step"), "Doing"];
   const rows = tasks.slice(0, TASKS).map((task) => [
     `${task.type}:${task.index}`,
     html`<${State} state=${task.state} />`,
     task.node ?? NOTHING,
-    bytes(task.rss_bytes),
-    known(task.cpu_percent) ? `${figure(Math.round(task.cpu_percent))} %` : NOTHING,
+    ...metrics.map(({ name, unit }) => written(task[name], unit)),
     figure(task.progress?.step),
     task.activity,
   ]);

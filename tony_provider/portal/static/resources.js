@@ -8,24 +8,20 @@ import { series } from "./series.js";
 const cores = (value) => `${figure(value / 100)}`;
 const rate = (value) => `${bytes(value)}/s`;
 const percentage = (value) => `${figure(value)} %`;
+const WRITERS = { bytes, percent: percentage, core_percent: cores };
+
+const SPEED = { name: "steps_per_second", chart: "Steps per second", unit: "steps", counted: false };
 
 // Field of a sample, title, how it is written, whether it is a sum over the sample's seconds.
-const DRAWN = [
-  ["rss_bytes", "Resident memory", bytes, false],
-  ["cpu_percent", "CPU cores in use", cores, false],
-  ["gpu_percent", "GPU use (100 %: one of them)", percentage, false],
-  ["gpu_bytes", "GPU memory", bytes, false],
-  ["steps_per_second", "Steps per second", figure, false],
-  ["read_bytes", "Read from disk", rate, true],
-  ["written_bytes", "Written to disk", rate, true],
-  ["received_bytes", "Received by network", rate, true],
-  ["sent_bytes", "Sent by network", rate, true],
-];
+const drawn = (metrics) =>
+  [...metrics.filter((each) => !each.counted), SPEED, ...metrics.filter((each) => each.counted)]
+    .map(({ name, chart, unit, counted }) => [name, chart, counted ? rate : WRITERS[unit] ?? figure, counted]);
 
 const something = (values) => values?.some((value) => value !== null && value !== undefined);
 
-export function Resources({ samples, tasks }) {
-  const there = DRAWN.filter(([field]) => tasks.some((task) => something(samples[task]?.[field])));
+// `metrics`: what the portal's server answers of the metrics that executors measure.
+export function Resources({ metrics, samples, tasks }) {
+  const there = drawn(metrics).filter(([field]) => tasks.some((task) => something(samples[task]?.[field])));
   if (!there.length) return html`<${Empty}>No samples are kept of this job: it was too short, or its master is of an older release.<//>`;
   return html`<div className="charts">
     ${there.map(([field, title, write, summed]) => html`<${ResourceChart} key=${field} ...${{ field, title, write, summed, samples, tasks }} />`)}

@@ -16,12 +16,12 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Optional, Union
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence
+from typing import Any, Callable, Optional, Union
 from urllib.parse import unquote
 
 import attrs
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from tony_provider.runtime.common.binary import EndlessNumber, read_varint
 from tony_provider.runtime.common.network import HIGHEST_PORT, canonical_host
@@ -99,86 +99,43 @@ class MessageTrimmer:
 
     def fit(self, taken: AcceptedMessage) -> None:
         """Cut a message in place."""
-        message = taken.message
-        if taken.kind == "registration":
-            self._text(message.registration, "node", limits.LONGEST_LABEL)
-            self._text(message.registration, "python", limits.LONGEST_LABEL)
-        elif taken.kind == "heartbeat":
-            self._heartbeat(message.heartbeat)
-        elif taken.kind == "exited":
-            self._exited(message.exited)
-        elif taken.kind == "settled":
-            self._text(message.settled, "problem", limits.LONGEST_TEXT)
-            self._notices(message.settled)
-        elif taken.kind == "restore_failed":
-            self._text(message.restore_failed, "reason", limits.LONGEST_TEXT)
-            self._text(message.restore_failed, "uri", limits.LONGEST_TEXT)
-        elif taken.kind == "checkpoint_state":
-            self._text(message.checkpoint_state, "blocker", limits.LONGEST_TEXT)
-            self._text(message.checkpoint_state, "base", limits.LONGEST_TEXT)
-            self._count(message.checkpoint_state, "entries", limits.MOST_ENTRIES)
-        elif taken.kind == "stacks":
-            self._stacks(message.stacks)
-        elif taken.kind == "exported":
-            self._text(message.exported, "uri", limits.LONGEST_TEXT)
-            self._text(message.exported, "problem", limits.LONGEST_TEXT)
-        elif taken.kind == "shard_request":
-            self._text(message.shard_request, "reason", limits.LONGEST_TEXT)
-        elif taken.kind == "last_words":
-            self._text(message.last_words, "tail", limits.OUTPUT_TAIL)
-            if len(message.last_words.output) > limits.LAST_WORDS:
-                message.last_words.output = message.last_words.output[-limits.LAST_WORDS :]
-                self.cut.add("output")
+        self._fit(getattr(taken.message, taken.kind))
 
-    def _heartbeat(self, beat: tony_pb2.Heartbeat) -> None:
-        self._text(beat, "activity", limits.LONGEST_LABEL)
-        self._text(beat, "trouble", limits.LONGEST_TEXT)
-        self._text(beat, "output_problem", limits.LONGEST_TEXT)
-        self._count(beat, "further", limits.MOST_PROCESSES)
-        self._notices(beat)
-        self._metrics(beat.progress)
-        for process in beat.further:
-            self._metrics(process.progress)
+    def _fit(self, message: Message) -> None:
+        for field, most, fit in _FITTING.get(type(message), ()):
+            if value := getattr(message, field):
+                fit(self, message, field, value, most)
 
-    def _exited(self, exited: tony_pb2.ProcessExited) -> None:
-        self._text(exited, "output_tail", limits.OUTPUT_TAIL)
-        for field in ("error", "not_kept", "output_problem", "model_dir"):
-            self._text(exited, field, limits.LONGEST_TEXT)
-        self._text(exited, "process", limits.LONGEST_LABEL)
-        self._count(exited, "outputs", limits.MOST_OUTPUTS)
-        for output in exited.outputs:
-            self._text(output, "name", limits.LONGEST_LABEL)
-            self._text(output, "part", limits.LONGEST_LABEL)
-        self._metrics(exited.progress)
+    def _message(self, message: Message, field: str, value: Message, most: int) -> None:
+        self._fit(value)
 
-    def _stacks(self, stacks: tony_pb2.Stacks) -> None:
-        self._count(stacks, "processes", limits.MOST_STACKS)
-        for process in stacks.processes:
-            self._text(process, "command", limits.LONGEST_LABEL)
-            self._text(process, "process", limits.LONGEST_LABEL)
-            self._count(process, "frames", limits.MOST_FRAMES)
-            process.frames[:] = [one_line(frame[: limits.LONGEST_LABEL]) for frame in process.frames]
+    def _entries(self, message: Message, field: str, entries: MutableSequence[Any], most: int) -> None:
+        if len(entries) > most:
+            del entries[most:]
+            self.cut.add(field)
+        for index, entry in enumerate(entries):
+            if isinstance(entry, Message):
+                self._fit(entry)
+            elif len(entry) > limits.LONGEST_LABEL or not entry.isprintable():
+                entries[index] = one_line(entry[: limits.LONGEST_LABEL])
+                self.cut.add(field)
 
-    def _notices(self, message: Union[tony_pb2.Heartbeat, tony_pb2.Settled]) -> None:
-        self._count(message, "notices", limits.MOST_NOTICES)
-        for index, notice in enumerate(message.notices):
-            if len(notice) > limits.LONGEST_LABEL or not notice.isprintable():
-                message.notices[index] = one_line(notice[: limits.LONGEST_LABEL])
-                self.cut.add("notices")
+    def _bytes(self, message: Message, field: str, data: bytes, most: int) -> None:
+        if len(data) > most:
+            setattr(message, field, data[-most:])
+            self.cut.add(field)
 
-    def _metrics(self, progress: tony_pb2.Progress) -> None:
+    def _metrics(self, message: Message, field: str, metrics: Mapping[str, float], most: int) -> None:
         """Remove invalid and excess metrics. Metrics are only rebuilt if necessary."""
-        metrics = progress.metrics
-        if len(metrics) <= limits.MOST_METRICS and all(map(_is_name, metrics)):
+        if len(metrics) <= most and all(map(_is_name, metrics)):
             return
-        kept = sorted(name for name in metrics if _is_name(name))[: limits.MOST_METRICS]
+        kept = sorted(name for name in metrics if _is_name(name))[:most]
         values = {name: metrics[name] for name in kept}
-        progress.ClearField("metrics")
-        progress.metrics.update(values)
-        self.cut.add("metrics")
+        message.ClearField(field)
+        getattr(message, field).update(values)
+        self.cut.add(field)
 
-    def _text(self, message: object, field: str, most: int) -> None:
-        text = getattr(message, field)
+    def _text(self, message: Message, field: str, text: str, most: int) -> None:
         if len(text) > most:
             text = text[-most:] if field in ("output_tail", "tail") else text[: most - 1] + "…"
             setattr(message, field, text)
@@ -186,11 +143,28 @@ class MessageTrimmer:
         if not text.isprintable():
             setattr(message, field, one_line(text) if most == limits.LONGEST_LABEL else printable(text))
 
-    def _count(self, message: object, field: str, most: int) -> None:
-        each = getattr(message, field)
-        if len(each) > most:
-            del each[most:]
-            self.cut.add(field)
+
+Fit = Callable[[MessageTrimmer, Message, str, Any, int], None]
+"""Fits the value of a field of a message to its limit."""
+
+
+def _fit_of(value: object) -> Fit:
+    """Return how to fit a field, by its default value."""
+    if isinstance(value, str):
+        return MessageTrimmer._text
+    if isinstance(value, bytes):
+        return MessageTrimmer._bytes
+    if isinstance(value, Message):
+        return MessageTrimmer._message
+    return MessageTrimmer._metrics if isinstance(value, Mapping) else MessageTrimmer._entries
+
+
+# Prepared here, because a master of a large job receives hundreds of heartbeats a second.
+_FITTING: dict[type, tuple[tuple[str, int, Fit], ...]] = {
+    kind: tuple((field, most, _fit_of(getattr(kind(), field))) for field, most in fields.items())
+    for name, fields in limits.FIELD_LIMITS.items()
+    for kind in [getattr(tony_pb2, name)]
+}
 
 
 class StreamThrottle:

@@ -14,6 +14,7 @@ from tony_provider.runtime.frameworks.base import ClusterSpec
 from tony_provider.runtime.outputs.output_place import OutputPart
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.messages import ClusterPacker, resume_message
+from tony_provider.runtime.protocol.metrics import METRICS, MetricValues
 from tony_provider.runtime.protocol.status import ExportedModel, ProcessStatus, TaskProgress
 from tony_provider.runtime.protocol.store_tokens import StoreToken
 
@@ -21,8 +22,7 @@ from tony_provider.runtime.protocol.store_tokens import StoreToken
 def heartbeat(message: tony_pb2.Heartbeat) -> Heartbeat:
     """Convert a heartbeat for the session."""
     return Heartbeat(
-        rss_bytes=message.rss_bytes,
-        cpu_percent=message.cpu_percent,
+        values=metric_values(message),
         progress=_progress(message),
         activity=message.activity,
         trouble=message.trouble,
@@ -30,14 +30,17 @@ def heartbeat(message: tony_pb2.Heartbeat) -> Heartbeat:
         ready=message.ready,
         output_problem=message.output_problem,
         further=[_process(each) for each in message.further],
-        read_bytes=message.read_bytes if message.HasField("read_bytes") else None,
-        written_bytes=message.written_bytes if message.HasField("written_bytes") else None,
-        received_bytes=message.received_bytes if message.HasField("received_bytes") else None,
-        sent_bytes=message.sent_bytes if message.HasField("sent_bytes") else None,
-        gpu_percent=message.gpu_percent if message.HasField("gpu_percent") else None,
-        gpu_bytes=message.gpu_bytes if message.HasField("gpu_bytes") else None,
-        node_busy_percent=message.node_busy_percent if message.HasField("node_busy_percent") else None,
     )
+
+
+_FIELDS = tuple(
+    (metric.name, tony_pb2.Heartbeat.DESCRIPTOR.fields_by_name[metric.name].has_presence) for metric in METRICS
+)
+
+
+def metric_values(message: tony_pb2.Heartbeat) -> MetricValues:
+    """Return the known values of the metrics in a heartbeat."""
+    return {name: getattr(message, name) for name, is_optional in _FIELDS if not is_optional or message.HasField(name)}
 
 
 def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:

@@ -31,7 +31,6 @@ from tony_provider.runtime.am.resource_manager import (
     ResourceManager,
     ResourceManagerError,
 )
-from tony_provider.runtime.am.sample_series import ContainerUse
 from tony_provider.runtime.am.session import actions, job_status, session_events
 from tony_provider.runtime.am.session.actions import Action, Note, Verdict
 from tony_provider.runtime.am.session.gang import requests_too_large
@@ -57,6 +56,7 @@ from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.limits import without_foreign_places
+from tony_provider.runtime.protocol.metrics import MetricValues
 from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
 from tony_provider.runtime.protocol.store_tokens import StoreToken
 from tony_provider.runtime.storage import StorageError
@@ -170,7 +170,7 @@ class Master:
 
     # ---- status and control, for the web server ----------------------------------------------------------------
 
-    def use(self) -> dict[str, ContainerUse]:
+    def use(self) -> dict[str, MetricValues]:
         """Return the current resource use by task, as far as the status does not contain it."""
         return self._records.series.use()
 

@@ -25,6 +25,13 @@ from tony_provider.runtime.history.samples import (
     encode_sample,
     segment_name,
 )
+from tony_provider.runtime.protocol.metrics import (
+    NO_COUNTS,
+    SHOWN,
+    MetricFold,
+    MetricValues,
+    present_use,
+)
 from tony_provider.runtime.protocol.status import TaskProgress
 from tony_provider.runtime.storage import Storage, uris
 
@@ -98,13 +105,13 @@ class Series:
         if bucket is None or (bucket.attempt, bucket.generation) != (task.attempt, process.generation):
             if bucket is not None:
                 self._close(task.name, leads=leads)
-            bucket = self._buckets[task.name] = self._new_bucket(task, process, Counters.of(beat), now)
+            bucket = self._buckets[task.name] = self._new_bucket(task, process, beat.values, now)
         bucket.add(beat, now)
         if bucket.seconds >= self._budget.seconds(now - self._started, len(self._buckets), leads=leads):
             self._sample(task.name, bucket, leads=leads)
             self._buckets[task.name] = bucket.rest()
 
-    def use(self) -> dict[str, ContainerUse]:
+    def use(self) -> dict[str, MetricValues]:
         """Return the current use of tasks with running user processes, by task name."""
         return {name: bucket.use for name, bucket in self._buckets.items() if bucket.use is not None}
 
@@ -117,11 +124,11 @@ class Series:
         if bucket is None or (bucket.attempt, bucket.generation) != (task.attempt, process.generation):
             if bucket is not None:
                 self._close(task.name, leads=leads)
-            bucket = self._buckets[task.name] = self._new_bucket(task, process, Counters(), now)
+            bucket = self._buckets[task.name] = self._new_bucket(task, process, {}, now)
         bucket.end(progress, now)
         self._close(task.name, leads=leads)
 
-    def _new_bucket(self, task: Task, process: ProcessState, counters: Counters, now: float) -> TaskBucket:
+    def _new_bucket(self, task: Task, process: ProcessState, counters: MetricValues, now: float) -> TaskBucket:
         """Create the bucket for a start of a task.
 
         It continues after the last bucket of the same container, because the executor's counters continue. Counters of
@@ -131,12 +138,12 @@ class Series:
         began = now if process.started_at is None else min(process.started_at, now)
         former = self._closed.get(task.name)
         if former is not None and former.attempt == task.attempt:
-            began, before = max(began, min(former.heard, now)), former.newest
+            began, before = max(began, min(former.heard, now)), former.fold.newest
         elif self._am_attempt == 1:
-            before = Counters(0, 0, 0, 0)
+            before = NO_COUNTS
         else:
             before = counters
-        return TaskBucket(task.attempt, process.generation, began, began, before, before)
+        return TaskBucket(task.attempt, process.generation, began, began, MetricFold(before, before))
 
     def _close(self, task: str, *, leads: bool) -> None:
         """Complete the task's bucket and sample it."""
@@ -313,17 +320,10 @@ class TaskBucket:
     generation: int
     begun: float
     heard: float
-    before: Counters  # counters at the beginning of the bucket
-    newest: Counters
+    fold: MetricFold
     beats: int = 0  # number of heartbeats and other reports
-    rss_bytes: Optional[int] = None
-    cpu_seconds: float = 0.0  # sum of percent times seconds
-    cpu_heard: float = 0.0  # seconds in cpu_seconds; the next two fields are analogous
-    gpu_seconds: float = 0.0
-    gpu_heard: float = 0.0
-    gpu_bytes: Optional[int] = None
     progress: Optional[TaskProgress] = None
-    use: Optional[ContainerUse] = None  # from the newest heartbeat
+    use: Optional[MetricValues] = None  # from the newest heartbeat
 
     @property
     def seconds(self) -> float:
@@ -331,16 +331,8 @@ class TaskBucket:
 
     def add(self, beat: Heartbeat, now: float) -> None:
         seconds = self._hear(now)
-        self.rss_bytes = max(self.rss_bytes or 0, beat.rss_bytes)
-        self.cpu_seconds += beat.cpu_percent * seconds
-        self.cpu_heard += seconds
-        if beat.gpu_percent is not None:
-            self.gpu_seconds += beat.gpu_percent * seconds
-            self.gpu_heard += seconds
-        if beat.gpu_bytes is not None:
-            self.gpu_bytes = max(self.gpu_bytes or 0, beat.gpu_bytes)
-        self.use = ContainerUse.of(beat, self.newest if self.use is not None else None, seconds)
-        self.newest = Counters.of(beat)
+        self.use = present_use(beat.values, {} if self.use is None else self.fold.newest, seconds)
+        self.fold.add(beat.values, seconds)
         self.progress = beat.progress or self.progress
 
     def end(self, progress: Optional[TaskProgress], now: float) -> None:
@@ -364,14 +356,7 @@ class TaskBucket:
             task=task,
             attempt=self.attempt,
             generation=self.generation,
-            rss_bytes=self.rss_bytes,
-            cpu_percent=self.cpu_seconds / self.cpu_heard if self.cpu_heard else None,
-            read_bytes=counted_between(self.before.read, self.newest.read),
-            written_bytes=counted_between(self.before.written, self.newest.written),
-            received_bytes=counted_between(self.before.received, self.newest.received),
-            sent_bytes=counted_between(self.before.sent, self.newest.sent),
-            gpu_percent=self.gpu_seconds / self.gpu_heard if self.gpu_heard else None,
-            gpu_bytes=self.gpu_bytes,
+            values={metric.name: value for metric in SHOWN if (value := self.fold.value(metric)) is not None},
             step=progress.step if progress else None,
             steps_per_second=progress.steps_per_second if progress else None,
             metrics=metrics,
@@ -379,59 +364,8 @@ class TaskBucket:
 
     def rest(self) -> TaskBucket:
         """Return the bucket that begins where this one ends."""
-        return TaskBucket(self.attempt, self.generation, self.heard, self.heard, self.newest, self.newest, use=self.use)
-
-
-@attrs.frozen
-class Counters:
-    """Byte counters of a container since its executor began. None if unknown."""
-
-    read: Optional[int] = None
-    written: Optional[int] = None
-    received: Optional[int] = None
-    sent: Optional[int] = None
-
-    @classmethod
-    def of(cls, beat: Heartbeat) -> Counters:
-        return cls(beat.read_bytes, beat.written_bytes, beat.received_bytes, beat.sent_bytes)
-
-
-@attrs.frozen(kw_only=True)
-class ContainerUse:
-    """Current use of a container, except memory and CPU. Unknown values are None.
-
-    Rates are bytes per second since the previous heartbeat.
-    """
-
-    gpu_percent: Optional[float] = None  # mean over its GPUs; 100 for one GPU that is always busy
-    gpu_bytes: Optional[int] = None  # sum over its GPUs
-    read_rate: Optional[float] = None  # from disks
-    written_rate: Optional[float] = None
-    received_rate: Optional[float] = None  # if the container has its own network
-    sent_rate: Optional[float] = None
-
-    @classmethod
-    def of(cls, beat: Heartbeat, before: Optional[Counters], seconds: float) -> ContainerUse:
-        """Compute the use from a heartbeat. ``before``: counters ``seconds`` ago, or None for the first heartbeat."""
-        before, now = before or Counters(), Counters.of(beat)
-        return cls(
-            gpu_percent=beat.gpu_percent,
-            gpu_bytes=beat.gpu_bytes,
-            read_rate=_rate(before.read, now.read, seconds),
-            written_rate=_rate(before.written, now.written, seconds),
-            received_rate=_rate(before.received, now.received, seconds),
-            sent_rate=_rate(before.sent, now.sent, seconds),
-        )
-
-
-def counted_between(before: Optional[int], now: Optional[int]) -> Optional[int]:
-    """Return the difference of two counts, or None if one is unknown."""
-    return None if before is None or now is None else max(0, now - before)
-
-
-def _rate(before: Optional[int], now: Optional[int], seconds: float) -> Optional[float]:
-    counted = counted_between(before, now)
-    return None if counted is None or seconds <= 0 else counted / seconds
+        fold = MetricFold(self.fold.newest, self.fold.newest)
+        return TaskBucket(self.attempt, self.generation, self.heard, self.heard, fold, use=self.use)
 
 
 MOST_OF_A_TASK = 50

@@ -378,14 +378,6 @@ class _Memory(ctypes.Structure):
     _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
 
 
-@attrs.frozen
-class GpuUse:
-    """The present use of some GPUs. A value is None if a GPU does not report it, such as a part of a GPU (MIG)."""
-
-    percent: Optional[float]  # mean over the GPUs; 100 means that all are always busy
-    bytes: Optional[int]  # total memory in use
-
-
 class Nvml:
     """NVML with the GPUs of one container. All calls block, and hang if a driver is broken."""
 
@@ -404,8 +396,12 @@ class Nvml:
         if len(self._devices) != wanted:
             raise NvmlError(f"the container was given {wanted} GPUs and sees {len(self._devices)}: which are its own?")
 
-    def use(self) -> GpuUse:
-        """Return the present use of the container's GPUs."""
+    def use(self) -> dict[str, float]:
+        """Return the present use of the container's GPUs, by fields of the message Heartbeat.
+
+        ``gpu_percent`` is the mean over the GPUs, ``gpu_bytes`` their memory in use together. A value is missing if a
+        GPU does not report it, such as a part of a GPU (MIG).
+        """
         busy, used = _Utilization(), _Memory()
         percents, sizes = [], []
         for device in self._devices:
@@ -414,9 +410,12 @@ class Nvml:
             if self._answers("nvmlDeviceGetMemoryInfo", device, ctypes.byref(used)):
                 sizes.append(used.used)
         every = len(self._devices)
-        return GpuUse(
-            sum(percents) / every if len(percents) == every else None, sum(sizes) if len(sizes) == every else None
-        )
+        found: dict[str, float] = {}
+        if len(percents) == every:
+            found["gpu_percent"] = sum(percents) / every
+        if len(sizes) == every:
+            found["gpu_bytes"] = sum(sizes)
+        return found
 
     def _named(self, name: str) -> ctypes.c_void_p:
         device = ctypes.c_void_p()
@@ -454,11 +453,11 @@ class GpuMeter:
     def __init__(self, open_nvml: Callable[[], Nvml]) -> None:
         """Prepare the thread, in which ``open_nvml`` is called. ``open_nvml`` may raise NvmlError."""
         self._open = open_nvml
-        self._newest: Optional[GpuUse] = None
+        self._newest: Optional[dict[str, float]] = None
         self._asked = threading.Event()
         self._thread: Optional[threading.Thread] = None
 
-    def take(self) -> Optional[GpuUse]:
+    def take(self) -> Optional[dict[str, float]]:
         """Return the answer to the last call if it has arrived, and start the next query."""
         newest, self._newest = self._newest, None
         if self._thread is None:

@@ -20,18 +20,13 @@ from tony_provider.runtime.executor.start_context import ExecutorContext
 from tony_provider.runtime.frameworks.task_environment import VISIBLE_DEVICES
 from tony_provider.runtime.protocol import limits, tony_pb2
 
-
-@attrs.frozen
-class DiskUse:
-    """Bytes that the executor and its descendants have transferred, including descendants that have ended."""
-
-    read: int = 0
-    written: int = 0
+Measured = dict[str, float]
+"""Values by fields of the message Heartbeat. A meter leaves out unknown values."""
 
 
 @attrs.define
 class DiskMeter:
-    """Sums the counters of processes in /proc.
+    """Counts the bytes that the executor and its descendants have transferred, by the counters of processes in /proc.
 
     The kernel adds the counters of a process to its parent when the parent collects it, and the executor collects all
     orphans. So the executor's counters include all ended processes. Reading parents before their children avoids
@@ -39,31 +34,28 @@ class DiskMeter:
     """
 
     proc: Path = Path("/proc")
-    _most: DiskUse = DiskUse()  # highest sums so far: a process that is collected between two reads is briefly missing
+    _most: tuple[int, int] = 0, 0  # highest sums so far: a process that is collected between two reads is missing
 
-    def measure(self, pids: Iterable[int]) -> Optional[DiskUse]:
-        """Return the use, or None if the kernel does not count it. Blocks shortly.
+    def measure(self, pids: Iterable[int]) -> Measured:
+        """Return the bytes, or nothing if the kernel does not count them. Blocks shortly.
 
         ``pids``: all descendants of this process, parents first.
         """
         own = self._read("self")
         if own is None:
-            return None
-        found = [own, *(use for pid in pids if (use := self._read(str(pid))))]
-        self._most = DiskUse(
-            max(self._most.read, sum(use.read for use in found)),
-            max(self._most.written, sum(use.written for use in found)),
-        )
-        return self._most
+            return {}
+        read, written = zip(own, *(use for pid in pids if (use := self._read(str(pid)))))
+        self._most = max(self._most[0], sum(read)), max(self._most[1], sum(written))
+        return {"read_bytes": self._most[0], "written_bytes": self._most[1]}
 
-    def _read(self, process: str) -> Optional[DiskUse]:
+    def _read(self, process: str) -> Optional[tuple[int, int]]:
         """Return the counters of a process, or None if it has ended or may not be read. See proc_pid_io(5)."""
         try:
             lines = (self.proc / process / "io").read_text().splitlines()
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             return None
         fields = dict(line.split(": ", 1) for line in lines)
-        return DiskUse(int(fields["read_bytes"]), int(fields["write_bytes"]))
+        return int(fields["read_bytes"]), int(fields["write_bytes"])
 
 
 _RECEIVED, _SENT = 0, 8  # columns of /proc/net/dev, see proc_pid_net(5)
@@ -71,16 +63,8 @@ _LOOPBACK = "lo"
 
 
 @attrs.frozen
-class NetworkUse:
-    """Bytes since the container's network was created, without its loopback."""
-
-    received: int
-    sent: int
-
-
-@attrs.frozen
 class NetworkMeter:
-    """Reads the counters of the interfaces that this process sees.
+    """Reads the counters of the interfaces that this process sees, except the loopback.
 
     They are the container's own only in a Docker container that does not share the node's network.
     """
@@ -89,14 +73,14 @@ class NetworkMeter:
     counters: Path = Path("/proc/self/net/dev")
     interfaces: Path = Path("/sys/class/net")
 
-    def measure(self) -> Optional[NetworkUse]:
-        """Return the use, or None if it cannot be separated from that of the node. Blocks shortly."""
+    def measure(self) -> Measured:
+        """Return the bytes since the network was created, or nothing if the node also uses it. Blocks shortly."""
         if not self.docker:
-            return None
+            return {}
         try:
             lines = self.counters.read_text().splitlines()[2:]
         except (FileNotFoundError, PermissionError):
-            return None
+            return {}
         received = sent = 0
         for line in lines:
             name, _, numbers = line.partition(":")
@@ -104,10 +88,10 @@ class NetworkMeter:
             if name == _LOOPBACK:
                 continue
             if self._is_of_a_node(name):
-                return None
+                return {}
             columns = numbers.split()
             received, sent = received + int(columns[_RECEIVED]), sent + int(columns[_SENT])
-        return NetworkUse(received, sent)
+        return {"received_bytes": received, "sent_bytes": sent}
 
     def _is_of_a_node(self, name: str) -> bool:
         """Return whether an interface is a device or a bridge to containers, which only a node's network has."""
@@ -126,26 +110,26 @@ class NodeMeter:
     counters: Path = Path("/proc/stat")
     _before: Optional[list[int]] = None
 
-    def measure(self) -> Optional[float]:
+    def measure(self) -> Measured:
         """Return the share of busy processor time in percent. Blocks shortly.
 
-        Return None at the first call, and if the share is unknown.
+        Return nothing at the first call, and if the share is unknown.
         """
         try:
             with self.counters.open() as file:
                 name, *numbers = file.readline().split()
         except (FileNotFoundError, PermissionError):
-            return None
+            return {}
         now = [int(each) for each in numbers[:_COUNTED]]
         before, self._before = self._before, now
         if name != "cpu" or before is None:
-            return None
+            return {}
         spent = [max(0, new - old) for new, old in zip(now, before)]
-        return 100.0 * (1 - sum(spent[_IDLE]) / sum(spent)) if sum(spent) else None
+        return {"node_busy_percent": 100.0 * (1 - sum(spent[_IDLE]) / sum(spent))} if sum(spent) else {}
 
 
 class ContainerMeters:
-    """The meters of one container. They leave out unknown values."""
+    """The meters of one container."""
 
     def __init__(self, context: ExecutorContext) -> None:
         self._context = context
@@ -156,20 +140,15 @@ class ContainerMeters:
 
     def fill(self, heartbeat: tony_pb2.Heartbeat, pids: Iterable[int]) -> None:
         """Write the newest values into a heartbeat. ``pids``: see DiskMeter. Blocks shortly."""
-        disks, network = self._disks.measure(pids), self._network.measure()
-        if disks:
-            heartbeat.read_bytes, heartbeat.written_bytes = disks.read, disks.written
-        if network:
-            heartbeat.received_bytes, heartbeat.sent_bytes = network.received, network.sent
-        busy = self._node.measure()
-        if busy is not None:
-            heartbeat.node_busy_percent = busy
         gpus = self._gpu_meter()
-        use = gpus.take() if gpus else None
-        if use and use.percent is not None:
-            heartbeat.gpu_percent = use.percent
-        if use and use.bytes is not None:
-            heartbeat.gpu_bytes = use.bytes
+        measured = {
+            **self._disks.measure(pids),
+            **self._network.measure(),
+            **self._node.measure(),
+            **((gpus.take() or {}) if gpus else {}),
+        }
+        for name, value in measured.items():
+            setattr(heartbeat, name, value)
 
     def _gpu_meter(self) -> Optional[GpuMeter]:
         wanted = self._context.container.spec.gpus

@@ -7,13 +7,14 @@ import math
 import re
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Callable, ClassVar, Optional
 
 import attrs
 
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.history.segment_files import GZIP, read_content
+from tony_provider.runtime.protocol.metrics import SHOWN, MetricValues, Unit
 
 
 @attrs.frozen(kw_only=True)
@@ -27,17 +28,10 @@ class TaskSample:
     task: str  # such as worker:0
     attempt: int = 1  # attempt of its container, from 1
     generation: int = 0
-    rss_bytes: Optional[int] = None  # maximum
-    cpu_percent: Optional[float] = None  # mean; 100 is one core
-    read_bytes: Optional[int] = None  # from disks in this interval; the next three are also of this interval
-    written_bytes: Optional[int] = None
-    received_bytes: Optional[int] = None  # by network, if it can be measured for the container
-    sent_bytes: Optional[int] = None
-    gpu_percent: Optional[float] = None  # mean over its GPUs; 100 means that all are busy all the time
-    gpu_bytes: Optional[int] = None  # maximum of all its GPUs together
+    values: MetricValues = attrs.field(factory=dict)  # aggregates of metrics that executors measure
     step: Optional[int] = None  # newest value, like the following ones
     steps_per_second: Optional[float] = None
-    metrics: dict[str, float] = attrs.field(factory=dict)
+    metrics: dict[str, float] = attrs.field(factory=dict)  # that the program reported
 
 
 SAMPLES_VERSION = 1  # format version of segments
@@ -128,19 +122,17 @@ class SampleCompressor:
 
 def encode_sample(sample: TaskSample) -> bytes:
     """Return the line of a sample. Metrics have seven significant digits; integers are exact."""
-    fields = {name: value for name, value in _values(sample) if value is not None}
+    fields: dict[str, Any] = {}
+    for name, tidy in _WRITTEN.items():
+        value = sample.values.get(name) if name in _MEASURED else getattr(sample, name)
+        if value is not None:
+            fields[name] = tidy(value) if tidy else value
     if sample.metrics:
         fields["metrics"] = {name: _number(value) for name, value in sample.metrics.items()}
     return (
         json.dumps(fields, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         + b"\n"
     )
-
-
-def _values(sample: TaskSample) -> Iterator[tuple[str, Any]]:
-    for name, tidy in _WRITTEN.items():
-        value = getattr(sample, name)
-        yield name, value if value is None or tidy is None else tidy(value)
 
 
 def _number(value: float) -> Any:
@@ -161,17 +153,11 @@ _WRITTEN: dict[str, Optional[Callable[[float], Any]]] = {
     "task": None,
     "attempt": None,
     "generation": None,
-    "rss_bytes": None,
-    "cpu_percent": _tenths,
-    "read_bytes": None,
-    "written_bytes": None,
-    "received_bytes": None,
-    "sent_bytes": None,
-    "gpu_percent": _tenths,
-    "gpu_bytes": None,
+    **{metric.name: None if metric.unit is Unit.BYTES else _tenths for metric in SHOWN},
     "step": None,
     "steps_per_second": _number,
 }
+_MEASURED = {metric.name for metric in SHOWN}
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------
@@ -195,8 +181,9 @@ def _sample(line: bytes) -> Optional[TaskSample]:
         return None
     try:
         plain = json.loads(line)
-        values = {name: read(plain[name]) for name, read in _READ.items() if plain.get(name) is not None}
-        return TaskSample(**values)
+        fields = {name: read(plain[name]) for name, read in _READ.items() if plain.get(name) is not None}
+        values = {name: read(plain[name]) for name, read in _READ_VALUES.items() if plain.get(name) is not None}
+        return TaskSample(values=values, **fields)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
 
@@ -241,10 +228,15 @@ def _metrics(value: Any) -> dict[str, float]:
 
 
 _READ: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(_WRITTEN, _int),
-    **dict.fromkeys(("cpu_percent", "gpu_percent", "steps_per_second"), _float),
     "time_ms": _time,
     "seconds": _seconds,
     "task": _str,
+    "attempt": _int,
+    "generation": _int,
+    "step": _int,
+    "steps_per_second": _float,
     "metrics": _metrics,
+}
+_READ_VALUES: dict[str, Callable[[Any], float]] = {
+    metric.name: _int if metric.unit is Unit.BYTES else _float for metric in SHOWN
 }

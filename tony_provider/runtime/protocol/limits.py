@@ -6,7 +6,7 @@ next task, Airflow makes an object of the mapping or fails the task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 import attrs
@@ -76,6 +76,42 @@ MESSAGES_IN_ONE_GO = 1000
 BYTES_A_SECOND = 16.0 * (1 << 20)  # of one executor, after a burst; messages that are parsed cost a multiple
 BYTES_IN_ONE_GO = 128 << 20
 COST_OF_UNDERSTANDING = 8
+
+
+FIELD_LIMITS: Mapping[str, Mapping[str, int]] = {
+    "CheckpointState": {"blocker": LONGEST_TEXT, "base": LONGEST_TEXT, "entries": MOST_ENTRIES},
+    "Exported": {"uri": LONGEST_TEXT, "problem": LONGEST_TEXT},
+    "Heartbeat": {
+        "activity": LONGEST_LABEL,
+        "trouble": LONGEST_TEXT,
+        "output_problem": LONGEST_TEXT,
+        "further": MOST_PROCESSES,
+        "notices": MOST_NOTICES,
+        "progress": 1,
+    },
+    "KeptOutput": {"name": LONGEST_LABEL, "part": LONGEST_LABEL},
+    "LastWords": {"tail": OUTPUT_TAIL, "output": LAST_WORDS},
+    "ProcessBeat": {"progress": 1},
+    "ProcessExited": {
+        "output_tail": OUTPUT_TAIL,
+        "error": LONGEST_TEXT,
+        "not_kept": LONGEST_TEXT,
+        "output_problem": LONGEST_TEXT,
+        "model_dir": LONGEST_TEXT,
+        "node_problem": LONGEST_TEXT,
+        "process": LONGEST_LABEL,
+        "outputs": MOST_OUTPUTS,
+        "progress": 1,
+    },
+    "ProcessStack": {"command": LONGEST_LABEL, "process": LONGEST_LABEL, "frames": MOST_FRAMES},
+    "Progress": {"metrics": MOST_METRICS},
+    "Registration": {"node": LONGEST_LABEL, "python": LONGEST_LABEL},
+    "RestoreFailed": {"reason": LONGEST_TEXT, "uri": LONGEST_TEXT},
+    "Settled": {"problem": LONGEST_TEXT, "notices": MOST_NOTICES},
+    "ShardRequest": {"reason": LONGEST_TEXT},
+    "Stacks": {"processes": MOST_STACKS},
+}
+"""Limits of fields by message: characters or bytes of a text, number of entries. A repeated text has short lines."""
 
 
 def size_limit(kind: str) -> int:

@@ -66,7 +66,7 @@ def test_a_chief_that_uploads_what_it_has_made_is_waited_for() -> None:
     world = ps_job()
     world.end("ps:0")
     for _ in range(30):
-        world.handle(FromTask("chief:0", 1, Heartbeat(rss_bytes=0)))
+        world.handle(FromTask("chief:0", 1, Heartbeat({"rss_bytes": 0})))
         world.tick(3)
     world.end("chief:0")
     world.complete_all()

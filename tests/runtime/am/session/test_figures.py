@@ -32,9 +32,8 @@ def use(of: World) -> TypeUse:
     return found
 
 
-def hear(of: World, name: str, **beat: object) -> None:
-    said = Heartbeat(rss_bytes=1000, **beat)  # type: ignore[arg-type]
-    of.report(name, said)
+def hear(of: World, name: str, **values: float) -> None:
+    of.report(name, Heartbeat({"rss_bytes": 1000, "cpu_percent": 0.0, **values}))
 
 
 def begun(of: World) -> World:
@@ -259,7 +258,7 @@ def test_what_a_type_asked_for_and_used() -> None:
             gpu_bytes=int(percent),
             node_busy_percent=percent,
         )
-    said = Heartbeat(rss_bytes=5000)
+    said = Heartbeat({"rss_bytes": 5000, "cpu_percent": 0.0})
     job.handle(FromTask("worker:1", 1, said))
     job.tick(10)
     assert use(job) == TypeUse(

@@ -46,7 +46,7 @@ def test_the_numbers_of_the_job_are_those_of_its_leader() -> None:
     silent = status(world)
     assert (silent.leader, silent.leading, silent.step, silent.metrics) == ("worker:0", None, None, {})
     for name, progress in (("worker:0", TaskProgress(5, 10, 2.0, {"loss": 0.5})), ("worker:1", TaskProgress(7, 10))):
-        world.report(name, Heartbeat(0, progress=progress))
+        world.report(name, Heartbeat({"rss_bytes": 0}, progress=progress))
     told = status(world)
     assert (told.step, told.total_steps, told.steps_per_second, told.metrics) == (5, 10, 2.0, {"loss": 0.5})
     on_the_wire = to_plain(told)

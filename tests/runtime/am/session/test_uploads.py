@@ -61,7 +61,7 @@ def test_files_that_were_not_stored_are_counted(world: World) -> None:
 
 def test_tasks_with_the_same_notice_share_a_warning(world: World) -> None:
     for name in ("worker:0", "worker:1"):
-        beat = Heartbeat(1000, notices=("its files are not stored", name))
+        beat = Heartbeat({"rss_bytes": 1000}, notices=("its files are not stored", name))
         world.handle(FromTask(name, 1, beat))
     assert status(world).warnings == [
         "worker:0, worker:1: its files are not stored",
@@ -71,8 +71,8 @@ def test_tasks_with_the_same_notice_share_a_warning(world: World) -> None:
 
 
 def test_the_notices_of_a_start_end_with_the_next_one(world: World) -> None:
-    world.handle(FromTask("worker:0", 1, Heartbeat(1000, notices=("one",))))
-    world.handle(FromTask("worker:0", 1, Heartbeat(1000)))
+    world.handle(FromTask("worker:0", 1, Heartbeat({"rss_bytes": 1000}, notices=("one",))))
+    world.handle(FromTask("worker:0", 1, Heartbeat({"rss_bytes": 1000})))
     assert status(world).warnings == []
 
 
@@ -92,7 +92,7 @@ def test_a_checkpoint_that_the_next_start_makes_up_for_is_not_lost(world: World)
 
 def test_trouble_with_the_store_is_told_while_it_lasts(world: World) -> None:
     def beat(trouble: str) -> None:
-        world.handle(FromTask("worker:0", 1, Heartbeat(1000, trouble=trouble)))
+        world.handle(FromTask("worker:0", 1, Heartbeat({"rss_bytes": 1000}, trouble=trouble)))
 
     beat("its newest checkpoint does not get to the store since 14:03:12 UTC: quota")
     assert status(world).warnings == [

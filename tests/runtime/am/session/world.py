@@ -543,12 +543,12 @@ class World:
     def beat(self, name: str, step: int | None = None, *, pace: float | None = None, output_problem: str = "") -> None:
         """``pace``: steps per second."""
         progress = None if step is None else TaskProgress(step, steps_per_second=pace)
-        beat = Heartbeat(self._memory(name), progress=progress, output_problem=output_problem)
+        beat = Heartbeat({"rss_bytes": self._memory(name)}, progress=progress, output_problem=output_problem)
         self.report(name, beat)
 
     def serve(self, name: str) -> None:
         """Its readiness probe succeeds."""
-        self.report(name, Heartbeat(1000, ready=True))
+        self.report(name, Heartbeat({"rss_bytes": 1000}, ready=True))
 
     def _memory(self, name: str) -> int:
         """Bytes that its user process holds."""
@@ -712,7 +712,7 @@ class World:
         while self.now < until:
             for task in self.session.tasks:
                 if task.connected:
-                    self._handle(FromTask(task.name, task.attempt, Heartbeat(self._memory(task.name))))
+                    self._handle(FromTask(task.name, task.attempt, Heartbeat({"rss_bytes": self._memory(task.name)})))
             self.tick()
 
     def master_dies(self) -> None:

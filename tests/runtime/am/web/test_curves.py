@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 
 import attrs
 import pytest
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.runtime.am.web.site import Master, OpenGate, ask, serving, tails
 from tests.runtime.am.web.statuses import FULL, NOW, gang
-from tony_provider.runtime.am.sample_series import ContainerUse
 from tony_provider.runtime.am.web import web_app
 from tony_provider.runtime.am.web.job_view import MOST_CURVE_TASKS, MOST_METRICS, POINTS, CoarseCurve, JobCurves
 from tony_provider.runtime.am.web.page import sparkline
@@ -87,23 +87,20 @@ def test_of_a_large_gang_the_first_tasks_have_curves() -> None:
     metrics = {f"metric {n:04}": float(n) for n in range(1000)}
     progress = TaskProgress(step=1, steps_per_second=2.0, metrics=metrics)
     tasks = [attrs.evolve(task, rss_bytes=1 << 30, cpu_percent=9.0, progress=progress) for task in gang(300).tasks]
-    use = {task.name: ContainerUse(gpu_percent=50.0, read_rate=0.0) for task in tasks}
+    use = {task.name: {"gpu_percent": 50.0, "read_bytes": 0.0} for task in tasks}
     for second in range(POINTS + 10):
         curves.add(attrs.evolve(FULL, tasks=tasks, leader="worker:0", updated_ms=NOW + 5000 * second), use)
-    assert (len(curves.memory), len(curves.speed), len(curves.metrics)) == (
-        MOST_CURVE_TASKS,
-        MOST_CURVE_TASKS,
-        MOST_METRICS,
+    assert (len(curves.speed), len(curves.metrics)) == (MOST_CURVE_TASKS, MOST_METRICS)
+    assert Counter(metric for _, metric in curves.use) == dict.fromkeys(
+        ("rss_bytes", "cpu_percent", "gpu_percent", "read_bytes"), MOST_CURVE_TASKS
     )
-    assert (len(curves.cpu), len(curves.use)) == (MOST_CURVE_TASKS, 2 * MOST_CURVE_TASKS)
-    everything = (*curves.memory.values(), *curves.use.values())
-    assert max(len(curve.points) for curve in everything) <= POINTS
+    assert max(len(curve.points) for curve in curves.use.values()) <= POINTS
 
 
 async def test_the_page_shows_how_it_went() -> None:
     curves = JobCurves()
     for second in (0, 5000, 10_000):
-        use = {"worker:0": ContainerUse(gpu_percent=second / 200, written_rate=second * 1000.0)}
+        use = {"worker:0": {"gpu_percent": second / 200, "written_bytes": second * 1000.0}}
         curves.add(attrs.evolve(FULL, updated_ms=NOW + second), use)
     router = web_app.make_router(Showing().as_master, Timeouts(), tails(), curves=curves, use=lambda: use)
     async with serving(web_app.Routes(OpenGate(), router).answer) as server:

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 
 from tests.runtime.am.web.site import Master, OpenGate, ask, router, serving, tails
 from tests.runtime.am.web.statuses import FULL, NOW, any_status, gang
-from tony_provider.runtime.am.sample_series import ContainerUse
 from tony_provider.runtime.am.web import web_app
-from tony_provider.runtime.am.web.job_view import MOST_TASKS, JobView, PageLink
+from tony_provider.runtime.am.web.job_view import MOST_TASKS, PageLink
 from tony_provider.runtime.am.web.page import Html, JobPage, element, join
 from tony_provider.runtime.am.web.server import Head, HttpRequest, WebServer
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.jobspec.model import Timeouts
+from tony_provider.runtime.protocol.metrics import MetricValues
 from tony_provider.runtime.protocol.status import (
     ExportedModel,
     ExportRequest,
@@ -81,7 +81,7 @@ class Seen(HTMLParser):
         return dict(zip(self.rows[0], found, strict=True))
 
 
-async def page_of(status: JobStatus, query: str = "", *places: PageLink, **use: ContainerUse) -> str:
+async def page_of(status: JobStatus, query: str = "", *places: PageLink, **use: MetricValues) -> str:
     """``use``: by tasks, such as ``worker_0``."""
     page = JobPage(lambda: status, lambda: places, use=lambda: {name.replace("_", ":"): use[name] for name in use})
     return (await page.whole(HttpRequest(Head("GET", "/", query), "alice"))).body.decode()
@@ -144,8 +144,8 @@ async def test_everything_that_is_known_of_a_job_is_on_its_page() -> None:
 
 
 async def test_what_is_measured_of_a_container_has_a_column_and_nothing_else() -> None:
-    disks = ContainerUse(read_rate=12.5 * (1 << 20), written_rate=0.0)
-    gpu = ContainerUse(gpu_percent=71.4, gpu_bytes=12 << 30, read_rate=100.0)
+    disks = {"read_bytes": 12.5 * (1 << 20), "written_bytes": 0.0}
+    gpu = {"gpu_percent": 71.4, "gpu_bytes": 12 << 30, "read_bytes": 100.0}
     seen = Seen(await page_of(FULL, worker_0=gpu, worker_1=disks))
     after_cpu = seen.rows[0][seen.rows[0].index("CPU") + 1 : seen.rows[0].index("Heartbeat")]
     assert after_cpu == ["GPU", "GPU mem.", "Read", "Written"]
@@ -181,9 +181,11 @@ async def test_each_process_of_a_task_has_a_line_below_it() -> None:
     assert set(seen.row("rank 4 (local rank 2)").values()) == {"rank 4 (local rank 2)", ""}
 
 
-def test_who_is_silent_too_long_is_marked() -> None:
-    late = {task.name: task.late for task in JobView.of(FULL).tasks}
-    assert late == {"worker:0": False, "worker:1": False, "worker:2": True}
+async def test_who_is_silent_too_long_is_marked() -> None:
+    page = await page_of(FULL)
+    assert '<span class="bad">1 min 30 s ago</span>' in page
+    assert "<span>2 s ago</span>" in page
+    assert page.count('<span class="bad">') == 1
 
 
 async def test_what_a_job_says_is_text_and_never_html() -> None:
@@ -213,32 +215,37 @@ async def test_what_a_job_says_is_text_and_never_html() -> None:
     assert f"{evil}:0" in [text for row in seen.rows for text in row]
 
 
-def test_the_generation_is_shown_after_a_restart_only() -> None:
+async def facts_of(status: JobStatus) -> dict[str, str]:
+    """The facts below the table, by their names."""
+    return dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", await page_of(status)))
+
+
+async def test_the_generation_is_shown_after_a_restart_only() -> None:
     """Suspensions and lost masters count generations, too, and would look like restarts."""
-    assert dict(JobView.of(FULL).course)["Generation"] == "3"
-    assert "Generation" not in dict(JobView.of(attrs.evolve(FULL, restarts=0)).course)
-    assert "Generation" not in dict(JobView.of(attrs.evolve(FULL, generation=1)).course)
+    assert (await facts_of(FULL))["Generation"] == "3"
+    assert "Generation" not in await facts_of(attrs.evolve(FULL, restarts=0))
+    assert "Generation" not in await facts_of(attrs.evolve(FULL, generation=1))
 
 
-def test_the_size_of_the_newest_checkpoint_is_on_the_page() -> None:
+async def test_the_size_of_the_newest_checkpoint_is_on_the_page() -> None:
     point = ResumePoint(200, "hdfs://n/c", 12, files=42, size=3 << 30, sent=120 << 20)
-    shown = dict(JobView.of(attrs.evolve(FULL, checkpoint=point)).checkpoint)
+    shown = await facts_of(attrs.evolve(FULL, checkpoint=point))
     assert shown["Newest"] == "snapshot 12 (step 200): 3 GiB in 42 files, 120 MiB new"
 
 
-def test_the_newest_export_and_an_open_request_are_among_the_checkpoints() -> None:
+async def test_the_newest_export_and_an_open_request_are_among_the_checkpoints() -> None:
     export = ExportedModel(250, "hdfs://n/exports/step-250", NOW)
     status = attrs.evolve(FULL, export=export, export_request=ExportRequest(NOW, "r", NOW))
-    shown = dict(JobView.of(status).checkpoint)
+    shown = await facts_of(status)
     assert shown["Newest export"].startswith("step 250, ")
     assert shown["Exported to"] == export.uri
     assert shown["Export asked for"].endswith(" UTC")
 
 
-def test_how_much_of_an_input_is_done_is_told() -> None:
+async def test_how_much_of_an_input_is_done_is_told() -> None:
     queued = InputStatus("photos", "queue", 1200, 3 << 30, "hdfs://n/photos.jsonl", committed=800, failed=2)
     dealt = InputStatus("clicks", "static", 1, 512, "hdfs://n/clicks.jsonl")
-    shown = dict(JobView.of(attrs.evolve(FULL, inputs=[queued, dealt])).course)
+    shown = await facts_of(attrs.evolve(FULL, inputs=[queued, dealt]))
     assert shown["Input photos"] == "1200 shards, 3 GiB; 800 committed, 2 failed"
     assert shown["Input clicks"] == "1 shard, 512 B"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import until
-from tony_provider.runtime.executor.gpus import GpuMeter, GpuUse, Nvml, NvmlError
+from tony_provider.runtime.executor.gpus import GpuMeter, Nvml, NvmlError
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 COMPILER = shutil.which("cc") or shutil.which("gcc")
@@ -29,14 +29,14 @@ def fake_nvml(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     ("names", "wanted", "use"),
     [
-        ([], 2, GpuUse(65.0, 3000)),
-        (["1"], 1, GpuUse(90.0, 2000)),
-        (["0", "GPU-1"], 2, GpuUse(65.0, 3000)),
-        (["MIG-2"], 1, GpuUse(None, 3000)),
+        ([], 2, {"gpu_percent": 65.0, "gpu_bytes": 3000}),
+        (["1"], 1, {"gpu_percent": 90.0, "gpu_bytes": 2000}),
+        (["0", "GPU-1"], 2, {"gpu_percent": 65.0, "gpu_bytes": 3000}),
+        (["MIG-2"], 1, {"gpu_bytes": 3000}),
     ],
 )
 def test_a_fake_nvml_says_what_the_containers_own_gpus_do(
-    fake_nvml: str, names: list[str], wanted: int, use: GpuUse
+    fake_nvml: str, names: list[str], wanted: int, use: dict[str, float]
 ) -> None:
     assert Nvml(names, wanted, fake_nvml).use() == use
 
@@ -76,7 +76,7 @@ def test_nobody_waits_for_a_fake_driver_that_hangs() -> None:
 @needs_compiler
 def test_the_answer_of_a_fake_nvml_is_there_later(fake_nvml: str) -> None:
     meter = GpuMeter(lambda: Nvml([], 2, fake_nvml))
-    found: list[GpuUse | None] = []
+    found: list[dict[str, float] | None] = []
 
     def asked() -> bool:
         found.append(meter.take())
@@ -84,4 +84,4 @@ def test_the_answer_of_a_fake_nvml_is_there_later(fake_nvml: str) -> None:
 
     until(asked, "an answer")
     assert found[0] is None
-    assert found[-1] == GpuUse(65.0, 3000)
+    assert found[-1] == {"gpu_percent": 65.0, "gpu_bytes": 3000}

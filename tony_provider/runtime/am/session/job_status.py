@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Optional
+from typing import Any, Optional
 
 import attrs
 
@@ -14,9 +14,11 @@ from tony_provider.runtime.am.session.session_state import SessionState, Task
 from tony_provider.runtime.common import clock
 from tony_provider.runtime.common.quantities import count, some, span
 from tony_provider.runtime.common.text import first_line
+from tony_provider.runtime.protocol.metrics import IN_STATUS
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState, TaskStatus
 
 _NAMED = 3  # limit of the tasks that a warning names
+_VALUES = tuple(metric.name for metric in IN_STATUS)
 _UNHEEDED = 300.0  # seconds after which an open request for an export becomes a warning
 
 
@@ -125,7 +127,9 @@ def _model_dir(leader: Optional[Task]) -> Optional[str]:
 
 def _task_status(task: Task, now: float, now_ms: int) -> TaskStatus:
     end = task.process.end if task.process else None
+    values: dict[str, Any] = {name: task.values.get(name) for name in _VALUES}
     return TaskStatus(
+        **values,
         type=task.type,
         index=task.index,
         state=task.state,
@@ -134,8 +138,6 @@ def _task_status(task: Task, now: float, now_ms: int) -> TaskStatus:
         container_id=task.container.id if task.container else None,
         node=task.node,
         heartbeat_ms=None if task.heard_at is None else now_ms - int((now - task.heard_at) * 1000),
-        rss_bytes=task.rss_bytes,
-        cpu_percent=task.cpu_percent,
         progress=task.progress,
         exit_code=end.exit_code if end and not end.signal else None,
         signal=end.signal if end and end.signal else None,

@@ -55,7 +55,7 @@ class ExecutorReports(Part):
 
     def heartbeat(self, task: Task, beat: Heartbeat, now: float) -> None:
         task.heard_at = now
-        task.rss_bytes, task.cpu_percent, task.activity = beat.rss_bytes, beat.cpu_percent, beat.activity
+        task.values, task.activity = beat.values, beat.activity
         task.store_trouble, task.notices, task.further = beat.trouble, beat.notices, beat.further
         self._look_at_output(task, beat.output_problem)
         if beat.ready and task.process:

@@ -23,6 +23,7 @@ from tony_provider.runtime.frameworks.task_type_rules import deciding_types
 from tony_provider.runtime.jobspec.model import JobSpec, MirrorScope, RestartScope, Role, StartRule, TaskSpec
 from tony_provider.runtime.jobspec.task_types import in_cluster, leading_type
 from tony_provider.runtime.outputs.output_place import OutputPart
+from tony_provider.runtime.protocol.metrics import MEMORY, MetricValues
 from tony_provider.runtime.protocol.status import (
     ExportedModel,
     ExportRequest,
@@ -135,8 +136,7 @@ class ProcessState:
 class Heartbeat:
     """The content of an executor's heartbeat."""
 
-    rss_bytes: int = 0
-    cpu_percent: float = 0.0
+    values: MetricValues = attrs.field(factory=dict)
     progress: Optional[TaskProgress] = None
     activity: str = ""
     trouble: str = ""  # what cannot be stored at present, and why
@@ -144,13 +144,6 @@ class Heartbeat:
     output_problem: str = ""  # reason why lines of its output are lost
     ready: bool = False  # its readiness probe has succeeded
     further: list[ProcessStatus] = attrs.field(factory=list)  # the other processes of a task with several
-    read_bytes: Optional[int] = None  # from disks since the executor began, like the next three; None if unknown
-    written_bytes: Optional[int] = None
-    received_bytes: Optional[int] = None  # by network, if the container has a network namespace
-    sent_bytes: Optional[int] = None
-    gpu_percent: Optional[float] = None  # mean over its GPUs; 100 means that one GPU is always busy
-    gpu_bytes: Optional[int] = None  # total of all its GPUs
-    node_busy_percent: Optional[float] = None  # of all processors of its node; None if unknown
 
 
 @attrs.define(eq=False)
@@ -193,8 +186,7 @@ class Task:
     heard_at: Optional[float] = None
     host: str = ""
     ports: dict[str, int] = attrs.field(factory=dict)
-    rss_bytes: Optional[int] = None
-    cpu_percent: Optional[float] = None
+    values: MetricValues = attrs.field(factory=dict)  # of its newest heartbeat
     activity: str = ""
     store_trouble: str = ""  # what cannot be stored at present, and why
     notices: tuple[str, ...] = ()  # notices about files of its newest start that are not stored
@@ -327,7 +319,12 @@ class Task:
     def is_uploading(self) -> bool:
         """Whether its user process has ended and its results are being stored. Executors report a memory of 0 then."""
         process = self.process
-        return process is not None and process.started_at is not None and process.runs and self.rss_bytes == 0
+        return (
+            process is not None
+            and process.started_at is not None
+            and process.runs
+            and self.values.get(MEMORY.name) == 0
+        )
 
     @property
     def ready(self) -> bool:

@@ -6,12 +6,21 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 import attrs
 
 from tony_provider.runtime.am.session.gang import ContainerSizes
 from tony_provider.runtime.am.session.session_state import Heartbeat, SessionState, Task
+from tony_provider.runtime.protocol.metrics import (
+    CPU,
+    IN_TYPE_USE,
+    MEMORY,
+    NODE_BUSY,
+    MetricFold,
+    MetricValues,
+    WeightedMean,
+)
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TimeUse, TypeUse
 
 ALLOCATION, LOCALISATION, START = "allocation", "localisation", "start"  # fields of TimeUse
@@ -219,42 +228,28 @@ _CROWDED = 90.0  # percent of a node's processors above which tasks may have to 
 
 
 @attrs.define
-class _Mean:
-    """A mean of values, weighted by the seconds that each was valid."""
-
-    total: float = 0.0
-    seconds: float = 0.0
-
-    def add(self, value: float, seconds: float) -> None:
-        self.total += value * seconds
-        self.seconds += seconds
-
-    @property
-    def value(self) -> Optional[float]:
-        return round(self.total / self.seconds, 1) if self.seconds else None
-
-
-@attrs.define
 class _Ledger:
     """Sums for one task type."""
 
     held: float = 0.0
     used: float = 0.0
-    cpu: _Mean = attrs.field(factory=_Mean)
+    fold: MetricFold = attrs.field(factory=MetricFold)
     most_cpu: Optional[float] = None
-    sustained: dict[str, _Mean] = attrs.field(factory=dict)  # by task, over the last seconds up to _SUSTAINED
-    crowded: _Mean = attrs.field(factory=_Mean)  # mean of 100 for a crowded node and 0 otherwise
-    gpu: _Mean = attrs.field(factory=_Mean)
-    most_rss: Optional[int] = None
+    sustained: dict[str, WeightedMean] = attrs.field(factory=dict)  # by task, over the last seconds up to _SUSTAINED
+    crowded: WeightedMean = attrs.field(factory=WeightedMean)  # mean of 100 for a crowded node and 0 otherwise
     most_rss_task: Optional[str] = None
-    most_gpu_bytes: Optional[int] = None
 
-    def add_cpu(self, task: str, percent: float, seconds: float) -> None:
-        self.cpu.add(percent, seconds)
-        sustained = self.sustained.setdefault(task, _Mean())
-        sustained.add(percent, seconds)
+    def add(self, task: str, values: MetricValues, seconds: float) -> None:
+        if values[MEMORY.name] > (self.fold.value(MEMORY) or 0):
+            self.most_rss_task = task
+        self.fold.add(values, seconds)
+        busy = values.get(NODE_BUSY.name)
+        if busy is not None:
+            self.crowded.add(100.0 if busy >= _CROWDED else 0.0, seconds)
+        sustained = self.sustained.setdefault(task, WeightedMean())
+        sustained.add(values.get(CPU.name, 0.0), seconds)
         if sustained.seconds >= _SUSTAINED:
-            self.most_cpu = max(self.most_cpu or 0.0, sustained.value or 0.0)
+            self.most_cpu = max(self.most_cpu or 0.0, _tenths(sustained.value) or 0.0)
             del self.sustained[task]
 
 
@@ -275,17 +270,16 @@ class TypeLedger:
         away = max(0.0, now - (former.updated_ms / 1000 - self._state.epoch))
         for use in former.use:
             if use.type in self._of:
-                self._of[use.type] = _Ledger(
+                ledger = self._of[use.type] = _Ledger(
                     held=use.container_seconds,
                     used=use.used_seconds,
-                    cpu=_mean(use.mean_cpu_percent, use.used_seconds),
                     most_cpu=use.most_cpu_percent,
-                    crowded=_mean(use.crowded_percent, use.used_seconds),
-                    gpu=_mean(use.mean_gpu_percent, use.used_seconds),
-                    most_rss=use.most_rss_bytes,
                     most_rss_task=use.most_rss_task,
-                    most_gpu_bytes=use.most_gpu_bytes,
                 )
+                if use.crowded_percent is not None:
+                    ledger.crowded.add(use.crowded_percent, use.used_seconds)
+                for metric in IN_TYPE_USE:
+                    ledger.fold.restore(metric, getattr(use, metric.use_field), use.used_seconds)
         for task in former.tasks:
             if task.type in self._of and task.state in _HOLD:
                 self._of[task.type].held += away
@@ -303,19 +297,10 @@ class TypeLedger:
 
     def heard(self, task: Task, beat: Heartbeat, now: float) -> None:
         """Record a heartbeat. Call this before the task itself records the heartbeat."""
-        if not _runs(task) or not beat.rss_bytes:
+        if not _runs(task) or not beat.values.get(MEMORY.name):
             return
-        ledger = self._of[task.type]
         seconds = min(max(0.0, now - task.heard_at), _MOST_WEIGHT) if task.heard_at is not None else 0.0
-        ledger.add_cpu(task.name, beat.cpu_percent, seconds)
-        if beat.node_busy_percent is not None:
-            ledger.crowded.add(100.0 if beat.node_busy_percent >= _CROWDED else 0.0, seconds)
-        if ledger.most_rss is None or beat.rss_bytes > ledger.most_rss:
-            ledger.most_rss, ledger.most_rss_task = beat.rss_bytes, task.name
-        if beat.gpu_percent is not None:
-            ledger.gpu.add(beat.gpu_percent, seconds)
-        if beat.gpu_bytes is not None:
-            ledger.most_gpu_bytes = max(ledger.most_gpu_bytes or 0, beat.gpu_bytes)
+        self._of[task.type].add(task.name, beat.values, seconds)
 
     def figures(self) -> list[TypeUse]:
         """Return the use of resources by task type, in the job's order."""
@@ -323,7 +308,9 @@ class TypeLedger:
 
     def _use(self, name: str, ledger: _Ledger) -> TypeUse:
         spec = self._sizes.of(name)
+        values: dict[str, Any] = {metric.use_field: _tenths(ledger.fold.value(metric)) for metric in IN_TYPE_USE}
         return TypeUse(
+            **values,
             type=name,
             tasks=sum(1 for task in self._state.of_type[name] if not task.vacant),
             container_seconds=round(ledger.held, 1),
@@ -331,13 +318,9 @@ class TypeLedger:
             vcores=spec.vcores,
             gpus=spec.gpus,
             used_seconds=round(ledger.used, 1),
-            most_rss_bytes=ledger.most_rss,
             most_rss_task=ledger.most_rss_task,
-            mean_cpu_percent=ledger.cpu.value,
             most_cpu_percent=ledger.most_cpu,
-            crowded_percent=ledger.crowded.value,
-            mean_gpu_percent=ledger.gpu.value,
-            most_gpu_bytes=ledger.most_gpu_bytes,
+            crowded_percent=_tenths(ledger.crowded.value),
         )
 
 
@@ -345,8 +328,8 @@ def _runs(task: Task) -> bool:
     return task.process is not None and task.process.started_at is not None and task.process.runs
 
 
-def _mean(value: Optional[float], seconds: float) -> _Mean:
-    return _Mean() if value is None else _Mean(value * seconds, seconds)
+def _tenths(value: Optional[float]) -> Optional[float]:
+    return None if value is None else round(value, 1)
 
 
 class LoneRestarts:

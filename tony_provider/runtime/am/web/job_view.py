@@ -1,4 +1,4 @@
-"""View of the job's page: status values as text, and curves of their course."""
+"""Content of the job's page: rows, facts from the status, and curves of values over time."""
 
 from __future__ import annotations
 
@@ -7,30 +7,25 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Callable, Optional
-from urllib.parse import quote
+from typing import Callable, Optional, Union
 
 import attrs
 
-from tony_provider.runtime.am import descriptions
-from tony_provider.runtime.am.sample_series import ContainerUse
 from tony_provider.runtime.common import quantities
 from tony_provider.runtime.common.clock import moment
-from tony_provider.runtime.common.contract import path_of_task
-from tony_provider.runtime.common.quantities import size
-from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol.metrics import IN_STATUS, SHOWN, Aggregation, Metric, MetricValues
 from tony_provider.runtime.protocol.status import (
-    Failure,
     JobState,
     JobStatus,
     ProcessStatus,
-    TaskProgress,
     TaskState,
     TaskStatus,
 )
 
 MOST_TASKS = 200  # rows, unless the user requests all tasks
-_MOST_FORMER = 5  # limit of links to former containers' logs in a row
+
+Row = Union[TaskStatus, ProcessStatus]
+"""A row of the page's table. Rows of further processes stand below the row of their task."""
 
 
 class Tone(str, Enum):
@@ -66,119 +61,26 @@ class PageLink:
     path: str
 
 
-@attrs.frozen
-class Progress:
-    """The progress of the job as text."""
-
-    step: str  # such as "120 of 900"
-    fraction: Optional[float]  # 0 to 1; None if unknown
-    percent: str
-    speed: str
-    left: str  # estimated remaining time
+def job_tone(status: JobStatus) -> Tone:
+    return _JOB_TONES.get(status.state, Tone.BUSY)
 
 
-@attrs.frozen
-class ProcessView:
-    """A further process of a task, as a row of the page's table below the task."""
-
-    name: str
-    step: str
-    speed: str
-    memory: str
-    cpu: str
+def task_tone(task: TaskStatus) -> Tone:
+    return _TASK_TONES.get(task.state, Tone.BUSY)
 
 
-@attrs.frozen
-class TaskView:
-    """A task as a row of the page's table."""
-
-    name: str
-    state: str
-    tone: Tone
-    activity: str
-    node: str
-    container: int  # number of its newest container
-    container_id: str
-    starts: int
-    heartbeat: str  # time since the last heartbeat
-    late: bool  # this time exceeds the limit for executors
-    step: str
-    speed: str
-    memory: str
-    cpu: str
-    exit: str
-    log: str  # path
-    speed_curve: Optional[CoarseCurve]
-    memory_curve: Optional[CoarseCurve]
-    cpu_curve: Optional[CoarseCurve]
-    use: Mapping[str, tuple[str, Optional[CoarseCurve]]]  # text and curve by the measure's title, for known measures
-    former_logs: tuple[tuple[int, str], ...]  # number of the container and path, newest first
-    further: tuple[ProcessView, ...]
+def done(status: JobStatus) -> Optional[float]:
+    """Return the finished fraction of the job, from 0 to 1, or None if it is unknown."""
+    known = bool(status.total_steps) or status.state is JobState.SUCCEEDED
+    return min(1.0, max(0.0, status.progress)) if known and math.isfinite(status.progress) else None
 
 
-@attrs.frozen
-class JobView:
-    """The job as its page shows it."""
-
-    application_id: str
-    name: str
-    state: str
-    tone: Tone
-    message: str
-    final: bool  # the job's state is final
-    course: tuple[tuple[str, str], ...]  # times and counts: since when it runs, restarts, and others
-    progress: Progress
-    metrics: tuple[tuple[str, str, Optional[CoarseCurve]], ...]
-    checkpoint: tuple[tuple[str, str], ...]
-    failure: Optional[Failure]
-    warnings: tuple[str, ...]
-    troubles: tuple[str, ...]
-    tasks: tuple[TaskView, ...]
-    counts: str  # such as "3 RUNNING, 1 LOST"
-    hidden: int  # number of tasks that are not in ``tasks``
-    places: tuple[PageLink, ...]
-    updated: str
-
-    @classmethod
-    def of(
-        cls,
-        status: JobStatus,
-        places: Sequence[PageLink] = (),
-        curves: Optional[JobCurves] = None,
-        use: Optional[Mapping[str, ContainerUse]] = None,
-        *,
-        every_task: bool = False,
-    ) -> JobView:
-        """Return the view of a job. ``use`` has values by task name that the status lacks."""
-        curves, use = curves or JobCurves(), use or {}
-        tasks = status.tasks if every_task else _most_telling(status.tasks)
-        silence = timing.lost_after(timing.heartbeat_interval(len(status.tasks)))
-        return cls(
-            application_id=status.application_id,
-            name=status.name,
-            state=status.state.value,
-            tone=_JOB_TONES.get(status.state, Tone.BUSY),
-            message=status.message,
-            final=status.state.is_final,
-            course=tuple(_course(status)),
-            progress=_progress(status),
-            metrics=tuple(
-                (name, quantities.number(value), curves.metrics.get(name))
-                for name, value in sorted(status.metrics.items())
-            ),
-            checkpoint=tuple(_checkpoint(status)),
-            failure=status.failure,
-            warnings=tuple(status.warnings),
-            troubles=tuple(status.troubles),
-            tasks=tuple(_task(task, use.get(task.name), status.updated_ms, silence, curves) for task in tasks),
-            counts=_counts(status.tasks),
-            hidden=len(status.tasks) - len(tasks),
-            places=tuple(places),
-            updated=moment(status.updated_ms),
-        )
+def done_percent(status: JobStatus) -> str:
+    fraction = done(status)
+    return "" if fraction is None else quantities.percent(fraction)
 
 
-def _course(status: JobStatus) -> list[tuple[str, str]]:
+def course_facts(status: JobStatus) -> list[tuple[str, str]]:
     facts = []
     if status.started_ms:
         until = status.finished_ms or status.updated_ms
@@ -193,7 +95,7 @@ def _course(status: JobStatus) -> list[tuple[str, str]]:
     return facts
 
 
-def _checkpoint(status: JobStatus) -> list[tuple[str, str]]:
+def checkpoint_facts(status: JobStatus) -> list[tuple[str, str]]:
     found = []
     if status.checkpoint is not None:
         found.append(("Newest", status.checkpoint.description))
@@ -217,19 +119,6 @@ def _export(status: JobStatus) -> list[tuple[str, str]]:
     return found
 
 
-def _progress(status: JobStatus) -> Progress:
-    known = bool(status.total_steps) or status.state is JobState.SUCCEEDED
-    fraction = min(1.0, max(0.0, status.progress)) if known and math.isfinite(status.progress) else None
-    rate = status.steps_per_second
-    return Progress(
-        step="" if status.step is None else quantities.steps(status.step, status.total_steps),
-        fraction=fraction,
-        percent="" if fraction is None else quantities.percent(fraction),
-        speed="" if rate is None else quantities.speed(rate),
-        left=quantities.left(status.step, status.total_steps, rate) if status.state is JobState.RUNNING else "",
-    )
-
-
 def _most_telling(tasks: Sequence[TaskStatus]) -> Sequence[TaskStatus]:
     """Return all tasks of a small gang. A large gang is cut, with tasks in unusual states first."""
     if len(tasks) <= MOST_TASKS:
@@ -238,62 +127,8 @@ def _most_telling(tasks: Sequence[TaskStatus]) -> Sequence[TaskStatus]:
     return sorted(tasks, key=lambda task: task.state is usual)[:MOST_TASKS]
 
 
-def _counts(tasks: Sequence[TaskStatus]) -> str:
+def task_counts(tasks: Sequence[TaskStatus]) -> str:
     return ", ".join(f"{count} {state}" for state, count in Counter(task.state.value for task in tasks).most_common())
-
-
-def _task(task: TaskStatus, use: Optional[ContainerUse], now_ms: int, silence: float, curves: JobCurves) -> TaskView:
-    progress = task.progress or TaskProgress()
-    silent = None if task.heartbeat_ms is None else max(0.0, (now_ms - task.heartbeat_ms) / 1000)
-    log = "logs/" + quote(path_of_task(task.name), safe="")
-    former = range(task.attempt - 1, max(0, task.attempt - 1 - _MOST_FORMER), -1)
-    rate = progress.steps_per_second
-    return TaskView(
-        name=task.name,
-        state=task.state.value,
-        tone=_TASK_TONES.get(task.state, Tone.BUSY),
-        activity="" if task.activity == task.state.value.lower() else task.activity,
-        node=task.node or "",
-        container=task.attempt,
-        container_id=task.container_id or "",
-        starts=task.start,
-        heartbeat="" if silent is None or task.state.is_final else f"{quantities.span(silent)} ago",
-        late=silent is not None and silent > silence and not task.state.is_final,
-        step=quantities.steps(progress.step, progress.total_steps) if task.progress else "",
-        speed="" if rate is None else quantities.number(rate),
-        memory=quantities.size(task.rss_bytes) if task.rss_bytes else "",
-        cpu=percentage(task.cpu_percent) if task.cpu_percent is not None else "",
-        exit=_exit(task),
-        log=log,
-        speed_curve=curves.speed.get(task.name),
-        memory_curve=curves.memory.get(task.name),
-        cpu_curve=curves.cpu.get(task.name),
-        use={
-            measure.title: (measure.write(value), curves.use.get((task.name, measure.title)))
-            for measure in MEASURES
-            if (value := getattr(use, measure.field, None)) is not None
-        },
-        former_logs=tuple((number, f"{log}?attempt={number}") for number in former),
-        further=tuple(map(_process, task.further)),
-    )
-
-
-def _process(process: ProcessStatus) -> ProcessView:
-    progress = process.progress or TaskProgress()
-    rate = progress.steps_per_second
-    return ProcessView(
-        name=process.name,
-        step=quantities.steps(progress.step, progress.total_steps) if process.progress else "",
-        speed="" if rate is None else quantities.number(rate),
-        memory=quantities.size(process.rss_bytes) if process.rss_bytes else "",
-        cpu=percentage(process.cpu_percent) if process.cpu_percent is not None else "",
-    )
-
-
-def _exit(task: TaskStatus) -> str:
-    if task.signal:
-        return descriptions.signal_name(task.signal)
-    return "" if task.exit_code is None else f"code {task.exit_code}"
 
 
 POINTS = 60  # limit of a curve
@@ -359,59 +194,46 @@ class JobCurves:
 
     def __init__(self) -> None:
         self.speed: dict[str, CoarseCurve] = {}  # steps per second, by the task's name
-        self.memory: dict[str, CoarseCurve] = {}  # bytes
-        self.cpu: dict[str, CoarseCurve] = {}  # percent
-        self.use: dict[tuple[str, str], CoarseCurve] = {}  # by the task's name and the measure's title
+        self.use: dict[tuple[str, str], CoarseCurve] = {}  # by the names of the task and the metric
         self.metrics: dict[str, CoarseCurve] = {}  # values of the leader, by the metric's name
 
-    def add(self, status: JobStatus, use: Optional[Mapping[str, ContainerUse]] = None) -> None:
+    def add(self, status: JobStatus, use: Optional[Mapping[str, MetricValues]] = None) -> None:
         """Add the values of a status, and of the tasks' use that the status lacks."""
         now = status.updated_ms / 1000
         for task in status.tasks[:MOST_CURVE_TASKS]:
             if task.state.is_final:
                 continue
-            if task.rss_bytes:
-                self.memory.setdefault(task.name, CoarseCurve(max)).add(now, task.rss_bytes)
-            if task.cpu_percent is not None:
-                self.cpu.setdefault(task.name, CoarseCurve()).add(now, task.cpu_percent)
-            self._add_use(task.name, (use or {}).get(task.name), now)
+            for metric in SHOWN:
+                value = metric_value(task, use or {}, metric)
+                if value is not None and (value or metric.zero_is_shown):
+                    join = max if metric.aggregation is Aggregation.MOST else _mean
+                    self.use.setdefault((task.name, metric.name), CoarseCurve(join)).add(now, value)
             if task.progress is not None and task.progress.steps_per_second is not None:
                 self.speed.setdefault(task.name, CoarseCurve()).add(now, task.progress.steps_per_second)
         for name, value in sorted(status.metrics.items()):
             if name in self.metrics or len(self.metrics) < MOST_METRICS:
                 self.metrics.setdefault(name, CoarseCurve()).add(now, value)
 
-    def _add_use(self, task: str, use: Optional[ContainerUse], now: float) -> None:
-        for measure in MEASURES if use else ():
-            value = getattr(use, measure.field)
-            if value is not None:
-                self.use.setdefault((task, measure.title), CoarseCurve()).add(now, value)
+
+def metric_value(row: Row, use: Mapping[str, MetricValues], metric: Metric) -> Optional[float]:
+    """Return the value of a metric from the status, or from ``use`` if the status lacks the metric."""
+    value: Optional[float] = (
+        getattr(row, metric.name, None) if metric in IN_STATUS else use.get(row.name, {}).get(metric.name)
+    )
+    return value
 
 
 @attrs.frozen
-class Measure:
-    """A field of ``ContainerUse``, and its presentation."""
+class PageContent:
+    """What the job page shows. ``tasks`` are the tasks with rows."""
 
-    title: str  # of its column
-    name: str  # for texts
-    field: str
-    write: Callable[[float], str]
+    status: JobStatus
+    places: Sequence[PageLink] = ()
+    curves: JobCurves = attrs.field(factory=JobCurves)
+    use: Mapping[str, MetricValues] = attrs.field(factory=dict)  # values that the status lacks, by task
+    every_task: bool = False  # otherwise, MOST_TASKS rows
+    tasks: Sequence[TaskStatus] = attrs.field(init=False)
 
-
-def percentage(value: float) -> str:
-    """Return a percentage of one processor or GPU as text."""
-    return f"{value:.0f} %"
-
-
-def _rate(bytes_per_second: float) -> str:
-    return f"{size(bytes_per_second)}/s"
-
-
-MEASURES = (
-    Measure("GPU", "Use of the GPUs", "gpu_percent", percentage),
-    Measure("GPU mem.", "Memory of the GPUs", "gpu_bytes", size),
-    Measure("Read", "Reading from disks", "read_rate", _rate),
-    Measure("Written", "Writing to disks", "written_rate", _rate),
-    Measure("Received", "Receiving by network", "received_rate", _rate),
-    Measure("Sent", "Sending by network", "sent_rate", _rate),
-)
+    @tasks.default
+    def _rows(self) -> Sequence[TaskStatus]:
+        return self.status.tasks if self.every_task else _most_telling(self.status.tasks)

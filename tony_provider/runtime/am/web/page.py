@@ -15,29 +15,36 @@ import pkgutil
 from collections.abc import Mapping, Sequence
 from html import escape
 from http import HTTPStatus
-from typing import Callable, Optional, Union
-from urllib.parse import parse_qs
+from typing import Any, Callable, Optional, Union
+from urllib.parse import parse_qs, quote
 
 import attrs
 
-from tony_provider.runtime.am.sample_series import ContainerUse
+from tony_provider.runtime.am import descriptions
 from tony_provider.runtime.am.web.job_view import (
-    MEASURES,
     CoarseCurve,
     JobCurves,
-    JobView,
-    Measure,
+    PageContent,
     PageLink,
-    ProcessView,
-    TaskView,
+    Row,
     Tone,
-    percentage,
+    checkpoint_facts,
+    course_facts,
+    done,
+    done_percent,
+    job_tone,
+    metric_value,
+    task_counts,
+    task_tone,
 )
 from tony_provider.runtime.am.web.server import JSON, Head, HttpError, HttpRequest, HttpResponse
-from tony_provider.runtime.common.quantities import number, size, span
+from tony_provider.runtime.common.clock import moment
+from tony_provider.runtime.common.contract import path_of_task
+from tony_provider.runtime.common.quantities import left, number, span, speed, steps
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.protocol import timing
-from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.protocol.metrics import IN_STATUS, SHOWN, Metric, MetricValues
+from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState, TaskStatus
 
 _VOID = frozenset({"meta", "link", "br", "hr"})
 
@@ -167,79 +174,99 @@ def _down(point: float, low: float, high: float) -> float:
     return _MARGIN + height * (1 - (point / 2 - low / 2) / half)
 
 
-Section = Callable[[JobView], Html]
-Column = tuple[str, Optional[str], Callable[[TaskView], str]]  # title, class, a task's cell
+Section = Callable[[PageContent], Html]
+Cell = Callable[[PageContent, Any], Child]
+
+
+@attrs.frozen
+class Column:
+    """A column of the table. ``cell`` makes the cell of a task, ``of_process`` that of a further process."""
+
+    title: str
+    cell: Cell
+    of_process: Cell = lambda page, process: ""
+    kind: Optional[str] = None  # class of the cells
+
 
 EVERY_TASK = "tasks=all"  # query for all rows
 
 
-def head(view: JobView) -> Html:
-    places = [element("a", place.title, href=place.path) for place in view.places]
+def head(page: PageContent) -> Html:
+    status = page.status
+    places = [element("a", place.title, href=place.path) for place in page.places]
     return join(
         element("nav", *places, element("a", "Status as JSON", href="status")),
-        element("h1", view.name),
-        element("p", _badge(view.state, view.tone), " ", element("span", view.message), class_="state"),
-        element("p", element("small", view.application_id)),
+        element("h1", status.name),
+        element("p", _badge(status.state, job_tone(status)), " ", element("span", status.message), class_="state"),
+        element("p", element("small", status.application_id)),
     )
 
 
-def progress(view: JobView) -> Html:
-    found = view.progress
-    parts = [part for part in (found.percent, found.step and f"step {found.step}", found.speed, found.left) if part]
-    if not parts:
+def progress(page: PageContent) -> Html:
+    status, percent, fraction = page.status, done_percent(page.status), done(page.status)
+    rate = status.steps_per_second
+    parts = [
+        percent,
+        "" if status.step is None else f"step {steps(status.step, status.total_steps)}",
+        "" if rate is None else speed(rate),
+        left(status.step, status.total_steps, rate) if status.state is JobState.RUNNING else "",
+    ]
+    if not any(parts):
         return Html()
     bar = None
-    if found.fraction is not None:
-        bar = element("progress", found.percent, value=f"{found.fraction:.4f}", max=1, class_=view.tone.value)
-    return join(bar, element("p", *(element("span", part) for part in parts)))
+    if fraction is not None:
+        bar = element("progress", percent, value=f"{fraction:.4f}", max=1, class_=job_tone(page.status).value)
+    return join(bar, element("p", *(element("span", part) for part in parts if part)))
 
 
-def failure(view: JobView) -> Html:
-    found = view.failure
+def failure(page: PageContent) -> Html:
+    found = page.status.failure
     if found is None:
         return Html()
-    return join(
-        element("h2", f"Failure: {found.kind.value}"),
-        element("pre", found.message),
-    )
+    return join(element("h2", f"Failure: {found.kind.value}"), element("pre", found.message))
 
 
-def warnings(view: JobView) -> Html:
-    return _section_lines("Warnings", view.warnings)
+def warnings(page: PageContent) -> Html:
+    return _section_lines("Warnings", page.status.warnings)
 
 
-def troubles(view: JobView) -> Html:
+def troubles(page: PageContent) -> Html:
     """Return the systems that the master cannot reach now. The page itself is still up to date."""
-    return _section_lines("Out of reach", view.troubles)
+    return _section_lines("Out of reach", page.status.troubles)
 
 
-def course(view: JobView) -> Html:
-    return join(element("h2", "Course"), _list(view.course))
+def course(page: PageContent) -> Html:
+    return join(element("h2", "Course"), _list(course_facts(page.status)))
 
 
-def metrics(view: JobView) -> Html:
-    if not view.metrics:
-        return Html()
-    shown = [(name, _with_curve(value, curve, name, number)) for name, value, curve in view.metrics]
-    return join(element("h2", "Metrics"), _list(shown))
+def metrics(page: PageContent) -> Html:
+    shown = [
+        (name, _with_curve(number(value), page.curves.metrics.get(name), name, number))
+        for name, value in sorted(page.status.metrics.items())
+    ]
+    return join(element("h2", "Metrics"), _list(shown)) if shown else Html()
 
 
-def checkpoint(view: JobView) -> Html:
-    return join(element("h2", "Checkpoints"), _list(view.checkpoint)) if view.checkpoint else Html()
+def checkpoint(page: PageContent) -> Html:
+    facts = checkpoint_facts(page.status)
+    return join(element("h2", "Checkpoints"), _list(facts)) if facts else Html()
 
 
-def tasks(view: JobView) -> Html:
-    columns = _columns(view.tasks)
-    head = element("tr", *(element("th", title, scope="col", class_=kind) for title, kind, _ in columns))
-    rows = (
-        row for task in view.tasks for row in (_row(task, columns), *(_process_row(p, columns) for p in task.further))
-    )
+def tasks(page: PageContent) -> Html:
+    columns = _columns(page)
+    head = element("tr", *(element("th", each.title, scope="col", class_=each.kind) for each in columns))
+    rows = []
+    for task in page.tasks:
+        rows.append(element("tr", *(element("td", each.cell(page, task), class_=each.kind) for each in columns)))
+        for process in task.further:
+            cells = (element("td", each.of_process(page, process), class_=each.kind) for each in columns)
+            rows.append(element("tr", *cells))
     more = None
-    if view.hidden:
+    if hidden := len(page.status.tasks) - len(page.tasks):
         link = element("a", "show all", href=f"?{EVERY_TASK}")
-        more = element("p", f"{view.hidden:,} tasks more: ", link, class_="more")
+        more = element("p", f"{hidden:,} tasks more: ", link, class_="more")
     return join(
-        element("h2", "Tasks ", element("small", view.counts)),
+        element("h2", "Tasks ", element("small", task_counts(page.status.tasks))),
         element("div", element("table", element("thead", head), element("tbody", *rows)), class_="wide"),
         more,
     )
@@ -262,95 +289,105 @@ SECTIONS: dict[str, Section] = {
 # ---- the table's cells -----------------------------------------------------------------------------------------------
 
 
-def _row(task: TaskView, columns: Sequence[Column]) -> Html:
-    return element("tr", *(element("td", cell(task), class_=kind) for _, kind, cell in columns))
+def _name(page: PageContent, row: Row) -> str:
+    return row.name
 
 
-def _process_row(process: ProcessView, columns: Sequence[Column]) -> Html:
-    """Return a row below the task's row, with some of its columns."""
-    shown = {"Task": process.name, "Step": process.step, "Steps/s": process.speed}
-    shown.update({"Memory": process.memory, "CPU": process.cpu})
-    return element("tr", *(element("td", shown.get(title, ""), class_=kind) for title, kind, _ in columns))
+def _logs(page: PageContent, task: TaskStatus) -> Html:
+    path = "logs/" + quote(path_of_task(task.name), safe="")
+    former = range(task.attempt - 1, max(0, task.attempt - 1 - _MOST_FORMER), -1)
+    links = (join(" ", element("a", f"#{number}", href=f"{path}?attempt={number}")) for number in former)
+    return join(element("a", "log", href=path), *links)
 
 
-def _state(task: TaskView) -> Html:
-    doing = element("small", task.activity) if task.activity else None
-    return join(_badge(task.state, task.tone), doing)
+def _state(page: PageContent, task: TaskStatus) -> Html:
+    is_news = task.activity and task.activity != task.state.value.lower()
+    return join(_badge(task.state, task_tone(task)), element("small", task.activity) if is_news else None)
 
 
-def _heartbeat(task: TaskView) -> Html:
-    return element("span", task.heartbeat, class_=Tone.BAD.value if task.late else None)
+def _heartbeat(page: PageContent, task: TaskStatus) -> Html:
+    if task.heartbeat_ms is None or task.state.is_final:
+        return element("span", "")
+    silence = max(0.0, (page.status.updated_ms - task.heartbeat_ms) / 1000)
+    late = silence > timing.lost_after(timing.heartbeat_interval(len(page.status.tasks)))
+    return element("span", f"{span(silence)} ago", class_=Tone.BAD.value if late else None)
 
 
-def _node(task: TaskView) -> Html:
-    return element("span", task.node.partition(":")[0], title=task.node or None)
+def _node(page: PageContent, task: TaskStatus) -> Html:
+    node = task.node or ""
+    return element("span", node.partition(":")[0], title=node or None)
 
 
-def _container(task: TaskView) -> Html:
-    return element("span", task.container, title=task.container_id or None)
+def _container(page: PageContent, task: TaskStatus) -> Html:
+    return element("span", task.attempt, title=task.container_id or None)
 
 
-def _logs(task: TaskView) -> Html:
-    former = (join(" ", element("a", f"#{number}", href=path)) for number, path in task.former_logs)
-    return join(element("a", "log", href=task.log), *former)
+def _exit(page: PageContent, task: TaskStatus) -> str:
+    if task.signal:
+        return descriptions.signal_name(task.signal)
+    return "" if task.exit_code is None else f"code {task.exit_code}"
 
 
-def _speed(task: TaskView) -> Html:
-    return _with_curve(task.speed, task.speed_curve, f"Steps/s of {task.name}", number)
+def _step(page: PageContent, row: Row) -> str:
+    return steps(row.progress.step, row.progress.total_steps) if row.progress else ""
 
 
-def _memory(task: TaskView) -> Html:
-    return _with_curve(task.memory, task.memory_curve, f"Memory of {task.name}", size)
+def _process_speed(page: PageContent, row: Row) -> str:
+    rate = row.progress.steps_per_second if row.progress else None
+    return "" if rate is None else number(rate)
 
 
-def _cpu(task: TaskView) -> Html:
-    return _with_curve(task.cpu, task.cpu_curve, f"CPU of {task.name}", percentage)
+def _speed(page: PageContent, task: TaskStatus) -> Html:
+    text, curve = _process_speed(page, task), page.curves.speed.get(task.name)
+    return _with_curve(text, curve, f"Steps/s of {task.name}", number)
 
 
-def _measured(measure: Measure) -> Callable[[TaskView], Html]:
-    def cell(task: TaskView) -> Html:
-        text, curve = task.use.get(measure.title, ("", None))
-        return _with_curve(text, curve, f"{measure.name} by {task.name}", measure.write)
+def _metric_column(metric: Metric) -> Column:
+    def cell(page: PageContent, task: TaskStatus) -> Html:
+        curve = page.curves.use.get((task.name, metric.name))
+        return _with_curve(of_process(page, task), curve, f"{metric.curve} {task.name}", metric.text)
 
-    return cell
+    def of_process(page: PageContent, row: Row) -> str:
+        return metric.text(metric_value(row, page.use, metric))
+
+    return Column(metric.title, cell, of_process, _NUMBER)
 
 
 def _with_curve(text: str, curve: Optional[CoarseCurve], name: str, write: Callable[[float], str]) -> Html:
     return join(element("span", text), sparkline(curve, name, write))
 
 
-def _text(name: str) -> Callable[[TaskView], str]:
-    return lambda task: str(getattr(task, name))
-
-
+_MOST_FORMER = 5  # limit of links to former containers' logs in a row
 _NUMBER = "number"
-_COLUMNS: Sequence[Column] = (
-    ("Task", None, _text("name")),
-    ("Output", None, _logs),
-    ("State", None, _state),
-    ("Step", _NUMBER, _text("step")),
-    ("Steps/s", _NUMBER, _speed),
-    ("Memory", _NUMBER, _memory),
-    ("CPU", _NUMBER, _cpu),
+_FIRST = (
+    Column("Task", _name, _name),
+    Column("Output", _logs),
+    Column("State", _state),
+    Column("Step", _step, _step, _NUMBER),
+    Column("Steps/s", _speed, _process_speed, _NUMBER),
 )
-_AFTER_MEASURES: Sequence[Column] = (
-    ("Heartbeat", _NUMBER, _heartbeat),
-    ("Node", None, _node),
-    ("Container", _NUMBER, _container),
-    ("Starts", _NUMBER, _text("starts")),
+_LAST = (
+    Column("Heartbeat", _heartbeat, kind=_NUMBER),
+    Column("Node", _node),
+    Column("Container", _container, kind=_NUMBER),
+    Column("Starts", lambda page, task: task.start, kind=_NUMBER),
 )
-_EXIT: Column = ("Exit", None, _text("exit"))
+_EXIT = Column("Exit", _exit)
 
 
-def _columns(tasks: Sequence[TaskView]) -> Sequence[Column]:
-    """Return the columns, with one for each known measure, and with exits if there are any."""
-    measured = [(each.title, _NUMBER, _measured(each)) for each in MEASURES if any(each.title in t.use for t in tasks)]
-    ended = [_EXIT] if any(task.exit for task in tasks) else []
-    return [*_COLUMNS, *measured, *_AFTER_MEASURES, *ended]
+def _columns(page: PageContent) -> Sequence[Column]:
+    """Return the columns, with one for each metric with known values, and with exits if there are any."""
+    measured = [
+        _metric_column(metric)
+        for metric in SHOWN
+        if metric in IN_STATUS or any(metric_value(task, page.use, metric) is not None for task in page.tasks)
+    ]
+    ended = [_EXIT] if any(_exit(page, task) for task in page.tasks) else []
+    return [*_FIRST, *measured, *_LAST, *ended]
 
 
-def _badge(text: str, tone: Tone) -> Html:
-    return element("b", text, class_=f"badge {tone.value}")
+def _badge(state: Union[JobState, TaskState], tone: Tone) -> Html:
+    return element("b", state.value, class_=f"badge {tone.value}")
 
 
 def _section_lines(title: str, lines: Sequence[str]) -> Html:
@@ -365,7 +402,7 @@ def _list(pairs: Sequence[tuple[str, str]]) -> Html:
 Places = Callable[[], Sequence[PageLink]]
 """Where else the page leads now, such as to a job's TensorBoard."""
 
-Use = Callable[[], Mapping[str, ContainerUse]]
+Use = Callable[[], Mapping[str, MetricValues]]
 """What the tasks use at present, by their names, of what is measured for them."""
 
 _WITHOUT_SCRIPT = 10  # seconds between two loads of the whole page
@@ -381,13 +418,13 @@ class Parts:
     every: float  # seconds between two refreshes; 0 for a final state
 
     @classmethod
-    def of(cls, view: JobView) -> Parts:
-        percent = f"{view.progress.percent} " if view.progress.percent else ""
+    def of(cls, page: PageContent) -> Parts:
+        status, percent = page.status, done_percent(page.status)
         return cls(
-            title=f"{percent}{view.state} {view.name}",
-            sections={name: section(view) for name, section in SECTIONS.items()},
-            note=f"As of {view.updated}",
-            every=0 if view.final else timing.heartbeat_interval(len(view.tasks) + view.hidden),
+            title=f"{f'{percent} ' if percent else ''}{status.state.value} {status.name}",
+            sections={name: section(page) for name, section in SECTIONS.items()},
+            note=f"As of {moment(status.updated_ms)}",
+            every=0 if status.state.is_final else timing.heartbeat_interval(len(status.tasks)),
         )
 
 
@@ -407,7 +444,7 @@ class JobPage:
         self._status = status
         self._use = use
         self._places = places
-        self._curves = curves
+        self._curves = curves or JobCurves()
         self._document = Document(script="page.js")
 
     async def whole(self, request: HttpRequest) -> HttpResponse:
@@ -430,10 +467,10 @@ class JobPage:
         return HttpResponse(HTTPStatus.OK, JSON, body)
 
     async def _parts(self, request: HttpRequest) -> Parts:
-        status, places, use, curves = self._status(), self._places(), self._use(), self._curves
         every_task = _wants_every_task(request.head.query)
+        status, places, use, curves = self._status(), self._places(), self._use(), self._curves
         # In a thread: hundreds of rows and curves take time, and executors' messages must not wait.
-        return await asyncio.to_thread(lambda: Parts.of(JobView.of(status, places, curves, use, every_task=every_task)))
+        return await asyncio.to_thread(lambda: Parts.of(PageContent(status, places, curves, use, every_task)))
 
 
 def _load_again() -> Html:

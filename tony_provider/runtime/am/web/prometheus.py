@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from http import HTTPStatus
 from itertools import chain, islice
-from typing import Callable, Optional, Union
-
-import attrs
+from typing import Callable, Optional, TypeVar, Union
 
 from tony_provider.runtime.am.web.server import HttpRequest, HttpResponse
+from tony_provider.runtime.protocol.metrics import IN_STATUS, Family, Metric, Unit
 from tony_provider.runtime.protocol.status import JobState, JobStatus, ProcessStatus, TaskStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -24,47 +24,68 @@ MOST_SERIES = 20_000
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 Number = Union[int, float]
+T = TypeVar("T")
+Process = Union[TaskStatus, ProcessStatus]
+Labels = tuple[tuple[str, str], ...]
+Sample = tuple[Family, Labels, Number]
+"""One series with its present value."""
+
+JOB_INFO = Family("tony_job_info", "Always 1; its labels say which application of which job this is.")
+JOB_STATE = Family("tony_job_state", "1 for the state that the job is in, 0 for the others.")
+TASK_STATE = Family("tony_task_state", "Always 1; the label state is the one that the task is in.")
+METRIC = Family("tony_task_metric", "What its program has reported last under the name in the label metric.")
+LEFT_OUT = Family("tony_series_left_out", "Series that this page has no room for.")
+
+# A value of None is unknown, and has no series.
+OF_JOB: Sequence[tuple[Family, Callable[[JobStatus], Optional[Number]]]] = (
+    (Family("tony_job_progress_ratio", "How far the job is, from 0 to 1."), lambda job: job.progress),
+    (
+        Family("tony_job_start_time_seconds", "When the job began, since the epoch."),
+        lambda job: job.started_ms / 1000 if job.started_ms else None,
+    ),
+    (Family("tony_job_generation", "How often the tasks were brought together."), lambda job: job.generation),
+    (Family("tony_job_restarts_total", "Restarts, of the gang or of single tasks."), lambda job: job.restarts),
+    (
+        Family("tony_job_master_attempt", "Which application master of the application it is."),
+        lambda job: job.am_attempt,
+    ),
+    (Family("tony_job_checkpoint_step", "Step of the newest committed checkpoint."), lambda job: job.checkpoint_step),
+    (Family("tony_job_resumed_step", "Step that the generation went on from."), lambda job: job.resumed_step),
+    (Family("tony_job_warnings", "Warnings so far."), lambda job: len(job.warnings)),
+)
+OF_TASK: Sequence[tuple[Family, Callable[[TaskStatus], Optional[Number]]]] = (
+    (
+        Family("tony_task_attempt", "Which of its containers the task has, counted from 1."),
+        lambda task: task.attempt,
+    ),
+    (Family("tony_task_starts_total", "Starts of the task's user processes."), lambda task: task.start),
+    (
+        Family("tony_task_heartbeat_timestamp_seconds", "When its executor was last heard of."),
+        lambda task: None if task.heartbeat_ms is None else task.heartbeat_ms / 1000,
+    ),
+)
 
 
-@attrs.frozen
-class Family:
-    """A metric's name, type and help text."""
-
-    name: str
-    kind: str  # gauge or counter
-    help: str  # without backslashes and line breaks
+def _measured(metric: Metric, process: Process) -> Optional[Number]:
+    value: Optional[Number] = getattr(process, metric.name, None)
+    return value / 100 if value is not None and metric.unit is Unit.CORE_PERCENT else value
 
 
-@attrs.frozen
-class Sample:
-    """One series with its present value."""
-
-    family: Family
-    value: Number
-    labels: tuple[tuple[str, str], ...] = ()
-
-
-JOB_INFO = Family("tony_job_info", "gauge", "Always 1; its labels say which application of which job this is.")
-JOB_STATE = Family("tony_job_state", "gauge", "1 for the state that the job is in, 0 for the others.")
-PROGRESS = Family("tony_job_progress_ratio", "gauge", "How far the job is, from 0 to 1.")
-START_TIME = Family("tony_job_start_time_seconds", "gauge", "When the job began, since the epoch.")
-GENERATION = Family("tony_job_generation", "gauge", "How often the tasks were brought together.")
-RESTARTS = Family("tony_job_restarts_total", "counter", "Restarts, of the gang or of single tasks.")
-MASTER_ATTEMPT = Family("tony_job_master_attempt", "gauge", "Which application master of the application it is.")
-CHECKPOINT_STEP = Family("tony_job_checkpoint_step", "gauge", "Step of the newest committed checkpoint.")
-RESUMED_STEP = Family("tony_job_resumed_step", "gauge", "Step that the generation went on from.")
-WARNINGS = Family("tony_job_warnings", "gauge", "Warnings so far.")
-LEFT_OUT = Family("tony_series_left_out", "gauge", "Series that this page has no room for.")
-TASK_STATE = Family("tony_task_state", "gauge", "Always 1; the label state is the one that the task is in.")
-ATTEMPT = Family("tony_task_attempt", "gauge", "Which of its containers the task has, counted from 1.")
-STARTS = Family("tony_task_starts_total", "counter", "Starts of the task's user processes.")
-HEARTBEAT = Family("tony_task_heartbeat_timestamp_seconds", "gauge", "When its executor was last heard of.")
-MEMORY = Family("tony_task_resident_memory_bytes", "gauge", "Resident memory of its user process and its children.")
-CPU = Family("tony_task_cpu_cores", "gauge", "Processors that its user process and its children keep busy.")
-STEP = Family("tony_task_step", "gauge", "The step that its program has reported last.")
-TOTAL_STEPS = Family("tony_task_steps_planned", "gauge", "How many steps its program has said that there will be.")
-SPEED = Family("tony_task_steps_per_second", "gauge", "Its speed.")
-METRIC = Family("tony_task_metric", "gauge", "What its program has reported last under the name in the label metric.")
+OF_PROCESS: Sequence[tuple[Family, Callable[[Process], Optional[Number]]]] = (
+    *((metric.prometheus, partial(_measured, metric)) for metric in IN_STATUS if metric.prometheus),
+    (
+        Family("tony_task_step", "The step that its program has reported last."),
+        lambda process: process.progress.step if process.progress else None,
+    ),
+    (
+        Family("tony_task_steps_planned", "How many steps its program has said that there will be."),
+        lambda process: process.progress.total_steps if process.progress else None,
+    ),
+    (
+        Family("tony_task_steps_per_second", "Its speed."),
+        lambda process: process.progress.steps_per_second if process.progress else None,
+    ),
+)
 
 
 class Metrics:
@@ -82,21 +103,15 @@ def exposition(status: JobStatus, most: int = MOST_SERIES) -> str:
     """Return the page with at most ``most`` series, and an additional one that counts omitted series."""
     samples = chain(_of_job(status), _of_tasks(status), _of_programs(status))
     shown = list(islice(samples, most))
-    shown.append(Sample(LEFT_OUT, sum(1 for _ in samples)))
-    families: dict[Family, list[Sample]] = {}
-    for sample in shown:
-        families.setdefault(sample.family, []).append(sample)
-    return "".join(f"{line}\n" for family, found in families.items() for line in _lines(family, found))
-
-
-def _lines(family: Family, samples: list[Sample]) -> Iterator[str]:
-    yield f"# HELP {family.name} {family.help}"
-    yield f"# TYPE {family.name} {family.kind}"
-    for sample in samples:
-        labels = ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in sample.labels)
-        yield (
-            f"{family.name}{{{labels}}} {_number(sample.value)}" if labels else f"{family.name} {_number(sample.value)}"
-        )
+    shown.append((LEFT_OUT, (), sum(1 for _ in samples)))
+    lines: dict[Family, list[str]] = {}
+    for family, labels, value in shown:
+        text = ",".join(f'{name}="{label.translate(_ESCAPED)}"' for name, label in labels)
+        series = f"{family.name}{{{text}}}" if labels else family.name
+        if family not in lines:
+            lines[family] = [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
+        lines[family].append(f"{series} {_number(value)}")
+    return "".join(f"{line}\n" for found in lines.values() for line in found)
 
 
 def _number(value: Number) -> str:
@@ -105,50 +120,39 @@ def _number(value: Number) -> str:
     return repr(value)
 
 
-def _known(family: Family, value: Optional[Number], *labels: tuple[str, str]) -> Iterator[Sample]:
-    """Yield a sample if the value is known. An unknown value is not 0."""
-    if value is not None:
-        yield Sample(family, value, labels)
-
-
 def _of_job(status: JobStatus) -> Iterator[Sample]:
-    yield Sample(JOB_INFO, 1, (("application_id", status.application_id), ("job_name", status.name)))
+    yield JOB_INFO, (("application_id", status.application_id), ("job_name", status.name)), 1
     for state in JobState:
-        yield Sample(JOB_STATE, int(state is status.state), (("state", state.value),))
-    yield Sample(PROGRESS, status.progress)
-    yield from _known(START_TIME, status.started_ms / 1000 if status.started_ms else None)
-    yield Sample(GENERATION, status.generation)
-    yield Sample(RESTARTS, status.restarts)
-    yield Sample(MASTER_ATTEMPT, status.am_attempt)
-    yield from _known(CHECKPOINT_STEP, status.checkpoint_step)
-    yield from _known(RESUMED_STEP, status.resumed_step)
-    yield Sample(WARNINGS, len(status.warnings))
+        yield JOB_STATE, (("state", state.value),), int(state is status.state)
+    yield from _known(OF_JOB, status, ())
 
 
 def _of_tasks(status: JobStatus) -> Iterator[Sample]:
     for task in status.tasks:
         name = ("task", task.name)
-        yield Sample(TASK_STATE, 1, (name, ("state", task.state.value)))
-        yield Sample(ATTEMPT, task.attempt, (name,))
-        yield Sample(STARTS, task.start, (name,))
-        yield from _known(HEARTBEAT, None if task.heartbeat_ms is None else task.heartbeat_ms / 1000, name)
+        yield TASK_STATE, (name, ("state", task.state.value)), 1
+        yield from _known(OF_TASK, task, (name,))
         for process, labels in _processes(task):
-            yield from _known(MEMORY, process.rss_bytes, *labels)
-            yield from _known(CPU, None if process.cpu_percent is None else process.cpu_percent / 100, *labels)
-            if process.progress is not None:
-                yield Sample(STEP, process.progress.step, labels)
-                yield from _known(TOTAL_STEPS, process.progress.total_steps, *labels)
-                yield from _known(SPEED, process.progress.steps_per_second, *labels)
+            yield from _known(OF_PROCESS, process, labels)
+
+
+def _known(
+    rows: Sequence[tuple[Family, Callable[[T], Optional[Number]]]], source: T, labels: Labels
+) -> Iterator[Sample]:
+    for family, read in rows:
+        value = read(source)
+        if value is not None:
+            yield family, labels, value
 
 
 def _of_programs(status: JobStatus) -> Iterator[Sample]:
     for task in status.tasks:
         for process, labels in _processes(task):
             for metric, value in (process.progress.metrics if process.progress else {}).items():
-                yield Sample(METRIC, value, (*labels, ("metric", metric)))
+                yield METRIC, (*labels, ("metric", metric)), value
 
 
-def _processes(task: TaskStatus) -> Iterator[tuple[Union[TaskStatus, ProcessStatus], tuple[tuple[str, str], ...]]]:
+def _processes(task: TaskStatus) -> Iterator[tuple[Process, Labels]]:
     """Yield the user processes of a task with their labels. Local rank 0 is the task's own process."""
     yield task, (("task", task.name), ("local_rank", "0"))
     for process in task.further:

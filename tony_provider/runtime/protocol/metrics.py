@@ -1,0 +1,241 @@
+"""The table of task metrics, which executors measure, and the aggregation of their values.
+
+Heartbeats, status, samples, job page, Prometheus, portal and command line read this table. CONTRIBUTING.md has a recipe
+for a new metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.common.quantities import size
+from tony_provider.runtime.protocol.status import TaskStatus, TypeUse
+
+MetricValues = Mapping[str, float]
+"""Values by the metric's name. A metric without a known value is left out."""
+
+
+class Unit(str, Enum):
+    """Unit of a metric."""
+
+    BYTES = "bytes"
+    PERCENT = "percent"
+    CORE_PERCENT = "core_percent"  # 100 is one core
+
+
+class Aggregation(str, Enum):
+    """How the values of some time become one value. The values are those of a task, or of all tasks of a type."""
+
+    MOST = "most"
+    MEAN = "mean"  # weighted by time
+    DIFFERENCE = "difference"  # of a counter, between the end and the beginning
+
+
+@attrs.frozen
+class Family:
+    """A metric family of the page for Prometheus."""
+
+    name: str
+    help: str  # without backslashes and line breaks
+
+    @property
+    def kind(self) -> str:
+        return "counter" if self.name.endswith("_total") else "gauge"
+
+
+@attrs.frozen(kw_only=True)
+class Metric:
+    """A metric of a task. Samples contain it, and the job page and the portal show it, if it has a ``title``."""
+
+    name: str  # field of the message Heartbeat, key of samples, and field of TaskStatus if that has it
+    unit: Unit
+    aggregation: Aggregation
+    title: str = ""  # of columns
+    curve: str = ""  # beginning of the text of a curve on the job page; the task's name follows
+    chart: str = ""  # title of a chart in the portal
+    zero_is_shown: bool = True
+    in_task_tables: bool = False  # whether `airflow tony status` and the log of the Airflow task show it
+    prometheus: Optional[Family] = None  # only of metrics in TaskStatus
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether executors count it since they began. Then people see its rate per second."""
+        return self.aggregation is Aggregation.DIFFERENCE
+
+    @property
+    def use_field(self) -> str:
+        """The field of TypeUse for its aggregate."""
+        return f"{self.aggregation.value}_{self.name}"
+
+    def text(self, value: Optional[float]) -> str:
+        """Format a value, or the rate of a counter. Return an empty string if it is unknown."""
+        if value is None or not (value or self.zero_is_shown):
+            return ""
+        if self.unit is Unit.BYTES:
+            return f"{size(value)}/s" if self.is_counter else size(value)
+        return f"{value:.0f} %"
+
+
+MEMORY = Metric(
+    name="rss_bytes",
+    unit=Unit.BYTES,
+    aggregation=Aggregation.MOST,
+    title="Memory",
+    curve="Memory of",
+    chart="Resident memory",
+    zero_is_shown=False,  # no user process runs
+    in_task_tables=True,
+    prometheus=Family("tony_task_resident_memory_bytes", "Resident memory of its user process and its children."),
+)
+CPU = Metric(
+    name="cpu_percent",
+    unit=Unit.CORE_PERCENT,
+    aggregation=Aggregation.MEAN,
+    title="CPU",
+    curve="CPU of",
+    chart="CPU cores in use",
+    prometheus=Family("tony_task_cpu_cores", "Processors that its user process and its children keep busy."),
+)
+NODE_BUSY = Metric(name="node_busy_percent", unit=Unit.PERCENT, aggregation=Aggregation.MEAN)
+METRICS = (
+    MEMORY,
+    CPU,
+    Metric(
+        name="gpu_percent",
+        unit=Unit.PERCENT,
+        aggregation=Aggregation.MEAN,
+        title="GPU",
+        curve="Use of the GPUs by",
+        chart="GPU use (100 %: one of them)",
+    ),
+    Metric(
+        name="gpu_bytes",
+        unit=Unit.BYTES,
+        aggregation=Aggregation.MOST,
+        title="GPU mem.",
+        curve="Memory of the GPUs by",
+        chart="GPU memory",
+    ),
+    Metric(
+        name="read_bytes",
+        unit=Unit.BYTES,
+        aggregation=Aggregation.DIFFERENCE,
+        title="Read",
+        curve="Reading from disks by",
+        chart="Read from disk",
+    ),
+    Metric(
+        name="written_bytes",
+        unit=Unit.BYTES,
+        aggregation=Aggregation.DIFFERENCE,
+        title="Written",
+        curve="Writing to disks by",
+        chart="Written to disk",
+    ),
+    Metric(
+        name="received_bytes",
+        unit=Unit.BYTES,
+        aggregation=Aggregation.DIFFERENCE,
+        title="Received",
+        curve="Receiving by network by",
+        chart="Received by network",
+    ),
+    Metric(
+        name="sent_bytes",
+        unit=Unit.BYTES,
+        aggregation=Aggregation.DIFFERENCE,
+        title="Sent",
+        curve="Sending by network by",
+        chart="Sent by network",
+    ),
+    NODE_BUSY,
+)
+"""All metrics, in the order of their columns."""
+
+SHOWN = tuple(metric for metric in METRICS if metric.title)
+IN_STATUS = tuple(metric for metric in METRICS if metric.name in attrs.fields_dict(TaskStatus))
+IN_TASK_TABLES = tuple(metric for metric in METRICS if metric.in_task_tables)
+IN_TYPE_USE = tuple(metric for metric in METRICS if metric.use_field in attrs.fields_dict(TypeUse))
+NO_COUNTS: MetricValues = {metric.name: 0 for metric in METRICS if metric.is_counter}
+
+_MOST = tuple(metric.name for metric in METRICS if metric.aggregation is Aggregation.MOST)
+_MEAN = tuple(metric.name for metric in METRICS if metric.aggregation is Aggregation.MEAN)
+
+
+@attrs.define
+class WeightedMean:
+    """A mean of values, weighted by the seconds that each was valid."""
+
+    total: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, value: float, seconds: float) -> None:
+        self.total += value * seconds
+        self.seconds += seconds
+
+    @property
+    def value(self) -> Optional[float]:
+        return self.total / self.seconds if self.seconds else None
+
+
+@attrs.define
+class MetricFold:
+    """Aggregates the values of heartbeats. Each heartbeat represents the time since the previous one."""
+
+    before: MetricValues = attrs.field(factory=dict)  # counters at the beginning
+    newest: MetricValues = attrs.field(factory=dict)
+    _most: dict[str, float] = attrs.field(factory=dict)
+    _means: dict[str, WeightedMean] = attrs.field(factory=dict)
+
+    def add(self, values: MetricValues, seconds: float) -> None:
+        """Add the values of a heartbeat."""
+        for name in _MOST:
+            if (value := values.get(name)) is not None:
+                self._most[name] = max(self._most.get(name, value), value)
+        for name in _MEAN:
+            if (value := values.get(name)) is not None:
+                mean = self._means.get(name)
+                if mean is None:
+                    mean = self._means[name] = WeightedMean()
+                mean.add(value, seconds)
+        self.newest = values
+
+    def restore(self, metric: Metric, value: Optional[float], seconds: float) -> None:
+        """Continue from the aggregate of an earlier time."""
+        if value is None:
+            return
+        if metric.aggregation is Aggregation.MOST:
+            self._most[metric.name] = value
+        else:
+            self._means[metric.name] = WeightedMean(value * seconds, seconds)
+
+    def value(self, metric: Metric) -> Optional[float]:
+        """Return the aggregate, or None if it is unknown."""
+        if metric.is_counter:
+            return counted_between(self.before.get(metric.name), self.newest.get(metric.name))
+        if metric.aggregation is Aggregation.MOST:
+            return self._most.get(metric.name)
+        mean = self._means.get(metric.name)
+        return mean.value if mean else None
+
+
+def counted_between(before: Optional[float], now: Optional[float]) -> Optional[float]:
+    """Return the difference of two counts, or None if one is unknown."""
+    return None if before is None or now is None else max(0, now - before)
+
+
+def present_use(values: MetricValues, before: MetricValues, seconds: float) -> MetricValues:
+    """Return the values of a heartbeat as people see them. ``before``: values of the heartbeat ``seconds`` ago."""
+    found = {}
+    for metric in SHOWN:
+        value = values.get(metric.name)
+        if metric.is_counter:
+            counted = counted_between(before.get(metric.name), value)
+            value = None if counted is None or seconds <= 0 else counted / seconds
+        if value is not None:
+            found[metric.name] = value
+    return found
