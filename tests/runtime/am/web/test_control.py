@@ -201,7 +201,7 @@ async def test_the_story_of_a_task_says_why_it_is_where_it_is() -> None:
         answered = await ask(server, "GET", "/story/worker-0")
         assert load_json(answered.body, TaskStory) == world.session.story("worker:0")
         assert (await ask(server, "GET", "/story/worker-1")).status == 404
-    last = answered.json()["transitions"][-2]
+    last = answered.json()["transitions"][-1]
     assert (last["subject"], last["before"], last["after"], last["event"]) == (
         "worker:0",
         "RUNNING",
