@@ -515,6 +515,20 @@ def test_a_later_stage_begins_though_a_parameter_server_is_lost_while_masters_ch
     assert world.verdict.status is FinalStatus.SUCCEEDED
 
 
+def test_a_resumed_stage_asks_for_no_parameter_server_whose_workers_have_succeeded() -> None:
+    """Seen: the request was for a task that had ended, so its container was never used."""
+    export = task_type(1, role=Role.ONCE, after={"worker": SUCCEEDED})
+    ps = task_type(1, restart=RestartScope.TASK)
+    world = world_of({"ps": ps, "worker": 1, "export": export}).run()
+    world.end("worker:0")
+    world.run()
+    world.suspend()
+    world.end("export:0", exit_code=143, stopped=True)
+    world.wait(MOST_WAIT)
+    world.resume()
+    assert asked(world) == 1
+
+
 def test_parameter_servers_may_end_once_the_workers_have_succeeded() -> None:
     world = exported()
     world.end("ps:0")

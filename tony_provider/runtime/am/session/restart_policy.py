@@ -439,7 +439,7 @@ class RestartGroups:
 
     def follow(self, tasks: Sequence[Task]) -> None:
         """Set the tasks of the gang after a resize. Added or removed tasks never restart alone."""
-        self.gang.members[:] = [task for task in tasks if in_cluster(task.role) or task.name not in self._own]
+        self.gang.members[:] = [task for task in tasks if self._is_member(task)]
 
     @property
     def gang_has_succeeded(self) -> bool:
@@ -451,7 +451,11 @@ class RestartGroups:
 
     def is_needless(self, task: Task) -> bool:
         """Return whether the task is no longer needed, because its gang has succeeded with or without it."""
-        return self.of(task) is self.gang and self.gang_has_succeeded
+        return self._is_member(task) and self.gang_has_succeeded
+
+    def _is_member(self, task: Task) -> bool:
+        """Return whether the gang's success needs the task; a task of a cluster may also restart alone."""
+        return in_cluster(task.role) or task.name not in self._own
 
     def preparing(self, task: Task) -> Optional[RestartGroup]:
         """Return the group that prepares a start of this task, or None."""
