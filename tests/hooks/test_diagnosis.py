@@ -249,7 +249,7 @@ def test_kerberos_is_told_apart_from_all_else(
     seen = until(good_report, "a cluster that has just started to answer", SECONDS)
     assert seen.user == "alice"
     assert found(seen, "Kerberos ticket").detail.startswith("of alice@")
-    assert [each.outcome for each in seen.findings if each.detail == "standby"] == [Severity.OK]
+    assert [each.outcome for each in seen.findings if each.detail == "standby"] == [Severity.OK], seen.findings
     assert "YARN's proxy asks masters over https" in found(seen, "Masters' pages").detail
     secured = [each for each in seen.findings if each.what.startswith("TLS of ")]
     assert len(secured) == len(secure_hadoop.rm_webapp) + len(secure_hadoop.webhdfs)

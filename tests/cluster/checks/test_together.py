@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+import requests
 
 from tony_provider.cluster.checks.daemons import DaemonChecks, NameNodeChecks, ResourceManagerChecks
 from tony_provider.cluster.findings import Severity, problem
@@ -30,3 +33,35 @@ def test_one_that_is_active_is_enough() -> None:
     missing = problem("ResourceManager http://rm3", "nothing listens there", "")
     other = problem("NameNode http://nn1", "nothing listens there", "")
     assert [each.outcome for each in checks.softened([missing, other])] == [Severity.WARNING, Severity.PROBLEM]
+
+
+def answer(status: int, body: object) -> requests.Response:
+    response = requests.Response()
+    response.status_code, response._content = status, json.dumps(body).encode()
+    return response
+
+
+def remote(exception: str) -> dict[str, object]:
+    return {"RemoteException": {"exception": exception, "message": "Operation category READ is not supported"}}
+
+
+@pytest.mark.parametrize(
+    ("checks", "status", "body", "state"),
+    [
+        (NameNodeChecks(WAY), 200, {"FileStatus": {}}, "active"),
+        (NameNodeChecks(WAY), 403, remote("StandbyException"), "standby"),
+        (NameNodeChecks(WAY), 403, remote("AccessControlException"), ""),
+        (NameNodeChecks(WAY), 200, {}, ""),
+        (ResourceManagerChecks(WAY), 200, {"clusterInfo": {"resourceManagerVersion": "3.4.2"}}, "active, Hadoop 3.4.2"),
+        (
+            ResourceManagerChecks(WAY),
+            200,
+            {"clusterInfo": {"haState": "STANDBY"}},
+            "standby, Hadoop of unknown version",
+        ),
+        (ResourceManagerChecks(WAY), 503, "This is standby RM", "standby"),
+        (ResourceManagerChecks(WAY), 200, {}, ""),
+    ],
+)
+def test_the_state_of_a_daemon(checks: DaemonChecks, status: int, body: object, state: str) -> None:
+    assert checks._state(answer(status, body)) == state
