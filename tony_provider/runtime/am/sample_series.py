@@ -98,14 +98,9 @@ class Series:
 
     def heard(self, task: Task, beat: Heartbeat, now: float, *, leads: bool) -> None:
         """Add a heartbeat. Call it before the session handles the heartbeat. ``leads``: the task is the leader."""
-        process = task.process
-        if process is None or process.started_at is None or not process.runs:
+        bucket = self._bucket(task, beat.values, now, leads=leads)
+        if bucket is None:
             return
-        bucket = self._buckets.get(task.name)
-        if bucket is None or (bucket.attempt, bucket.generation) != (task.attempt, process.generation):
-            if bucket is not None:
-                self._close(task.name, leads=leads)
-            bucket = self._buckets[task.name] = self._new_bucket(task, process, beat.values, now)
         bucket.add(beat, now)
         if bucket.seconds >= self._budget.seconds(now - self._started, len(self._buckets), leads=leads):
             self._sample(task.name, bucket, leads=leads)
@@ -117,16 +112,22 @@ class Series:
 
     def ended(self, task: Task, progress: Optional[TaskProgress], now: float, *, leads: bool) -> None:
         """Record the end of a user process, before the session handles it. ``progress``: its last report."""
+        bucket = self._bucket(task, {}, now, leads=leads)
+        if bucket is not None:
+            bucket.end(progress, now)
+            self._close(task.name, leads=leads)
+
+    def _bucket(self, task: Task, values: MetricValues, now: float, *, leads: bool) -> Optional[TaskBucket]:
+        """Return the bucket for the newest start of a task, or None while no user process runs."""
         process = task.process
         if process is None or process.started_at is None or not process.runs:
-            return
+            return None
         bucket = self._buckets.get(task.name)
         if bucket is None or (bucket.attempt, bucket.generation) != (task.attempt, process.generation):
             if bucket is not None:
                 self._close(task.name, leads=leads)
-            bucket = self._buckets[task.name] = self._new_bucket(task, process, {}, now)
-        bucket.end(progress, now)
-        self._close(task.name, leads=leads)
+            bucket = self._buckets[task.name] = self._new_bucket(task, process, values, now)
+        return bucket
 
     def _new_bucket(self, task: Task, process: ProcessState, counters: MetricValues, now: float) -> TaskBucket:
         """Create the bucket for a start of a task.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Optional
 
 import attrs
+from google.protobuf.message import Message
 
 from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.executor import processes, workspace
@@ -22,6 +23,12 @@ from tony_provider.runtime.protocol import limits, tony_pb2
 
 Measured = dict[str, float]
 """Values by fields of the message Heartbeat. A meter leaves out unknown values."""
+
+
+def put(message: Message, measured: Measured) -> None:
+    """Write values into the fields of a message."""
+    for field, value in measured.items():
+        setattr(message, field, value)
 
 
 @attrs.define
@@ -133,22 +140,22 @@ class ContainerMeters:
 
     def __init__(self, context: ExecutorContext) -> None:
         self._context = context
+        self._usage = processes.UsageMeter()
         self._disks = DiskMeter()
         self._node = NodeMeter()
         self._network = NetworkMeter(docker=context.container.image is not None)
         self._gpus: Optional[GpuMeter] = None  # None until the GPUs of the container are known
 
-    def fill(self, heartbeat: tony_pb2.Heartbeat, pids: Iterable[int]) -> None:
-        """Write the newest values into a heartbeat. ``pids``: see DiskMeter. Blocks shortly."""
+    def measure(self, table: processes.Table) -> Measured:
+        """Return the newest values. ``table``: all descendants of this process, parents first. Blocks shortly."""
         gpus = self._gpu_meter()
-        measured = {
-            **self._disks.measure(pids),
+        return {
+            **self._usage.measure(table, time.monotonic()),
+            **self._disks.measure(table),
             **self._network.measure(),
             **self._node.measure(),
             **((gpus.take() or {}) if gpus else {}),
         }
-        for name, value in measured.items():
-            setattr(heartbeat, name, value)
 
     def _gpu_meter(self) -> Optional[GpuMeter]:
         wanted = self._context.container.spec.gpus
@@ -172,7 +179,6 @@ class HeartbeatContent:
 
     def __init__(self, context: ExecutorContext) -> None:
         self._context = context
-        self._usage = processes.UsageMeter()
         self._meters = ContainerMeters(context)
         self._usage_of: dict[int, processes.UsageMeter] = {}  # by local rank, for all but the first
 
@@ -183,14 +189,8 @@ class HeartbeatContent:
         start.
         """
         table = await asyncio.to_thread(processes.descendants, os.getpid())
-        usage = self._usage.measure(table, time.monotonic())
-        heartbeat = tony_pb2.Heartbeat(
-            rss_bytes=usage.rss_bytes,
-            cpu_percent=usage.cpu_percent,
-            activity=activity,
-            output_problem=self._context.output.problem,
-        )
-        await asyncio.to_thread(self._meters.fill, heartbeat, table)
+        heartbeat = tony_pb2.Heartbeat(activity=activity, output_problem=self._context.output.problem)
+        put(heartbeat, await asyncio.to_thread(self._meters.measure, table))
         if current is not None:
             await self._add(heartbeat, current, table, ending=ending)
         if self._context.hadoop is not None:
@@ -224,10 +224,6 @@ class HeartbeatContent:
         self, local_rank: int, rank: int, table: processes.Table, progress: Optional[tony_pb2.Progress]
     ) -> tony_pb2.ProcessBeat:
         usage = self._usage_of.setdefault(local_rank, processes.UsageMeter()).measure(table, time.monotonic())
-        return tony_pb2.ProcessBeat(
-            local_rank=local_rank,
-            rank=rank,
-            rss_bytes=usage.rss_bytes,
-            cpu_percent=usage.cpu_percent,
-            progress=progress,
-        )
+        beat = tony_pb2.ProcessBeat(local_rank=local_rank, rank=rank, progress=progress)
+        put(beat, usage)
+        return beat

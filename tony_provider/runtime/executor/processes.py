@@ -119,14 +119,6 @@ class Process:
     rss_bytes: int
 
 
-@attrs.frozen
-class Usage:
-    """Memory and processor time of a set of processes."""
-
-    rss_bytes: int  # sum over the processes; shared pages count for each process
-    cpu_percent: float  # 100 means one core; mean since the last measurement
-
-
 def become_subreaper() -> None:
     """Make this process adopt the orphans below it. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -249,14 +241,18 @@ class UsageMeter:
     _before: Table = attrs.field(factory=dict)
     _at: Optional[float] = None
 
-    def measure(self, table: Table, now: float) -> Usage:
-        """Return the usage of these processes. ``now``: seconds of any monotonic clock."""
+    def measure(self, table: Table, now: float) -> dict[str, float]:
+        """Return the usage of these processes, by fields of heartbeats. ``now``: seconds of any monotonic clock.
+
+        ``rss_bytes`` is the sum over the processes, so shared pages count for each process. ``cpu_percent`` is the mean
+        since the last measurement.
+        """
         percent = 0.0
         if self._at is not None and now > self._at:
             ticks = sum(process.cpu_ticks - self._spent_before(process) for process in table.values())
             percent = 100.0 * ticks / _TICKS / (now - self._at)
         self._before, self._at = table, now
-        return Usage(sum(process.rss_bytes for process in table.values()), percent)
+        return {"rss_bytes": sum(process.rss_bytes for process in table.values()), "cpu_percent": percent}
 
     def _spent_before(self, process: Process) -> int:
         before = self._before.get(process.pid)

@@ -162,65 +162,51 @@ IN_TASK_TABLES = tuple(metric for metric in METRICS if metric.in_task_tables)
 IN_TYPE_USE = tuple(metric for metric in METRICS if metric.use_field in attrs.fields_dict(TypeUse))
 NO_COUNTS: MetricValues = {metric.name: 0 for metric in METRICS if metric.is_counter}
 
-_MOST = tuple(metric.name for metric in METRICS if metric.aggregation is Aggregation.MOST)
-_MEAN = tuple(metric.name for metric in METRICS if metric.aggregation is Aggregation.MEAN)
-
-
-@attrs.define
-class WeightedMean:
-    """A mean of values, weighted by the seconds that each was valid."""
-
-    total: float = 0.0
-    seconds: float = 0.0
-
-    def add(self, value: float, seconds: float) -> None:
-        self.total += value * seconds
-        self.seconds += seconds
-
-    @property
-    def value(self) -> Optional[float]:
-        return self.total / self.seconds if self.seconds else None
+_AGGREGATED = tuple(metric for metric in METRICS if not metric.is_counter)
+_PLACES = {metric.name: place for place, metric in enumerate(_AGGREGATED)}
+_STEPS = tuple((_PLACES[metric.name], metric.name, metric.aggregation is Aggregation.MOST) for metric in _AGGREGATED)
 
 
 @attrs.define
 class MetricFold:
-    """Aggregates the values of heartbeats. Each heartbeat represents the time since the previous one."""
+    """Aggregates the values of heartbeats. Each heartbeat represents the time since the previous one.
+
+    Lists instead of dictionaries, because a master has one of these objects for each of thousands of tasks.
+    """
 
     before: MetricValues = attrs.field(factory=dict)  # counters at the beginning
     newest: MetricValues = attrs.field(factory=dict)
-    _most: dict[str, float] = attrs.field(factory=dict)
-    _means: dict[str, WeightedMean] = attrs.field(factory=dict)
+    _sums: list[Optional[float]] = attrs.field(factory=lambda: [None] * len(_AGGREGATED))  # or the highest values
+    _seconds: list[float] = attrs.field(factory=lambda: [0.0] * len(_AGGREGATED))  # of the sums
 
     def add(self, values: MetricValues, seconds: float) -> None:
         """Add the values of a heartbeat."""
-        for name in _MOST:
-            if (value := values.get(name)) is not None:
-                self._most[name] = max(self._most.get(name, value), value)
-        for name in _MEAN:
-            if (value := values.get(name)) is not None:
-                mean = self._means.get(name)
-                if mean is None:
-                    mean = self._means[name] = WeightedMean()
-                mean.add(value, seconds)
+        for place, name, is_most in _STEPS:
+            value = values.get(name)
+            if value is None:
+                continue
+            sum = self._sums[place]
+            if is_most:
+                self._sums[place] = value if sum is None else max(sum, value)
+            else:
+                self._sums[place] = (sum or 0.0) + value * seconds
+                self._seconds[place] += seconds
         self.newest = values
 
     def restore(self, metric: Metric, value: Optional[float], seconds: float) -> None:
         """Continue from the aggregate of an earlier time."""
-        if value is None:
-            return
-        if metric.aggregation is Aggregation.MOST:
-            self._most[metric.name] = value
-        else:
-            self._means[metric.name] = WeightedMean(value * seconds, seconds)
+        if value is not None:
+            place, is_most = _PLACES[metric.name], metric.aggregation is Aggregation.MOST
+            self._sums[place], self._seconds[place] = value if is_most else value * seconds, seconds
 
     def value(self, metric: Metric) -> Optional[float]:
         """Return the aggregate, or None if it is unknown."""
         if metric.is_counter:
             return counted_between(self.before.get(metric.name), self.newest.get(metric.name))
-        if metric.aggregation is Aggregation.MOST:
-            return self._most.get(metric.name)
-        mean = self._means.get(metric.name)
-        return mean.value if mean else None
+        sum, seconds = self._sums[_PLACES[metric.name]], self._seconds[_PLACES[metric.name]]
+        if sum is None or metric.aggregation is Aggregation.MOST:
+            return sum
+        return sum / seconds if seconds else None
 
 
 def counted_between(before: Optional[float], now: Optional[float]) -> Optional[float]:

@@ -19,7 +19,6 @@ from tony_provider.runtime.protocol.metrics import (
     NODE_BUSY,
     MetricFold,
     MetricValues,
-    WeightedMean,
 )
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TimeUse, TypeUse
 
@@ -228,6 +227,22 @@ _CROWDED = 90.0  # percent of a node's processors above which tasks may have to 
 
 
 @attrs.define
+class _Mean:
+    """A mean of values, weighted by the seconds that each was valid."""
+
+    total: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, value: float, seconds: float) -> None:
+        self.total += value * seconds
+        self.seconds += seconds
+
+    @property
+    def value(self) -> Optional[float]:
+        return round(self.total / self.seconds, 1) if self.seconds else None
+
+
+@attrs.define
 class _Ledger:
     """Sums for one task type."""
 
@@ -235,8 +250,8 @@ class _Ledger:
     used: float = 0.0
     fold: MetricFold = attrs.field(factory=MetricFold)
     most_cpu: Optional[float] = None
-    sustained: dict[str, WeightedMean] = attrs.field(factory=dict)  # by task, over the last seconds up to _SUSTAINED
-    crowded: WeightedMean = attrs.field(factory=WeightedMean)  # mean of 100 for a crowded node and 0 otherwise
+    sustained: dict[str, _Mean] = attrs.field(factory=dict)  # by task, over the last seconds up to _SUSTAINED
+    crowded: _Mean = attrs.field(factory=_Mean)  # mean of 100 for a crowded node and 0 otherwise
     most_rss_task: Optional[str] = None
 
     def add(self, task: str, values: MetricValues, seconds: float) -> None:
@@ -246,10 +261,10 @@ class _Ledger:
         busy = values.get(NODE_BUSY.name)
         if busy is not None:
             self.crowded.add(100.0 if busy >= _CROWDED else 0.0, seconds)
-        sustained = self.sustained.setdefault(task, WeightedMean())
+        sustained = self.sustained.setdefault(task, _Mean())
         sustained.add(values.get(CPU.name, 0.0), seconds)
         if sustained.seconds >= _SUSTAINED:
-            self.most_cpu = max(self.most_cpu or 0.0, _tenths(sustained.value) or 0.0)
+            self.most_cpu = max(self.most_cpu or 0.0, sustained.value or 0.0)
             del self.sustained[task]
 
 
@@ -320,7 +335,7 @@ class TypeLedger:
             used_seconds=round(ledger.used, 1),
             most_rss_task=ledger.most_rss_task,
             most_cpu_percent=ledger.most_cpu,
-            crowded_percent=_tenths(ledger.crowded.value),
+            crowded_percent=ledger.crowded.value,
         )
 
 

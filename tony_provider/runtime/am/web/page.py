@@ -403,7 +403,7 @@ Places = Callable[[], Sequence[PageLink]]
 """Where else the page leads now, such as to a job's TensorBoard."""
 
 Use = Callable[[], Mapping[str, MetricValues]]
-"""What the tasks use at present, by their names, of what is measured for them."""
+"""Returns the present values of metrics that the status lacks, by task."""
 
 _WITHOUT_SCRIPT = 10  # seconds between two loads of the whole page
 
