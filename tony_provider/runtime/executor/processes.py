@@ -365,7 +365,7 @@ def run_program(
                     if cancelled is not None and cancelled.is_set():
                         raise Cancelled(f"{command[0]} was cancelled") from None
                     if time.monotonic() >= until:
-                        raise
+                        raise subprocess.TimeoutExpired(command, seconds) from None
                 else:
                     return subprocess.CompletedProcess(command, process.returncode, out, err)
         finally:
