@@ -119,8 +119,8 @@ def validate(job: JobSpec) -> list[Problem]:
         *unknown,
         *(framework.problems(job) if framework else ()),
         *(start_problems(job, framework) if framework else ()),
-        *_bounds(job),
         *_tasks(job, framework),
+        *_bounds(job),
         *_names(job),
         *_tags(job),
         *_node_labels(job),
@@ -156,9 +156,6 @@ def _find_framework(job: JobSpec) -> tuple[Optional[Framework], list[Problem]]:
 def _bounds(job: JobSpec) -> Iterator[Problem]:
     for path, lowest in _LOWEST.items():
         yield from _at_least(lowest, path, _value(job, path))
-    for task_type, task in job.tasks.items():
-        for name, lowest in _LOWEST_OF_TASKS.items():
-            yield from _at_least(lowest, child("tasks", task_type, name), getattr(task, name))
     for path in _MORE_THAN_ZERO:
         value = _value(job, path)
         if value is not None and value <= 0:
@@ -191,7 +188,7 @@ def _tasks(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
         if problem := name_problem("a task type", task_type):
             yield Problem(path, task_type, problem)
         yield from _command(framework, task_type, task)
-        yield from _resources(task, path)
+        yield from _amounts(task, path)
         yield from _processes(job, framework, task_type, task)
         if role_of(task_type, task) is Role.CHIEF:
             chiefs.append(path)
@@ -215,7 +212,9 @@ def _command(framework: Optional[Framework], task_type: str, task: TaskSpec) -> 
         yield Problem(path, NOT_GIVEN, "is required")
 
 
-def _resources(task: TaskSpec, path: str) -> Iterator[Problem]:
+def _amounts(task: TaskSpec, path: str) -> Iterator[Problem]:
+    for name, lowest in _LOWEST_OF_TASKS.items():
+        yield from _at_least(lowest, child(path, name), getattr(task, name))
     for name, amount in task.resources.items():
         where = child(path, "resources", name)
         yield from _at_least(1, where, amount.value)
