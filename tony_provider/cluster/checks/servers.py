@@ -9,12 +9,13 @@ from __future__ import annotations
 import datetime
 import socket
 import ssl
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import partial
 from urllib.parse import urlsplit
 
+import attrs
 from cryptography import x509
 from requests.utils import get_environ_proxies
 
@@ -23,7 +24,6 @@ from tony_provider.cluster.errors import ClusterError, ClusterUnreachable, Stagi
 from tony_provider.cluster.findings import Finding, ok, problem, warning
 from tony_provider.cluster.http import CONNECT_SECONDS
 from tony_provider.cluster.settings import YarnSettings
-from tony_provider.runtime.common.concurrency import run_in_threads
 
 TIMEOUT = 10.0  # seconds for which all servers of a kind may refuse, because one may be starting
 _CONNECT_SECONDS = 2.0  # a slower server counts as silent, and the calls themselves wait for it
@@ -63,24 +63,35 @@ def _expect(kind: str, addresses: Sequence[str], deadline: float, timeout: float
         time.sleep(_PAUSE)
 
 
-def _refusal(address: str) -> str:
-    """Return why no server can listen at the address, or an empty string if one may."""
-    parts = urlsplit(address)
-    port = parts.port or _PORTS[parts.scheme]
-    try:
-        socket.create_connection((parts.hostname, port), _CONNECT_SECONDS).close()
-    except socket.gaierror:
-        return f"the name {parts.hostname!r} has no address here"
-    except ConnectionRefusedError:
-        return f"nothing listens on port {port} of {parts.hostname}"
-    except OSError:
-        pass  # silent, or unreachable at present
-    return ""
+@attrs.define
+class _Knock:
+    """One connection attempt, in its own thread because name resolution has no deadline."""
+
+    address: str
+    refusal: str = ""  # why no server can listen there; empty if one may
+
+    def run(self) -> None:
+        parts = urlsplit(self.address)
+        port = parts.port or _PORTS[parts.scheme]
+        try:
+            socket.create_connection((parts.hostname, port), _CONNECT_SECONDS).close()
+        except socket.gaierror:
+            self.refusal = f"the name {parts.hostname!r} has no address here"
+        except ConnectionRefusedError:
+            self.refusal = f"nothing listens on port {port} of {parts.hostname}"
+        except OSError:
+            return  # silent, or unreachable at present
 
 
 def _refusals(addresses: Sequence[str]) -> list[str]:
-    calls = run_in_threads([partial(_refusal, address) for address in addresses], _CONNECT_SECONDS, "tony-connect")
-    return [call.result() if call.done() and call.exception() is None else "" for call in calls]
+    knocks = [_Knock(address) for address in addresses]
+    threads = [threading.Thread(target=knock.run, name="tony-knock", daemon=True) for knock in knocks]
+    until = time.monotonic() + _CONNECT_SECONDS
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    return [knock.refusal for knock in knocks]
 
 
 ENCRYPTION = "Encryption"
