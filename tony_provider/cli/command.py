@@ -6,7 +6,9 @@ A terminal limits the width of most tables. Output to a file or pipe is never cu
 from __future__ import annotations
 
 import functools
+import getpass
 import signal
+import socket
 import sys
 import threading
 import time
@@ -22,11 +24,11 @@ from rich.text import Text
 
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.training.applications import ApplicationRef
-from tony_provider.cluster.training.identity import Identity
 from tony_provider.compat import AirflowTooOld
 from tony_provider.configuration import ConfigurationProblem
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.connection import connections_of_database
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common import clock
 from tony_provider.runtime.common.quantities import span
@@ -154,7 +156,40 @@ def application_of(hook: TonyHook, args: Namespace) -> ApplicationRef:
     return _found(hook, application_id or tag, found)
 
 
-def applications_of(hook: TonyHook, args: Namespace) -> list[ApplicationRef]:
+@contextmanager
+def named_job(args: Namespace) -> Iterator[TonyJob]:
+    """Open the connection that the arguments name, and yield the job that they name, which has a directory there.
+
+    Raises NotFound.
+    """
+    with hook_of(args) as hook:
+        yield job_with_directory(hook, application_of(hook, args))
+
+
+@contextmanager
+def running_job(args: Namespace, advice: str = "") -> Iterator[TonyJob]:
+    """Open the connection that the arguments name, and yield the job that they name, which may lack a directory there.
+
+    Raises NotFound. Exits with a message if the job has ended. The message ends with ``advice``, a format for the id.
+    """
+    with hook_of(args) as hook:
+        found = application_of(hook, args)
+        if found.application is None or found.application.is_final:
+            raise SystemExit(f"{found.application_id} has already ended{advice.format(found.application_id)}")
+        yield TonyJob(hook, found.application_id, found.identity)
+
+
+def reason_of(args: Namespace) -> str:
+    """Return the reason that the arguments give, or the user of this machine who typed the command."""
+    return args.reason or f"asked for by {getpass.getuser()} on {socket.gethostname()}"
+
+
+def jobs_of(hook: TonyHook, args: Namespace) -> list[TonyJob]:
+    """Return all jobs that the arguments name; each has a directory. Raises NotFound."""
+    return [job_with_directory(hook, found) for found in _applications_of(hook, args)]
+
+
+def _applications_of(hook: TonyHook, args: Namespace) -> list[ApplicationRef]:
     """Return all applications that the arguments name: by IDs, tags, or a DAG, its task and runs. Raises NotFound."""
     tags = [(tag, tag) for tag in args.tag or []]
     training = (args.dag_id, args.task_id, args.run_id)
@@ -180,11 +215,11 @@ def _found(hook: TonyHook, what: str, found: ApplicationRef | None) -> Applicati
     return found
 
 
-def identity_of(hook: TonyHook, found: ApplicationRef) -> Identity:
-    """Return the identity of the application's training. Raises NotFound if it has no directory."""
+def job_with_directory(hook: TonyHook, found: ApplicationRef) -> TonyJob:
+    """Return the job of the application. Raises NotFound if it has no directory."""
     if found.identity is None:
         raise NotFound(
             f"{found.application_id} has no directory in {hook.layout.root}; check that --conn-id names the connection "
             "that it was submitted with"
         )
-    return found.identity
+    return TonyJob(hook, found.application_id, found.identity)

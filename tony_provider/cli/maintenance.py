@@ -21,6 +21,7 @@ from tony_provider.cluster.records.summary import JobSummary, RunFacts, summariz
 from tony_provider.cluster.training.applications import ApplicationRef
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.compat import PORTAL
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.job_summaries import KEPT, application_facts, submitted_by
 from tony_provider.operators.try_state import TaskInstanceInfo
@@ -169,12 +170,13 @@ def _live(hook: TonyHook) -> list[ApplicationRef]:
 def _renew(hook: TonyHook, ref: ApplicationRef, *, now: bool) -> bool:
     """Print the result for one application. Return False if it needs a token and did not receive it."""
     name = ref.application_id
-    seen = observe(hook, ref.identity, name)
+    job = TonyJob(hook, name, ref.identity)
+    seen = observe(job)
     if seen.outage is not None:
         say(f"{name}: {seen.outage}")
         return False
     life = seen.newest.store_token if seen.newest is not None else None
-    renewal = TokenRefresher(ref.identity, name)
+    renewal = TokenRefresher()
     if not seen.runs:
         say(f"{name} does not run")
     elif life is None:
@@ -182,7 +184,7 @@ def _renew(hook: TonyHook, ref: ApplicationRef, *, now: bool) -> bool:
     elif not (now or renewal.is_due(seen)):
         say(f"{name} has an HDFS token until {moment(life.until_ms)}: it is early yet")
     else:
-        renewed = renewal.renew(hook, seen)
+        renewed = renewal.renew(job, seen)
         say("\n".join(renewal.lines()))
         return renewed
     return True
@@ -220,15 +222,15 @@ def _rebuilt(hook: TonyHook, identity: Identity) -> Iterator[tuple[str, str, boo
     """Yield the id, the outcome and whether it is a failure, for each of the training's newest applications."""
     for application_id in hook.application_ids(identity)[-KEPT:]:
         try:
-            yield application_id, _outcome(hook, identity, application_id), False
+            yield application_id, _outcome(hook.job(application_id, identity)), False
         except (ClusterError, StorageError) as error:
             yield application_id, str(error), True
 
 
-def _outcome(hook: TonyHook, identity: Identity, application_id: str) -> str:
+def _outcome(job: TonyJob) -> str:
     from tony_provider.cli.portal_table import kept_instance  # here: Airflow before 3.3 has no such table
 
-    labels = hook.labels(identity, application_id)
+    labels = job.labels()
     if not {"dag_id", "run_id", "task_id"} <= labels.keys():
         return "no task of a DAG has submitted it"
     index = labels.get("map_index", "-1")
@@ -239,35 +241,33 @@ def _outcome(hook: TonyHook, identity: Identity, application_id: str) -> str:
         int(index) if index.isdecimal() else -1,
         submitted_by(labels),
     )
-    if run.identity(hook, labels.get("checkpoint_key")) != identity:  # a job may write its own labels
+    if run.identity(job.hook, labels.get("checkpoint_key")) != job.identity:  # a job may write its own labels
         return f"its labels name another training: {run.task_id} of {run.dag_id}"
     kept = kept_instance(run)
     if kept is None:
         return f"Airflow's database has no run {run.run_id} of {run.dag_id}"
-    if kept.knows_end_of(application_id):
+    if kept.knows_end_of(job.application_id):
         return KNOWN
-    summary = _summary(hook, run, kept.run_date, identity, application_id)
+    summary = _summary(job, run, kept.run_date)
     if summary is None:
         return "neither the cluster nor the store knows how it went"
     kept.write(summary)
     return LISTED
 
 
-def _summary(
-    hook: TonyHook, run: TaskInstanceInfo, run_date: str | None, identity: Identity, application_id: str
-) -> JobSummary | None:
-    application, history = hook.application(application_id), hook.history(identity, application_id)
+def _summary(job: TonyJob, run: TaskInstanceInfo, run_date: str | None) -> JobSummary | None:
+    application, history = job.application(), job.history()
     if application is None and history.status is None:
         return None
     facts = RunFacts(
-        **application_facts(hook, identity, application_id),
+        **application_facts(job),
         dag_id=run.dag_id,
         run_id=run.run_id,
         task_id=run.task_id,
         map_index=run.map_index,
         try_number=run.try_number,
         run_date=run_date,
-        tony_conn_id=hook.tony_conn_id,
-        proxy_user=hook.proxy_user,
+        tony_conn_id=job.hook.tony_conn_id,
+        proxy_user=job.hook.proxy_user,
     )
     return summarize(facts, history, application)

@@ -201,22 +201,22 @@ def submit(args: Namespace) -> None:
             watched=args.wait,
             file_roots=file_roots(args),
         )
-        application_id = hook.submit(request)
-        _tell(args, application_id, f"Submitted {application_id} ({job.name}), of the training {identity.tag}")
-        _tell(args, "", f"Its results and logs go to {hook.application_dir(identity, application_id)}")
+        submitted = hook.submit(request)
+        _tell(args, str(submitted), f"Submitted {submitted} ({job.name}), of the training {identity.tag}")
+        _tell(args, "", f"Its results and logs go to {submitted.directory}")
         try:
             if args.wait:
                 from tony_provider.cli.wait_for_job import wait_for_job
                 from tony_provider.watching.job_watch import deadlines_of
 
-                limits = deadlines_of(hook, application_id, job, started=None, execution_timeout=None)
-                _conclude(wait_for_job(hook, identity, application_id, limits))
+                limits = deadlines_of(submitted, job, started=None, execution_timeout=None)
+                _conclude(wait_for_job(submitted, limits))
                 return
         except KeyboardInterrupt:
             _tell(args, "", "\nThe job goes on.")
         more = f" --conn-id {args.conn_id}" if args.conn_id != hook.default_conn_name else ""
         for word, what in (("status --watch", "Follow it"), ("logs --follow", "Its logs"), ("kill", "End it")):
-            _tell(args, "", f"{what + ':':<11}airflow tony {word} {application_id}{more}")
+            _tell(args, "", f"{what + ':':<11}airflow tony {word} {submitted}{more}")
         again = f"Should it fail, --run-id {run_id} goes on from its newest checkpoint, if the job stays the same."
         _tell(args, "", again)
 

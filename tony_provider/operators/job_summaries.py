@@ -26,7 +26,6 @@ from tony_provider.cluster.records.summary import (
     in_parts,
     summarize,
 )
-from tony_provider.cluster.training.identity import Identity
 from tony_provider.exceptions import TonySpecError
 from tony_provider.operators.submission import OperatorArguments
 from tony_provider.operators.try_state import StateStore, TaskInstanceInfo
@@ -38,7 +37,7 @@ from tony_provider.runtime.storage.errors import StorageError
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from tony_provider.hooks.tony import TonyHook
+    from tony_provider.hooks.job import TonyJob
 
 
 READ_SECONDS = 5.0  # time limit of the cluster and the store
@@ -48,16 +47,16 @@ _LONGEST_NUMBER = 10  # digits
 T = TypeVar("T")
 
 
-def application_facts(hook: TonyHook, identity: Identity, application_id: str) -> dict[str, Any]:
+def application_facts(job: TonyJob) -> dict[str, Any]:
     """Return the fields of RunFacts that describe an application and its files, as far as they are readable."""
     fingerprint: Mapping[str, str] = {}
     with contextlib.suppress(ClusterError, StorageError):
-        chain = hook.chain(identity, application_id)
+        chain = job.owned_chain()
         fingerprint = chain.about.fingerprint if chain is not None and chain.about is not None else {}
-    pages = attrs.asdict(hook.pages(identity, application_id))
+    pages = attrs.asdict(job.pages())
     return {
-        "application_id": application_id,
-        "application_dir": hook.application_dir(identity, application_id),
+        "application_id": job.application_id,
+        "application_dir": job.directory,
         "fingerprint": fingerprint,
         "links": {name: address for name, address in pages.items() if address},
     }
@@ -77,19 +76,18 @@ class Summaries:
 
     def __init__(self, task: OperatorArguments, context: Context, run: TaskInstanceInfo) -> None:
         self._task = task
-        self._hook = task.hook
         self._log = task.log
         self._run = run
         date = known_run_date(context.get("dag_run"))
         self._run_date = date.isoformat() if date is not None else None
         self._ended: set[str] = set()  # applications whose final summary is stored
 
-    def begin(self, application_id: str) -> None:
-        """Record that the application was submitted or attached to, which lists it from now on."""
+    def begin(self, job: TonyJob) -> None:
+        """Record that the job was submitted or attached to, which lists it from now on."""
 
     def end(
         self,
-        application_id: str,
+        job: TonyJob,
         application: Application | None,
         status: JobStatus | None,
         history: JobHistory | None = None,
@@ -100,24 +98,24 @@ class Summaries:
         ``history`` is all data that it has left; None if they were not read yet.
         """
         if history is None or application is None:
-            kept = self._sum_up(application_id, application, status, READ_SECONDS, KEEP_SECONDS, advice)
+            kept = self._sum_up(job, application, status, READ_SECONDS, KEEP_SECONDS, advice)
         else:
-            kept = self._keep(application_id, application, _with(status, history), KEEP_SECONDS, advice)
-        self._ended.add(application_id)
+            kept = self._keep(job, application, _with(status, history), KEEP_SECONDS, advice)
+        self._ended.add(job.application_id)
         return kept
 
-    def leave(self, application_id: str, *, hurried: bool = False) -> None:
-        """Observe the application at the end of the try, unless its final summary is stored.
+    def leave(self, job: TonyJob, *, hurried: bool = False) -> None:
+        """Observe the job at the end of the try, unless its final summary is stored.
 
         ``hurried``: this process is about to be killed, and may not call this again.
         """
 
-    def _hand_over(self, application_id: str, summary: JobSummary) -> None:
+    def _hand_over(self, summary: JobSummary) -> None:
         """Store the summary, in subclasses."""
 
     def _sum_up(
         self,
-        application_id: str,
+        job: TonyJob,
         application: Application | None,
         status: JobStatus | None,
         read_seconds: float,
@@ -125,19 +123,19 @@ class Summaries:
         advice: Sequence[Advice] = (),
         **facts: Any,
     ) -> JobSummary | None:
-        known = application, JobHistory(application_id=application_id, status=status)
+        known = application, JobHistory(application_id=job.application_id, status=status)
         whom = "the cluster or its store"
-        look = self._in_time(read_seconds, "read whole", whom, lambda: self._look(application_id, *known)) or known
+        look = self._in_time(read_seconds, "read whole", whom, lambda: self._look(job, *known)) or known
         if look[0] is not None or look[1].status is not None:  # otherwise the stored summary already contains more
-            return self._keep(application_id, *look, keep_seconds, advice, **facts)
+            return self._keep(job, *look, keep_seconds, advice, **facts)
         return None
 
     def _look(
-        self, application_id: str, application: Application | None, known: JobHistory
+        self, job: TonyJob, application: Application | None, known: JobHistory
     ) -> tuple[Application | None, JobHistory]:
-        application = application or self._hook.application(application_id)
+        application = application or job.application()
         try:
-            found = self._hook.history(self._run.identity(self._hook, self._task.checkpoint_key), application_id)
+            found = job.history()
         except (ClusterError, StorageError) as error:
             self._log.warning("The summary of the job has no curves: %s", error)
             return application, known
@@ -145,7 +143,7 @@ class Summaries:
 
     def _keep(
         self,
-        application_id: str,
+        job: TonyJob,
         application: Application | None,
         history: JobHistory,
         seconds: float,
@@ -153,21 +151,20 @@ class Summaries:
         **facts: Any,
     ) -> JobSummary | None:
         def keep() -> JobSummary:
-            about = attrs.evolve(self._facts(application_id), **facts)
+            about = attrs.evolve(self._facts(job), **facts)
             summary = summarize(about, history, application, advice)
-            self._hand_over(application_id, summary)
+            self._hand_over(summary)
             return summary
 
         return self._in_time(seconds, "kept", "Airflow", keep)
 
-    def _facts(self, application_id: str) -> RunFacts:
+    def _facts(self, job: TonyJob) -> RunFacts:
         run = self._run
         framework = ""
         with contextlib.suppress(TonySpecError):  # the framework is optional here
             framework = self._task.parse_job(self._task.secrets or {}).framework
-        identity = run.identity(self._hook, self._task.checkpoint_key)
         return RunFacts(
-            **application_facts(self._hook, identity, application_id),
+            **application_facts(job),
             dag_id=run.dag_id,
             run_id=run.run_id,
             task_id=run.task_id,
@@ -221,52 +218,48 @@ class SummaryKeeper(Summaries):
         super().__init__(task, context, run)
         self._store = store
 
-    def begin(self, application_id: str) -> None:
-        look = self._in_time(READ_SECONDS, "looked up", "the cluster", lambda: self._hook.application(application_id))
-        self._keep(application_id, look, JobHistory(application_id=application_id), KEEP_SECONDS)
+    def begin(self, job: TonyJob) -> None:
+        look = self._in_time(READ_SECONDS, "looked up", "the cluster", job.application)
+        self._keep(job, look, JobHistory(application_id=job.application_id), KEEP_SECONDS)
         if self._run.try_number > 1:
-            self._restore(application_id)
-        self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: self._list(application_id))
+            self._restore(job)
+        self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: self._list(job.application_id))
 
-    def leave(self, application_id: str, *, hurried: bool = False) -> None:
-        if application_id not in self._ended:
+    def leave(self, job: TonyJob, *, hurried: bool = False) -> None:
+        if job.application_id not in self._ended:
             times = (HURRIED_SECONDS, HURRIED_SECONDS) if hurried else (READ_SECONDS, KEEP_SECONDS)
-            self._sum_up(application_id, None, None, *times)
+            self._sum_up(job, None, None, *times)
 
-    def _restore(self, newest: str) -> None:
+    def _restore(self, newest: TonyJob) -> None:
         """Summarize earlier applications of the training whose end Airflow does not know.
 
         Their tries died, or Airflow has discarded their summaries.
         """
         give_up = time.monotonic() + RESTORE_SECONDS
-        identity = self._run.identity(self._hook, self._task.checkpoint_key)
-        others = self._in_time(
-            READ_SECONDS, "looked up", "the store", lambda: self._hook.application_ids(identity)[-KEPT:]
-        )
+        hook, identity = newest.hook, newest.training
+        others = self._in_time(READ_SECONDS, "looked up", "the store", lambda: hook.application_ids(identity)[-KEPT:])
         for other in others or []:
-            if other != newest and time.monotonic() < give_up:
-                self._restore_one(identity, other)
+            if other != newest.application_id and time.monotonic() < give_up:
+                self._restore_one(hook.job(other, identity))
 
-    def _restore_one(self, identity: Identity, application_id: str) -> None:
-        key = JOB_KEY + application_id
+    def _restore_one(self, job: TonyJob) -> None:
+        key = JOB_KEY + job.application_id
         found = self._in_time(KEEP_SECONDS, "looked up", "Airflow", lambda: self._store.get(key, forever=True))
         kept = found if isinstance(found, dict) else {}
         if kept.get("verdict") is not None:
             return
         number = kept.get("try_number")
         if not isinstance(number, int):
-            labels = self._in_time(
-                READ_SECONDS, "dated", "the store", lambda: self._hook.labels(identity, application_id)
-            )
+            labels = self._in_time(READ_SECONDS, "dated", "the store", job.labels)
             number = submitted_by(labels or {})
-        if self._sum_up(application_id, None, None, READ_SECONDS, KEEP_SECONDS, try_number=number) is not None:
-            self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: self._list(application_id))
+        if self._sum_up(job, None, None, READ_SECONDS, KEEP_SECONDS, try_number=number) is not None:
+            self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: self._list(job.application_id))
 
-    def _hand_over(self, application_id: str, summary: JobSummary) -> None:
+    def _hand_over(self, summary: JobSummary) -> None:
         first, details = in_parts(summary)
         # The details come first, so that a reader who sees the end also finds the details.
-        self._store.set(DETAILS_KEY + application_id, details, forever=True)
-        self._store.set(JOB_KEY + application_id, first, forever=True)
+        self._store.set(DETAILS_KEY + summary.application_id, details, forever=True)
+        self._store.set(JOB_KEY + summary.application_id, first, forever=True)
 
     def _list(self, application_id: str) -> None:
         """Add the application to the list of summaries, and delete the oldest summaries above the limit."""

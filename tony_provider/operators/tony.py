@@ -223,7 +223,7 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
 
         Airflow calls this from a signal handler, at any point of the task.
         """
-        self.switch.pull(lambda: self.hook, KILL_REASON if self.on_kill_action == "kill" else None)
+        self.switch.pull(KILL_REASON if self.on_kill_action == "kill" else None)
 
     @with_readable_errors
     def dry_run(self) -> None:

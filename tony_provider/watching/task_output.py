@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from tony_provider.cluster.errors import ClusterAuthError, ClusterError, MasterOutOfReach, NotServed
-from tony_provider.hooks.tony import TonyHook
+from tony_provider.hooks.job import TonyJob
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.common.text import without_control_sequences
 from tony_provider.runtime.protocol import http_messages
@@ -211,16 +212,14 @@ class OutputFollower:
 
     def __init__(
         self,
-        hook: TonyHook,
-        application_id: str,
+        job: TonyJob,
         task: str,
         position: OutputPosition | None = None,
         *,
         seconds: float,
         older_masters: bool = False,
     ) -> None:
-        self.hook = hook
-        self._application_id = application_id
+        self.job = job
         self.task = task
         self.position = position or OutputPosition()
         self.problem = ""  # why the last read returned nothing
@@ -254,9 +253,7 @@ class OutputFollower:
         """
         for _ in range(_CONTAINERS + 1):
             before = self.position
-            answer = self.hook.task_output(
-                self._application_id, self.task, before.attempt, before.offset, seconds=self._seconds
-            )
+            answer = self.job.output(self.task, before.attempt, before.offset, seconds=self._seconds)
             self.problem = answer.problem
             self.position = OutputPosition(answer.attempt, answer.end)
             is_at_end = before.offset == http_messages.OUTPUT_END
@@ -273,7 +270,7 @@ class OutputFollower:
 
     def _of_older_master(self) -> list[OutputChunk]:
         try:
-            tail = self.hook.task_log(self._application_id, self.task, TAIL, seconds=self._seconds)
+            tail = self.job.hook.get_conn().task_log(self.job.application_id, self.task, TAIL, seconds=self._seconds)
         except MasterOutOfReach as error:
             self.problem = str(error)
             return []
@@ -306,6 +303,30 @@ def after_overlap(before: bytes, tail: bytes) -> bytes:
     return tail
 
 
+@attrs.frozen
+class KeptOutput:
+    """The output in the kept log of a task's newest container, after the part that was shown."""
+
+    data: bytes
+    shown: int  # bytes of this log that were shown before
+    missed: int  # bytes between both that are unavailable
+    end: int  # bytes of output up to the end of ``data``
+
+
+def kept_output(job: TonyJob, task: str, shown: OutputPosition | None, limit: int) -> KeptOutput | None:
+    """Return at most the last ``limit`` bytes that follow ``shown``, or None if no log of the task was kept.
+
+    Raises ClusterError, StorageError.
+    """
+    newest = job.newest_log(task)
+    if newest is None:
+        return None
+    is_same = shown is not None and shown.attempt and contract.log_name(task, shown.attempt) == newest.name
+    after = shown.offset if shown is not None and is_same else 0
+    piece = http_messages.read_kept(job.hook.storage(), newest.path, after, limit)
+    return KeptOutput(piece.data, after, piece.start - after, piece.end)
+
+
 SECONDS = 5.0  # time limit of a master for one answer
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 60.0  # seconds until the next request to a master that gave no answer
 
@@ -336,14 +357,7 @@ class OutputDisplay:
     If the first read is after the selection's ``fresh_until``, existing output is not shown.
     """
 
-    def __init__(
-        self,
-        application_id: str,
-        wish: OutputSelection,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._application_id = application_id
+    def __init__(self, wish: OutputSelection, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._wish = wish
         self._at_end: bool | None = None  # whether to start at the end of the output; None before the first read
         self._clock = clock
@@ -361,20 +375,20 @@ class OutputDisplay:
             return False
         return status.generation > 0 and bool(self._wish.of(status))
 
-    def look(self, hook: TonyHook, status: JobStatus) -> None:
+    def look(self, job: TonyJob, status: JobStatus) -> None:
         """Ask the job's master for the output since the last read.
 
         Blocks for at most SECONDS per task. Handles cluster errors.
         """
         if self._at_end is None:
             until = self._wish.fresh_until
-            self._at_end = until is not None and hook.now() > until
+            self._at_end = until is not None and job.hook.now() > until
         running = self._running(status)
         if not running:
             self._next = self._clock() + FIRST_PAUSE
             return
         try:
-            problems = [self._look_at(hook, task) for task in running]
+            problems = [self._look_at(job, task) for task in running]
         except (NotServed, ClusterAuthError) as error:
             self._off = True
             older = "the job's master is of an older release" if isinstance(error, NotServed) else str(error)
@@ -403,15 +417,15 @@ class OutputDisplay:
         begun = {task.name for task in status.tasks if task.state is TaskState.RUNNING or task.name in self._tasks}
         return [name for name in self._wish.of(status) if name in begun]
 
-    def _look_at(self, hook: TonyHook, name: str) -> str:
+    def _look_at(self, job: TonyJob, name: str) -> str:
         """Read a task's output. Return the problem that prevents it, or an empty string."""
         task = self._tasks.get(name)
         if task is None:
             begin = OutputPosition.end() if self._at_end else None
-            follower = OutputFollower(hook, self._application_id, name, begin, seconds=SECONDS)
+            follower = OutputFollower(job, name, begin, seconds=SECONDS)
             task = self._tasks[name] = _ShownTask(follower)
         follower, lines = task.follower, task.lines
-        follower.hook = hook
+        follower.job = job
         try:
             pieces = follower.new()
         except (NotServed, ClusterAuthError):
@@ -422,16 +436,16 @@ class OutputDisplay:
             if piece.new_container:
                 lines.end()
             lines.add(piece.data, piece.missed, piece.skipped)
-        self._show(name, lines.take(self._clock()))
+        self._show(job, name, lines.take(self._clock()))
         position = follower.position
         if not lines.waits and position.attempt is not None:
             self._lines.append((name, attrs.evolve(position, offset=position.offset - lines.pending)))
         return follower.problem
 
-    def _show(self, name: str, lines: Sequence[str]) -> None:
+    def _show(self, job: TonyJob, name: str, lines: Sequence[str]) -> None:
         if lines and not self._began:
             self._began = True
-            all_of_it = f"airflow tony logs {self._application_id} --task {name}"
+            all_of_it = f"airflow tony logs {job} --task {name}"
             self._lines.append(f"What {name} prints, {LINES_PER_SECOND} lines a second at most; all of it: {all_of_it}")
         self._lines.extend(prefixed(name, lines))
 
@@ -441,9 +455,9 @@ def prefixed(task: str, lines: Sequence[str]) -> list[str]:
     return [f"{task} | {line}" for line in lines]
 
 
-def output_display(application_id: str, wish: OutputSelection | None) -> OutputDisplay | None:
+def output_display(wish: OutputSelection | None) -> OutputDisplay | None:
     """Return the display for the selected output, or None if no output is selected."""
-    return None if wish is None else OutputDisplay(application_id, wish)
+    return None if wish is None else OutputDisplay(wish)
 
 
 ShownPositions = Mapping[str, OutputPosition]

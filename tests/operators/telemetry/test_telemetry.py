@@ -17,8 +17,8 @@ from tests.operators.telemetry.tries import RUN
 from tests.operators.trainings import Training
 from tony_provider.exceptions import TonyJobFailed, TonySpecError
 from tony_provider.hooks import mlflow_server
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.mlflow_server import TRAINING_TAG, MlflowServer, OpenMlflowRun
-from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators import telemetry
 from tony_provider.operators import training_try as operators_training
 from tony_provider.operators.mlflow_run import STATE_KEY, MlflowOptions
@@ -100,7 +100,7 @@ def test_a_failure_is_the_same_when_nobody_can_be_told(
 
     mlflow.is_away = True
     monkeypatch.setattr(telemetry, "Stats", None)
-    monkeypatch.setattr(TonyHook, "history", history)
+    monkeypatch.setattr(TonyJob, "history", history)
     with trace.get_tracer("airflow").start_as_current_span("worker.train"):
         done = training.again(job("exit 3", restart={"budget": 0}), mlflow="mlflow_default")
     error = done.errors["train"]
