@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from typing import Any, cast
-from unittest import mock
 
 import attrs
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, NotServed
+from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach
 from tony_provider.runtime.protocol.http_messages import LogPiece, OutputPiece
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState, TaskStatus
 from tony_provider.watching.task_output import (
@@ -21,7 +19,6 @@ from tony_provider.watching.task_output import (
     OutputLines,
     OutputPosition,
     OutputSelection,
-    after_overlap,
 )
 
 LIMIT = 64
@@ -40,7 +37,6 @@ class Job:
     """A job whose master has the logs of one task's containers, each whole."""
 
     logs: dict[int, bytes] = attrs.field(factory=lambda: {1: b""})
-    pieces: bool = True
     problem: Exception | None = None
     asked: int = 0
 
@@ -48,8 +44,6 @@ class Job:
         self.asked += 1
         if self.problem is not None:
             raise self.problem
-        if not self.pieces:
-            raise NotServed("there is no such page")
         newest = max(self.logs)
         log = self.logs[attempt or newest]
         start = max(min(after, len(log)), len(log) - LIMIT)
@@ -57,19 +51,10 @@ class Job:
         text = piece.data.decode("utf-8", "surrogateescape")
         return OutputPiece(attempt or newest, newest, piece.start, piece.end, text)
 
-    def task_log(self, _: str, __: str, size: int, *, seconds: float) -> bytes:
-        return self.logs[max(self.logs)][-size:]
 
-    application_id = "application_1_0001"
-
-    @property
-    def hook(self) -> Any:
-        return mock.Mock(get_conn=lambda: self)
-
-
-def follower(job: Job, position: OutputPosition | None = None, *, older_masters: bool = False) -> OutputFollower:
+def follower(job: Job, position: OutputPosition | None = None) -> OutputFollower:
     given = cast(Any, job)
-    return OutputFollower(given, "worker:0", position, seconds=1.0, older_masters=older_masters)
+    return OutputFollower(given, "worker:0", position, seconds=1.0)
 
 
 a_line = st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"") + b"\n")
@@ -164,26 +149,6 @@ def test_bytes_that_are_no_text_come_as_they_are() -> None:
     assert follower(Job({1: b"\xff\xfe\x00 text\n"})).new() == [OutputChunk(b"\xff\xfe\x00 text\n")]
 
 
-def test_an_older_master_is_followed_by_the_end_of_its_log() -> None:
-    job = Job({1: b"one\n"}, pieces=False)
-    live = follower(job, older_masters=True)
-    assert live.new() == [OutputChunk(b"one\n")]
-    job.logs[1] += b"two\n"
-    assert live.new() == [OutputChunk(b"two\n")]
-    assert live.is_of_older_master
-    assert live.rest(b"one\ntwo\nthree\n") == b"three\n"
-    with pytest.raises(NotServed):
-        follower(job).new()
-
-
-@given(st.binary(max_size=50), st.binary(max_size=50), st.integers(0, 60))
-def test_two_ends_of_a_log_are_joined_where_they_overlap(before: bytes, more: bytes, shown: int) -> None:
-    tail = (before + more)[-max(shown, len(more)) :] if before + more else b""
-    new = after_overlap(before, tail)
-    assert tail.endswith(new)
-    assert len(new) <= max(len(more), len(tail))
-
-
 def test_a_master_that_does_not_answer_is_asked_less_and_less() -> None:
     now = [0.0]
     job = Job(problem=MasterOutOfReach("no"))
@@ -202,8 +167,8 @@ def test_a_master_that_does_not_answer_is_asked_less_and_less() -> None:
     assert shown.is_due(STATUS)
 
 
-@pytest.mark.parametrize("problem", [NotServed("older"), ClusterAuthError("you may not")])
-def test_what_will_never_be_shown_is_said_once(problem: Exception) -> None:
+def test_what_will_never_be_shown_is_said_once() -> None:
+    problem = ClusterAuthError("you may not")
     shown = OutputDisplay(OutputSelection())
     shown.look(cast(Any, Job(problem=problem)), STATUS)
     [line] = shown.lines()

@@ -10,12 +10,13 @@ from argparse import Namespace
 from tony_provider.cli.command import NotFound, application_of, command, hook_of, job_with_directory
 from tony_provider.hooks.job import TonyJob
 from tony_provider.runtime.common.quantities import count, size
-from tony_provider.runtime.common.text import LONGEST_LINE, end_of_log, for_terminal
+from tony_provider.runtime.common.text import LONGEST_LINE, for_terminal
 from tony_provider.runtime.storage.base import FileStatus
-from tony_provider.watching.task_output import TAIL, OutputChunk, OutputFollower, OutputPosition, kept_output
+from tony_provider.watching.task_output import OutputChunk, OutputFollower, OutputPosition, kept_output
 
 _SECONDS = 10.0  # time limit of a master
 _PAUSE = 2.0  # seconds between two polls of a running task
+_TAIL = 64 << 10  # bytes of the kept log of a task that has just ended
 _AM = "am"  # the application master, in place of a task
 
 
@@ -61,7 +62,7 @@ def _live(job: TonyJob, args: Namespace) -> None:
 
 
 def _followers(job: TonyJob, task: str | None) -> list[OutputFollower]:
-    return [OutputFollower(job, each, seconds=_SECONDS, older_masters=True) for each in _tasks(job, task)]
+    return [OutputFollower(job, each, seconds=_SECONDS) for each in _tasks(job, task)]
 
 
 def _explain(live: list[OutputFollower]) -> None:
@@ -80,10 +81,7 @@ def _tasks(job: TonyJob, task: str | None) -> list[str]:
 
 def _rest(job: TonyJob, live: OutputFollower) -> list[OutputChunk]:
     """Return the kept output of the task's newest container that was not shown yet."""
-    if live.is_of_older_master:
-        # Cut like the master cuts it, so that the end that was seen is found in it.
-        return [OutputChunk(live.rest(end_of_log(job.kept_log(live.task, TAIL + 1) or b"", TAIL)))]
-    kept = kept_output(job, live.task, live.position, TAIL)
+    kept = kept_output(job, live.task, live.position, _TAIL)
     if kept is None:
         return []
     live.position = OutputPosition(live.position.attempt, kept.end)

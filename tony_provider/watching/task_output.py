@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from tony_provider.cluster.errors import ClusterAuthError, ClusterError, MasterOutOfReach, NotServed
+from tony_provider.cluster.errors import ClusterAuthError, ClusterError, MasterOutOfReach
 from tony_provider.hooks.job import TonyJob
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.quantities import count, size
@@ -177,7 +177,6 @@ def _joined(line: bytes, more: bytes) -> bytes:
 
 
 _CONTAINERS = 5  # maximum containers of a task per read, in addition to the last one read
-TAIL = 64 << 10  # bytes per request to a master that does not support offsets
 
 
 @attrs.frozen
@@ -204,44 +203,25 @@ class OutputChunk:
 
 
 class OutputFollower:
-    """Reads the output of one running task incrementally. Blocks during a read.
+    """Reads the output of one running task incrementally. Blocks during a read."""
 
-    :param older_masters: whether to follow a job of an older release as well. Its master returns only the end of a log,
-    and does not mask secrets in it.
-    """
-
-    def __init__(
-        self,
-        job: TonyJob,
-        task: str,
-        position: OutputPosition | None = None,
-        *,
-        seconds: float,
-        older_masters: bool = False,
-    ) -> None:
+    def __init__(self, job: TonyJob, task: str, position: OutputPosition | None = None, *, seconds: float) -> None:
         self.job = job
         self.task = task
         self.position = position or OutputPosition()
         self.problem = ""  # why the last read returned nothing
         self._seconds = seconds  # time limit of the master for one answer
-        self._older_masters = older_masters
-        self._seen = b""  # last log end of an older master
         self._skipped = 0  # containers that were skipped since the last output
 
     def new(self) -> list[OutputChunk]:
         """Return the output since the last read. The first read starts at the initial position.
 
-        Raises ClusterAuthError, UnexpectedAnswer, and NotServed for a job of an older release unless it is to be
-        followed.
+        Raises ClusterAuthError, UnexpectedAnswer.
         """
         self.problem = ""
         found: list[OutputChunk] = []
         try:
             self._read(found)
-        except NotServed:
-            if not self._older_masters:
-                raise
-            return self._of_older_master()
         except MasterOutOfReach as error:
             self.problem = str(error)
         return found
@@ -267,40 +247,6 @@ class OutputFollower:
             following = max(answer.attempt + 1, answer.newest - _CONTAINERS + 1)
             self._skipped = following - answer.attempt - 1
             self.position = OutputPosition(following)
-
-    def _of_older_master(self) -> list[OutputChunk]:
-        try:
-            tail = self.job.hook.get_conn().task_log(self.job.application_id, self.task, TAIL, seconds=self._seconds)
-        except MasterOutOfReach as error:
-            self.problem = str(error)
-            return []
-        before, self._seen = self._seen, tail
-        new = after_overlap(before, tail)
-        return [OutputChunk(new)] if new else []
-
-    @property
-    def is_of_older_master(self) -> bool:
-        """Whether the output came from a master that does not support offsets."""
-        return bool(self._seen)
-
-    def rest(self, kept: bytes) -> bytes:
-        """Return the part of ``kept``, the end of a log, that follows the output that an older master has returned."""
-        return after_overlap(self._seen, kept)
-
-
-def after_overlap(before: bytes, tail: bytes) -> bytes:
-    """Return the part of ``tail`` that comes after the end of ``before``.
-
-    Both are ends of one growing log, and start at a line's start. They overlap by the longest end of ``before`` that
-    ``tail`` starts with, since repeated lines allow several overlaps. If they do not overlap, much was printed in
-    between, or it is another log: all of ``tail`` is new.
-    """
-    place = max(0, len(before) - len(tail))
-    while (place := before.find(tail[:1], place)) >= 0:
-        if tail.startswith(before[place:]):
-            return tail[len(before) - place :]
-        place += 1
-    return tail
 
 
 @attrs.frozen
@@ -389,10 +335,9 @@ class OutputDisplay:
             return
         try:
             problems = [self._look_at(job, task) for task in running]
-        except (NotServed, ClusterAuthError) as error:
+        except ClusterAuthError as error:
             self._off = True
-            older = "the job's master is of an older release" if isinstance(error, NotServed) else str(error)
-            self._lines.append(f"The output of the job's tasks is not shown here: {older}")
+            self._lines.append(f"The output of the job's tasks is not shown here: {error}")
             return
         self._pause = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE) if any(problems) else 0.0
         self._next = self._clock() + self._pause
@@ -428,7 +373,7 @@ class OutputDisplay:
         follower.job = job
         try:
             pieces = follower.new()
-        except (NotServed, ClusterAuthError):
+        except ClusterAuthError:
             raise
         except ClusterError as error:
             return str(error)
