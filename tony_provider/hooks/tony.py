@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # imported on use, because few processes need them
 
 
 class TonyHook(BaseHook):
-    """Interface to one cluster: YARN, or this machine.
+    """Interface to one cluster: YARN, or this machine. ``submit`` and ``job`` return the handle of a job, a TonyJob.
 
     All methods block and end by deadlines; from asyncio use ``asyncio.to_thread``. They raise ClusterError (see
     ``cluster/errors.py``; its ``permanent`` states whether a retry can help) and StorageError. Close the hook, or use
