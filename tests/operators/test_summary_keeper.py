@@ -123,7 +123,6 @@ def task(**answers: Any) -> Any:
     hook = Cluster()
     for name, answer in answers.items():
         setattr(hook, name, answer)
-    job = SimpleNamespace(framework="pytorch")
     return SimpleNamespace(
         hook=hook,
         log=LOG,
@@ -131,20 +130,23 @@ def task(**answers: Any) -> Any:
         tony_conn_id="c",
         proxy_user="",
         secrets=None,
-        parse_job=lambda _: job,
         wait_for_completion=True,
     )
+
+
+def specification() -> Any:
+    return SimpleNamespace(framework="pytorch")
 
 
 def keeper(kept: Kept, **answers: Any) -> ById:
     store = StateStore(cast(Any, {"task_state_store": kept}), cast(Any, LOG))
     own = task(**answers)
-    return ById(own, SummaryKeeper(own, cast(Any, {}), RUN, store))
+    return ById(own, SummaryKeeper(own, cast(Any, {}), RUN, specification, store))
 
 
 def without_store(**answers: Any) -> ById:
     own = task(**answers)
-    return ById(own, Summaries(own, cast(Any, {}), RUN))
+    return ById(own, Summaries(own, cast(Any, {}), RUN, specification))
 
 
 def test_it_is_listed_before_it_has_ended() -> None:

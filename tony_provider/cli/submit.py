@@ -14,7 +14,6 @@ from typing import Any
 from tony_provider.cli.command import command, hook_of, say
 from tony_provider.cli.job_file import (
     file_roots,
-    job_and_overrides,
     read_job,
     search_path,
     secrets_from_environment,
@@ -23,6 +22,7 @@ from tony_provider.cli.job_file import (
 from tony_provider.cluster.checks.job_checks import Amount, InputSizes
 from tony_provider.cluster.errors import JobRejected, SourceMissing
 from tony_provider.cluster.submission.preparation import SubmissionRequest, with_defaults
+from tony_provider.operators.submission import JOB, OVERRIDES
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.frameworks.base import TaskAddress
@@ -149,9 +149,8 @@ def check(args: Namespace) -> None:
     problems: list[str] = []
     with hook_of(args) as hook:
         job, layers = read_job(args, hook)
-        _, overrides = job_and_overrides(args)
         try:
-            hook.check(job, overrides)
+            hook.check(job, layers.of(OVERRIDES))
         except JobRejected as error:
             problems += error.problems
         try:
@@ -184,20 +183,19 @@ def submit(args: Namespace) -> None:
     """Start a job, and print the commands to follow it. With ``--wait``, exits with 1 if the job fails."""
     run_id = args.run_id or datetime.now(UTC).isoformat(timespec="microseconds")
     with hook_of(args) as hook:
-        job, _ = read_job(args, hook)
+        job, layers = read_job(args, hook)
         secrets = secrets_from_environment(args.secret or [])
         hook.expect_servers()
         # Run IDs that people choose are often the same, such as `nightly`, unlike those of one Airflow.
         identity = hook.identity(dag_id=f"{DAG_ID}:{hook.get_conn().user}", run_id=run_id, task_id=job.name)
-        given, overrides = job_and_overrides(args)
         request = SubmissionRequest(
             job,
             identity,
             secrets,
             submission_labels(run_id),
             search_path(args),
-            given=given,
-            overrides=overrides,
+            given=layers.of(JOB),
+            overrides=layers.of(OVERRIDES),
             watched=args.wait,
             file_roots=file_roots(args),
         )

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from tony_provider.hooks.job import TonyJob
+    from tony_provider.runtime.jobspec.model import JobSpec
 
 
 READ_SECONDS = 5.0  # time limit of the cluster and the store
@@ -74,8 +75,12 @@ class Summaries:
     Raises only exceptions that interrupt a task.
     """
 
-    def __init__(self, task: OperatorArguments, context: Context, run: TaskInstanceInfo) -> None:
+    def __init__(
+        self, task: OperatorArguments, context: Context, run: TaskInstanceInfo, specification: Callable[[], JobSpec]
+    ) -> None:
+        """``specification`` returns the task's job. It may raise TonySpecError."""
         self._task = task
+        self._specification = specification
         self._log = task.log
         self._run = run
         date = known_run_date(context.get("dag_run"))
@@ -162,7 +167,7 @@ class Summaries:
         run = self._run
         framework = ""
         with contextlib.suppress(TonySpecError):  # the framework is optional here
-            framework = self._task.parse_job(self._task.secrets or {}).framework
+            framework = self._specification().framework
         return RunFacts(
             **application_facts(job),
             dag_id=run.dag_id,
@@ -214,8 +219,15 @@ KEPT = 20  # summaries of one task instance: each clearing may add one
 class SummaryKeeper(Summaries):
     """Stores the summaries in Airflow, for its pages."""
 
-    def __init__(self, task: OperatorArguments, context: Context, run: TaskInstanceInfo, store: StateStore) -> None:
-        super().__init__(task, context, run)
+    def __init__(
+        self,
+        task: OperatorArguments,
+        context: Context,
+        run: TaskInstanceInfo,
+        specification: Callable[[], JobSpec],
+        store: StateStore,
+    ) -> None:
+        super().__init__(task, context, run, specification)
         self._store = store
 
     def begin(self, job: TonyJob) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from tony_provider.hooks.tony import TonyHook
+    from tony_provider.operators.submission import ParsedJob
     from tony_provider.operators.training_try import TrainingTry
     from tony_provider.runtime.jobspec.model import JobSpec
 
@@ -236,9 +237,9 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
 
         print_submission(self)
 
-    def parse_job(self, secrets: Collection[str]) -> JobSpec:
+    def parse_job(self, secrets: Collection[str]) -> ParsedJob:
         """Return the job with all arguments merged over it. ``secrets``: names. Raises TonySpecError."""
-        from tony_provider.operators.submission import job_of, layers_of
+        from tony_provider.operators.submission import ParsedJob, job_of, layers_of
 
         layers = layers_of(
             self.job,
@@ -252,7 +253,7 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
             allowed_overrides=self.allowed_overrides,
             presets=lambda: self.hook.settings.presets,
         )
-        return job_of(layers, self.completed)
+        return ParsedJob(job_of(layers, self.completed), layers)
 
     # -- hooks of operators that submit more than the job -------------------------------------------------------------
 

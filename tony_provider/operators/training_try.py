@@ -38,7 +38,7 @@ from tony_provider.operators import try_state
 from tony_provider.operators.advice import Adviser
 from tony_provider.operators.job_summaries import Summaries, SummaryKeeper
 from tony_provider.operators.outcome import Outcome, RemainingOutput, failure, with_own_outputs
-from tony_provider.operators.submission import OperatorArguments, check_shown, render_secrets, request_of
+from tony_provider.operators.submission import OperatorArguments, ParsedJob, check_shown, render_secrets, request_of
 from tony_provider.operators.telemetry import Telemetry
 from tony_provider.operators.try_state import (
     StateStore,
@@ -210,7 +210,7 @@ class TrainingTry:
         self._try = TryInfo.of(context)
         self._switch = task.switch = task.switch.of(self._try.name)
         self._store = StateStore(context, task.log, TrainingNotes(self._hook, lambda: self._identity))
-        summed = task, context, self._run
+        summed = task, context, self._run, lambda: self._parsed.specification
         # The job's own store is authoritative for summaries, not the training's notes.
         cache = StateStore(context, task.log)
         self._summary = SummaryKeeper(*summed, cache) if cache.is_airflows else Summaries(*summed)
@@ -222,6 +222,11 @@ class TrainingTry:
     def _identity(self) -> Identity:
         return self._run.identity(self._hook, self._task.checkpoint_key)
 
+    @cached_property
+    def _parsed(self) -> ParsedJob:
+        """The task's job. Raises TonySpecError."""
+        return self._task.parse_job(self._task.secrets or {})
+
     @property
     def _adviser(self) -> Adviser:
         return Adviser(self._hook, self._identity, self._log)
@@ -229,14 +234,14 @@ class TrainingTry:
     def run(self) -> Any:
         """Run the whole try, or its part before the deferral. Return the task's return value, or raise TaskDeferred."""
         secrets = self._render_secrets()
-        job = self._task.parse_job(secrets)
+        job = self._parsed.specification
         if isinstance(self._task.show_output, list):
             check_shown(self._task.show_output, job)
         self._heed_kill()
         mine = try_state.BeginningTry(self._hook, self._run, self._try, self._task.checkpoint_key)
         try_state.end_abandoned_application(self._store, mine, self._log)
         with self._task.sent(job) as sent:
-            started = self._start(request_of(self._task, self._run, job, sent, secrets))
+            started = self._start(request_of(self._task, self._run, self._parsed, sent, secrets))
         self._show_links(tensorboard=job.tensorboard is not None)
         self._summary.begin(self._job)
         self._heed_kill()
@@ -277,7 +282,7 @@ class TrainingTry:
             raise failure
         self._job = self._switch.job = self._hook.job(before.application_id, self._identity)
         self._render_secrets()
-        deadlines = self._deadlines(self._task.parse_job(self._task.secrets or {}))
+        deadlines = self._deadlines(self._parsed.specification)
         if isinstance(failure, TaskDeferralTimeout) and not self._has_ended():
             if deadlines.end is None or self._hook.now() >= deadlines.end:
                 raise AirflowTaskTimeout(f"{self._job} took longer than execution_timeout, and no triggerer noticed")
@@ -570,7 +575,7 @@ class TrainingTry:
 
     def _deliver(self, application: Application | None, status: JobStatus | None) -> Any:
         if status is not None and status.outputs:
-            status = with_own_outputs(status, self._task.parse_job(self._task.secrets or {}), self._log)
+            status = with_own_outputs(status, self._parsed.specification, self._log)
         self._task.told = self._outcome().deliver(application, status)
         return self._task.answer(self._context, self._task.told)
 
