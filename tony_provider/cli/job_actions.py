@@ -9,9 +9,8 @@ import threading
 from argparse import Namespace
 from pathlib import Path
 
-from tony_provider.cli.command import application_of, command, hook_of, reason_of, running_job, say, seconds_of
+from tony_provider.cli.command import command, hook_of, job_of, reason_of, running_job, say, seconds_of
 from tony_provider.cluster.training.checkpoint_chains import kept_checkpoints
-from tony_provider.hooks.job import TonyJob
 from tony_provider.runtime.checkpoint.checkpoint_restore import copy_checkpoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint
 from tony_provider.runtime.common.quantities import count, span
@@ -31,9 +30,8 @@ def kill(args: Namespace) -> None:
     grace = None if args.grace is None else seconds_of("--grace", args.grace)
     order = KillOrder(reason_of(args), by=BY, grace=grace)
     with hook_of(args) as hook:
-        found = application_of(hook, args)
-        job = TonyJob(hook, found.application_id, found.identity)
-        if found.application is None or found.application.is_final:
+        job, application = job_of(hook, args)
+        if application is None or application.is_final:
             say(f"{job} has already ended")
             return
         if job.identity is None:  # from another staging directory, so there are no files to remove
@@ -131,8 +129,7 @@ def checkpoint(args: Namespace) -> None:
     if not directory.parent.is_dir():
         raise SystemExit(f"there is no directory {directory.parent}")
     with hook_of(args) as hook:
-        found = application_of(hook, args)
-        job = TonyJob(hook, found.application_id, found.identity)
+        job, _ = job_of(hook, args)
         chain = job.chain() if job.identity is not None else None
         kept = kept_checkpoints(hook.storage(), chain.uri) if chain is not None else []
         wanted = [each for each in kept if args.snapshot in (None, each.number)]

@@ -7,7 +7,7 @@ import sys
 import time
 from argparse import Namespace
 
-from tony_provider.cli.command import NotFound, application_of, command, hook_of, job_with_directory
+from tony_provider.cli.command import NotFound, command, expect_directory, hook_of, job_of
 from tony_provider.hooks.job import TonyJob
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.common.text import LONGEST_LINE, for_terminal
@@ -24,13 +24,12 @@ _AM = "am"  # the application master, in place of a task
 def logs(args: Namespace) -> None:
     """Print the kept logs of ended tasks, or the end of the output of running tasks."""
     with hook_of(args) as hook:
-        found = application_of(hook, args)
+        job, application = job_of(hook, args)
         if args.task == _AM:
-            _print(TonyJob(hook, found.application_id, found.identity).master_log().encode())
+            _print(job.master_log().encode())
             return
-        job = job_with_directory(hook, found)
-        is_live = found.application is not None and not found.application.is_final
-        if is_live:
+        expect_directory(job)
+        if application is not None and not application.is_final:
             _live(job, args)
         else:
             _kept(job, args.task)

@@ -14,11 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from rich.console import Console
 from rich.progress import track
 
-from tony_provider.cli.command import NotFound, age_of, command, hook_of, print_rows, say, seconds_of
+from tony_provider.cli.command import age_of, command, find_job, hook_of, print_rows, say, seconds_of
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.garbage import Garbage, GarbageItem, OldEnvironment, RemovedGarbage
 from tony_provider.cluster.records.summary import JobSummary, RunFacts, summarize
-from tony_provider.cluster.training.applications import ApplicationRef
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.compat import PORTAL
 from tony_provider.hooks.job import TonyJob
@@ -149,40 +148,28 @@ def renew(args: Namespace) -> None:
     Exits with 1 if an application needs a token and does not receive it.
     """
     with hook_of(args) as hook:
-        wanted = [_named(hook, each) for each in args.application_ids] or _live(hook)
-        failed = [ref.application_id for ref in wanted if not _renew(hook, ref, now=args.now)]
+        named = [find_job(hook, application_id=each)[0] for each in args.application_ids]
+        live = [] if named else [hook.job(each.id) for each in hook.live()]
+        wanted = named or [job for job in live if job.identity is not None]
+        failed = [job.application_id for job in wanted if not _renew(job, now=args.now)]
     if failed:
         raise SystemExit(f"no newer token for {', '.join(failed)}")
 
 
-def _named(hook: TonyHook, application_id: str) -> ApplicationRef:
-    found = hook.application_ref(application_id=application_id)
-    if found is None:
-        raise NotFound(f"neither the cluster nor {hook.layout.root} knows of {application_id}")
-    return found
-
-
-def _live(hook: TonyHook) -> list[ApplicationRef]:
-    found = [hook.application_ref(application_id=each.id) for each in hook.live()]
-    return [each for each in found if each is not None and each.identity is not None]
-
-
-def _renew(hook: TonyHook, ref: ApplicationRef, *, now: bool) -> bool:
+def _renew(job: TonyJob, *, now: bool) -> bool:
     """Print the result for one application. Return False if it needs a token and did not receive it."""
-    name = ref.application_id
-    job = TonyJob(hook, name, ref.identity)
     seen = observe(job)
     if seen.outage is not None:
-        say(f"{name}: {seen.outage}")
+        say(f"{job}: {seen.outage}")
         return False
     life = seen.newest.store_token if seen.newest is not None else None
     renewal = TokenRefresher()
     if not seen.runs:
-        say(f"{name} does not run")
+        say(f"{job} does not run")
     elif life is None:
-        say(f"{name} has no HDFS token, or has not told of it yet")
+        say(f"{job} has no HDFS token, or has not told of it yet")
     elif not (now or renewal.is_due(seen)):
-        say(f"{name} has an HDFS token until {moment(life.until_ms)}: it is early yet")
+        say(f"{job} has an HDFS token until {moment(life.until_ms)}: it is early yet")
     else:
         renewed = renewal.renew(job, seen)
         say("\n".join(renewal.lines()))

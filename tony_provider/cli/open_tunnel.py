@@ -21,10 +21,10 @@ import attrs
 
 from tony_provider.cli.command import (
     NotFound,
-    application_of,
     command,
+    expect_directory,
     hook_of,
-    job_with_directory,
+    job_of,
     say,
     until_interrupted,
 )
@@ -114,9 +114,9 @@ def tunnel(args: Namespace) -> None:
     target = Target.parse(args.task)
     expect_local_port(args.local_port)
     with hook_of(args) as hook:
-        found = application_of(hook, args)
-        job = job_with_directory(hook, found)
-        if found.application is None or found.application.is_final:
+        job, application = job_of(hook, args)
+        expect_directory(job)
+        if application is None or application.is_final:
             raise NotFound(f"{job} has ended: there is nothing to lead to")
         _expect_task(job, target.task)
         with until_interrupted() as over:

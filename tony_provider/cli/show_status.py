@@ -17,11 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tony_provider.cli.command import (
-    application_of,
     as_text,
     command,
+    expect_directory,
     hook_of,
-    job_with_directory,
+    job_of,
     print_rows,
     print_whole,
     say,
@@ -84,14 +84,13 @@ def job_snapshot(hook: TonyHook, args: Namespace) -> JobSnapshot:
 def _observe(hook: TonyHook, args: Namespace) -> tuple[TonyJob, Observation]:
     """Return the job and its state, from the cluster alone if the store does not answer."""
     try:
-        found = application_of(hook, args)
+        job, application = job_of(hook, args)
     except StorageError as error:
         application = hook.application(args.application_id) if args.application_id else None
         if application is None:
             raise
         return TonyJob(hook, application.id, None), Observation(application, outages=(error,))
-    job = TonyJob(hook, found.application_id, found.identity)
-    return job, observe_status(job, found.application)
+    return job, observe_status(job, application)
 
 
 def _checkpoints(job: TonyJob) -> tuple[list[KeptCheckpoint], list[str]]:
@@ -258,7 +257,7 @@ def status(args: Namespace) -> None:
         if args.watch:
             from tony_provider.cli.wait_for_job import wait_for_job  # imported only when needed
 
-            wait_for_job(job_with_directory(hook, application_of(hook, args)))
+            wait_for_job(expect_directory(job_of(hook, args)[0]))
             return
         seen = job_snapshot(hook, args)
     if args.output == "table":
