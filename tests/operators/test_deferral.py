@@ -38,7 +38,7 @@ class Kept(dict[str, Any]):
 @pytest.fixture
 def ended(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Identity, str]]:
     found: list[tuple[Identity, str]] = []
-    monkeypatch.setattr(try_state, "end_application", lambda job, _: found.append((job.identity, job.application_id)))
+    monkeypatch.setattr(try_state, "end_job", lambda job, _: found.append((job.identity, job.application_id)))
     return found
 
 

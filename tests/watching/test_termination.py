@@ -92,8 +92,7 @@ def test_whatever_keeps_an_application_from_being_ended_is_told(
 @pytest.mark.parametrize("error", FOREIGN)
 def test_what_is_left_of_an_application_hides_nothing_else(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     hook = mock.Mock()
-    hook.get_conn().forget.side_effect = error
-    hook.storage().list.return_value = []
+    hook.storage.side_effect = error
     clean_up(job_of(hook), logging.getLogger().warning)
     assert f"Not everything of {ID} could be removed: {error}" in caplog.text
 
