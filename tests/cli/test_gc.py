@@ -488,7 +488,7 @@ def test_a_task_trains_anew_where_only_the_history_is_left(
     assert before_it is not None
     assert before_it.has_succeeded
     assert before_it.delivered is not None
-    assert TryInfo(2, 1, "id-2").follows_success(before_it.delivered)
+    assert TryInfo(2, 1, "id-2").was_cleared_after(before_it.delivered)
     store.hook.job(application_id, which).clean_up()
     again = store.hook.submit(SubmissionRequest(job("true"), which)).application_id
     ended(store.hook, again)

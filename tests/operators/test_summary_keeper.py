@@ -96,7 +96,7 @@ class ById:
         return self.summaries.end(self.task.hook.job(application_id), *how)
 
     def leave(self, application_id: str) -> None:
-        self.summaries.leave(self.task.hook.job(application_id))
+        self.summaries.record_exit(self.task.hook.job(application_id))
 
 
 class Silent(Kept):

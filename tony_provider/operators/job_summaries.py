@@ -109,7 +109,7 @@ class Summaries:
         self._ended.add(job.application_id)
         return kept
 
-    def leave(self, job: TonyJob, *, hurried: bool = False) -> None:
+    def record_exit(self, job: TonyJob, *, hurried: bool = False) -> None:
         """Observe the job at the end of the try, unless its final summary is stored.
 
         ``hurried``: this process is about to be killed, and may not call this again.
@@ -237,7 +237,7 @@ class SummaryKeeper(Summaries):
             self._restore(job)
         self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: self._list(job.application_id))
 
-    def leave(self, job: TonyJob, *, hurried: bool = False) -> None:
+    def record_exit(self, job: TonyJob, *, hurried: bool = False) -> None:
         if job.application_id not in self._ended:
             times = (HURRIED_SECONDS, HURRIED_SECONDS) if hurried else (READ_SECONDS, KEEP_SECONDS)
             self._sum_up(job, None, None, *times)

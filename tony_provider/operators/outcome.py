@@ -121,7 +121,7 @@ class Outcome:
         returned = None if runs else call_through_outage(self.job.returned, self.log)
         result = JobResult.of(self.job.application_id, self.job.directory, application, status, self._chain(), returned)
         try:
-            self.job.mark_delivered(self.this_try.delivers())
+            self.job.mark_delivered(self.this_try.delivered_mark())
         except StorageError as error:
             self.log.warning(
                 "The result could not be marked as delivered, so a cleared task would return it again: %s", error
@@ -172,7 +172,7 @@ class Outcome:
             return None
         return found.uri if found is not None else None
 
-    def tell_output(self, status: JobStatus, rest: RemainingOutput, but: str | None = None) -> None:
+    def log_output(self, status: JobStatus, rest: RemainingOutput, but: str | None = None) -> None:
         """Log the last output of the shown tasks, without lines that the log already contains.
 
         ``but``: the name of a task whose last output is logged separately.
@@ -189,13 +189,13 @@ class Outcome:
             for line in lines:
                 self.log.info("%s", line)
 
-    def tell_failure(self, error: TonyJobFailed, status: JobStatus | None, rest: RemainingOutput) -> None:
+    def log_failure(self, error: TonyJobFailed, status: JobStatus | None, rest: RemainingOutput) -> None:
         """Log the newest checkpoint of a failed job, and the end of its failed task's log.
 
         If the failed task is unknown, log the end of the application master's log.
         """
         if status is not None:
-            self.tell_output(status, rest, but=error.failure.task if error.failure is not None else None)
+            self.log_output(status, rest, but=error.failure.task if error.failure is not None else None)
         if status is not None and status.checkpoint is not None:
             self.log.info("Its newest checkpoint is %s: %s", status.checkpoint.label, status.checkpoint.uri)
         try:

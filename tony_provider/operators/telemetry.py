@@ -250,18 +250,18 @@ class Telemetry:
                 return MlflowServer.of_connection(options.conn_id).secrets
         return []
 
-    def saw(self, ending: WatchResult) -> None:
+    def watch_ended(self, ending: WatchResult) -> None:
         """Record the end of the watch, with the application's last state."""
         self._ended = ending
 
-    def hurry(self, application_id: str, reason: str) -> None:
+    def close_mlflow_run_in_background(self, application_id: str, reason: str) -> None:
         """Close MLflow's run in parallel: Airflow may end this process before the job has ended."""
         with self._bearing("MLflow's run stays open"):
             if (run := self.open_run) is not None:
                 run.close_later(application_id, reason)
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
+    def reporting(self) -> Iterator[None]:
         """Context manager around each part of a try. The last part reports how the try went.
 
         There is no report without an application, or while it continues, except to MLflow for a run that was started

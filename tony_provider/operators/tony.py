@@ -206,7 +206,7 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
         """Continue after the trigger has stopped waiting; ``event`` is its plain WatchEvent."""
         training = self._training(context)
         with training.ending_cleanly():
-            return training.go_on(event)
+            return training.continue_after_trigger(event)
 
     @with_readable_errors
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
@@ -217,7 +217,7 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
         except (TaskDeferralError, TaskDeferralTimeout) as failure:
             training = self._training(context)
             with training.ending_cleanly():
-                return training.go_on_without_trigger(failure)
+                return training.continue_without_trigger(failure)
 
     def on_kill(self) -> None:
         """Stop waiting, and end the application unless ``on_kill_action`` is ``keep``.

@@ -186,7 +186,7 @@ class ApplicationStarter:
     def _is_undelivered(self, before: PreviousApplication) -> bool:
         if not before.has_succeeded:
             return False
-        return before.delivered is None or not self.this_try.follows_success(before.delivered)
+        return before.delivered is None or not self.this_try.was_cleared_after(before.delivered)
 
 
 _FRESH_SECONDS = 120.0  # a trigger that starts later is not the first one of its deferral
@@ -237,14 +237,14 @@ class TrainingTry:
         job = self._parsed.specification
         if isinstance(self._task.show_output, list):
             check_shown(self._task.show_output, job)
-        self._heed_kill()
+        self._raise_if_killed()
         mine = try_state.BeginningTry(self._hook, self._run, self._try, self._task.checkpoint_key)
         try_state.end_abandoned_application(self._store, mine, self._log)
         with self._task.sent(job) as sent:
             started = self._start(request_of(self._task, self._run, self._parsed, sent, secrets))
         self._show_links(tensorboard=job.tensorboard is not None)
         self._summary.begin(self._job)
-        self._heed_kill()
+        self._raise_if_killed()
         if not self._task.wait_for_completion and not started.has_ended:
             return self._deliver(self._job.application(), None)
         deadlines = self._deadlines(job)
@@ -254,11 +254,11 @@ class TrainingTry:
             self._defer(deadlines, fresh=True)
         return self._conclude(self._wait(deadlines, self._wish(fresh=True)))
 
-    def go_on(self, event: Mapping[str, Any]) -> Any:
+    def continue_after_trigger(self, event: Mapping[str, Any]) -> Any:
         """Continue after the trigger has ended the wait; ``event`` is its WatchEvent."""
         told = from_plain(event, WatchEvent, ignore_unknown=True)
         self._told = told.told
-        self._take_over(told.job.application_id)
+        self._adopt_application(told.job.application_id)
         try_state.delete_deferral_note(self._store)
         self._render_secrets()
         if told.reason is None:
@@ -268,14 +268,14 @@ class TrainingTry:
             ending = self._wait(WatchLimits())  # observes how it ended, also through outages
         return self._conclude(ending)
 
-    def go_on_without_trigger(self, failure: Exception) -> Any:
+    def continue_without_trigger(self, failure: Exception) -> Any:
         """Continue after the trigger failed: wait in the triggerer again, and finally in the worker.
 
         The job is not affected by a failed trigger.
         """
         known = remembered(self._store)
         if known is not None and self._is_mine(known):
-            self._take_over(known)
+            self._adopt_application(known)
         try_state.delete_deferral_note(self._store)
         before = self._hook.previous_application(self._identity, remembered=known)
         if before is None:
@@ -289,7 +289,7 @@ class TrainingTry:
             self._log.warning(
                 "Airflow ended the wait for %s before execution_timeout: the clocks of its machines differ", self._job
             )
-        self._heed_kill()
+        self._raise_if_killed()
         if may_defer_again(self._store, self._try, self._log) and not self._has_ended():
             self._log.info("Waiting for %s with a new one", self._job)
             self._defer(deadlines, fresh=False)
@@ -304,10 +304,10 @@ class TrainingTry:
         do not outlive the task.
         """
         try:
-            with self._telemetry.telling(), self._ending_application():
+            with self._telemetry.reporting(), self._ending_application():
                 yield
         finally:
-            self._leave()
+            self._record_exit()
             self._hook.close()
 
     @contextmanager
@@ -331,17 +331,17 @@ class TrainingTry:
                     self._adviser.timed_out(job)
             raise
 
-    def _leave(self) -> None:
+    def _record_exit(self) -> None:
         """Report the application's state to Airflow, unless the try only continues in another process."""
         if self._switch.job is not None and not isinstance(sys.exception(), TaskDeferred):
-            self._summary.leave(self._switch.job)
+            self._summary.record_exit(self._switch.job)
 
     def _render_secrets(self) -> Mapping[str, str]:
         secrets = render_secrets(self._task, self._context)
         self._secrets = list(secrets.values())
         return secrets
 
-    def _take_over(self, application_id: str) -> None:
+    def _adopt_application(self, application_id: str) -> None:
         """Let a kill find an application that another process of this try has started."""
         self._hook.get_conn()  # imports the backend before a kill, whose thread would wait for our import
         self._job = self._switch.job = self._hook.job(application_id, self._identity)
@@ -392,7 +392,7 @@ class TrainingTry:
         self._remember(job)
         if self._switch.pulled:
             self._switch.job = None  # it will not be submitted
-            self._heed_kill()
+            self._raise_if_killed()
 
     def _show_links(self, *, tensorboard: bool) -> None:
         try:
@@ -486,12 +486,12 @@ class TrainingTry:
             for line in output.lines() if output is not None else ():
                 self._log.info("%s", line)
 
-        result = wait_in_worker(look, watch, self._switch, self._task.poll_interval, self._heed_kill, tell)
+        result = wait_in_worker(look, watch, self._switch, self._task.poll_interval, self._raise_if_killed, tell)
         if output is not None:
             self._told = output.told()
         return result
 
-    def _heed_kill(self) -> None:
+    def _raise_if_killed(self) -> None:
         """Raise after the switch was pulled. Airflow continues execute() after on_kill(), and would record success."""
         if not self._switch.pulled:
             return
@@ -500,8 +500,8 @@ class TrainingTry:
             raise TonyTaskKilled("this try was ended before it had started anything")
         if self._task.on_kill_action == "keep":
             raise TonyTaskKilled(f"this try was ended; {job} goes on, and a next try attaches to it")
-        self._summary.leave(job, hurried=True)
-        self._telemetry.hurry(job.application_id, KILL_REASON)
+        self._summary.record_exit(job, hurried=True)
+        self._telemetry.close_mlflow_run_in_background(job.application_id, KILL_REASON)
         has_ended = False
         with logging_end_errors(job, self._log):
             self._end(job, KILL_REASON)
@@ -526,8 +526,8 @@ class TrainingTry:
 
     def _conclude(self, ending: WatchResult) -> Any:
         job = self._job
-        self._telemetry.saw(ending)
-        self._heed_kill()
+        self._telemetry.watch_ended(ending)
+        self._raise_if_killed()
         if ending.reason is WatchEnd.DEADLINE:
             raise AirflowTaskTimeout(f"{job} took longer than the task's execution_timeout")
         if ending.reason is WatchEnd.QUEUE_TIMEOUT:
@@ -551,10 +551,10 @@ class TrainingTry:
             job, ending.application, ending.status, judged.history, judged.advice
         )
         if error is not None:
-            outcome.tell_failure(error, ending.status, self._rest_of_output())
+            outcome.log_failure(error, ending.status, self._rest_of_output())
             raise error
         if ending.status is not None:
-            outcome.tell_output(ending.status, self._rest_of_output())
+            outcome.log_output(ending.status, self._rest_of_output())
         return self._deliver(ending.application, ending.status)
 
     def _rest_of_output(self) -> RemainingOutput:

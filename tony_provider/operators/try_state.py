@@ -190,11 +190,11 @@ class TryInfo:
         """The try in the store's record about the application that it waits for."""
         return WaitingTry(self.name, self.number, self.run, self.id)
 
-    def delivers(self) -> Delivered:
+    def delivered_mark(self) -> Delivered:
         """Return the mark that this try writes to the store when it has a result."""
         return Delivered(self.number, self.max_tries)
 
-    def follows_success(self, mark: Delivered) -> bool:
+    def was_cleared_after(self, mark: Delivered) -> bool:
         """Whether Airflow recorded success for the try that left the mark, so that the task was cleared since then."""
         return mark.reached_airflow(self.number, self.max_tries)
 

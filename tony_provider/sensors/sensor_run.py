@@ -202,7 +202,7 @@ class SensorRun(ABC):
             # The trigger's memory of the job is lost, so start_timeout starts again.
             self.defer(context, began=time.time())
 
-    def go_on(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
+    def continue_after_trigger(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
         """Complete the task after the trigger's event; ``event`` is a result of ``event_of``."""
         if event["error"]:
             raise (TonyJobRejected if event["permanent"] else ClusterUnreachable)(event["error"])

@@ -412,20 +412,20 @@ def wait_in_worker(
     watch: JobWatch,
     switch: KillSwitch,
     poll_interval: float,
-    heed_kill: Callable[[], None],
+    raise_if_killed: Callable[[], None],
     seen: Callable[[Observation | None], None] = lambda _: None,
 ) -> WatchResult:
     """Observe the job until the watch ends, and return its result.
 
-    ``heed_kill`` raises after the switch was pulled. ``seen`` is called with each observation.
+    ``raise_if_killed`` raises after the switch was pulled. ``seen`` is called with each observation.
     """
     seconds = min(FIRST_POLL, poll_interval)
 
     def pause() -> None:
         nonlocal seconds
         switch.sleep(seconds)
-        heed_kill()
+        raise_if_killed()
         seconds = min(seconds * POLL_GROWTH, poll_interval)
 
     with Looker(look, watch) as looker:
-        return looker.until_the_end(pause, heed_kill, seen)
+        return looker.until_the_end(pause, raise_if_killed, seen)
