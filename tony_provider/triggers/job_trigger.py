@@ -110,7 +110,7 @@ class DeferredJob:
     def identity(self) -> Identity:
         return Identity(self.slug, self.digest)
 
-    def with_hook(self) -> TonyJob:
+    def handle(self) -> TonyJob:
         """Return the handle of the job, with a hook of its own."""
         return TonyJob(TonyHook(self.tony_conn_id, self.proxy_user), self.application_id, self.identity)
 
@@ -209,7 +209,7 @@ class TonyJobTrigger(KilledTrigger):
         # A next try continues the MLflow run.
         run = job.mlflow if task.is_over is not False else None
         kill = KillOrder(KILL_REASON, self.whose)
-        await end_from_triggerer(job.with_hook(), kill, run)
+        await end_from_triggerer(job.handle(), kill, run)
 
     async def _task_states(self) -> TrainTaskState:
         task = self.task_instance
