@@ -119,7 +119,7 @@ def test_of_very_many_lines_in_one_piece_the_first_are_only_counted(monkeypatch:
         looked.append(line)
         return displayed_line(line)
 
-    monkeypatch.setattr(task_output, "shown", look)
+    monkeypatch.setattr(task_output, "displayed_line", look)
     lines = OutputLines()
     lines.add(b"begun, ")
     lines.add(b"line\n\n" * 10_000 + b"last\n")
