@@ -391,7 +391,7 @@ def test_an_interpreter_that_does_not_suit_says_so_in_the_diagnostics(
     monkeypatch.setenv("PATH", str(empty))
     python, command = sys.executable, helper_processes.helper_command
     # Unpacking goes on with the one of this process.
-    monkeypatch.setattr(helper_processes, "command", lambda *what: [python, *command(*what)[1:]])
+    monkeypatch.setattr(helper_processes, "helper_command", lambda *what: [python, *command(*what)[1:]])
     monkeypatch.setattr(sys, "executable", str(empty / "python"))
     application_id = local.submit(SubmissionRequest(job(), identity(local))).application_id
     application = ended(local, application_id)
