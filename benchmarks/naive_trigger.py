@@ -30,6 +30,7 @@ class NaiveTrigger(BaseTrigger):
         identity = Identity("bench", self.application_id)
         watch = JobWatch(self.application_id, WatchLimits(), self.log.info)
         with TonyHook() as hook:
-            while watch.judge(await asyncio.to_thread(observe, hook, identity, self.application_id)) is None:  # noqa: ASYNC110
+            job = hook.job(self.application_id, identity)
+            while watch.judge(await asyncio.to_thread(observe, job)) is None:  # noqa: ASYNC110
                 await asyncio.sleep(self.poll_interval)
         yield TriggerEvent({"application_id": self.application_id})  # type: ignore[no-untyped-call]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tony_provider import exceptions
 from tony_provider.hooks.connection import missing_connection
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 
 ROOT = Path(__file__).parents[1]
@@ -38,10 +39,11 @@ def test_what_is_said_to_be_stable_is_there() -> None:
     promised = (ROOT / "docs" / "stable.md").read_text().split("Everything else")[0]
     for path in re.findall(r"`(tony_provider\.[\w.]+)`", promised):
         assert pkgutil.resolve_name(path), path
-    (hook,) = (line for line in promised.splitlines() if "TonyHook" in line)
-    methods = re.findall(r"`(\w+)`", hook.split("TonyHook`:")[1].split(" (its")[0])
-    assert len(methods) > 5
-    assert [name for name in methods if not hasattr(TonyHook, name)] == []
+    for promising, ending, owner in (("TonyHook`:", " (its", TonyHook), ("return: ", " | its", TonyJob)):
+        (line,) = (line for line in promised.splitlines() if promising in line)
+        names = re.findall(r"`(\w+)`", line.split(promising)[1].split(ending)[0])
+        assert len(names) > 5
+        assert [name for name in names if not hasattr(owner, name)] == []
 
 
 def test_the_readme_adds_connections_as_the_error_for_a_missing_one_says() -> None:

@@ -64,7 +64,7 @@ def submit(cluster: Path, master_memory: str, ready: Barrier, told: Queue[dict[s
     hook.expect_servers()
     identity = hook.identity(dag_id="bench", run_id=uuid.uuid4().hex, task_id="submit")
     assert hook.previous_application(identity) is None
-    application_id = hook.submit(SubmissionRequest(job, identity))
+    application_id = hook.submit(SubmissionRequest(job, identity)).application_id
     ended, processor = time.time(), time.process_time() - processor
     memory = Memory.of([os.getpid()])
     hook.close()

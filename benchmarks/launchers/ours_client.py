@@ -59,18 +59,19 @@ def run(hook: TonyHook, order: dict[str, Any], requests: Counter[str]) -> None:
         }
     )
     hook.expect_servers()
-    hook.__dict__["_open"] = attrs.evolve(hook._open, storage=store.watching(hook.storage()))
+    hook.__dict__["opened"] = attrs.evolve(hook.opened, storage=store.watching(hook.storage()))
     identity = hook.identity(dag_id="bench", run_id=uuid.uuid4().hex, task_id="launch")
     assert hook.previous_application(identity) is None
-    application_id = hook.submit(SubmissionRequest(job, identity))
+    submitted_job = hook.submit(SubmissionRequest(job, identity))
     submitted = time.time()
+    application_id = submitted_job.application_id
     told = {"application_id": application_id, "began": began, "submitted": submitted, "store": store.seconds()}
     tell({**told, "requests": requests - before})
     before = Counter(requests)
     watch = JobWatch(application_id, WatchLimits(), lambda _: None)
 
     def look() -> Observation:
-        return observe(hook, identity, application_id, contact=watch.contact, ask_master=False)
+        return observe(submitted_job, contact=watch.contact, ask_master=False)
 
     result = wait_in_worker(look, watch, KillSwitch(), configuration.poll_interval(), lambda: None)
     ended = time.time()

@@ -25,12 +25,12 @@ LABELS = {"dag_id": "tests", "task_id": "advise", "run_id": "r"}
 def test_a_job_that_used_little(tony: Tony, local: TonyHook) -> None:
     which = local.identity(dag_id="tests", task_id="advise", run_id="r")
     submitted = job("true", {"memory": "768MiB"})
-    application_id = local.submit(SubmissionRequest(submitted, which, labels=LABELS))
+    application_id = local.submit(SubmissionRequest(submitted, which, labels=LABELS)).application_id
     ended(local, application_id)
     status = local.job_status(which, application_id)
     assert status is not None
     used = use(tasks=1, memory_bytes=768 << 20, vcores=1, most_rss_bytes=100 << 20, most_rss_task="worker:0")
-    uri = f"{local.application_dir(which, application_id)}/{RESULT_FILE}"
+    uri = f"{local.job(application_id, which).directory}/{RESULT_FILE}"
     ran = attrs.evolve(status.tasks[0], progress=TaskProgress(step=9))
     status = attrs.evolve(status, times=TIMES, tasks=[ran])
     write_atomically(local.storage(), uri, dump_json(attrs.evolve(status, use=[used])))
@@ -57,10 +57,10 @@ def test_a_job_that_used_little(tony: Tony, local: TonyHook) -> None:
 
 def test_what_a_history_holds_gives_a_terminal_no_orders(tony: Tony, local: TonyHook) -> None:
     which = local.identity(dag_id="tests", task_id="advise", run_id="r")
-    application_id = local.submit(SubmissionRequest(job("true"), which, labels=LABELS))
+    application_id = local.submit(SubmissionRequest(job("true"), which, labels=LABELS)).application_id
     ended(local, application_id)
     header = SampleSegmentHeader(metrics_left_out=2, such_as=["\x1b]0;owned\x07\x1b[2J", "a\nFAKE line"])
-    uri = f"{local.application_dir(which, application_id)}/{HISTORY_DIR}/{segment_name(9, 1)}"
+    uri = f"{local.job(application_id, which).directory}/{HISTORY_DIR}/{segment_name(9, 1)}"
     write_atomically(local.storage(), uri, encode_segment(header, []))
     said = tony("advise", application_id).out
     assert said.isascii()

@@ -19,10 +19,10 @@ exec sleep 600
 def test_a_model_is_exported_from_the_command_line(tony: Tony, local: TonyHook) -> None:
     """By a program that is a shell script."""
     which = identity(local, "export")
-    application_id = local.submit(SubmissionRequest(job(COMMAND), which))
+    application_id = local.submit(SubmissionRequest(job(COMMAND), which)).application_id
     running(local, which, application_id)
     done = tony("export", application_id, "--timeout", "60s", "--reason", "to look at it")
-    uri = f"{local.application_dir(which, application_id)}/exports/step-7"
+    uri = f"{local.job(application_id, which).directory}/exports/step-7"
     assert (done.code, done.out) == (0, f"{uri}\n"), done.error
     # The command asks the master; status.json on the store follows at the master's next write.
     until(lambda: uri in "".join(tony("status", application_id).out.split()), "the export in airflow tony status")

@@ -50,16 +50,16 @@ class Store:
     def train(self, task_id: str, origin: ChainOrigin = ChainOrigin()) -> tuple[Identity, str]:  # noqa: B008
         which = identity(self.hook, task_id)
         spec = job("echo weights > $TONY_MODEL_DIR/weights")
-        application_id = self.hook.submit(SubmissionRequest(spec, which, origin=origin))
+        application_id = self.hook.submit(SubmissionRequest(spec, which, origin=origin)).application_id
         ended(self.hook, application_id)
-        self.hook.clean_up(which, application_id)
+        self.hook.job(application_id, which).clean_up()
         return which, application_id
 
     def chain(self, which: Identity, number: int = 1) -> str:
         return self.hook.layout.chain_dir(which, number)
 
     def application(self, which: Identity, application_id: str) -> str:
-        return self.hook.application_dir(which, application_id)
+        return self.hook.job(application_id, which).directory
 
     def rewrite_chain(self, uri: str, **values: str) -> None:
         file = self.path(uri) / "chain.json"
@@ -189,7 +189,7 @@ def test_nothing_outside_of_the_staging_directory_is_removed_through_a_link(
 
 def test_a_training_that_runs_stays_whole(store: Store) -> None:
     which = identity(store.hook)
-    application_id = store.hook.submit(SubmissionRequest(job("sleep 600"), which))
+    application_id = store.hook.submit(SubmissionRequest(job("sleep 600"), which)).application_id
     running(store.hook, which, application_id)
     old = store.path(store.hook.layout.chain_dir(which, 7))  # of its past
     old.mkdir()
@@ -315,7 +315,7 @@ def test_it_is_looked_at_again_right_before(store: Store) -> None:
     assert next(removing).problem == "it has changed meanwhile"
     # A new application is seen even between two looks at everything.
     needy = identity(store.hook, "needy")
-    application_id = store.hook.submit(SubmissionRequest(job("sleep 600"), needy))
+    application_id = store.hook.submit(SubmissionRequest(job("sleep 600"), needy)).application_id
     try:
         store.rewrite_chain(store.chain(needy), continues=third.uri)
         assert next(removing).problem == f"{store.chain(needy)} continues it"
@@ -412,15 +412,15 @@ def test_what_cannot_be_removed_is_said(store: Store, tony: Tony, monkeypatch: p
 def test_on_hdfs(yarn: TonyHook, tony: Tony) -> None:
     """Times cannot be turned back there: a moment is old."""
     which = identity(yarn)
-    application_id = yarn.submit(SubmissionRequest(job(), which))
+    application_id = yarn.submit(SubmissionRequest(job(), which)).application_id
     ended(yarn, application_id)
-    yarn.clean_up(which, application_id)
+    yarn.job(application_id, which).clean_up()
     live = identity(yarn, "live")
-    living = yarn.submit(SubmissionRequest(job("sleep 600"), live))
+    living = yarn.submit(SubmissionRequest(job("sleep 600"), live)).application_id
     try:
         rows = json.loads(tony("gc", "--older-than", "0s", "--output", "json").out)
         why = {row["directory"]: row["stays because"] for row in rows}
-        assert why[yarn.layout.chain_dir(which, 1)] == why[yarn.application_dir(which, application_id)] == ""
+        assert why[yarn.layout.chain_dir(which, 1)] == why[yarn.job(application_id, which).directory] == ""
         assert why[yarn.layout.chain_dir(live, 1)] == f"{living} of its training lives"
         done = tony("gc", "--older-than", "0s", "--yes")
         assert done.code == 0, done.error
@@ -436,7 +436,7 @@ def test_what_an_application_has_left_beside_an_output_goes_with_it(store: Store
     which = identity(store.hook, "train")
     target = store.root.parent / "data" / "out"
     spec = attrs.evolve(job("true"), outputs={"out": OutputSpec(str(target))})
-    application_id = store.hook.submit(SubmissionRequest(spec, which))
+    application_id = store.hook.submit(SubmissionRequest(spec, which)).application_id
     about = store.path(store.application(which, application_id)) / contract.LAUNCH_DIR / contract.APPLICATION_FILE
     content = about.read_bytes()
     ended(store.hook, application_id)
@@ -454,14 +454,14 @@ def test_what_an_application_has_left_beside_an_output_goes_with_it(store: Store
 def test_the_history_of_a_job_may_stay_longer_than_the_rest(store: Store, tony: Tony) -> None:
     which, application_id = store.train("train")
     directory = store.path(store.application(which, application_id))
-    before_it = store.hook.history(which, application_id)
+    before_it = store.hook.job(application_id, which).history()
     store.age()
 
     said = tony("gc", "--keep-history", "60d", "--yes")
     assert said.code == 0, said.out
     assert "application, not its history" in said.out
     assert {path.name for path in directory.iterdir()} == {"history", "status.json", "result.json", "delivered.json"}
-    assert store.hook.history(which, application_id) == before_it
+    assert store.hook.job(application_id, which).history() == before_it
 
     said = tony("gc", "--keep-history", "60d", "--older-than", "0s")
     assert "0 (0 B) would be removed" in said.out
@@ -479,16 +479,16 @@ def test_a_task_trains_anew_where_only_the_history_is_left(
     """Cleared, or tried again after its worker had died: the model has gone."""
     which, application_id = store.train("train")
     if delivered is not None:
-        store.hook.mark_delivered(which, application_id, delivered)
+        store.hook.job(application_id, which).mark_delivered(delivered)
     store.age()
     assert tony("gc", "--keep-history", "60d", "--yes").code == 0
     before_it = store.hook.previous_application(which, remembered=application_id)
     assert before_it is not None
     assert before_it.has_succeeded
     assert before_it.delivered is not None
-    assert TryInfo(2, 1, "id-2").follows_success(before_it.delivered)
-    store.hook.clean_up(which, application_id)
-    again = store.hook.submit(SubmissionRequest(job("true"), which))
+    assert TryInfo(2, 1, "id-2").was_cleared_after(before_it.delivered)
+    store.hook.job(application_id, which).clean_up()
+    again = store.hook.submit(SubmissionRequest(job("true"), which)).application_id
     ended(store.hook, again)
     newest = store.hook.previous_application(which)
     assert newest is not None

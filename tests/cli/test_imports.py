@@ -17,17 +17,17 @@ HEAVY = (
     "tony_provider.cluster.yarn",
     "tony_provider.watching.job_watch",
 )
-COMMANDS = (
-    "submit",
-    "show_status",
-    "logs",
-    "job_actions",
-    "maintenance",
+MODULES = (
+    "build_archives",
     "diagnose",
     "import_and_dag",
-    "build_archives",
+    "job_actions",
     "local_tensorboard",
+    "logs",
+    "maintenance",
     "open_tunnel",
+    "show_status",
+    "submit",
 )
 NEEDED = {"maintenance": ["tony_provider.cluster.garbage"]}
 
@@ -63,10 +63,10 @@ def test_every_command_of_airflow_pays_for_the_definition_alone() -> None:
     assert output_of(DEFINITION).split() == ["tony_provider.cli", "tony_provider.cli.definition"]
 
 
-def test_a_command_loads_what_it_needs() -> None:
-    modules = [f"tony_provider.cli.{command}" for command in COMMANDS]
+def test_a_module_of_commands_loads_what_it_needs() -> None:
+    modules = [f"tony_provider.cli.{module}" for module in MODULES]
     loaded = {line.split()[0]: line.split() for line in output_of(NEWLY_LOADED, *modules).splitlines()}
     assert list(loaded) == modules
-    for command, module in zip(COMMANDS, modules, strict=True):
-        found = [name for name in HEAVY if any(f"{each}.".startswith(f"{name}.") for each in loaded[module])]
-        assert found == NEEDED.get(command, []), command
+    for name, module in zip(MODULES, modules, strict=True):
+        found = [heavy for heavy in HEAVY if any(f"{each}.".startswith(f"{heavy}.") for each in loaded[module])]
+        assert found == NEEDED.get(name, []), name

@@ -21,7 +21,7 @@ from tests.permissions import set_permission
 from tests.waiting import until
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.errors import StoragePermissionDenied
-from tony_provider.watching.termination import KillOrder, end_application
+from tony_provider.watching.termination import KillOrder, end_job
 
 JOB = """
 framework: standalone
@@ -177,14 +177,14 @@ def test_what_may_not_be_removed_is_no_reason_to_fail(
     assert found is not None
     assert found.identity is not None
     ended(yarn, application_id)
-    directory = yarn.application_dir(found.identity, application_id)
+    directory = yarn.job(application_id, found.identity).directory
     set_permission(hadoop, "alice", directory, 0o500)
     try:
         with pytest.raises(StoragePermissionDenied):
-            yarn.clean_up(found.identity, application_id)
+            yarn.job(application_id, found.identity).clean_up()
         watched = tony("status", "--watch", application_id)
         assert watched.code == 0, watched.error
-        assert end_application(yarn, found.identity, application_id, KillOrder("a test"))
+        assert end_job(yarn.job(application_id, found.identity), KillOrder("a test"))
     finally:
         set_permission(hadoop, "alice", directory, 0o700)
 

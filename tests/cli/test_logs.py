@@ -21,7 +21,7 @@ def test_a_terminal_gets_no_orders_but_colours(
 ) -> None:
     printed = tmp_path / "printed"
     printed.write_bytes(PRINTED)
-    application_id = local.submit(SubmissionRequest(job(f"cat {printed}"), identity(local)))
+    application_id = local.submit(SubmissionRequest(job(f"cat {printed}"), identity(local))).application_id
     ended(local, application_id)
     assert PRINTED.decode().replace("\r", "") in tony("logs", application_id).out.replace("\r", "")
     reading, writing = os.openpty()

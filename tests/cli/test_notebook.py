@@ -61,7 +61,7 @@ def record(hook: TonyHook, **job: Any) -> str:
     files = [
         KeptResource(name="x", uri=each.resource.source, key=each.key) for each in named_resources(parse_job(plain))
     ]
-    uri = uris.join(hook.application_dir(identity, application_id), "history", "specification.json")
+    uri = uris.join(hook.job(application_id, identity).directory, "history", "specification.json")
     hook.storage().write(uri, dump_json(SpecificationRecord(job=plain, resources=files)))
     return application_id
 

@@ -21,25 +21,27 @@ NOT_THERE = "the newest checkpoint of notebook:0 is not on the store: its quota 
 
 
 @attrs.define
-class StandInHook:
-    status: JobStatus
+class StandInJob:
+    now: JobStatus
     result: Any = None
     asked: int = 0
 
-    def application(self, application_id: str) -> Application:
-        return Application(ID, ApplicationState.FINISHED, final_status=FinalStatus(self.status.state.value))
+    application_id = ID
 
-    def job_status(self, identity: object, application_id: str) -> JobStatus:
-        return self.status
+    def application(self) -> Application:
+        return Application(ID, ApplicationState.FINISHED, final_status=FinalStatus(self.now.state.value))
 
-    def returned(self, identity: object, application_id: str) -> Any:
+    def status(self) -> JobStatus:
+        return self.now
+
+    def returned(self) -> Any:
         return self.result
 
-    def master_status(self, identity: object, application_id: str) -> JobStatus:
+    def master_status(self) -> JobStatus:
         self.asked += 1
         if self.asked % 2:
             raise MasterOutOfReach("another one is starting")
-        return self.status
+        return self.now
 
 
 def status(state: JobState, step: int | None = None, **more: Any) -> JobStatus:
@@ -47,13 +49,13 @@ def status(state: JobState, step: int | None = None, **more: Any) -> JobStatus:
     return JobStatus(ID, "notebook clicks", state, checkpoint=checkpoint, **more)
 
 
-def way(hook: StandInHook) -> NotebookConnection:
-    return NotebookConnection(hook, None, ID, "a-token")  # type: ignore[arg-type]
+def way(job: StandInJob) -> NotebookConnection:
+    return NotebookConnection(job, "a-token")  # type: ignore[arg-type]
 
 
-def ending(monkeypatch: pytest.MonkeyPatch, hook: StandInHook) -> str:
+def ending(monkeypatch: pytest.MonkeyPatch, job: StandInJob) -> str:
     monkeypatch.setattr(notebook, "clean_up", lambda *_: None)
-    return way(hook).ending(TunnelEnded("it has ended"))
+    return way(job).ending(TunnelEnded("it has ended"))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def ending(monkeypatch: pytest.MonkeyPatch, hook: StandInHook) -> str:
     ],
 )
 def test_work_that_is_on_the_store_is_kept(monkeypatch: pytest.MonkeyPatch, step: int, result: Any) -> None:
-    said = ending(monkeypatch, StandInHook(status(JobState.SUCCEEDED, step), result))
+    said = ending(monkeypatch, StandInJob(status(JobState.SUCCEEDED, step), result))
     assert said == "The notebook has ended by its user. Its work is kept: the same command opens it again"
 
 
@@ -74,27 +76,27 @@ def test_work_that_did_not_get_to_the_store_is_not_said_to_be_kept(
     monkeypatch: pytest.MonkeyPatch, step: int | None
 ) -> None:
     ended = status(JobState.SUCCEEDED, step, warnings=[NOT_THERE])
-    said = ending(monkeypatch, StandInHook(ended, {"ended": "ended by its user", "kept": 3, "not_kept": ""}))
+    said = ending(monkeypatch, StandInJob(ended, {"ended": "ended by its user", "kept": 3, "not_kept": ""}))
     assert said.splitlines() == ["The notebook has ended by its user. NOT all of its work is kept:", f"  - {NOT_THERE}"]
 
 
 def test_work_that_the_program_could_not_keep_is_not_said_to_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     result = {"ended": "ended by its user", "kept": 3, "not_kept": "NOT kept for lack of room: data.parquet"}
-    said = ending(monkeypatch, StandInHook(status(JobState.SUCCEEDED, 3), result))
+    said = ending(monkeypatch, StandInJob(status(JobState.SUCCEEDED, 3), result))
     assert said.endswith("NOT all of its work is kept:\n  - NOT kept for lack of room: data.parquet")
 
 
 def test_one_that_ended_badly_says_what_is_not_on_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    hook = StandInHook(status(JobState.KILLED, 2, message="enough", warnings=[NOT_THERE]))
+    job = StandInJob(status(JobState.KILLED, 2, message="enough", warnings=[NOT_THERE]))
     with pytest.raises(JobEndedBadly, match=f"(?s)enough.*{NOT_THERE}"):
-        ending(monkeypatch, hook)
+        ending(monkeypatch, job)
 
 
 def test_what_does_not_get_to_the_store_is_told_once_while_it_runs(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(notebook, "_LOOK_FOR_WARNINGS", 0.01)
-    hook = StandInHook(status(JobState.RUNNING, 2, warnings=["notebook:0: its newest checkpoint does not get there"]))
-    with way(hook).telling_warnings():
-        until(lambda: hook.asked > 5, "its questions")
+    job = StandInJob(status(JobState.RUNNING, 2, warnings=["notebook:0: its newest checkpoint does not get there"]))
+    with way(job).telling_warnings():
+        until(lambda: job.asked > 5, "its questions")
     assert capfd.readouterr().out == "Warning: notebook:0: its newest checkpoint does not get there\n"

@@ -94,11 +94,11 @@ def test_a_submission_is_a_use(local: TonyHook, old: Garbage, tmp_path: Path) ->
     (item,) = old.old_items(month_ago())
     [archive] = directory.glob("tony-env-*.tar.gz")
     spec = job("python -c 'import sys; assert sys.prefix != sys.base_prefix'", python_env=archive.as_uri())
-    application_id = local.submit(SubmissionRequest(spec, identity(local, "uses")))
+    application_id = local.submit(SubmissionRequest(spec, identity(local, "uses"))).application_id
     assert ended(local, application_id).final_status is FinalStatus.SUCCEEDED
     assert old.old_items(month_ago()) == []
     assert removed(old, item) == "a job has used it meanwhile"
-    history = local.history(identity(local, "uses"), application_id)
+    history = local.job(application_id, identity(local, "uses")).history()
     assert history.specification is not None
     content = history.specification.environments["python_env"]
     assert (content.packages, content.built) == ({"none": "1"}, True)
@@ -108,13 +108,15 @@ def test_one_that_a_live_application_uses_stays(local: TonyHook, old: Garbage, t
     directory = build(local, tmp_path, "one")
     [archive] = directory.glob("tony-env-*.tar.gz")
     which = identity(local, "lives")
-    application_id = local.submit(SubmissionRequest(job("sleep 1000", python_env=archive.as_uri()), which))
+    application_id = local.submit(
+        SubmissionRequest(job("sleep 1000", python_env=archive.as_uri()), which)
+    ).application_id
     running(local, which, application_id)
     age(directory)
     (item,) = old.old_items(month_ago())
     assert item.kept_because == f"{application_id} uses it, which lives"
     assert removed(old, item) == item.kept_because
-    specification = Path(local.application_dir(which, application_id).removeprefix("file://"))
+    specification = Path(local.job(application_id, which).directory.removeprefix("file://"))
     (specification / "history" / "specification.json").unlink()
     assert old.old_items(month_ago())[0].kept_because == f"what {application_id} uses, which lives, cannot be told"
     local.kill(application_id, "its test is over")

@@ -92,7 +92,7 @@ def test_what_no_task_of_airflows_has_submitted_is_left_out(
     """A job can write its own labels, and so name another DAG's, whose readers would see it."""
     hook = training.hook
     own = hook.identity(dag_id=DAG_ID, run_id=labels.get("run_id", RUN_ID), task_id="train")
-    application_id = hook.submit(SubmissionRequest(job("true"), own, labels=labels))
+    application_id = hook.submit(SubmissionRequest(job("true"), own, labels=labels)).application_id
     ended(hook, application_id)
     done = tony("portal", "rebuild", "-o", "json")
     (row,) = json.loads(done.out)

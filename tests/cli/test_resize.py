@@ -8,8 +8,8 @@ from tests.cli.conftest import Tony
 from tests.cli.test_suspend import reached
 from tests.hooks.jobs import SECONDS, ended, identity, job, running
 from tests.waiting import until
-from tony_provider.cluster.job_control import NotResizable
 from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.hooks.job import NotResizable
 from tony_provider.hooks.tony import TonyHook
 
 COMMAND = "trap 'exit 143' TERM; echo $TONY_RANK of $TONY_WORLD_SIZE; while :; do sleep 0.1; done"
@@ -20,7 +20,7 @@ def test_a_job_is_resized_from_the_command_line(tony: Tony, local: TonyHook) -> 
     which = identity(local, "resize")
     counts = {"instances": 1, "max_instances": 3}
     submitted = SubmissionRequest(job(COMMAND, counts, framework="generic", timeouts={"grace": "2s"}), which)
-    application_id = local.submit(submitted)
+    application_id = local.submit(submitted).application_id
     running(local, which, application_id)
 
     asked = tony("resize", application_id, "worker=2", "--reason", "there is room")
@@ -60,10 +60,10 @@ def test_a_job_is_resized_from_the_command_line(tony: Tony, local: TonyHook) -> 
 def test_more_than_could_ever_be_had_is_refused_before_anything_is_asked(local: TonyHook) -> None:
     which = identity(local, "resize-too-far")
     large = job("exec sleep 600", {"max_instances": 9000}, framework="generic")
-    application_id = local.submit(SubmissionRequest(large, which))
+    application_id = local.submit(SubmissionRequest(large, which)).application_id
     running(local, which, application_id)
     with pytest.raises(NotResizable, match="worker=9000 cannot be had on this cluster: memory: tasks that run"):
-        local.resize(application_id, {"worker": 9000}, "why not")
+        local.job(application_id).resize({"worker": 9000}, "why not")
     status = local.job_status(which, application_id)
     assert status is not None
     assert status.resizing == {}

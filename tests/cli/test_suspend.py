@@ -33,7 +33,7 @@ def reached(local: TonyHook, which: Identity, application_id: str, state: str) -
 def test_a_job_is_suspended_and_resumed_from_the_command_line(tony: Tony, local: TonyHook, tmp_path: Path) -> None:
     """By a program that is a shell script."""
     which = identity(local, "suspend")
-    application_id = local.submit(SubmissionRequest(job(COMMAND, timeouts={"grace": "2s"}), which))
+    application_id = local.submit(SubmissionRequest(job(COMMAND, timeouts={"grace": "2s"}), which)).application_id
     running(local, which, application_id)
     story = tony("status", application_id, "--story", "worker:0")
     assert story.code == 0, story.error

@@ -61,7 +61,7 @@ class Written:
             "tasks": {"worker": {"memory": "256MiB", "command": f"python writer.py 1 {last}"}},
         }
         request = SubmissionRequest(parse_job(spec), identity, labels={**DAG, "run_id": run_id})
-        return cls(hook, hook.submit(request), go)
+        return cls(hook, hook.submit(request).application_id, go)
 
     def ended(self) -> None:
         until(lambda: (found := self.hook.application(self.id)) and found.is_final, f"the end of {self.id}")
@@ -166,7 +166,7 @@ class Kept:
         writing.close()
 
     def leave(self) -> None:
-        directory = self.hook.application_dir(self.identity, self.id)
+        directory = self.hook.job(self.id, self.identity).directory
         first = {"event": "begun", "labels": {**DAG, "run_id": self.run_id}}
         leave_events(local_path(directory), first)
         chains = CheckpointChains(self.hook.storage(), self.hook.layout, self.identity)

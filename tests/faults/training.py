@@ -78,10 +78,10 @@ class Training:
 
         ``by_master``: ask the master, as the store is slow to show a status that is written while it hangs.
         """
-        status_of = self.job.hook.master_status if by_master else self.job.hook.job_status
+        status_of = self.job.handle.master_status if by_master else self.job.handle.status
 
         def look() -> str | None:
-            status = status_of(self.job.identity, self.job.id)
+            status = status_of()
             if status is not None and (status.checkpoint_step or 0) >= step:
                 return status.checkpoint_dir
             return None

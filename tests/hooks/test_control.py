@@ -21,6 +21,7 @@ from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, Sub
 from tony_provider.cluster.interface import ApplicationState
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.training.identity import Identity, Layout
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.checkpoint.training_owner import WaitingTry
 from tony_provider.runtime.common.codec import load_json
@@ -54,7 +55,7 @@ def marker(tmp_path: Path) -> Path:
 
 def start(hook: TonyHook, command: str, **fields: Any) -> tuple[Identity, str]:
     which = identity(hook, "control")
-    application_id = hook.submit(SubmissionRequest(job(command, **fields), which))
+    application_id = hook.submit(SubmissionRequest(job(command, **fields), which)).application_id
     running(hook, which, application_id)
     return which, application_id
 
@@ -77,8 +78,8 @@ def test_a_stop_leaves_its_grace_and_nobody_needs_to_wait_for_the_end(hook: Tony
     """Airflow kills a task's process some seconds after its signal, long before a grace may be over."""
     which, application_id = polite(hook, marker)
     switch = KillSwitch()
-    switch.remember(which, application_id)
-    switch.pull(lambda: hook, "enough of it, naïve")
+    switch.job = hook.job(application_id, which)
+    switch.pull("enough of it, naïve")
     application = ended(hook, application_id)
     assert (application.state, application.final_status) == (ApplicationState.FINISHED, FinalStatus.KILLED)
     assert application.diagnostics == "Killed by Airflow: enough of it, naïve"
@@ -96,10 +97,10 @@ def test_a_kill_in_the_midst_of_a_submission_finds_the_application_once_it_is_th
     which = identity(hook, "control")
     switch, seen = KillSwitch(), []
 
-    def killed(application_id: str) -> None:
-        switch.remember(which, application_id)
-        switch.pull(lambda: hook, "enough")
-        seen.append(application_id)
+    def killed(submitted: TonyJob) -> None:
+        switch.job = submitted
+        switch.pull("enough")
+        seen.append(submitted.application_id)
 
     with contextlib.suppress(SubmissionRefused):  # the local cluster's, when it is killed before its master runs
         hook.submit(SubmissionRequest(job("sleep 600", timeouts={"grace": "1s"}), which), before_submit=killed)
@@ -112,8 +113,8 @@ def test_a_kill_in_the_midst_of_a_submission_finds_the_application_once_it_is_th
 def test_a_kill_of_what_is_never_submitted_gives_up(hook: TonyHook, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kill_switch, "SIGNAL_TIMEOUT", 0.5)
     switch = KillSwitch()
-    switch.remember(identity(hook, "control"), hook.get_conn().new_application())
-    switch.pull(lambda: hook, "enough")
+    switch.job = hook.job(hook.get_conn().new_application(), identity(hook, "control"))
+    switch.pull("enough")
     assert not settled(lambda: [thread for thread in threading.enumerate() if thread.name == "tony-kill"])
 
 
@@ -143,17 +144,17 @@ def test_a_checkpoint_is_asked_of_the_user_process(hook: TonyHook, marker: Path)
 def test_what_has_no_master_cannot_be_asked(hook: TonyHook) -> None:
     with pytest.raises(MasterOutOfReach):
         hook.control(hook.get_conn().new_application(), "stop", {"reason": "r"})
-    application_id = hook.submit(SubmissionRequest(job("true"), identity(hook, "control")))
+    application_id = hook.submit(SubmissionRequest(job("true"), identity(hook, "control"))).application_id
     ended(hook, application_id)
     with pytest.raises(MasterOutOfReach):
         hook.control(application_id, "stop", {"reason": "r"})
-    hook.limit(application_id, 1.0, "nothing left to limit")
-    hook.limit("application_1_0001", 1.0, "never there")
+    hook.job(application_id).limit(1.0, "nothing left to limit")
+    hook.job("application_1_0001").limit(1.0, "never there")
 
 
 def test_the_end_of_a_task_is_a_stop_with_grace(hook: TonyHook, marker: Path) -> None:
     which, application_id = polite(hook, marker)
-    termination.end_application(hook, which, application_id, termination.KillOrder("a test"))
+    termination.end_job(hook.job(application_id, which), termination.KillOrder("a test"))
     application = hook.application(application_id)
     assert application is not None
     assert application.is_final
@@ -169,7 +170,7 @@ def test_a_master_that_does_not_react_is_killed(hook: TonyHook, monkeypatch: pyt
     monkeypatch.setattr("tony_provider.cluster.local.local_cluster._KILL_SLACK", 1.0)
     monkeypatch.setattr(termination, "CONTROL_SECONDS", 1.0)
     os.kill(master_of(application_id), signal.SIGSTOP)
-    termination.end_application(hook, which, application_id, termination.KillOrder("a test"))
+    termination.end_job(hook.job(application_id, which), termination.KillOrder("a test"))
     application = ended(hook, application_id)
     assert application.state is ApplicationState.KILLED
     assert killed_by_airflow(application)
@@ -180,9 +181,9 @@ def test_a_master_that_does_not_react_is_killed(hook: TonyHook, monkeypatch: pyt
 @pytest.mark.long
 def test_who_ends_in_no_time_of_its_own_is_killed_by_the_cluster(hook: TonyHook) -> None:
     _, application_id = start(hook, "sleep 600")
-    hook.limit(application_id, 3600.0, "much later")
-    hook.limit(application_id, 1.0, "out of time")
-    hook.limit(application_id, 3600.0, "never longer again")
+    hook.job(application_id).limit(3600.0, "much later")
+    hook.job(application_id).limit(1.0, "out of time")
+    hook.job(application_id).limit(3600.0, "never longer again")
     assert ended(hook, application_id).state is ApplicationState.KILLED
     assert not settled(lambda: processes_with(application_id))
 
@@ -247,11 +248,11 @@ def test_an_order_to_stop_reaches_the_master_while_yarn_hangs(
     """Airflow ends the task's process 5 s after its signal, and its next try may be long in coming."""
     which, application_id = polite(yarn, marker)
     switch = KillSwitch()
-    switch.remember(which, application_id)
+    switch.job = yarn.job(application_id, which)
     hadoop.kill("resourcemanager-1", signal.SIGSTOP)
     try:
         with caplog.at_level("INFO"):
-            switch.pull(lambda: yarn, "marked as failed")
+            switch.pull("marked as failed")
         assert f"Stopping {application_id}: marked as failed" in caplog.text
         owner = yarn.owners(which).newest().owner
         assert owner.stop is not None
@@ -268,9 +269,9 @@ def test_a_zombie_does_not_end_what_a_later_try_waits_for(
     which, application_id = polite(hook, marker)
     hook.owners(which).begin(WaitingTry("try 1", 1))
     switch = KillSwitch().of("try 1")
-    switch.remember(which, application_id)
+    switch.job = hook.job(application_id, which)
     hook.owners(which).begin(WaitingTry("try 2", 2))
-    switch.pull(lambda: hook, "its worker woke up and went down")
+    switch.pull("its worker woke up and went down")
     assert f"{application_id} could not be ended: try 2 of its task waits for {application_id}" in caplog.text
     assert hook.owners(which).newest().owner.stop is None
     assert not hook.application(application_id).is_final  # type: ignore[union-attr]

@@ -138,7 +138,7 @@ def test_a_renewal_that_is_refused(secure_hadoop: HadoopCluster) -> None:
 def test_a_resource_manager_that_may_not_renew(add_connection: AddConnection, secure_hadoop: HadoopCluster) -> None:
     add_yarn(add_connection, secure_hadoop, login=None, kerberos=True, rm_principal="bob")
     with TonyHook() as hook:
-        application_id = hook.submit(SubmissionRequest(job(), identity(hook)))
+        application_id = hook.submit(SubmissionRequest(job(), identity(hook))).application_id
         application = ended(hook, application_id)
     assert application.state is ApplicationState.FAILED
     assert application.diagnostics.startswith("HDFS lets nobody renew this token but the one it names")

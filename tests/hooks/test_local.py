@@ -19,6 +19,7 @@ from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SourceM
 from tony_provider.cluster.interface import ApplicationFilter, ApplicationState
 from tony_provider.cluster.local.application_folder import ApplicationFolder
 from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common import contract, helper_processes
 from tony_provider.runtime.parsing.parse import parse_job
@@ -69,8 +70,8 @@ def test_a_job_from_submission_to_its_end(local: TonyHook, tmp_path: Path) -> No
         SubmissionRequest(
             job("sh hello.sh", {"instances": 2}, files=["hello.sh"], tags=["Nightly"]), which, search_path=[tmp_path]
         ),
-        before_submit=remembered.append,
-    )
+        before_submit=lambda submitted: remembered.append(submitted.application_id),
+    ).application_id
     assert remembered == [application_id]
     application = ended(local, application_id)
     assert (application.state, application.final_status) == (ApplicationState.FINISHED, FinalStatus.SUCCEEDED)
@@ -80,9 +81,9 @@ def test_a_job_from_submission_to_its_end(local: TonyHook, tmp_path: Path) -> No
     status = local.job_status(which, application_id)
     assert status is not None
     assert status.state is JobState.SUCCEEDED
-    log = Path(local.application_dir(which, application_id).removeprefix("file://")) / "logs" / "worker-1.log"
+    log = Path(local.job(application_id, which).directory.removeprefix("file://")) / "logs" / "worker-1.log"
     assert "hello from 1" in log.read_text()
-    local.clean_up(which, application_id)
+    local.job(application_id, which).clean_up()
     assert local.find(which) == []
     assert not processes_with(application_id)
     assert not (folder(local, application_id).path / "containers").exists()
@@ -91,7 +92,7 @@ def test_a_job_from_submission_to_its_end(local: TonyHook, tmp_path: Path) -> No
 
 def test_a_live_application_is_found_by_its_training_and_killed(local: TonyHook) -> None:
     which = identity(local)
-    application_id = local.submit(SubmissionRequest(job("sleep 600", timeouts={"grace": "2s"}), which))
+    application_id = local.submit(SubmissionRequest(job("sleep 600", timeouts={"grace": "2s"}), which)).application_id
     assert [application.id for application in local.find(which)] == [application_id]
     assert local.find(identity(local, "another")) == []
     running(local, which, application_id)
@@ -108,17 +109,17 @@ def test_a_live_application_is_found_by_its_training_and_killed(local: TonyHook)
 
 def test_what_killed_writers_have_left_is_cleaned_up(local: TonyHook) -> None:
     which = identity(local)
-    application_id = local.submit(SubmissionRequest(job("sleep 600"), which))
+    application_id = local.submit(SubmissionRequest(job("sleep 600"), which)).application_id
     running(local, which, application_id)
     local.kill(application_id, "killed by a test")
     ended(local, application_id)
-    directory = local.application_dir(which, application_id)
+    directory = local.job(application_id, which).directory
     names = [".tony-tmp-01234567", "logs/.tony-tmp-89abcdef", "model.tmp-1234abcd/weights"]
     for name in names:
         local.storage().write(join(directory, *name.split("/")), b"half of it")
     kept = join(directory, "logs", "worker-0.log")
     local.storage().write(kept, b"whole", overwrite=True)
-    local.clean_up(which, application_id)
+    local.job(application_id, which).clean_up()
     assert [name for name in names if local.storage().exists(join(directory, *name.split("/")))] == []
     assert local.storage().exists(kept)
 
@@ -126,8 +127,8 @@ def test_what_killed_writers_have_left_is_cleaned_up(local: TonyHook) -> None:
 def test_every_live_application_is_listed_whatever_its_training(local: TonyHook) -> None:
     cluster = local.get_conn()
     assert cluster.live() == []
-    first = local.submit(SubmissionRequest(job("sleep 600"), identity(local)))
-    second = local.submit(SubmissionRequest(job("sleep 600"), identity(local, "another")))
+    first = local.submit(SubmissionRequest(job("sleep 600"), identity(local))).application_id
+    second = local.submit(SubmissionRequest(job("sleep 600"), identity(local, "another"))).application_id
     assert [application.id for application in cluster.live()] == [second, first]
     local.kill(second, "enough")
     assert [application.id for application in cluster.live()] == [first]
@@ -141,7 +142,9 @@ def test_every_live_application_is_listed_whatever_its_training(local: TonyHook)
 def test_an_application_master_that_is_killed_leaves_nothing_running(local: TonyHook) -> None:
     which = identity(local)
     # The inner process leaves its process group, and must be found all the same.
-    application_id = local.submit(SubmissionRequest(job("setsid sleep 600 & sleep 600", {"instances": 2}), which))
+    application_id = local.submit(
+        SubmissionRequest(job("setsid sleep 600 & sleep 600", {"instances": 2}), which)
+    ).application_id
     running(local, which, application_id)
     master = folder(local, application_id).master()
     assert master is not None
@@ -163,7 +166,7 @@ def test_a_master_that_does_not_react_is_killed_after_the_grace_period(
     which = identity(local)
     application_id = local.submit(
         SubmissionRequest(job("sleep 600", timeouts={"grace": "1s", "checkpoint": "1s"}), which)
-    )
+    ).application_id
     running(local, which, application_id)
     master = folder(local, application_id).master()
     assert master is not None
@@ -180,6 +183,7 @@ def test_the_application_outlives_the_process_group_that_submitted_it(local: Ton
 import os, signal, sys
 from tests.hooks.jobs import identity, job
 from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 hook = TonyHook()
 print(hook.submit(SubmissionRequest(job("sleep 600"), identity(hook))), flush=True)
@@ -197,7 +201,7 @@ os.killpg(0, signal.SIGKILL)  # as Airflow does it to a task
 
 def test_a_number_that_was_given_to_another_process_is_never_killed(local: TonyHook) -> None:
     which = identity(local)
-    application_id = local.submit(SubmissionRequest(job("sleep 600"), which))
+    application_id = local.submit(SubmissionRequest(job("sleep 600"), which)).application_id
     running(local, which, application_id)
     where = folder(local, application_id)
     master = where.master()
@@ -217,7 +221,7 @@ def test_an_application_of_another_machine_is_not_judged(local: TonyHook) -> Non
     which = identity(local)
     application_id = local.submit(
         SubmissionRequest(job("sleep 600", timeouts={"grace": "1s", "checkpoint": "1s"}), which)
-    )
+    ).application_id
     record = folder(local, application_id).path / "application.json"
     here = record.read_bytes()
     record.write_text(json.dumps({**json.loads(here), "host": "elsewhere"}))
@@ -232,10 +236,10 @@ def test_a_second_submission_uploads_nothing(local: TonyHook, tmp_path: Path) ->
     (tmp_path / "train.py").write_text("print('train')\n")
     cache = staged(local) / "cache"
     spec = job("python train.py", files=["train.py"])
-    first = local.submit(SubmissionRequest(spec, identity(local), search_path=[tmp_path]))
+    first = local.submit(SubmissionRequest(spec, identity(local), search_path=[tmp_path])).application_id
     before = {path: path.stat().st_mtime_ns for path in cache.rglob("*")}
     assert len(files_below(cache)) == 2  # the runtime and the script
-    second = local.submit(SubmissionRequest(spec, identity(local, "second"), search_path=[tmp_path]))
+    second = local.submit(SubmissionRequest(spec, identity(local, "second"), search_path=[tmp_path])).application_id
     assert {path: path.stat().st_mtime_ns for path in cache.rglob("*")} == before
     for application_id in (first, second):
         assert ended(local, application_id).final_status is FinalStatus.SUCCEEDED
@@ -247,9 +251,9 @@ def test_shards_on_the_store_are_not_uploaded_again(local: TonyHook) -> None:
         write_atomically(local.storage(), join(shards, f"{index:05}.npz"), f"shard {index}".encode())
     which = identity(local)
     spec = job("cat data/*.npz", files=[f"{shards}::data"])
-    application_id = local.submit(SubmissionRequest(spec, which))
+    application_id = local.submit(SubmissionRequest(spec, which)).application_id
     assert ended(local, application_id).final_status is FinalStatus.SUCCEEDED
-    log = join(local.application_dir(which, application_id), "logs", "worker-0.log")
+    log = join(local.job(application_id, which).directory, "logs", "worker-0.log")
     assert b"shard 0shard 1shard 2" in read_bytes(local.storage(), log)
     assert len(files_below(staged(local) / "cache")) == 1  # the runtime
 
@@ -257,7 +261,7 @@ def test_shards_on_the_store_are_not_uploaded_again(local: TonyHook) -> None:
 def test_user_secrets_are_in_nothing_that_is_written(local: TonyHook, tmp_path: Path) -> None:
     which = identity(local)
     spec = job('test "$API_KEY" = open-sesame && sleep 600', secrets=["API_KEY"], timeouts={"grace": "1s"})
-    application_id = local.submit(SubmissionRequest(spec, which, secrets={"API_KEY": "open-sesame"}))
+    application_id = local.submit(SubmissionRequest(spec, which, secrets={"API_KEY": "open-sesame"})).application_id
     running(local, which, application_id)
     holding = [path for path in tmp_path.rglob("*") if path.is_file() and b"open-sesame" in path.read_bytes()]
     assert {path.name for path in holding} <= {"tony-application.json"}  # the command itself, which the test wrote so
@@ -280,7 +284,9 @@ def test_secrets_go_to_the_task_types_that_name_them(local: TonyHook, tmp_path: 
             },
         }
     )
-    application_id = local.submit(SubmissionRequest(spec, which, secrets={"S1": "one", "S2": "two", "S3": "three"}))
+    application_id = local.submit(
+        SubmissionRequest(spec, which, secrets={"S1": "one", "S2": "two", "S3": "three"})
+    ).application_id
     assert ended(local, application_id).final_status is FinalStatus.SUCCEEDED
     seen = {name: (tmp_path / name).read_text().split() for name in ("worker", "other", "third")}
     assert seen == {"worker": ["S1=", "S2=", "S3="], "other": ["S2=", "S3="], "third": ["S2="]}
@@ -290,12 +296,16 @@ def test_what_a_job_writes_over_its_program_is_not_what_the_next_training_runs(l
     program = tmp_path / "train.sh"
     program.write_text("echo honest\n")
     evil = "f=$(readlink -f train.sh); chmod u+w $f; printf 'echo stolen\n' > $f"
-    first = local.submit(SubmissionRequest(job(evil, files=["train.sh"]), identity(local), search_path=[tmp_path]))
+    first = local.submit(
+        SubmissionRequest(job(evil, files=["train.sh"]), identity(local), search_path=[tmp_path])
+    ).application_id
     assert ended(local, first).final_status is FinalStatus.SUCCEEDED
     which = identity(local, "another")
-    second = local.submit(SubmissionRequest(job("sh train.sh", files=["train.sh"]), which, search_path=[tmp_path]))
+    second = local.submit(
+        SubmissionRequest(job("sh train.sh", files=["train.sh"]), which, search_path=[tmp_path])
+    ).application_id
     assert ended(local, second).final_status is FinalStatus.SUCCEEDED
-    log = join(local.application_dir(which, second), "logs", "worker-0.log")
+    log = join(local.job(second, which).directory, "logs", "worker-0.log")
     assert b"honest" in read_bytes(local.storage(), log)
 
 
@@ -362,7 +372,7 @@ def test_a_staging_directory_that_is_no_directory(local: TonyHook) -> None:
 def test_what_remember_raises_stops_the_submission(local: TonyHook) -> None:
     which = identity(local)
 
-    def fail(_: str) -> None:
+    def fail(_: TonyJob) -> None:
         raise RuntimeError("the state store is down")
 
     with pytest.raises(RuntimeError, match="the state store is down"):
@@ -383,7 +393,7 @@ def test_an_interpreter_that_does_not_suit_says_so_in_the_diagnostics(
     # Unpacking goes on with the one of this process.
     monkeypatch.setattr(helper_processes, "helper_command", lambda *what: [python, *command(*what)[1:]])
     monkeypatch.setattr(sys, "executable", str(empty / "python"))
-    application_id = local.submit(SubmissionRequest(job(), identity(local)))
+    application_id = local.submit(SubmissionRequest(job(), identity(local))).application_id
     application = ended(local, application_id)
     assert application.state is ApplicationState.FAILED
     assert "no Python on" in application.diagnostics
@@ -400,7 +410,7 @@ def test_the_connection_can_be_tested(local: TonyHook) -> None:
 def test_what_is_no_application_id_is_not_known(local: TonyHook) -> None:
     for strange in ("../../etc", "application_1", ""):
         assert local.application(strange) is None
-        assert local.log_tail(strange) == ""
+        assert local.job(strange).master_log() == ""
         local.kill(strange, "never there")
 
 

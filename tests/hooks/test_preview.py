@@ -21,6 +21,7 @@ from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, n
 from tony_provider.cluster.training.plan import ChainOrigin
 from tony_provider.cluster.yarn.delegation_tokens import KeyServerAccess, StoreTokens
 from tony_provider.cluster.yarn.rest import YarnRest
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.hadoop.tokens import Credentials
@@ -55,8 +56,8 @@ def test_a_preview_is_what_is_submitted(local: TonyHook, tmp_path: Path, monkeyp
     asked: list[dict[str, Any]] = []
     written: list[str] = []
 
-    def keep(application_id: str) -> None:
-        directory = local.layout.launch_dir(request.identity, application_id)
+    def keep(submitted: TonyJob) -> None:
+        directory = local.layout.launch_dir(request.identity, submitted.application_id)
         written.append(read_text(local.storage(), f"{directory}/{contract.APPLICATION_FILE}"))
 
     def submit(cluster: LocalCluster, submission: Any) -> None:

@@ -37,7 +37,7 @@ def test_a_job_runs_as_who_the_ticket_is(
         which = identity(hook)
         application_id = hook.submit(
             SubmissionRequest(job("sh check.sh", files=["check.sh"]), which, search_path=[tmp_path])
-        )
+        ).application_id
         application = ended(hook, application_id)
         assert application.final_status is FinalStatus.SUCCEEDED, application.diagnostics
         assert application.user == "alice"
@@ -45,8 +45,8 @@ def test_a_job_runs_as_who_the_ticket_is(
         assert status is not None
         assert status.state.value == "SUCCEEDED"
         # The NodeManagers of this cluster have no service principals of their own: their logs cannot be had.
-        assert hook.log_tail(application_id) == ""
-        hook.clean_up(which, application_id)
+        assert hook.job(application_id).master_log() == ""
+        hook.job(application_id, which).clean_up()
         [_] = [uri for uri in below(hook, hook.layout.root) if uri.endswith(f"{application_id}/result.json")]
 
 
@@ -58,7 +58,7 @@ def test_a_proxy_user_owns_the_job_and_its_kill(
     add_yarn(add_connection, secure_hadoop, login=None, kerberos=True)
     with TonyHook(proxy_user="bob") as hook:
         which = identity(hook)
-        application_id = hook.submit(SubmissionRequest(job("sleep 600"), which))
+        application_id = hook.submit(SubmissionRequest(job("sleep 600"), which)).application_id
         running(hook, which, application_id)
         hook.kill(application_id, "killed by a test")
         application = ended(hook, application_id)
@@ -77,7 +77,7 @@ def test_a_master_obeys_its_owner_through_the_proxy_and_nobody_else(
         assert isinstance(access, YarnAccess)
         assert access.administrators  # this cluster heeds access lists
         which = identity(hook, "control")
-        application_id = hook.submit(SubmissionRequest(job("sleep 600"), which))
+        application_id = hook.submit(SubmissionRequest(job("sleep 600"), which)).application_id
         running(hook, which, application_id)
         become(monkeypatch, secure_hadoop, "alice")
         with TonyHook() as alices, pytest.raises(ClusterAuthError, match=r"alice.* may not interfere with"):
@@ -155,7 +155,7 @@ def test_what_the_credentials_hold(
     become(monkeypatch, secure_hadoop, "alice")
     add_yarn(add_connection, secure_hadoop, login=None, kerberos=True)
     with TonyHook() as hook:
-        tokens = hook._open.tokens
+        tokens = hook.opened.tokens
         assert tokens is not None
         credentials = Credentials()
         token = tokens.fetch(credentials)

@@ -44,7 +44,7 @@ def submit(folder: Path, resume: Resume = Resume.AUTO) -> str | None:
     """None when another try has taken over before anything was started."""
     with TonyHook() as hook:
         try:
-            return hook.submit(SubmissionRequest(long_job(folder), identity(hook), resume=resume))
+            return hook.submit(SubmissionRequest(long_job(folder), identity(hook), resume=resume)).application_id
         except StagingFailed as error:
             assert "taken over" in str(error)  # noqa: PT017
             return None
@@ -138,7 +138,7 @@ def test_many_tries_at_once_leave_one_application(hook: TonyHook, tmp_path: Path
     with ThreadPoolExecutor(3) as pool:
         submitted = [found for found in pool.map(submit, [tmp_path] * 3) if found is not None]
     which = identity(hook)
-    chain = hook.chain(which, owner(hook))
+    chain = hook.job(owner(hook), which).owned_chain()
     assert chain is not None
     assert chain.name == "chain-0001"
     for application_id in submitted:
@@ -153,16 +153,16 @@ def test_many_tries_at_once_leave_one_application(hook: TonyHook, tmp_path: Path
 def test_a_submission_that_is_refused_changes_nothing(local: TonyHook, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above all, a training that has succeeded and is cleared does not take itself for one that failed."""
     which = identity(local)
-    first = local.submit(SubmissionRequest(job("true"), which))
+    first = local.submit(SubmissionRequest(job("true"), which)).application_id
     ended(local, first)
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(LocalCluster, "submit", refuse)
         with pytest.raises(SubmissionRefused, match="the queue is stopped"):
             local.submit(SubmissionRequest(job("true"), which))
     assert owner(local) == first
-    second = local.submit(SubmissionRequest(job("true"), which))
+    second = local.submit(SubmissionRequest(job("true"), which)).application_id
     ended(local, second)
-    chain = local.chain(which, second)
+    chain = local.job(second, which).owned_chain()
     assert chain is not None
     assert chain.name == "chain-0002"
 

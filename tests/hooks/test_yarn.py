@@ -64,7 +64,7 @@ def test_a_job_from_submission_to_its_end(yarn: TonyHook, hadoop: HadoopCluster,
     )
     application_id = yarn.submit(
         SubmissionRequest(spec, which, secrets={"API_KEY": "open-sesame"}, search_path=[tmp_path])
-    )
+    ).application_id
     assert [application.id for application in yarn.find(which)] == [application_id]
     application = ended(yarn, application_id)
     assert (application.state, application.final_status) == (ApplicationState.FINISHED, FinalStatus.SUCCEEDED)
@@ -79,36 +79,36 @@ def test_a_job_from_submission_to_its_end(yarn: TonyHook, hadoop: HadoopCluster,
     status = yarn.job_status(which, application_id)
     assert status is not None
     assert status.state is JobState.SUCCEEDED
-    yarn.clean_up(which, application_id)
-    left = {uri.rsplit("/", 1)[1] for uri in below(yarn, yarn.application_dir(which, application_id))}
+    yarn.job(application_id, which).clean_up()
+    left = {uri.rsplit("/", 1)[1] for uri in below(yarn, yarn.job(application_id, which).directory)}
     assert "tony-application.json" not in left
     assert "result.json" in left
-    assert "registered" in yarn.log_tail(application_id)
-    assert "registered" not in yarn.log_tail(application_id, 20)
+    assert "registered" in yarn.job(application_id).master_log()
+    assert "registered" not in yarn.job(application_id).master_log(20)
     assert yarn.find(which) == []
 
 
 def test_a_live_application_is_killed_with_its_reason(yarn: TonyHook) -> None:
     which = identity(yarn)
-    application_id = yarn.submit(SubmissionRequest(job("sleep 600"), which))
+    application_id = yarn.submit(SubmissionRequest(job("sleep 600"), which)).application_id
     running(yarn, which, application_id)
     yarn.kill(application_id, "killed by a test")
     application = ended(yarn, application_id)
     assert (application.state, application.final_status) == (ApplicationState.KILLED, FinalStatus.KILLED)
     assert "killed by a test" in application.diagnostics
     yarn.kill(application_id, "again")
-    yarn.clean_up(which, application_id)
-    assert not yarn.storage().exists(uris.join(yarn.application_dir(which, application_id), contract.LAUNCH_DIR))
+    yarn.job(application_id, which).clean_up()
+    assert not yarn.storage().exists(uris.join(yarn.job(application_id, which).directory, contract.LAUNCH_DIR))
 
 
 def test_our_live_applications_are_listed_by_one_request(
     yarn: TonyHook, add_connection: AddConnection, hadoop: HadoopCluster
 ) -> None:
-    first = yarn.submit(SubmissionRequest(job("sleep 600"), identity(yarn)))
-    second = yarn.submit(SubmissionRequest(job("sleep 600", queue="ml"), identity(yarn, "another")))
+    first = yarn.submit(SubmissionRequest(job("sleep 600"), identity(yarn))).application_id
+    second = yarn.submit(SubmissionRequest(job("sleep 600", queue="ml"), identity(yarn, "another"))).application_id
     add_yarn(add_connection, hadoop, login="bob", staging_dir=f"/user/bob/{first}")
     with TonyHook() as bobs:
-        third = bobs.submit(SubmissionRequest(job("sleep 600"), identity(bobs, "bobs")))
+        third = bobs.submit(SubmissionRequest(job("sleep 600"), identity(bobs, "bobs"))).application_id
         # The cluster is shared: there may be others.
         mine = {first, second, third}
         assert [each.id for each in bobs.get_conn().live() if each.id in mine] == [third]
@@ -136,7 +136,7 @@ def test_a_neighbours_application_with_our_tags_is_none_of_ours(
     which = identity(yarn, "squatted")
     add_yarn(add_connection, hadoop, login="bob", staging_dir="/user/bob/squatting")
     with TonyHook() as bobs:
-        squatter = bobs.submit(SubmissionRequest(job("sleep 600", tags=["nightly-squatted"]), which))
+        squatter = bobs.submit(SubmissionRequest(job("sleep 600", tags=["nightly-squatted"]), which)).application_id
         assert [each.id for each in bobs.find(which)] == [squatter]
         assert yarn.find(which) == []
         assert yarn.application_ref(tag=which.tag) is None
@@ -144,7 +144,7 @@ def test_a_neighbours_application_with_our_tags_is_none_of_ours(
         named = yarn.application_ref(application_id=squatter)
         assert named is not None
         assert named.identity is None
-        mine = yarn.submit(SubmissionRequest(job(tags=["nightly-squatted"]), which))
+        mine = yarn.submit(SubmissionRequest(job(tags=["nightly-squatted"]), which)).application_id
         assert ended(yarn, mine).final_status is FinalStatus.SUCCEEDED
         for tag in (which.tag, "nightly-squatted"):
             found = yarn.application_ref(tag=tag)
@@ -172,7 +172,7 @@ def requests_sent() -> Iterator[list[str]]:
 
 def test_an_application_that_the_cluster_does_not_know(yarn: TonyHook) -> None:
     assert yarn.application("application_1_0001") is None
-    assert yarn.log_tail("application_1_0001") == ""
+    assert yarn.job("application_1_0001").master_log() == ""
     yarn.kill("application_1_0001", "nothing to kill")
     assert yarn.job_status(identity(yarn), "application_1_0001") is None
 
@@ -180,11 +180,11 @@ def test_an_application_that_the_cluster_does_not_know(yarn: TonyHook) -> None:
 def test_a_second_submission_uploads_nothing(yarn: TonyHook, hadoop: HadoopCluster, tmp_path: Path) -> None:
     (tmp_path / "train.sh").write_text("true\n")
     spec = job("sh train.sh", files=["train.sh"])
-    first = yarn.submit(SubmissionRequest(spec, identity(yarn), search_path=[tmp_path]))
+    first = yarn.submit(SubmissionRequest(spec, identity(yarn), search_path=[tmp_path])).application_id
     cache = uris.join(yarn.layout.root, "cache")
     before = below(yarn, cache)
     assert len(before) == 2  # the runtime and the script
-    second = yarn.submit(SubmissionRequest(spec, identity(yarn, "second"), search_path=[tmp_path]))
+    second = yarn.submit(SubmissionRequest(spec, identity(yarn, "second"), search_path=[tmp_path])).application_id
     assert below(yarn, cache) == before
     listed = hadoop.client("alice").get_json(
         f"{hadoop.webhdfs[0]}/webhdfs/v1{uris.parse(cache).path}", op="GETCONTENTSUMMARY"
@@ -203,7 +203,9 @@ def test_many_jobs_submitted_at_once_share_what_they_stage(yarn: TonyHook, tmp_p
             hook.get_conn()
             start.wait(60)
             which = identity(hook, f"train-{number}")
-            return hook.submit(SubmissionRequest(job("sh train.sh", files=["train.sh"]), which, search_path=[tmp_path]))
+            return hook.submit(
+                SubmissionRequest(job("sh train.sh", files=["train.sh"]), which, search_path=[tmp_path])
+            ).application_id
 
     with ThreadPoolExecutor(4) as pool:
         submitted = list(pool.map(submit, range(4)))
@@ -270,7 +272,9 @@ def test_files_of_one_content_are_all_there(yarn: TonyHook, tmp_path: Path) -> N
         (tmp_path / "src" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "src" / name).touch()
     command = "test -f src/a/__init__.py && test -f src/a/b/__init__.py && test -f src/c/__init__.py"
-    application_id = yarn.submit(SubmissionRequest(job(command, files=["src"]), identity(yarn), search_path=[tmp_path]))
+    application_id = yarn.submit(
+        SubmissionRequest(job(command, files=["src"]), identity(yarn), search_path=[tmp_path])
+    ).application_id
     application = ended(yarn, application_id)
     assert application.final_status is FinalStatus.SUCCEEDED, application.diagnostics
 
@@ -281,7 +285,9 @@ def test_files_on_hdfs_are_used_where_they_are(yarn: TonyHook) -> None:
     yarn.storage().write(uris.join(store, "data.txt"), b"data\n")
     yarn.storage().write(uris.join(yarn.layout.root, "other.txt"), b"other\n")
     files = [f"{store}::src", f"{yarn.layout.root}/other.txt::renamed.txt"]
-    application_id = yarn.submit(SubmissionRequest(job("sh src/deep/check.sh", files=files), identity(yarn)))
+    application_id = yarn.submit(
+        SubmissionRequest(job("sh src/deep/check.sh", files=files), identity(yarn))
+    ).application_id
     application = ended(yarn, application_id)
     assert application.final_status is FinalStatus.SUCCEEDED, application.diagnostics
     assert len(below(yarn, uris.join(yarn.layout.root, "cache"))) == 1  # the runtime only
@@ -359,7 +365,7 @@ def test_a_proxy_user_owns_the_job(add_connection: AddConnection, hadoop: Hadoop
     add_yarn(add_connection, hadoop, login="airflow")
     with TonyHook(proxy_user="bob") as hook:
         assert hook.layout.root == f"{hadoop.fs_default}/user/bob/.tony"
-        application_id = hook.submit(SubmissionRequest(job(), identity(hook)))
+        application_id = hook.submit(SubmissionRequest(job(), identity(hook))).application_id
         assert ended(hook, application_id).user == "bob"
         assert hook.storage().status(hook.layout.root).owner == "bob"
 
@@ -398,7 +404,7 @@ def test_failover_between_resource_managers(start_hadoop: StartHadoop, add_conne
             assert len(set(access.scheduler)) == 2
             assert access.proxies == list(WEB_LOOPBACK)
             which = identity(hook)
-            application_id = hook.submit(SubmissionRequest(job("sleep 600"), which))
+            application_id = hook.submit(SubmissionRequest(job("sleep 600"), which)).application_id
             running(hook, which, application_id)
             cluster.kill("resourcemanager-1")
             threading.Thread(target=cluster.activate, args=(2,)).start()
@@ -414,7 +420,7 @@ def test_failover_between_resource_managers(start_hadoop: StartHadoop, add_conne
 
 def test_what_the_nodes_are_told_of_the_store_and_the_cluster(yarn: TonyHook, hadoop: HadoopCluster) -> None:
     which = identity(yarn)
-    application_id = yarn.submit(SubmissionRequest(job("sleep 600"), which, labels={"dag": "tests"}))
+    application_id = yarn.submit(SubmissionRequest(job("sleep 600"), which, labels={"dag": "tests"})).application_id
     [path] = [uri for uri in below(yarn, yarn.layout.root) if uri.endswith("/tony-application.json")]
     description = json.loads(yarn.storage().open_read(path).read())
     yarn.kill(application_id, "seen enough")
@@ -425,4 +431,4 @@ def test_what_the_nodes_are_told_of_the_store_and_the_cluster(yarn: TonyHook, ha
     assert len(description["yarn"]["scheduler"]) == 1
     assert description["local"] is None
     assert description["labels"] == {"dag": "tests"}
-    assert description["application_dir"] == yarn.application_dir(which, application_id)
+    assert description["application_dir"] == yarn.job(application_id, which).directory

@@ -12,6 +12,7 @@ from tests.jobs.processes import Seen, processes_of
 from tests.waiting import SECONDS, until
 from tony_provider.cluster.interface import Application, ApplicationState
 from tony_provider.cluster.training.identity import Identity
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.history.events import read_events
@@ -28,9 +29,13 @@ class Job:
     log_folders: Callable[[str], list[Path]]
 
     @property
+    def handle(self) -> TonyJob:
+        return self.hook.job(self.id, self.identity)
+
+    @property
     def directory(self) -> str:
         """The URI of its directory on the store."""
-        return self.hook.application_dir(self.identity, self.id)
+        return self.handle.directory
 
     # -- how it goes -------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from tests.hadoop.cluster import HadoopCluster
 from tests.jobs.job import Job
 from tests.shared_runtime import local_extra
 from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.parsing.parse import parse_job
 
@@ -61,7 +62,7 @@ class Place(ABC):
         spec: dict[str, Any],
         *,
         hook: TonyHook | None = None,
-        before_submit: Callable[[str], object] | None = None,
+        before_submit: Callable[[TonyJob], object] = lambda job: None,
         **more: Any,
     ) -> Job:
         """A job of its own identity; ``more`` are fields of its SubmissionRequest."""
@@ -69,8 +70,8 @@ class Place(ABC):
         identity = hook.identity(dag_id="jobs", run_id=uuid.uuid4().hex, task_id="train")
         # The application master needs no more, and clusters here are small.
         job = parse_job({"framework": "standalone", "am": {"memory": "256MiB"}, **spec})
-        application_id = hook.submit(SubmissionRequest(job, identity, **more), before_submit=before_submit)
-        submitted = Job(hook, identity, application_id, self.log_folders)
+        handle = hook.submit(SubmissionRequest(job, identity, **more), before_submit=before_submit)
+        submitted = Job(hook, identity, handle.application_id, self.log_folders)
         self._jobs.append(submitted)
         return submitted
 

@@ -99,7 +99,7 @@ def assert_reads_records_and_nothing_else(
         assert on_store(place, user, f"{job.directory}/{name}", "OPEN")
     root = job.hook.layout.root
     places = [root, f"{root}/cache", f"{root}/jobs", job.directory, *(f"{job.directory}/{name}" for name in closed)]
-    places += [chain.uri for chain in [job.hook.chain(job.identity, job.id)] if chain is not None]
+    places += [chain.uri for chain in [job.handle.owned_chain()] if chain is not None]
     for uri in places:
         with pytest.raises(HttpError, match="AccessControlException"):
             names_below(place, user, uri)

@@ -65,7 +65,7 @@ def test_a_pointer_file_leads_to_its_file_in_each_container(place: Place, wishes
 
     (wishes / "end").unlink()
     request = SubmissionRequest(parse_job(spec), first.identity)
-    second = Job(first.hook, first.identity, first.hook.submit(request), place.log_folders)
+    second = Job(first.hook, first.identity, first.hook.submit(request).application_id, place.log_folders)
     until(lambda: len(starts(wishes)) == 3, second.describe)
     (wishes / "end").write_text("0")
     second.succeeded()

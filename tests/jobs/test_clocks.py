@@ -94,17 +94,18 @@ def test_an_airflow_machine_with_a_wrong_clock_counts_by_the_clusters(
     started, real, log = datetime.now(UTC), time.time, list[str]()
     parsed = parse_job({"framework": "standalone", **spec})
     hour, second = timedelta(hours=1), timedelta(seconds=1)
-    limits = deadlines_of(job.hook, job.id, parsed, started=started, execution_timeout=hour)
+    limits = deadlines_of(job.handle, parsed, started=started, execution_timeout=hour)
     monkeypatch.setattr(time, "time", lambda: real() + AHEAD)
     triggerer = yarn.hook()
+    watched = triggerer.job(job.id, job.identity)
     watch = JobWatch(job.id, limits, log.append)
     assert watch.judge(None) is None
-    assert watch.judge(observe(triggerer, job.identity, job.id)) is None
+    assert watch.judge(observe(watched)) is None
     assert "The clock of this machine is 2 h ahead of the cluster's clock" in " ".join(log)
     assert abs(triggerer.now() - real()) < 60
     limits = deadlines_of(
-        triggerer, job.id, parsed, started=datetime.fromtimestamp(real() + AHEAD, UTC), execution_timeout=second
+        watched, parsed, started=datetime.fromtimestamp(real() + AHEAD, UTC), execution_timeout=second
     )
     watch = JobWatch(job.id, limits, log.append)
-    result = until(lambda: watch.judge(observe(triggerer, job.identity, job.id)), job.describe)
+    result = until(lambda: watch.judge(observe(watched)), job.describe)
     assert result.reason is WatchEnd.DEADLINE, "a limit of this machine holds"

@@ -75,7 +75,7 @@ def test_each_task_type_has_its_own(place: Place, tmp_path: Path) -> None:
     assert seen(job, "pex:0")["ours"] == seen(job, "built:0")["ours"] == []
     assert "of one type" in job.log("wheels:0").splitlines()
     assert "packed" in job.log("packed:0").splitlines()
-    specification = hook.history(job.identity, job.id).specification
+    specification = hook.job(job.id, job.identity).history().specification
     assert specification is not None
     told = {key: each.packages for key, each in specification.environments.items()}
     assert told.pop("tasks.packed.python_env") is None

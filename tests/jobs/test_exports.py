@@ -15,8 +15,8 @@ from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace
 from tests.waiting import until
 from tony_provider.cluster.errors import MasterOutOfReach
-from tony_provider.cluster.job_control import NotExported
 from tony_provider.cluster.training.plan import ChainOrigin
+from tony_provider.hooks.job import NotExported
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.storage import local_path
 

@@ -40,7 +40,7 @@ def test_a_job_is_known_after_its_end(local: LocalPlace) -> None:
         labels={"dag_id": "daily"},
     )
     status = job.succeeded()
-    history = job.hook.history(job.identity, job.id)
+    history = job.handle.history()
 
     assert history.missing == []
     assert history.status == status
@@ -77,8 +77,8 @@ def test_a_job_is_known_after_its_end(local: LocalPlace) -> None:
 
 def test_a_running_job_is_known_as_far_as_it_goes(local: LocalPlace) -> None:
     job = local.submit({"tasks": {"worker": {"command": "sleep 600", "memory": "128MiB"}}})
-    until(lambda: job.hook.history(job.identity, job.id).status, "a status")
-    history = job.hook.history(job.identity, job.id)
+    until(lambda: job.handle.history().status, "a status")
+    history = job.handle.history()
     assert history.specification is not None
     assert history.specification.given is None
     assert history.missing == ["series: no segment is there (yet)"]
@@ -87,12 +87,12 @@ def test_a_running_job_is_known_as_far_as_it_goes(local: LocalPlace) -> None:
 @pytest.mark.long
 def test_what_was_kept_is_there_when_the_master_is_killed(local: LocalPlace) -> None:
     job = local.submit({"tasks": {"worker": {"command": TRAIN + "sleep 600", "memory": "128MiB"}}})
-    until(lambda: job.hook.history(job.identity, job.id).samples, "a segment", seconds=90)
+    until(lambda: job.handle.history().samples, "a segment", seconds=90)
     (master,) = [process for process in processes_of(job.id) if process.words.split()[-1:] == ["am"]]
     os.kill(master.pid, signal.SIGKILL)
     job.end()
 
-    history = job.hook.history(job.identity, job.id)
+    history = job.handle.history()
     assert history.specification is not None
     assert history.status is not None
     assert history.samples[0].task == "worker:0"

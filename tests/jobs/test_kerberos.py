@@ -34,5 +34,5 @@ def test_a_job_is_killed(secure: YarnPlace) -> None:
     application = job.end()
     assert application.state is ApplicationState.KILLED
     assert "enough" in application.diagnostics
-    job.hook.clean_up(job.identity, job.id)
+    job.handle.clean_up()
     assert_nothing_left(secure, job)

@@ -41,7 +41,7 @@ def test_a_killed_job_is_gone(place: Place) -> None:
     assert "the task was cleared in Airflow" in application.diagnostics
     assert settled(job.processes) == []
     job.hook.kill(job.id, "again")
-    job.hook.clean_up(job.identity, job.id)
+    job.handle.clean_up()
     assert_nothing_left(place, job)
     if isinstance(place, LocalPlace):
         # YARN leaves a master a quarter of a second, which may not be enough to say so.
@@ -55,7 +55,7 @@ def test_a_job_killed_before_it_began(place: Place) -> None:
     job.hook.kill(job.id, "never mind")
 
     assert job.end().state is ApplicationState.KILLED
-    job.hook.clean_up(job.identity, job.id)
+    job.handle.clean_up()
     assert_nothing_left(place, job)
 
 
@@ -70,7 +70,7 @@ def test_a_job_killed_while_it_waits_for_room(yarn: YarnPlace) -> None:
     application = job.end()
     assert application.state is ApplicationState.KILLED
     assert "not today" in application.diagnostics
-    job.hook.clean_up(job.identity, job.id)
+    job.handle.clean_up()
     assert_nothing_left(yarn, job)
 
 
@@ -107,7 +107,7 @@ def test_a_job_that_outlives_its_lifetime(place: Place) -> None:
     application = job.end()
     assert application.state is ApplicationState.KILLED or application.final_status is FinalStatus.KILLED
     assert "lifetime" in application.diagnostics.lower()
-    job.hook.clean_up(job.identity, job.id)
+    job.handle.clean_up()
     assert_nothing_left(place, job)
 
 
@@ -126,5 +126,5 @@ def test_the_last_application_master_that_dies_takes_its_tasks_with_it(place: Pl
     else:
         assert "137" in application.diagnostics
     assert settled(job.processes) == []
-    job.hook.clean_up(job.identity, job.id)
+    job.handle.clean_up()
     assert_nothing_left(place, job)

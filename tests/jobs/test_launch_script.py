@@ -193,7 +193,9 @@ def test_a_hostile_name_on_the_store_is_refused_before_anything_is_started(yarn:
     folder = uris.join(hook.layout.root, "shared")
     write_atomically(hook.storage(), uris.join(folder, name), b"x")
     with pytest.raises(JobRejected, match="YARN's launch script would interpret; change it"):
-        yarn.submit({**_PLAIN, "files": [f"{folder}::data"]}, hook=hook, before_submit=pytest.fail)
+        yarn.submit(
+            {**_PLAIN, "files": [f"{folder}::data"]}, hook=hook, before_submit=lambda _: pytest.fail("it was submitted")
+        )
 
 
 @settings(max_examples=300, deadline=None)

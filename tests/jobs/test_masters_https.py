@@ -49,5 +49,5 @@ def test_page_status_and_stop(place: YarnPlace) -> None:
     assert (application.state, application.final_status) == (ApplicationState.FINISHED, FinalStatus.KILLED)
     assert "seen enough" in application.diagnostics
     assert " ERROR " not in (place.log_folders(job.id)[0] / "stderr").read_text()
-    job.hook.clean_up(job.identity, job.id)
+    job.handle.clean_up()
     assert_nothing_left(place, job)

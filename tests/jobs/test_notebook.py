@@ -94,8 +94,8 @@ def test_what_was_kept_is_there_when_it_is_opened_again(place: Place, tmp_path: 
         assert opened.end() == 0
         assert "The notebook has ended: nothing went on for" in opened.said
     first.succeeded()
-    assert hook.returned(first.identity, first.id)["ended"].startswith("ended: nothing went on")
-    assert hook.notebook_token(first.identity, first.id) is None
+    assert hook.job(first.id, first.identity).returned()["ended"].startswith("ended: nothing went on")
+    assert hook.job(first.id, first.identity).notebook_token() is None
     with OpenedNotebook(hook.tony_conn_id, *words) as again:
         second = job_of(place, hook, again.application_id)
         assert second.id != first.id
@@ -218,7 +218,7 @@ def test_work_that_the_store_refuses_is_told_and_never_said_to_be_kept(local: Lo
         job = job_of(local, hook, opened.application_id)
         opened.save("first.txt", "saved by hand")
         until(lambda: job.status().checkpoint, "the work on the store")
-        chain = hook.chain(job.identity, job.id)
+        chain = hook.job(job.id, job.identity).owned_chain()
         assert chain is not None
         full = Path(parse(chain.uri).path, "checkpoints")
         full.rename(full.with_name("aside"))

@@ -139,10 +139,10 @@ def no_python(job: Job) -> str:
     line = lines.pop()
     assert "suits the tony runtime" in line
     assert "airflow tony runtime build --python" in line
-    assert line in job.hook.log_tail(job.id)
+    assert line in job.handle.master_log()
     return line
 
 
 def assert_nothing_left_after_cleanup(place: YarnPlace, job: Job) -> None:
-    job.hook.clean_up(job.identity, job.id)
+    job.handle.clean_up()
     assert_nothing_left(place, job)

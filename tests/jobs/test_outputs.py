@@ -136,7 +136,7 @@ def test_a_training_replaces_its_own_and_nothing_else(local: LocalPlace, here: P
         command = f'echo {content} > "$TONY_OUTPUT_PREDICTIONS/{content}"'
         spec = {"framework": "standalone", "outputs": {"predictions": str(here)}, "tasks": {"worker": worker(command)}}
         request = SubmissionRequest(parse_job(spec), identity)
-        job = Job(hook, identity, hook.submit(request), local.log_folders)
+        job = Job(hook, identity, hook.submit(request).application_id, local.log_folders)
         job.succeeded()
         assert files(here) == {f"worker-{index}/{content}": f"{content}\n" for index in range(2)}
     with pytest.raises(JobRejected, match=r"outputs\.predictions\.path: .*: .*, of another training, has written it; "):
@@ -153,10 +153,10 @@ def test_whoever_finds_the_application_ended_removes_what_its_master_could_not(l
     former = staging.with_name(f"{staging.name}.old")
     former.mkdir()
     (former / "precious").write_text("1")
-    job.hook.clean_up(job.identity, job.id)
+    job.handle.clean_up()
     assert beside(here) == ["predictions"]
     assert files(here) == {"precious": "1"}
-    job.hook.clean_up(job.identity, job.id)
+    job.handle.clean_up()
 
 
 def test_an_output_in_the_staging_directory_is_refused(local: LocalPlace) -> None:

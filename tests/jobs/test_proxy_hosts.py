@@ -42,5 +42,5 @@ def test_a_process_of_the_master_s_node_is_no_proxy(
             assert answer.status == 403, f"{method} {path}: {answer.status} {answer.read(300)!r}"
             assert b"web proxy only" in answer.read()
             asking.close()
-        assert hook.master_status(job.identity, job.id).state is JobState.RUNNING, "by YARN's own proxy"
+        assert hook.job(job.id, job.identity).master_status().state is JobState.RUNNING, "by YARN's own proxy"
         place.close()

@@ -14,7 +14,7 @@ from tests.jobs.full_batch import ends_as_if_undisturbed, steps, training, until
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace, Place, YarnPlace
 from tests.waiting import until
-from tony_provider.cluster.job_control import NotResizable
+from tony_provider.hooks.job import NotResizable
 from tony_provider.runtime.protocol.status import JobState
 
 
@@ -22,10 +22,10 @@ def test_from_two_to_four_and_back_nothing_is_lost(place: Place, tmp_path: Path)
     job = training(place, tmp_path)
     until_steps(job, tmp_path, 2)
 
-    answer = job.hook.resize(job.id, {"worker": 4}, "the night is free")
+    answer = job.handle.resize({"worker": 4}, "the night is free")
     assert answer == {"before": {"worker": 2}, "state": "RUNNING"}
     until_steps(job, tmp_path, 4)
-    assert job.hook.resize(job.id, {"worker": 2}, "it is day")["before"] == {"worker": 4}
+    assert job.handle.resize({"worker": 2}, "it is day")["before"] == {"worker": 4}
     until_steps(job, tmp_path, 2)
 
     status = ends_as_if_undisturbed(job, tmp_path)
@@ -52,9 +52,9 @@ def test_resized_on_a_busy_queue_it_waits_for_room_and_trains_meanwhile(yarn: Ya
     until_steps(job, tmp_path, 1)
     busy = fill(yarn, memory)
     with pytest.raises(NotResizable, match="within 1 to 3"):
-        job.hook.resize(job.id, {"worker": 9}, "too many")
+        job.handle.resize({"worker": 9}, "too many")
 
-    job.hook.resize(job.id, {"worker": 3}, "as soon as there is room")
+    job.handle.resize({"worker": 3}, "as soon as there is room")
     until(lambda: job.status().message.endswith("growing to 3 workers: waiting for 2 containers"), job.describe)
     until(lambda: "resizing" in {event["event"] for event in job.events()}, job.describe)  # the next one knows no more
     os.kill(job.master().pid, signal.SIGKILL)
@@ -62,7 +62,7 @@ def test_resized_on_a_busy_queue_it_waits_for_room_and_trains_meanwhile(yarn: Ya
     until_steps(job, tmp_path, 1)
     busy.hook.kill(busy.id, "others need it")
     until_steps(job, tmp_path, 3)
-    job.hook.resize(job.id, {"worker": 1}, "others need it")
+    job.handle.resize({"worker": 1}, "others need it")
     until_steps(job, tmp_path, 1)
 
     ends_as_if_undisturbed(job, tmp_path)
@@ -82,7 +82,7 @@ def test_what_the_nodes_could_never_hold_is_refused_with_the_figures(yarn: YarnP
     job = training(yarn, tmp_path, memory=f"{yarn.most_of_a_node}MiB", instances=1, max_instances=most)
     until_steps(job, tmp_path, 1)
     with pytest.raises(NotResizable, match=f"worker={most} cannot be had on this cluster: .* room for {yarn.nodes}"):
-        job.hook.resize(job.id, {"worker": most}, "one too many")
+        job.handle.resize({"worker": most}, "one too many")
     assert job.status().resizing == {}
     assert "resizing" not in {event["event"] for event in job.events()}
     ends_as_if_undisturbed(job, tmp_path)
@@ -93,7 +93,7 @@ def test_on_this_machine_it_takes_what_the_connection_leaves(local: LocalPlace, 
     timeouts = {"spare": "1s", "grace": "30s"}
     job = training(local, tmp_path, grow="spare", job={"timeouts": timeouts})
     until_steps(job, tmp_path, 4)
-    job.hook.resize(job.id, {"worker": 3}, "another program needs the room")
+    job.handle.resize({"worker": 3}, "another program needs the room")
     until_steps(job, tmp_path, 3)
     status = ends_as_if_undisturbed(job, tmp_path)
     assert [size for size, _ in groupby(size for _, size in steps(tmp_path))] == [2, 4, 3]

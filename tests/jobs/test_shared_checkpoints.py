@@ -96,7 +96,7 @@ def test_all_tasks_find_the_directory_as_it_was_at_the_last_snapshot(place: Plac
     (wishes / "end").unlink()
     (left / "step-10").rename(left / "step-99")
     request = SubmissionRequest(parse_job(specification(wishes)), first.identity)
-    second = Job(first.hook, first.identity, first.hook.submit(request), place.log_folders)
+    second = Job(first.hook, first.identity, first.hook.submit(request).application_id, place.log_folders)
     saved(second, wishes, 3)
     (wishes / "end").write_text("0")
     second.succeeded()

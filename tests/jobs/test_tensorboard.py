@@ -129,7 +129,9 @@ def test_a_retry_goes_on_with_the_curve(local: LocalPlace, go: Path) -> None:
     go.unlink()
 
     spec = parse_job(watched(go, 1, 5))
-    again = Job(job.hook, job.identity, job.hook.submit(SubmissionRequest(spec, job.identity)), job.log_folders)
+    again = Job(
+        job.hook, job.identity, job.hook.submit(SubmissionRequest(spec, job.identity)).application_id, job.log_folders
+    )
     try:
         written(again)
         steps = asking(local, again)

@@ -76,8 +76,8 @@ def test_a_token_that_comes_late_mends_what_could_not_be_kept(short_lived: YarnP
     assert any(each["event"] == "checkpoint_requested" for each in job.events())
     until_over(job, first)
     (tmp_path / "end").touch()
-    until(lambda: "has ended" in str(job.hook.master_status(job.identity, job.id).troubles), job.describe)
-    life = job.hook.renew_store_token(job.identity, job.id)
+    until(lambda: "has ended" in str(job.handle.master_status().troubles), job.describe)
+    life = job.handle.refresh_store_token()
     assert life is not None
     assert life.until_ms > first
     job.end()

@@ -46,7 +46,7 @@ def port_of(job: Job, name: str) -> int:
 
 def tunnel(job: Job, port: int = 0, news: list[str] | None = None) -> TaskTunnel:
     tell = print if news is None else news.append
-    return job.hook.tunnel(job.identity, job.id, "worker:0", port, tell=tell)
+    return job.handle.tunnel("worker:0", port, tell=tell)
 
 
 def connection(way: TaskTunnel) -> socket.socket:

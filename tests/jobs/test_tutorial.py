@@ -29,7 +29,7 @@ def test_a_training_goes_on_in_its_container_and_in_its_next_application(local: 
 
     def submit() -> Job:
         request = SubmissionRequest(spec, identity, search_path=[tmp_path])
-        return Job(hook, identity, hook.submit(request), local.log_folders)
+        return Job(hook, identity, hook.submit(request).application_id, local.log_folders)
 
     first = submit()
     until(lambda: _checkpoint_of(first), first.describe)

@@ -72,5 +72,5 @@ def test_a_job_that_is_killed_leaves_nothing(place: YarnPlace) -> None:
     job.until(JobState.RUNNING)
     job.hook.kill(job.id, "enough")
     assert job.end().state is ApplicationState.KILLED
-    job.hook.clean_up(job.identity, job.id)
+    job.handle.clean_up()
     assert_nothing_left(place, job)

@@ -59,7 +59,7 @@ class Left:
         identity = self.hook.identity(dag_id="clicks", run_id=run_id, task_id=task_id)
         chains = CheckpointChains(self.hook.storage(), self.hook.layout, identity)
         own(chains, chains.open_after(None, new_chain()), ID)
-        directory = self.hook.application_dir(identity, ID)
+        directory = self.hook.job(ID, identity).directory
         self.hook.storage().write(f"{directory}/result.json", dump_json(what))
         return directory
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
@@ -53,7 +54,7 @@ def memory(told: ApplicationDescription) -> int:
 def applied(training: Training) -> list[str | None]:
     """To each application, oldest first."""
     found = training.applications
-    return [training.hook.labels(training.identity, each).get("applied_advice") for each in found]
+    return [training.hook.job(each, training.identity).labels().get("applied_advice") for each in found]
 
 
 @pytest.mark.long
@@ -155,8 +156,8 @@ class Cluster:
     def newest_application(self, _: object) -> str | None:
         return next(iter(self.known), None)
 
-    def labels(self, _: object, application_id: str) -> dict[str, str]:
-        return self.known[application_id]
+    def job(self, application_id: str, _: object = None) -> Any:
+        return mock.Mock(application_id=application_id, labels=lambda: self.known[application_id])
 
     def check(self, _: object) -> None:
         if self.refuses:
@@ -184,11 +185,11 @@ def test_what_the_cluster_would_refuse_is_not_applied(caplog: pytest.LogCaptureF
 def test_it_is_taken_back_when_the_time_of_the_task_was_over(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster()
     cluster.known = {"application_1_0008": dict(advised(cluster).labels)}
-    adviser(cluster).timed_out("application_1_0008")
+    adviser(cluster).timed_out(cluster.job("application_1_0008"))
     assert (cluster.runs.quiet_runs, cluster.runs.blamed) == (QUIET_RUNS, "application_1_0008")
     assert advised(cluster).job.tasks["worker"].memory == 768
     cluster.runs, cluster.known = PreviousRuns(), {"application_1_0009": TASK}
-    adviser(cluster).timed_out("application_1_0009")  # nothing was applied to it
+    adviser(cluster).timed_out(cluster.job("application_1_0009"))  # nothing was applied to it
     assert cluster.runs == PreviousRuns()
 
 

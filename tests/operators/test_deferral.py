@@ -38,14 +38,17 @@ class Kept(dict[str, Any]):
 @pytest.fixture
 def ended(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Identity, str]]:
     found: list[tuple[Identity, str]] = []
-    monkeypatch.setattr(try_state, "end_application", lambda _, identity, name, __: found.append((identity, name)))
+    monkeypatch.setattr(try_state, "end_job", lambda job, _: found.append((job.identity, job.application_id)))
     return found
 
 
 def task(found: Any, labels: Any = None, this_try: TryInfo = CLEARED) -> BeginningTry:
     """``found``: the training of the application that the cluster and the store know, or an error of theirs."""
     ref = ApplicationRef(ID, application("RUNNING"), found)
-    hook = mock.Mock(identity=lambda **_: MINE, labels=lambda *_: labels or {})
+    hook = mock.Mock(identity=lambda **_: MINE)
+    hook.job = lambda application_id, identity: mock.Mock(
+        application_id=application_id, identity=identity, labels=lambda: labels or {}
+    )
     hook.application_ref.side_effect = found if isinstance(found, Exception) else lambda **_: ref
     return BeginningTry(hook, RUN, this_try, None)
 

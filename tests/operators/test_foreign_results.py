@@ -65,9 +65,9 @@ def finished(local: TonyHook) -> Callable[..., Finished]:
     def finish(command: str = SPEC, **more: Any) -> Finished:
         spec = job(command, **more)
         identity = local.identity(dag_id=DAG_ID, run_id=RUN_ID, task_id="train")
-        name = local.submit(SubmissionRequest(parse_job(spec), identity))
+        name = local.submit(SubmissionRequest(parse_job(spec), identity)).application_id
         until(lambda: bool((seen := local.application(name)) and seen.is_final), "the end of the job", DEADLINE)
-        return Finished(local, local.application_dir(identity, name), spec)
+        return Finished(local, local.job(name, identity).directory, spec)
 
     return finish
 

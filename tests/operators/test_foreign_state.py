@@ -50,7 +50,7 @@ def test_a_task_whose_store_names_anothers_application_does_not_end_it_when_it_i
 ) -> None:
     hook = training.hook
     theirs = hook.identity(dag_id="payroll", run_id="today", task_id="train")
-    Attacked.theirs = hook.submit(SubmissionRequest(parse_job(job(marker.forever)), theirs))
+    Attacked.theirs = hook.submit(SubmissionRequest(parse_job(job(marker.forever)), theirs)).application_id
     until(marker.path.exists, "the other training's process", DEADLINE)
     look = TonyHook.previous_application
 

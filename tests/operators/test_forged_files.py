@@ -50,7 +50,7 @@ class Forged:
 def forged(local: TonyHook, marker: Marker) -> Iterator[Forged]:
     mine = RUN.identity(local, None)
     theirs = local.identity(dag_id="payroll", run_id="today", task_id="train")
-    victim = local.submit(SubmissionRequest(parse_job(job(marker.forever)), theirs))
+    victim = local.submit(SubmissionRequest(parse_job(job(marker.forever)), theirs)).application_id
     until(marker.path.exists, "the other training's process", DEADLINE)
     chains = CheckpointChains(local.storage(), local.layout, mine)
     uri = chains.uri_after(None)

@@ -272,7 +272,7 @@ def test_the_cluster_has_forgotten_an_application_that_left_no_result(training: 
     (first,) = training.applications
     training.hook.kill(first, "for the test")
     until(lambda: not processes_of(first), "the end of the application", DEADLINE)  # which write its result
-    training.hook.storage().remove(f"{training.hook.application_dir(training.identity, first)}/result.json")
+    training.hook.storage().remove(f"{training.hook.job(first, training.identity).directory}/result.json")
     forget(training)
     training.mended.touch()
     done = training.again(job("true", **ONCE), resume="always")
@@ -391,7 +391,7 @@ def test_a_result_that_cannot_be_read_is_returned_once_it_is_mended(training: Tr
     training.mended.touch()
     training.dies(dying.AFTER_SUCCESS)
     (first,) = training.applications
-    uri = f"{training.hook.application_dir(training.identity, first)}/result.json"
+    uri = f"{training.hook.job(first, training.identity).directory}/result.json"
     good = read_bytes(training.hook.storage(), uri)
     write_atomically(training.hook.storage(), uri, good.replace(b'"SUCCEEDED"', b'"TRIUMPHED"'))
     error = training.again(deferrable=deferrable, retries=1, retry_delay=timedelta(0)).errors["train"]
@@ -406,7 +406,7 @@ def test_a_result_that_cannot_be_read_is_returned_once_it_is_mended(training: Tr
 def test_a_failure_whose_result_cannot_be_read_is_tried_again_all_the_same(training: Training) -> None:
     def between() -> None:
         (first,) = training.applications
-        uri = f"{training.hook.application_dir(training.identity, first)}/result.json"
+        uri = f"{training.hook.job(first, training.identity).directory}/result.json"
         write_atomically(training.hook.storage(), uri, b"changed by hand")
         training.save(7)
         training.mended.touch()
@@ -420,7 +420,7 @@ def test_a_failure_whose_result_cannot_be_read_is_tried_again_all_the_same(train
 def test_a_forgotten_result_that_cannot_be_read_fails_the_task(training: Training) -> None:
     training.again()
     (first,) = training.applications
-    uri = f"{training.hook.application_dir(training.identity, first)}/result.json"
+    uri = f"{training.hook.job(first, training.identity).directory}/result.json"
     write_atomically(training.hook.storage(), uri, b"changed by hand")
     forget(training)
     error = training.again().errors["train"]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
+import attrs
 import pytest
 
 from tests.operators.statuses import application, status
@@ -16,7 +17,7 @@ from tests.operators.test_deferral import Kept
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.cluster.interface import Pages
 from tony_provider.cluster.records.history import JobHistory
-from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY, JOBS_KEY
+from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY, JOBS_KEY, JobSummary
 from tony_provider.operators import job_summaries
 from tony_provider.operators.job_summaries import KEPT, Summaries
 from tony_provider.operators.try_state import StateStore, TaskInstanceInfo
@@ -51,20 +52,53 @@ class Cluster:
             found.wait()
         return found
 
-    def application_dir(self, *_: Any) -> str:
-        return "hdfs://n/x"
-
-    def pages(self, *_: Any) -> Pages:
-        return Pages(files="http://files/")
-
-    def identity(self, **_: Any) -> None:
-        return None
-
     def application_ids(self, *_: Any) -> tuple[str, ...]:
         return self.left
 
-    def labels(self, *_: Any) -> dict[str, str]:
+    def job(self, application_id: str, _: Any = None) -> Job:
+        return Job(self, application_id)
+
+
+@attrs.frozen
+class Job:
+    """Stands for a TonyJob."""
+
+    hook: Cluster
+    application_id: str
+    directory: str = "hdfs://n/x"
+    training: Any = None
+
+    def application(self) -> Any:
+        return self.hook.application()
+
+    def history(self) -> Any:
+        return self.hook.history()
+
+    def owned_chain(self) -> Any:
+        return self.hook.chain()
+
+    def pages(self) -> Pages:
+        return Pages(files="http://files/")
+
+    def labels(self) -> dict[str, str]:
         return {"try_number": "2"}
+
+
+@attrs.frozen
+class ById:
+    """The summaries of a task, with ids in place of jobs."""
+
+    task: Any
+    summaries: Summaries
+
+    def begin(self, application_id: str) -> None:
+        self.summaries.begin(self.task.hook.job(application_id))
+
+    def end(self, application_id: str, *how: Any) -> JobSummary | None:
+        return self.summaries.end(self.task.hook.job(application_id), *how)
+
+    def leave(self, application_id: str) -> None:
+        self.summaries.record_exit(self.task.hook.job(application_id))
 
 
 class Silent(Kept):
@@ -91,20 +125,27 @@ def task(**answers: Any) -> Any:
     hook = Cluster()
     for name, answer in answers.items():
         setattr(hook, name, answer)
-    job = SimpleNamespace(framework="pytorch")
     return SimpleNamespace(
         hook=hook,
         log=LOG,
         checkpoint_key=None,
         secrets=None,
-        parse_job=lambda _: job,
         wait_for_completion=True,
     )
 
 
-def keeper(kept: Kept, **answers: Any) -> Summaries:
+def specification() -> Any:
+    return SimpleNamespace(framework="pytorch")
+
+
+def keeper(kept: Kept, **answers: Any) -> ById:
     store = StateStore(cast(Any, {"task_state_store": kept}), cast(Any, LOG))
-    return Summaries(task(**answers), cast(Any, {}), RUN, store)
+    return by_id(store, **answers)
+
+
+def by_id(store: StateStore | None, **answers: Any) -> ById:
+    own = task(**answers)
+    return ById(own, Summaries(own, cast(Any, {}), RUN, specification, store))
 
 
 def test_it_is_listed_before_it_has_ended() -> None:
@@ -197,10 +238,10 @@ def test_nothing_that_goes_wrong_costs_the_task(caplog: pytest.LogCaptureFixture
 def test_where_nobody_keeps_them_others_are_told_of_an_end_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     """As before Airflow 3.3; what asks the cluster here for anything but the end is in the log."""
     away = ClusterUnreachable("nobody needs to know")
-    unkept = Summaries(task(application=away, history=away), cast(Any, {}), RUN, None)
+    unkept = by_id(None, application=away, history=away)
     unkept.begin(ID)
     unkept.leave(ID)
     assert not caplog.records
-    told = Summaries(task(), cast(Any, {}), RUN, None).end(ID, None, status("FAILED"))
+    told = by_id(None).end(ID, None, status("FAILED"))
     assert told is not None
     assert (told.application_id, told.verdict, told.try_number) == (ID, "FAILED", 3)

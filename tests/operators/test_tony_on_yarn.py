@@ -84,10 +84,10 @@ def test_a_command_that_waits_for_the_job_ends_it_after_its_queue_timeout(
 ) -> None:
     with TonyHook() as hook:
         identity = hook.identity(dag_id="cli", run_id="queue", task_id="train")
-        application_id = hook.submit(SubmissionRequest(parse_job(too_large), identity))
+        application_id = hook.submit(SubmissionRequest(parse_job(too_large), identity)).application_id
         until(lambda: hook.job_status(identity, application_id), "the job's master", DEADLINE)
         with pytest.raises(JobEndedBadly, match=r"did not get its containers within timeouts\.queue.*waiting for"):
-            wait_for_job(hook, identity, application_id, WatchLimits(queue=time.time()))
+            wait_for_job(hook.job(application_id, identity), WatchLimits(queue=time.time()))
     assert ended(yarn)
 
 
@@ -129,7 +129,7 @@ def test_a_dry_run_is_the_request_that_is_sent(yarn: TonyHook) -> None:
     assert "pa55word" not in json.dumps(attrs.asdict(found))
     request = found.request
     assert request["am-container-spec"]["credentials"]["secrets"]["tony.user.API_KEY"] == "***"
-    application = yarn.application(yarn.submit(SubmissionRequest(spec, which, secrets={"API_KEY": "pa55word"})))
+    application = yarn.submit(SubmissionRequest(spec, which, secrets={"API_KEY": "pa55word"})).application()
     assert application is not None
     assert request["application-name"] == application.name
     assert sorted(request["application-tags"]["tag"]) == sorted(application.tags)

@@ -16,8 +16,8 @@ from fastapi import FastAPI
 from tests.hadoop.ports import free_ports
 from tests.portal import seeded
 from tests.waiting import until
-from tony_provider.portal import job_reader
-from tony_provider.portal.job_reader import OpenJob
+from tony_provider.hooks.job import TonyJob
+from tony_provider.portal import api, job_reader
 from tony_provider.portal.stored_jobs import Row
 from tony_provider.runtime.storage.base import FileStatus
 
@@ -48,14 +48,14 @@ def token(user: str) -> str:
 def seed_the_store(patch: pytest.MonkeyPatch) -> None:
     """From now on jobs have the histories of ``seeded``, in place of a store; SWEEP's are out of reach."""
 
-    def ask(row: Row, what: Callable[[OpenJob], object]) -> object:
+    def ask(row: Row, what: Callable[[TonyJob], object]) -> object:
         if row["dag_id"] == seeded.SWEEP:
             raise job_reader.JobUnavailable("hdfs://away.example.com:8020 does not answer: connection refused")
-        return what(OpenJob(cast(Any, None), cast(Any, None), row["application_id"]))
+        return what(TonyJob(cast(Any, None), row["application_id"], None))
 
     patch.setattr(job_reader, "_ask", ask)
-    patch.setattr(OpenJob, "specification", lambda job: (seeded.history(job.application_id).specification, []))
-    patch.setattr(OpenJob, "history", lambda job: seeded.history(job.application_id))
-    patch.setattr(OpenJob, "live", lambda job: seeded.live(job.application_id))
-    patch.setattr(OpenJob, "log_files", lambda job: LOGS)
-    patch.setattr(OpenJob, "log_tail", lambda job, task, most: seeded.printed(task)[-most:])
+    patch.setattr(TonyJob, "specification", lambda job, _: seeded.history(job.application_id).specification)
+    patch.setattr(TonyJob, "history", lambda job: seeded.history(job.application_id))
+    patch.setattr(api, "live_state", lambda job: seeded.live(job.application_id))
+    patch.setattr(TonyJob, "log_files", lambda job: LOGS)
+    patch.setattr(TonyJob, "logs", lambda job, task, most, **_: seeded.printed(task)[-most:])

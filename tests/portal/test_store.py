@@ -17,6 +17,7 @@ from tests.operators.statuses import application, status, worker
 from tests.portal import stored
 from tests.portal.conftest import As
 from tests.runtime.history.events import leave_events, segment_of
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.portal import job_reader
 from tony_provider.portal.api import PlainJson
@@ -38,7 +39,7 @@ def staging(tmp_path_factory: pytest.TempPathFactory, jobs: dict[str, int]) -> P
         hook = TonyHook()
         for application_id, memory in ((ID, "1GiB"), (OTHER, "2GiB")):
             identity = hook.identity(dag_id="clicks", run_id=stored.run_id(0), task_id="kept")
-            uri = hook.application_dir(identity, application_id)
+            uri = hook.job(application_id, identity).directory
             _write(Path(uri.removeprefix("file://")), application_id, memory)
             about = stored.summary(0, application_id=application_id, application_dir=uri, task_id="kept")
             stored.add(jobs["clicks-0"], about)
@@ -73,7 +74,7 @@ def connected(staging: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     over = threading.Event()
     monkeypatch.setattr(job_reader, "SECONDS", 0.2)
-    monkeypatch.setattr(TonyHook, "labels", lambda *_: over.wait())
+    monkeypatch.setattr(TonyJob, "labels", lambda *_: over.wait())
     yield
     over.set()
 
@@ -92,7 +93,7 @@ def test_a_history(client: As) -> None:
 
 @pytest.mark.usefixtures("connected")
 def test_a_specification_is_read_alone(client: As, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(TonyHook, "history")
+    monkeypatch.delattr(TonyJob, "history")
     found = client("alice").get(f"/tony/api/jobs/{ID}/specification").json()
     assert found["specification"]["tasks"]["worker"]["memory"] == "1GiB"
     assert found["missing"] == []
@@ -161,7 +162,7 @@ def test_a_log_that_is_not_there(client: As, task: str) -> None:
 
 @pytest.mark.usefixtures("connected")
 def test_a_comparison_of_specifications(client: As, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(TonyHook, "history")  # that of eight large jobs would take too long
+    monkeypatch.delattr(TonyJob, "history")  # that of eight large jobs would take too long
     found = client("alice").get(f"/tony/api/compare?ids={ID},{OTHER}").json()
     assert (found["differences_of"], found["reason"]) == ("specifications", None)
     assert found["differences"] == {"tasks.worker.memory": ["1GiB", "2GiB"]}
@@ -223,7 +224,7 @@ def test_an_error_that_nobody_has_foreseen_shows_nothing_of_itself(client: As, m
     def fail(*_: Any) -> None:
         raise ValueError("password=secret")
 
-    monkeypatch.setattr(TonyHook, "history", fail)
+    monkeypatch.setattr(TonyJob, "history", fail)
     answer = client("alice").get(f"/tony/api/jobs/{ID}/history")
     assert answer.status_code == 503
     assert "ValueError" in answer.json()["reason"]
@@ -259,7 +260,7 @@ def test_a_summary_that_names_another_dags_application_in_its_own_directory_does
     theirs = "application_1700000000000_0003"
     with TonyHook() as hook:
         identity = hook.identity(dag_id="digits", run_id=stored.run_id(0), task_id="slier")
-        uri = hook.application_dir(identity, theirs)
+        uri = hook.job(theirs, identity).directory
     about = stored.summary(0, "digits", application_id=theirs, application_dir=uri, task_id="slier", verdict=None)
     stored.add(jobs["digits-0"], about)
     path = f"/tony/api/jobs/{theirs}/live"
@@ -278,7 +279,7 @@ def test_a_summary_that_names_another_dags_training_and_its_application_does_not
     theirs = "application_1700000000000_0004"
     with TonyHook() as hook:
         identity = hook.identity(dag_id="clicks", run_id=stored.run_id(0), task_id="waits")
-        uri = hook.application_dir(identity, theirs)
+        uri = hook.job(theirs, identity).directory
     about = stored.summary(0, "digits", application_id=theirs, application_dir=uri, task_id="slyest", verdict=None)
     stored.add(jobs["digits-0"], about)
     monkeypatch.setattr(TonyHook, "application", lambda *_: application(tags=[identity.tag]))

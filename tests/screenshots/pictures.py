@@ -73,8 +73,7 @@ def job_page(stage: Stage, camera: Camera, run: Run) -> Path:
     camera.go(stage.page(application))
 
     def is_under_way() -> bool:
-        ref = stage.hook.application_ref(application_id=application.id)
-        status = stage.hook.master_status(ref.identity if ref else None, application.id)
+        status = stage.hook.job(application.id).master_status()
         return (status.step or 0) >= FIRST_STEP and status.checkpoint is not None
 
     until(is_under_way, run.describe, TRAIN_SECONDS)

@@ -18,8 +18,8 @@ from tony_provider.hooks.tony import TonyHook
 
 ACTS: dict[str, Callable[[TonyHook, Identity, str], object]] = {
     "status": lambda hook, identity, application: hook.job_status(identity, application),
-    "returned": lambda hook, identity, application: hook.returned(identity, application),
-    "chain": lambda hook, identity, application: hook.chain(identity, application),
+    "returned": lambda hook, identity, application: hook.job(application, identity).returned(),
+    "chain": lambda hook, identity, application: hook.job(application, identity).owned_chain(),
 }
 
 

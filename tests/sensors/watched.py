@@ -58,7 +58,7 @@ def identity(hook: TonyHook) -> Identity:
 
 def submit(hook: TonyHook, command: str, **more: Any) -> str:
     """A try of the training's task begins; the application's id."""
-    return hook.submit(SubmissionRequest(parse_job(job(command, **{**ONCE, **more})), identity(hook)))
+    return hook.submit(SubmissionRequest(parse_job(job(command, **{**ONCE, **more})), identity(hook))).application_id
 
 
 def until_job(hook: TonyHook, application_id: str, state: JobState) -> JobStatus:

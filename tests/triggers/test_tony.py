@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 import attrs
 import pytest
@@ -27,6 +28,7 @@ from tony_provider.runtime.common.codec import from_plain, to_plain
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.storage.base import write_atomically
+from tony_provider.triggers import job_trigger
 from tony_provider.triggers.job_trigger import VERSION, DeferredByNewerRelease, DeferredJob, TonyJobTrigger, WatchEvent
 from tony_provider.watching import termination
 from tony_provider.watching.job_watch import WatchEnd
@@ -37,7 +39,7 @@ from tony_provider.watching.termination import killed_for
 
 def submit(hook: TonyHook, command: str, run_id: str = "today", **more: Any) -> tuple[Identity, str]:
     identity = hook.identity(dag_id="trigger_test", run_id=run_id, task_id="train")
-    return identity, hook.submit(SubmissionRequest(parse_job(job(command, **more)), identity))
+    return identity, hook.submit(SubmissionRequest(parse_job(job(command, **more)), identity)).application_id
 
 
 def trigger_for(
@@ -205,8 +207,8 @@ NAME = "application_1_0001"
 def patched_end(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The applications that were ended, of a cluster that ends each at once."""
     ended: list[str] = []
-    monkeypatch.setattr(termination, "stop_application", lambda *_, **__: None)
-    monkeypatch.setattr(termination, "end_application", lambda _, __, application_id, ___: ended.append(application_id))
+    monkeypatch.setattr(termination, "stop_job", lambda *_, **__: None)
+    monkeypatch.setattr(termination, "end_job", lambda job, _: ended.append(job.application_id))
     return ended
 
 
@@ -242,24 +244,12 @@ async def test_all_of_many_triggers_that_are_killed_at_once_end_their_applicatio
     """With a scripted cluster, whose applications take their time: Airflow gives each trigger some seconds only."""
     stopped, gate = set(), threading.Event()
 
-    class Hook:
-        def __init__(self, *_: Any) -> None:
-            pass
-
-        def __enter__(self) -> Hook:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-    def end(_: Any, __: Any, ___: str, ____: Any) -> None:
+    def end(*_: Any) -> None:
         gate.wait(DEADLINE)
 
-    monkeypatch.setattr(termination, "TonyHook", Hook)
-    monkeypatch.setattr(
-        termination, "stop_application", lambda _, __, application_id, *___, **____: stopped.add(application_id)
-    )
-    monkeypatch.setattr(termination, "end_application", end)
+    monkeypatch.setattr(job_trigger, "TonyHook", mock.MagicMock())
+    monkeypatch.setattr(termination, "stop_job", lambda job, *_, **__: stopped.add(job.application_id))
+    monkeypatch.setattr(termination, "end_job", end)
     names = [f"application_1_{number:04}" for number in range(60)]
     kills = [asyncio.wait_for(trigger_for(Identity("x", "0"), name).on_kill(), 0.5) for name in names]
     await asyncio.gather(*kills, return_exceptions=True)
@@ -310,7 +300,7 @@ async def test_on_kill_may_be_told_to_keep_it(local: TonyHook, marker: Marker) -
     await trigger_for(identity, application_id, kill=False).on_kill()
     assert is_alive(local, application_id)
     local.kill(application_id, "enough")
-    local.clean_up(identity, application_id)
+    local.job(application_id, identity).clean_up()
     assert ended(local)
 
 
@@ -337,7 +327,7 @@ async def test_a_result_that_cannot_be_read_is_an_error_event_where_it_is_needed
 ) -> None:
     identity, application_id = submit(local, command, restart={"budget": 0})
     assert (await first_event(trigger_for(identity, application_id)))["reason"] == WatchEnd.FINISHED
-    uri = f"{local.application_dir(identity, application_id)}/result.json"
+    uri = f"{local.job(application_id, identity).directory}/result.json"
     write_atomically(local.storage(), uri, b"changed by hand")
     event = await first_event(trigger_for(identity, application_id))
     if told:

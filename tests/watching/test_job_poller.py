@@ -17,6 +17,7 @@ from tests.operators.statuses import application, status
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.cluster.interface import Application
 from tony_provider.cluster.training.identity import Identity
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
@@ -318,14 +319,14 @@ async def test_output_shares_the_turns_of_steps_and_metrics(cluster: ScriptedClu
         def is_due(self, status: JobStatus | None) -> bool:
             return status is not None
 
-        def look(self, hook: TonyHook, status: JobStatus) -> None:
+        def look(self, job: TonyJob, status: JobStatus) -> None:
             looks[threading.current_thread().name[:11]] += 1
             hangs.wait(DEADLINE)
 
     pace = attrs.evolve(FAST, details_per_second=50.0)
     jobs = [job(cluster, number) for number in range(5)]
     for each in jobs:
-        each.output = Shown(each.application_id, OutputSelection(["worker:0"]))
+        each.output = Shown(OutputSelection(["worker:0"]))
     began = asyncio.get_running_loop().time()
     async with poller_of(cluster, pace) as poller:
         for each in jobs:

@@ -9,9 +9,8 @@ import attrs
 import pytest
 
 from tests.operators.statuses import ID, application, status
-from tests.watching.observations import TRAINING, Clock
+from tests.watching.observations import Clock
 from tony_provider.cluster.errors import MasterOutOfReach
-from tony_provider.cluster.training.identity import Identity
 from tony_provider.runtime.protocol.status import TokenLife
 from tony_provider.watching.observation import Observation
 from tony_provider.watching.token_refresher import TokenRefresher
@@ -21,15 +20,17 @@ BEGAN = 1_700_000_000.0
 
 
 @attrs.define
-class HookOfTokens:
-    """Stands in for the hook: gives tokens for a day, or an error."""
+class JobOfTokens:
+    """Stands in for the job: gives tokens for a day, or an error."""
 
     clock: Clock
     error: str = ""
     asked: int = 0
 
-    def renew_store_token(self, identity: Identity, application_id: str) -> TokenLife:
-        assert (identity, application_id) == (TRAINING, ID)
+    def __str__(self) -> str:
+        return ID
+
+    def refresh_store_token(self) -> TokenLife:
         self.asked += 1
         if self.error:
             raise MasterOutOfReach(self.error)
@@ -53,20 +54,19 @@ def seen(token: TokenLife | None, cluster: str = "RUNNING", attempt: int = 1, **
 
 
 def test_it_is_due_once_half_the_tokens_life_is_over(clock: Clock) -> None:
-    renewal, week = TokenRefresher(TRAINING, ID), seen(life(BEGAN, 7))
+    renewal, week = TokenRefresher(), seen(life(BEGAN, 7))
     clock.now += 3.4 * DAY
     assert not renewal.is_due(week)
     clock.now += 0.2 * DAY
     assert renewal.is_due(week)
     assert not renewal.is_due(seen(life(BEGAN, 7), "FINISHED"))
     assert not renewal.is_due(seen(None))
-    assert not TokenRefresher(None, ID).is_due(week)
 
 
 def test_it_is_due_again_when_half_of_the_newer_one_is_over(clock: Clock) -> None:
-    renewal, hook, week = TokenRefresher(TRAINING, ID), HookOfTokens(clock), seen(life(BEGAN, 7))
+    renewal, job, week = TokenRefresher(), JobOfTokens(clock), seen(life(BEGAN, 7))
     clock.now += 4 * DAY
-    assert renewal.renew(hook, week)  # type: ignore[arg-type]  # all that it asks of a hook
+    assert renewal.renew(job, week)  # type: ignore[arg-type]  # all that it asks of a job
     assert list(renewal.lines()) == [f"{ID} has a newer HDFS token, until 2023-11-19 22:13:20 UTC"]
     assert not renewal.is_due(week)  # its status has not told of it yet
     clock.now += 0.6 * DAY
@@ -74,25 +74,25 @@ def test_it_is_due_again_when_half_of_the_newer_one_is_over(clock: Clock) -> Non
 
 
 def test_what_fails_is_told_once_and_tried_again_soon(clock: Clock) -> None:
-    renewal, hook, week = TokenRefresher(TRAINING, ID), HookOfTokens(clock, "no master there"), seen(life(BEGAN, 7))
+    renewal, job, week = TokenRefresher(), JobOfTokens(clock, "no master there"), seen(life(BEGAN, 7))
     clock.now += 4 * DAY
     for _ in range(100):
         if renewal.is_due(week):
-            assert not renewal.renew(hook, week)  # type: ignore[arg-type]
+            assert not renewal.renew(job, week)  # type: ignore[arg-type]
         clock.now += 60
-    assert 3 <= hook.asked <= 4  # in 100 minutes
+    assert 3 <= job.asked <= 4  # in 100 minutes
     assert list(renewal.lines()) == [f"No newer HDFS token for {ID} yet: no master there"]
-    hook.error = ""
+    job.error = ""
     clock.now += DAY
-    assert renewal.renew(hook, week)  # type: ignore[arg-type]
+    assert renewal.renew(job, week)  # type: ignore[arg-type]
 
 
 def test_a_later_master_gets_one_at_once_and_once(clock: Clock) -> None:
-    renewal, hook = TokenRefresher(TRAINING, ID), HookOfTokens(clock)
+    renewal, job = TokenRefresher(), JobOfTokens(clock)
     later = seen(life(BEGAN, 7), attempt=2, am_attempt=1)
     assert renewal.is_due(later)
-    assert renewal.renew(hook, later)  # type: ignore[arg-type]
+    assert renewal.renew(job, later)  # type: ignore[arg-type]
     clock.now += 60
     assert not renewal.is_due(later)
     assert not renewal.is_due(seen(life(BEGAN, 7), attempt=2, am_attempt=2))
-    assert not TokenRefresher(TRAINING, ID).is_due(seen(life(BEGAN, 7), attempt=2, am_attempt=2))
+    assert not TokenRefresher().is_due(seen(life(BEGAN, 7), attempt=2, am_attempt=2))

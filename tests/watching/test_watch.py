@@ -20,6 +20,7 @@ from tony_provider.cluster.errors import (
 )
 from tony_provider.cluster.interface import Application
 from tony_provider.cluster.training.identity import Identity
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus, TimeUse
 from tony_provider.runtime.storage.errors import StorageUnreachable
@@ -53,11 +54,11 @@ class Looking:
     """Looks and judges, as a worker does."""
 
     def __init__(self, hook: ScriptedHook, watched: JobWatch) -> None:
-        self._hook = cast(TonyHook, hook)
+        self._job = TonyJob(cast(TonyHook, hook), ID, Identity("x", "0"))
         self._watched = watched
 
     def look(self) -> WatchResult | None:
-        return self._watched.judge(observe(self._hook, Identity("x", "0"), ID))
+        return self._watched.judge(observe(self._job))
 
 
 def ending(watched: Looking) -> tuple[WatchEnd, str] | None:

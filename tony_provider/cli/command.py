@@ -6,7 +6,9 @@ A terminal limits the width of most tables. Output to a file or pipe is never cu
 from __future__ import annotations
 
 import functools
+import getpass
 import signal
+import socket
 import sys
 import threading
 import time
@@ -21,12 +23,12 @@ from rich.markup import escape
 from rich.text import Text
 
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.training.applications import ApplicationRef
-from tony_provider.cluster.training.identity import Identity
+from tony_provider.cluster.interface import Application
 from tony_provider.compat import AirflowTooOld
 from tony_provider.configuration import ConfigurationProblem
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.connection import connections_of_database
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common import clock
 from tony_provider.runtime.common.quantities import span
@@ -145,17 +147,52 @@ def hook_of(args: Namespace) -> TonyHook:
     return TonyHook(args.conn_id, args.proxy_user)
 
 
-def application_of(hook: TonyHook, args: Namespace) -> ApplicationRef:
-    """Return the application that the arguments name by ID or by its training's tag. Raises NotFound."""
+NamedJob = tuple[TonyJob, Application | None]
+"""A job that a command names, and what the cluster reports of it; None if the cluster does not know it (anymore)."""
+
+
+def job_of(hook: TonyHook, args: Namespace) -> NamedJob:
+    """Return the job that the arguments name by ID or by its training's tag. Raises NotFound."""
     application_id, tag = args.application_id or "", getattr(args, "tag", None) or ""
     if bool(application_id) == bool(tag):
         raise NotFound("name one application: by its id, or by its training's tag with --tag")
+    return find_job(hook, application_id=application_id, tag=tag)
+
+
+def find_job(hook: TonyHook, *, application_id: str = "", tag: str = "", what: str = "") -> NamedJob:
+    """Return the job with this ID or tag. ``what`` describes it in the message. Raises NotFound."""
     found = hook.application_ref(application_id=application_id, tag=tag)
-    return _found(hook, application_id or tag, found)
+    if found is None:
+        raise NotFound(
+            f"neither the cluster nor {hook.layout.root} knows of {what or application_id or tag}; `airflow tony list "
+            "--all` shows what the cluster does"
+        )
+    return TonyJob(hook, found.application_id, found.identity), found.application
 
 
-def applications_of(hook: TonyHook, args: Namespace) -> list[ApplicationRef]:
-    """Return all applications that the arguments name: by IDs, tags, or a DAG, its task and runs. Raises NotFound."""
+@contextmanager
+def running_job(args: Namespace, advice: str = "") -> Iterator[TonyJob]:
+    """Open the connection that the arguments name, and yield the job that they name, which may lack a directory there.
+
+    Raises NotFound. Exits with a message if the job has ended. The message ends with ``advice``, a format for the id.
+    """
+    with hook_of(args) as hook:
+        job, application = job_of(hook, args)
+        if application is None or application.is_final:
+            raise SystemExit(f"{job} has already ended{advice.format(job)}")
+        yield job
+
+
+def reason_of(args: Namespace) -> str:
+    """Return the reason that the arguments give, or the user of this machine who typed the command."""
+    return args.reason or f"asked for by {getpass.getuser()} on {socket.gethostname()}"
+
+
+def jobs_of(hook: TonyHook, args: Namespace) -> list[TonyJob]:
+    """Return all jobs that the arguments name: by IDs, tags, or a DAG, its task and runs.
+
+    Raises NotFound, also if one has no directory.
+    """
     tags = [(tag, tag) for tag in args.tag or []]
     training = (args.dag_id, args.task_id, args.run_id)
     if any(training):
@@ -167,24 +204,16 @@ def applications_of(hook: TonyHook, args: Namespace) -> list[ApplicationRef]:
             tags.append((tag, f"the task {args.task_id} of {args.dag_id} in the run {run_id}"))
     if not args.application_ids and not tags:
         raise NotFound("name applications: by their ids, by --tag, or by --dag-id, --task-id and --run-id")
-    found = [_found(hook, each, hook.application_ref(application_id=each)) for each in args.application_ids]
-    return found + [_found(hook, told, hook.application_ref(tag=tag)) for tag, told in tags]
+    found = [find_job(hook, application_id=each) for each in args.application_ids]
+    found += [find_job(hook, tag=tag, what=what) for tag, what in tags]
+    return [expect_directory(job) for job, _ in found]
 
 
-def _found(hook: TonyHook, what: str, found: ApplicationRef | None) -> ApplicationRef:
-    if found is None:
+def expect_directory(job: TonyJob) -> TonyJob:
+    """Return the job. Raises NotFound if the staging directory has no files of it."""
+    if job.identity is None:
         raise NotFound(
-            f"neither the cluster nor {hook.layout.root} knows of {what}; `airflow tony list --all` shows what the "
-            "cluster does"
+            f"{job} has no directory in {job.hook.layout.root}; check that --conn-id names the connection that it was "
+            "submitted with"
         )
-    return found
-
-
-def identity_of(hook: TonyHook, found: ApplicationRef) -> Identity:
-    """Return the identity of the application's training. Raises NotFound if it has no directory."""
-    if found.identity is None:
-        raise NotFound(
-            f"{found.application_id} has no directory in {hook.layout.root}; check that --conn-id names the connection "
-            "that it was submitted with"
-        )
-    return found.identity
+    return job

@@ -11,7 +11,7 @@ from typing import Any
 
 from tony_provider.advice.advise import advise as advice_on
 from tony_provider.advice.advise import merged_change, rule_documentation
-from tony_provider.cli.command import application_of, command, hook_of, identity_of, print_rows, say
+from tony_provider.cli.command import command, expect_directory, hook_of, job_of, print_rows, say
 from tony_provider.cluster.findings import await_late_checks
 from tony_provider.cluster.records.history import JobHistory
 from tony_provider.cluster.records.summary import Advice
@@ -50,8 +50,7 @@ def doctor(args: Namespace) -> None:
 def advise(args: Namespace) -> None:
     """Print at most three pieces of advice, or with ``--patch`` a merge patch of their changes."""
     with hook_of(args) as hook:
-        found = application_of(hook, args)
-        job = hook.history(identity_of(hook, found), found.application_id)
+        job = expect_directory(job_of(hook, args)[0]).history()
         former = hook.former_runs(job.labels).summaries
     advice = advice_on(job, former)
     if args.patch:

@@ -5,22 +5,18 @@ Contains ``kill``, ``suspend``, ``resume``, ``resize``, ``export`` and ``checkpo
 
 from __future__ import annotations
 
-import getpass
-import socket
 import threading
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
-from tony_provider.cli.command import application_of, command, hook_of, say, seconds_of
-from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, kept_checkpoints
-from tony_provider.hooks.tony import TonyHook
+from tony_provider.cli.command import command, hook_of, job_of, reason_of, running_job, say, seconds_of
+from tony_provider.cluster.training.checkpoint_chains import kept_checkpoints
 from tony_provider.runtime.checkpoint.checkpoint_restore import copy_checkpoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint
 from tony_provider.runtime.common.quantities import count, span
 from tony_provider.runtime.jobspec.task_types import RESIZE_EXAMPLE_WORDS
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.watching.termination import KillOrder, end_application
+from tony_provider.watching.termination import KillOrder, end_job
 
 BY = "`airflow tony kill`"
 
@@ -31,78 +27,63 @@ def kill(args: Namespace) -> None:
 
     Exits with 1 if it does not end in time.
     """
-    reason = args.reason or f"asked for by {getpass.getuser()} on {socket.gethostname()}"
-    order = KillOrder(reason, by=BY, grace=None if args.grace is None else seconds_of("--grace", args.grace))
+    grace = None if args.grace is None else seconds_of("--grace", args.grace)
+    order = KillOrder(reason_of(args), by=BY, grace=grace)
     with hook_of(args) as hook:
-        found = application_of(hook, args)
-        name, application = found.application_id, found.application
+        job, application = job_of(hook, args)
         if application is None or application.is_final:
-            say(f"{name} has already ended")
+            say(f"{job} has already ended")
             return
-        if found.identity is None:  # from another staging directory, so there are no files to remove
-            hook.kill(name, str(order))
-            say(f"{name} is being killed")
+        if job.identity is None:  # from another staging directory, so there are no files to remove
+            job.kill(str(order))
+            say(f"{job} is being killed")
             return
-        ended = end_application(hook, found.identity, name, order)
+        ended = end_job(job, order)
     if not ended:
-        raise SystemExit(f"{name} was killed, and has not ended yet")
-    say(f"{name} has ended")
+        raise SystemExit(f"{job} was killed, and has not ended yet")
+    say(f"{job} has ended")
 
 
 @command
 def suspend(args: Namespace) -> None:
     """Ask the job's master to suspend the job. A suspended job is no error."""
-    with hook_of(args) as hook:
-        name, answer = _ask(hook, args, "suspend")
+    with running_job(args) as job:
+        answer = job.suspend(reason_of(args))
     if answer.get("state") == JobState.SUSPENDED:
-        say(f"{name} is suspended already")
+        say(f"{job} is suspended already")
         return
     within = span(float(answer["suspended_within"]))
-    say(f"{name} gives its containers back, after a checkpoint, within {within}")
-    say(f"`airflow tony resume {name}` has it go on")
+    say(f"{job} gives its containers back, after a checkpoint, within {within}")
+    say(f"`airflow tony resume {job}` has it go on")
 
 
 @command
 def resume(args: Namespace) -> None:
     """Resume a suspended job. A job that is not suspended is no error, and continues."""
-    with hook_of(args) as hook:
-        name, answer = _ask(hook, args, "resume")
+    with running_job(args) as job:
+        answer = job.resume(reason_of(args))
     if answer.get("state") == JobState.SUSPENDED:
-        say(f"{name} asks for its containers, and goes on from its newest checkpoint")
+        say(f"{job} asks for its containers, and goes on from its newest checkpoint")
     else:
-        say(f"{name} goes on; it was not suspended")
-
-
-def _ask(hook: TonyHook, args: Namespace, action: str) -> tuple[str, dict[str, Any]]:
-    reason = args.reason or f"asked for by {getpass.getuser()} on {socket.gethostname()}"
-    found = application_of(hook, args)
-    name, application = found.application_id, found.application
-    if application is None or application.is_final:
-        raise SystemExit(f"{name} has already ended")
-    return name, hook.control(name, action, {"reason": reason})
+        say(f"{job} goes on; it was not suspended")
 
 
 @command
 def resize(args: Namespace) -> None:
     """Ask the job's master to resize task types. A count that is already correct is no error."""
     counts = _counts(args.counts)
-    reason = args.reason or f"asked for by {getpass.getuser()} on {socket.gethostname()}"
-    with hook_of(args) as hook:
-        found = application_of(hook, args)
-        name, application = found.application_id, found.application
-        if application is None or application.is_final:
-            raise SystemExit(f"{name} has already ended")
-        answer = hook.resize(name, counts, reason)
+    with running_job(args) as job:
+        answer = job.resize(counts, reason_of(args))
     for task_type, number in counts.items():
         before = answer["before"][task_type]
         if number == before:
-            say(f"{name} has {count(number, task_type)} already, or is to have them")
+            say(f"{job} has {count(number, task_type)} already, or is to have them")
         elif answer["state"] == JobState.SUSPENDED:
-            say(f"{name} is suspended, and has {count(number, task_type)} once it is resumed")
+            say(f"{job} is suspended, and has {count(number, task_type)} once it is resumed")
         elif number > before:
-            say(f"{name} asks for {count(number - before, 'container')}, and goes on with {number} once they are there")
+            say(f"{job} asks for {count(number - before, 'container')}, and goes on with {number} once they are there")
         else:
-            say(f"{name} goes on with {count(number, task_type)}, after a checkpoint")
+            say(f"{job} goes on with {count(number, task_type)}, after a checkpoint")
 
 
 def _counts(written: list[str]) -> dict[str, int]:
@@ -128,21 +109,12 @@ def export(args: Namespace) -> None:
     newest export and checkpoint so far.
     """
     seconds = seconds_of("--timeout", args.timeout)
-    reason = args.reason or f"asked for by {getpass.getuser()} on {socket.gethostname()}"
-    with hook_of(args) as hook:
-        found = application_of(hook, args)
-        name, application = found.application_id, found.application
-        if application is None or application.is_final:
-            raise SystemExit(f"{name} has already ended; `airflow tony status {name}` says where its model is")
+    with running_job(args, "; `airflow tony status {}` says where its model is") as job:
         if seconds:
-            say(hook.export(name, reason, seconds=seconds).uri)
-        else:
-            _only_ask(hook, name, reason)
-
-
-def _only_ask(hook: TonyHook, application_id: str, reason: str) -> None:
-    answer = hook.control(application_id, "export", {"reason": reason})
-    say(f"{application_id} is asked for an export of its model")
+            say(job.export(reason_of(args), seconds=seconds).uri)
+            return
+        answer = job.control("export", {"reason": reason_of(args)})
+    say(f"{job} is asked for an export of its model")
     for what, key in (("export", "newest"), ("checkpoint", "checkpoint")):
         known = answer.get(key)
         say(f"newest {what} so far: {known['uri'] if known else 'none'}")
@@ -157,19 +129,17 @@ def checkpoint(args: Namespace) -> None:
     if not directory.parent.is_dir():
         raise SystemExit(f"there is no directory {directory.parent}")
     with hook_of(args) as hook:
-        found = application_of(hook, args)
-        storage = hook.storage()
-        chains = CheckpointChains(storage, hook.layout, found.identity) if found.identity else None
-        chain = chains.used_by(found.application_id) if chains else None
-        kept = kept_checkpoints(storage, chain.uri) if chain else []
+        job, _ = job_of(hook, args)
+        chain = job.chain() if job.identity is not None else None
+        kept = kept_checkpoints(hook.storage(), chain.uri) if chain is not None else []
         wanted = [each for each in kept if args.snapshot in (None, each.number)]
         if not wanted or chain is None:
             which = "checkpoint" if args.snapshot is None else f"snapshot {args.snapshot}"
             labels = f"; it has {', '.join(each.label for each in kept)}" if kept else ""
-            raise SystemExit(f"{found.application_id} has no {which} in the storage{labels}")
+            raise SystemExit(f"{job} has no {which} in the storage{labels}")
         uri = chain.uri if args.snapshot is None else wanted[0].uri
         try:
-            point = copy_checkpoint(storage, uri, directory, args.rank, threading.Event())
+            point = copy_checkpoint(hook.storage(), uri, directory, args.rank, threading.Event())
         except DamagedCheckpoint as error:
             raise SystemExit(str(error)) from error
         say(f"{directory} holds {point.label}")

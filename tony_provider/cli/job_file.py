@@ -125,11 +125,6 @@ def _filled(args: Namespace) -> Mapping[str, Any]:
         raise TonySpecError(f"{args.job}: {error}") from error
 
 
-def job_and_overrides(args: Namespace) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the file's job and its overrides, which ``read_job`` has checked."""
-    return _filled(args), overrides_of(args.set or [])
-
-
 def search_path(args: Namespace) -> list[Path]:
     """Return the directories to search for the job's files: the directory of the job file."""
     return [Path(args.job).absolute().parent]

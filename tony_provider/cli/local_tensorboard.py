@@ -28,10 +28,9 @@ import attrs
 
 from tony_provider.cli.command import (
     NotFound,
-    applications_of,
     command,
     hook_of,
-    identity_of,
+    jobs_of,
     say,
     seconds_of,
     until_interrupted,
@@ -330,11 +329,10 @@ def _jobs(hook: TonyHook, args: Namespace) -> _Jobs:
     """Return the jobs to show. Applications of the same checkpoint chain have the same curves, and appear once."""
     labels: dict[str, str] = {}
     trainings = []
-    for found in applications_of(hook, args):
-        identity = identity_of(hook, found)
-        source = hook.event_files(identity, found.application_id)
+    for job in jobs_of(hook, args):
+        source = job.event_files()
         labels.setdefault(source.uri, source.label)
-        trainings.append(identity)
+        trainings.append(job.training)
     return _Jobs(labels, trainings)
 
 

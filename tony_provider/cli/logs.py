@@ -7,20 +7,16 @@ import sys
 import time
 from argparse import Namespace
 
-from tony_provider.cli.command import NotFound, application_of, command, hook_of, identity_of
-from tony_provider.cluster.training.identity import Identity
-from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.common import contract
+from tony_provider.cli.command import NotFound, command, expect_directory, hook_of, job_of
+from tony_provider.hooks.job import TonyJob
 from tony_provider.runtime.common.quantities import count, size
-from tony_provider.runtime.common.text import LONGEST_LINE, end_of_log, for_terminal
-from tony_provider.runtime.protocol.http_messages import read_kept
-from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import FileStatus, read_bytes
-from tony_provider.runtime.storage.errors import StorageNotFound
-from tony_provider.watching.task_output import TAIL, OutputChunk, OutputFollower, OutputPosition
+from tony_provider.runtime.common.text import LONGEST_LINE, for_terminal
+from tony_provider.runtime.storage.base import FileStatus
+from tony_provider.watching.task_output import OutputChunk, OutputFollower, OutputPosition, kept_output
 
 _SECONDS = 10.0  # time limit of a master
 _PAUSE = 2.0  # seconds between two polls of a running task
+_TAIL = 64 << 10  # bytes of the kept log of a task that has just ended
 _AM = "am"  # the application master, in place of a task
 
 
@@ -28,26 +24,25 @@ _AM = "am"  # the application master, in place of a task
 def logs(args: Namespace) -> None:
     """Print the kept logs of ended tasks, or the end of the output of running tasks."""
     with hook_of(args) as hook:
-        found = application_of(hook, args)
+        job, application = job_of(hook, args)
         if args.task == _AM:
-            _print(hook.log_tail(found.application_id).encode())
+            _print(job.master_log().encode())
             return
-        identity = identity_of(hook, found)
-        is_live = found.application is not None and not found.application.is_final
-        if is_live:
-            _live(hook, identity, found.application_id, args)
+        expect_directory(job)
+        if application is not None and not application.is_final:
+            _live(job, args)
         else:
-            _kept(hook, identity, found.application_id, args.task)
+            _kept(job, args.task)
 
 
-def _live(hook: TonyHook, identity: Identity, application_id: str, args: Namespace) -> None:
+def _live(job: TonyJob, args: Namespace) -> None:
     """Print the output of running tasks, with ``--follow`` until the application ends."""
-    live = _followers(hook, identity, application_id, args.task)
+    live = _followers(job, args.task)
     while True:
-        application = hook.application(application_id)
+        application = job.application()
         over = application is None or application.is_final
         for each in live:
-            new = _rest(hook, identity, application_id, each) if over else each.new()
+            new = _rest(job, each) if over else each.new()
             if new and len(live) > 1:
                 _print(f"==> {each.task} <==\n".encode())
             for piece in new:
@@ -62,12 +57,11 @@ def _live(hook: TonyHook, identity: Identity, application_id: str, args: Namespa
             return
         time.sleep(_PAUSE)
         if not live:  # its tasks are known once its master has begun
-            live = _followers(hook, identity, application_id, args.task)
+            live = _followers(job, args.task)
 
 
-def _followers(hook: TonyHook, identity: Identity, application_id: str, task: str | None) -> list[OutputFollower]:
-    tasks = _tasks(hook, identity, application_id, task)
-    return [OutputFollower(hook, application_id, each, seconds=_SECONDS, older_masters=True) for each in tasks]
+def _followers(job: TonyJob, task: str | None) -> list[OutputFollower]:
+    return [OutputFollower(job, each, seconds=_SECONDS) for each in _tasks(job, task)]
 
 
 def _explain(live: list[OutputFollower]) -> None:
@@ -76,55 +70,38 @@ def _explain(live: list[OutputFollower]) -> None:
         raise NotFound("; ".join(each.problem for each in live) or "no task has started yet")
 
 
-def _tasks(hook: TonyHook, identity: Identity, application_id: str, task: str | None) -> list[str]:
+def _tasks(job: TonyJob, task: str | None) -> list[str]:
     """Return the job's tasks, or only the requested task."""
     if task is not None:
         return [task]
-    status = hook.job_status(identity, application_id)
+    status = job.status()
     return [each.name for each in status.tasks] if status is not None else []
 
 
-def _rest(hook: TonyHook, identity: Identity, application_id: str, live: OutputFollower) -> list[OutputChunk]:
+def _rest(job: TonyJob, live: OutputFollower) -> list[OutputChunk]:
     """Return the kept output of the task's newest container that was not shown yet."""
-    prefix = contract.log_prefix(live.task)
-    wanted = [file for file in _files(hook, identity, application_id) if file.name.startswith(prefix)]
-    if not wanted:
+    kept = kept_output(job, live.task, live.position, _TAIL)
+    if kept is None:
         return []
-    newest = max(wanted, key=lambda file: file.modified_ms)
-    if live.is_of_older_master:
-        # Cut like the master cuts it, so that the end that was seen is found in it.
-        kept = read_bytes(hook.storage(), newest.path, offset=max(0, newest.size - TAIL - 1), length=TAIL + 1)
-        return [OutputChunk(live.rest(end_of_log(kept, TAIL)))]
-    shown = live.position.offset if newest.name == contract.log_name(live.task, live.position.attempt or 1) else 0
-    piece = read_kept(hook.storage(), newest.path, shown, TAIL)
-    live.position = OutputPosition(live.position.attempt, piece.end)
-    return [OutputChunk(piece.data, piece.start - shown)] if piece.data else []
+    live.position = OutputPosition(live.position.attempt, kept.end)
+    return [OutputChunk(kept.data, kept.missed)] if kept.data else []
 
 
-def _files(hook: TonyHook, identity: Identity, application_id: str) -> list[FileStatus]:
-    directory = uris.join(hook.application_dir(identity, application_id), contract.LOGS_DIR)
-    try:
-        return [file for file in hook.storage().list(directory) if not file.is_directory]
-    except StorageNotFound:
-        return []
-
-
-def _kept(hook: TonyHook, identity: Identity, application_id: str, task: str | None) -> None:
-    files = _files(hook, identity, application_id)
-    wanted = [file for file in files if task is None or file.name.startswith(contract.log_prefix(task))]
+def _kept(job: TonyJob, task: str | None) -> None:
+    wanted = job.log_files(task)
     if not wanted:
+        files = job.log_files()
         known = "; there are " + ", ".join(file.name for file in files) if files else ""
-        directory = hook.application_dir(identity, application_id)
-        raise NotFound(f"no log of {task or 'any task'} was kept in {directory}{known}")
+        raise NotFound(f"no log of {task or 'any task'} was kept in {job.directory}{known}")
     for file in wanted:
         if len(wanted) > 1:
             _print(f"==> {file.name} <==\n".encode())
-        _copy(hook, file)
+        _copy(job, file)
 
 
-def _copy(hook: TonyHook, file: FileStatus) -> None:
+def _copy(job: TonyJob, file: FileStatus) -> None:
     sys.stdout.flush()
-    with hook.storage().open_read(file.path) as stream:
+    with job.hook.storage().open_read(file.path) as stream:
         if sys.stdout.isatty():
             while line := stream.readline(LONGEST_LINE):
                 _print(line)

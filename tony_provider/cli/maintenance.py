@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from rich.console import Console
 from rich.progress import track
 
-from tony_provider.cli.command import NotFound, age_of, command, hook_of, print_rows, say, seconds_of
+from tony_provider.cli.command import age_of, command, find_job, hook_of, print_rows, say, seconds_of
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.garbage import Garbage, GarbageItem, RemovedGarbage
 from tony_provider.cluster.records.summary import JobSummary, summarize
-from tony_provider.cluster.training.applications import ApplicationRef
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.compat import PORTAL
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.job_summaries import KEPT, begun_summary, submitted_by
 from tony_provider.operators.try_state import TaskInstanceInfo
@@ -107,41 +107,30 @@ def renew(args: Namespace) -> None:
     Exits with 1 if an application needs a token and does not receive it.
     """
     with hook_of(args) as hook:
-        wanted = [_named(hook, each) for each in args.application_ids] or _live(hook)
-        failed = [ref.application_id for ref in wanted if not _renew(hook, ref, now=args.now)]
+        named = [find_job(hook, application_id=each)[0] for each in args.application_ids]
+        live = [] if named else [hook.job(each.id) for each in hook.live()]
+        wanted = named or [job for job in live if job.identity is not None]
+        failed = [job.application_id for job in wanted if not _renew(job, now=args.now)]
     if failed:
         raise SystemExit(f"no newer token for {', '.join(failed)}")
 
 
-def _named(hook: TonyHook, application_id: str) -> ApplicationRef:
-    found = hook.application_ref(application_id=application_id)
-    if found is None:
-        raise NotFound(f"neither the cluster nor {hook.layout.root} knows of {application_id}")
-    return found
-
-
-def _live(hook: TonyHook) -> list[ApplicationRef]:
-    found = [hook.application_ref(application_id=each.id) for each in hook.live()]
-    return [each for each in found if each is not None and each.identity is not None]
-
-
-def _renew(hook: TonyHook, ref: ApplicationRef, *, now: bool) -> bool:
+def _renew(job: TonyJob, *, now: bool) -> bool:
     """Print the result for one application. Return False if it needs a token and did not receive it."""
-    name = ref.application_id
-    seen = observe(hook, ref.identity, name)
+    seen = observe(job)
     if seen.outage is not None:
-        say(f"{name}: {seen.outage}")
+        say(f"{job}: {seen.outage}")
         return False
     life = seen.newest.store_token if seen.newest is not None else None
-    renewal = TokenRefresher(ref.identity, name)
+    renewal = TokenRefresher()
     if not seen.runs:
-        say(f"{name} does not run")
+        say(f"{job} does not run")
     elif life is None:
-        say(f"{name} has no HDFS token, or has not told of it yet")
+        say(f"{job} has no HDFS token, or has not told of it yet")
     elif not (now or renewal.is_due(seen)):
-        say(f"{name} has an HDFS token until {moment(life.until_ms)}: it is early yet")
+        say(f"{job} has an HDFS token until {moment(life.until_ms)}: it is early yet")
     else:
-        renewed = renewal.renew(hook, seen)
+        renewed = renewal.renew(job, seen)
         say("\n".join(renewal.lines()))
         return renewed
     return True
@@ -179,15 +168,15 @@ def _rebuilt(hook: TonyHook, identity: Identity) -> Iterator[tuple[str, str, boo
     """Yield the id, the outcome and whether it is a failure, for each of the training's newest applications."""
     for application_id in hook.application_ids(identity)[-KEPT:]:
         try:
-            yield application_id, _outcome(hook, identity, application_id), False
+            yield application_id, _outcome(hook.job(application_id, identity)), False
         except (ClusterError, StorageError) as error:
             yield application_id, str(error), True
 
 
-def _outcome(hook: TonyHook, identity: Identity, application_id: str) -> str:
+def _outcome(job: TonyJob) -> str:
     from tony_provider.cli.portal_table import kept_instance  # here: Airflow before 3.3 has no such table
 
-    labels = hook.labels(identity, application_id)
+    labels = job.labels()
     if not {"dag_id", "run_id", "task_id"} <= labels.keys():
         return "no task of a DAG has submitted it"
     index = labels.get("map_index", "-1")
@@ -198,24 +187,22 @@ def _outcome(hook: TonyHook, identity: Identity, application_id: str) -> str:
         int(index) if index.isdecimal() else -1,
         submitted_by(labels),
     )
-    if run.identity(hook, labels.get("checkpoint_key")) != identity:  # a job may write its own labels
+    if run.identity(job.hook, labels.get("checkpoint_key")) != job.identity:  # a job may write its own labels
         return f"its labels name another training: {run.task_id} of {run.dag_id}"
     kept = kept_instance(run)
     if kept is None:
         return f"Airflow's database has no run {run.run_id} of {run.dag_id}"
-    if kept.knows_end_of(application_id):
+    if kept.knows_end_of(job.application_id):
         return KNOWN
-    summary = _summary(hook, run, kept.run_date, identity, application_id)
+    summary = _summary(job, run, kept.run_date)
     if summary is None:
         return "neither the cluster nor the store knows how it went"
     kept.write(summary)
     return LISTED
 
 
-def _summary(
-    hook: TonyHook, run: TaskInstanceInfo, run_date: str | None, identity: Identity, application_id: str
-) -> JobSummary | None:
-    application, history = hook.application(application_id), hook.history(identity, application_id)
+def _summary(job: TonyJob, run: TaskInstanceInfo, run_date: str | None) -> JobSummary | None:
+    application, history = job.application(), job.history()
     if application is None and history.status is None:
         return None
-    return summarize(begun_summary(hook, identity, application_id, run, run_date), history, application)
+    return summarize(begun_summary(job, run, run_date), history, application)

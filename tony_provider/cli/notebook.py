@@ -22,10 +22,9 @@ import attrs
 
 from tony_provider.cli.command import (
     NotFound,
-    applications_of,
     command,
     hook_of,
-    identity_of,
+    jobs_of,
     say,
     seconds_of,
     until_interrupted,
@@ -49,6 +48,7 @@ from tony_provider.cluster.task_tunnel import HOST, TaskTunnel
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.cluster.training.plan import ChainOrigin, Resume
 from tony_provider.exceptions import TonySpecError
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.outcome import failure
 from tony_provider.runtime.common.quantities import span
@@ -99,13 +99,13 @@ def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
         run_id=[args.run_id] if args.run_id else None,
         map_index=args.map_index,
     )
-    found = applications_of(hook, named)
+    found = jobs_of(hook, named)
     if len(found) > 1:
         raise NotFound("name one application: by --of, by --tag, or by --dag-id, --task-id and --run-id")
-    application_id, identity = found[0].application_id, identity_of(hook, found[0])
+    [job] = found
     news = []
     if origin is None:
-        kept = hook.kept_job(identity, application_id, confirmed=args.yes)
+        kept = job.job_for_rerun(confirmed=args.yes)
         origin = NotebookOrigin(kept.job, overrides, file_roots=typed_files(args))
         if kept.masked:
             news.append(f"Without {', '.join(kept.masked)}, whose values are not kept: give them by --set env.NAME=…")
@@ -114,11 +114,11 @@ def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
                 f"Without {', '.join(kept.left_out)}: the history names a file of this machine. Give your own by "
                 "--set KEY=PATH"
             )
-    so_far = hook.trained_so_far(identity, application_id)
+    so_far = job.newest_checkpoint()
     if so_far is None:
-        news.append(f"{application_id} has no checkpoint yet: the notebook is without one")
+        news.append(f"{job} has no checkpoint yet: the notebook is without one")
         return attrs.evolve(origin, news=news)
-    news.append(f"The newest checkpoint of {application_id}, now {so_far.newest.label}, will be in `checkpoint`")
+    news.append(f"The newest checkpoint of {job}, now {so_far.newest.label}, will be in `checkpoint`")
     return attrs.evolve(origin, checkpoint=so_far.chain, news=news)
 
 
@@ -143,9 +143,7 @@ class _Reached(Exception):  # noqa: N818 - says what happened
 class NotebookConnection:
     """The connection to one notebook, which may not run yet."""
 
-    hook: TonyHook
-    identity: Identity
-    application_id: str
+    job: TonyJob
     token: str = attrs.field(repr=False)
     _answers: threading.Event = attrs.field(factory=threading.Event, init=False)  # the server has answered
 
@@ -163,16 +161,14 @@ class NotebookConnection:
                 raise _Reached
 
         try:
-            watch_until_end(self.hook, self.identity, self.application_id, pause=_LOOK, say=say, show=show)
+            watch_until_end(self.job, pause=_LOOK, say=say, show=show)
         except _Reached:
             return
-        raise TunnelEnded(f"{self.application_id} has ended")
+        raise TunnelEnded(f"{self.job} has ended")
 
     def open(self, local_port: int, over: threading.Event) -> TaskTunnel:
         """Open a tunnel to the notebook. Stop waiting for it once ``over`` is set."""
-        return self.hook.tunnel(
-            self.identity, self.application_id, TASK, local_port=local_port, tell=self._tell, over=over
-        )
+        return self.job.tunnel(TASK, local_port=local_port, tell=self._tell, over=over)
 
     def _tell(self, news: str) -> None:
         if self._answers.is_set():
@@ -187,7 +183,7 @@ class NotebookConnection:
             tunnel.wait(0)
             if time.monotonic() > deadline:
                 raise ClusterError(
-                    f"Jupyter does not answer within {_SERVER_SECONDS:g} s; `airflow tony logs {self.application_id}` "
+                    f"Jupyter does not answer within {_SERVER_SECONDS:g} s; `airflow tony logs {self.job}` "
                     "shows what it says"
                 )
         self._answers.set()
@@ -207,7 +203,7 @@ class NotebookConnection:
         told: Sequence[str] = []
         while not over.wait(_LOOK_FOR_WARNINGS):
             try:
-                warnings = self.hook.master_status(self.identity, self.application_id).warnings
+                warnings = self.job.master_status().warnings
             except ClusterError:
                 continue
             for each in warnings:
@@ -233,12 +229,11 @@ class NotebookConnection:
 
         Raises JobEndedBadly if it failed, and ``error`` if it continues.
         """
-        if wait_for_end(lambda: self.hook.application(self.application_id), _END_SECONDS) is not None:
+        if wait_for_end(self.job.application, _END_SECONDS) is not None:
             raise error
-        clean_up(self.hook, self.identity, self.application_id, log.warning)
-        application = self.hook.application(self.application_id)
-        status = self.hook.job_status(self.identity, self.application_id)
-        if problem := failure(self.application_id, application, status):
+        clean_up(self.job, log.warning)
+        status = self.job.status()
+        if problem := failure(self.job.application_id, self.job.application(), status):
             raise JobEndedBadly("\n".join([str(problem), *(status.warnings if status is not None else [])]))
         returned = self._returned()
         why = str(returned.get("ended", "ended"))
@@ -250,7 +245,7 @@ class NotebookConnection:
     def _returned(self) -> dict[str, Any]:
         """Return the result that the notebook's program has left, or an empty dictionary if it is unreadable."""
         try:
-            returned: Any = self.hook.returned(self.identity, self.application_id)
+            returned: Any = self.job.returned()
         except (ClusterError, StorageError):
             return {}
         return returned if isinstance(returned, dict) else {}
@@ -290,7 +285,7 @@ def notebook(args: Namespace) -> None:
             )
         found = _running(hook, name) or _started(hook, args, name, origin)
         if not args.detach:
-            _lead(hook, args, found)
+            _lead(args, found)
             return
         _tell_more(args, found, args.local_port)
 
@@ -300,8 +295,7 @@ class _Notebook:
     """A notebook that runs, or has been submitted."""
 
     name: str
-    identity: Identity
-    application_id: str
+    job: TonyJob
     token: str = attrs.field(repr=False)
 
 
@@ -313,10 +307,11 @@ def _running(hook: TonyHook, name: str) -> _Notebook | None:
     """Return the notebook with this name that has not ended."""
     identity = _identity(hook, name)
     for application in hook.find(identity):
-        token = hook.notebook_token(identity, application.id)
+        job = hook.job(application.id, identity)
+        token = job.notebook_token()
         if token is not None:
-            say(f"The notebook {name!r} is there: {application.id}")
-            return _Notebook(name, identity, application.id, token)
+            say(f"The notebook {name!r} is there: {job}")
+            return _Notebook(name, job, token)
     return None
 
 
@@ -326,11 +321,9 @@ def _started(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin 
     hook.expect_servers()
     request = _request(hook, args, name, origin)
     token = request.secrets[TOKEN]
-    application_id = hook.submit(
-        request, before_submit=lambda new: hook.keep_notebook_token(request.identity, new, token)
-    )
-    say(f"Submitted {application_id}, the notebook {name!r}")
-    return _Notebook(name, request.identity, application_id, token)
+    job = hook.submit(request, before_submit=lambda new: new.keep_notebook_token(token))
+    say(f"Submitted {job}, the notebook {name!r}")
+    return _Notebook(name, job, token)
 
 
 def _request(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin) -> SubmissionRequest:
@@ -391,9 +384,9 @@ def _bytes_of(option: str, text: str) -> int:
         raise SystemExit(f"{option}: {error}") from error
 
 
-def _lead(hook: TonyHook, args: Namespace, found: _Notebook) -> None:
+def _lead(args: Namespace, found: _Notebook) -> None:
     """Connect to the notebook until Ctrl-C or its end."""
-    way = NotebookConnection(hook, found.identity, found.application_id, found.token)
+    way = NotebookConnection(found.job, found.token)
     port = args.local_port
     try:
         with until_interrupted() as over:
@@ -427,4 +420,4 @@ def _tell_more(args: Namespace, found: _Notebook, port: int) -> None:
     back = f" --local-port {port}" if port else ""
     say("The notebook goes on.")
     say(f"Back to it: airflow tony notebook --name {shlex.quote(found.name)}{back}{more}")
-    say(f"End it:     airflow tony kill {found.application_id}{more}")
+    say(f"End it:     airflow tony kill {found.job}{more}")

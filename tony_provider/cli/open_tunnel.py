@@ -19,10 +19,17 @@ from typing import Any
 
 import attrs
 
-from tony_provider.cli.command import NotFound, application_of, command, hook_of, identity_of, say, until_interrupted
+from tony_provider.cli.command import (
+    NotFound,
+    command,
+    expect_directory,
+    hook_of,
+    job_of,
+    say,
+    until_interrupted,
+)
 from tony_provider.cluster.task_tunnel import HOST
-from tony_provider.cluster.training.identity import Identity
-from tony_provider.hooks.tony import TonyHook
+from tony_provider.hooks.job import TonyJob
 from tony_provider.runtime.common.network import HIGHEST_PORT, peer_users
 
 
@@ -107,23 +114,14 @@ def tunnel(args: Namespace) -> None:
     target = Target.parse(args.task)
     expect_local_port(args.local_port)
     with hook_of(args) as hook:
-        found = application_of(hook, args)
-        identity = identity_of(hook, found)
-        if found.application is None or found.application.is_final:
-            raise NotFound(f"{found.application_id} has ended: there is nothing to lead to")
-        _expect_task(hook, identity, found.application_id, target.task)
+        job, application = job_of(hook, args)
+        expect_directory(job)
+        if application is None or application.is_final:
+            raise NotFound(f"{job} has ended: there is nothing to lead to")
+        _expect_task(job, target.task)
         with until_interrupted() as over:
             try:
-                opened = hook.tunnel(
-                    identity,
-                    found.application_id,
-                    target.task,
-                    target.port,
-                    local_port=args.local_port,
-                    tell=say,
-                    over=over,
-                )
-                with opened as way:
+                with job.tunnel(target.task, target.port, local_port=args.local_port, tell=say, over=over) as way:
                     if not over.is_set():
                         say(f"{HOST}:{way.port} leads to {target}\nCtrl-C ends it")
                     while not over.is_set() and not way.wait(_PERIOD):
@@ -152,7 +150,7 @@ class Target:
         return f"port {self.port} of {self.task}" if self.port else f"the port of {self.task} (TONY_PORT)"
 
 
-def _expect_task(hook: TonyHook, identity: Identity, application_id: str, task: str) -> None:
-    status = hook.job_status(identity, application_id)
+def _expect_task(job: TonyJob, task: str) -> None:
+    status = job.status()
     if status is not None and task not in (known := [each.name for each in status.tasks]):
-        raise NotFound(f"{application_id} has no task {task}; there are {', '.join(known[:10])}")
+        raise NotFound(f"{job} has no task {task}; there are {', '.join(known[:10])}")

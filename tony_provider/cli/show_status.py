@@ -18,11 +18,11 @@ from rich.text import Text
 
 from tony_provider.cli.command import (
     NotFound,
-    application_of,
     as_text,
     command,
+    expect_directory,
     hook_of,
-    identity_of,
+    job_of,
     print_rows,
     print_whole,
     say,
@@ -30,8 +30,9 @@ from tony_provider.cli.command import (
 )
 from tony_provider.cluster.errors import ClusterError, RecordUnreadable
 from tony_provider.cluster.interface import Application, ApplicationFilter, ApplicationState
-from tony_provider.cluster.training.applications import ApplicationRef, tag_of
-from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, KeptCheckpoint, kept_checkpoints
+from tony_provider.cluster.training.applications import tag_of
+from tony_provider.cluster.training.checkpoint_chains import KeptCheckpoint
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.common.codec import to_plain
@@ -62,46 +63,44 @@ def job_snapshot(hook: TonyHook, args: Namespace) -> JobSnapshot:
 
     Raises NotFound, ClusterError, and StorageError if the cluster does not know the application either.
     """
-    found, seen = _observe(hook, args)
+    job, seen = _observe(hook, args)
     if seen.unreadable is not None:
         raise seen.unreadable
     old = list(_old(seen))
     if (old or seen.outage) and seen.application and seen.application.state is ApplicationState.RUNNING:
-        seen = attrs.evolve(seen, master=status_of_master(hook, found.identity, found.application_id))
+        seen = attrs.evolve(seen, master=status_of_master(job))
     silence = ReachabilityLog(UnansweredCalls(), lambda _: None)
     silence.look(seen)
-    checkpoints, unknown = _checkpoints(hook, found)
+    checkpoints, unknown = _checkpoints(job)
     return JobSnapshot(
-        application_id=found.application_id,
+        application_id=job.application_id,
         application=seen.application,
         status=seen.newest,
-        directory=hook.application_dir(found.identity, found.application_id) if found.identity is not None else None,
+        directory=job.directory if job.identity is not None else None,
         troubles=[*silence.lines, *old, *_answer_of_master(seen), *unknown],
         checkpoints=checkpoints,
         error=seen.outage if seen.newest is None else None,
     )
 
 
-def _observe(hook: TonyHook, args: Namespace) -> tuple[ApplicationRef, Observation]:
-    """Return the application and its state, from the cluster alone if the store does not answer."""
+def _observe(hook: TonyHook, args: Namespace) -> tuple[TonyJob, Observation]:
+    """Return the job and its state, from the cluster alone if the store does not answer."""
     try:
-        found = application_of(hook, args)
+        job, application = job_of(hook, args)
     except StorageError as error:
         application = hook.application(args.application_id) if args.application_id else None
         if application is None:
             raise
-        return ApplicationRef(application.id, application, None), Observation(application, outages=(error,))
-    return found, observe_status(hook, found.identity, found.application_id, found.application)
+        return TonyJob(hook, application.id, None), Observation(application, outages=(error,))
+    return job, observe_status(job, application)
 
 
-def _checkpoints(hook: TonyHook, found: ApplicationRef) -> tuple[list[KeptCheckpoint], list[str]]:
-    """Return the checkpoints of the application's chain, and the reason if they are unknown."""
-    if found.identity is None:
+def _checkpoints(job: TonyJob) -> tuple[list[KeptCheckpoint], list[str]]:
+    """Return the checkpoints of the job's chain, and the reason if they are unknown."""
+    if job.identity is None:
         return [], []
     try:
-        chains = CheckpointChains(hook.storage(), hook.layout, found.identity)
-        chain = chains.used_by(found.application_id)
-        return kept_checkpoints(hook.storage(), chain.uri) if chain else [], []
+        return job.checkpoints(), []
     except (StorageError, RecordUnreadable) as error:
         return [], [f"The checkpoints are unknown: {error}"]
 
@@ -259,13 +258,12 @@ def status(args: Namespace) -> None:
     """Show the state of a job; with ``--watch`` until it ends."""
     with hook_of(args) as hook:
         if args.story:
-            print_rows(_story(hook, application_of(hook, args), args.story), args.output, whole=True)
+            print_rows(_story(*job_of(hook, args), args.story), args.output, whole=True)
             return
         if args.watch:
             from tony_provider.cli.wait_for_job import wait_for_job  # imported only when needed
 
-            found = application_of(hook, args)
-            wait_for_job(hook, identity_of(hook, found), found.application_id)
+            wait_for_job(expect_directory(job_of(hook, args)[0]))
             return
         seen = job_snapshot(hook, args)
     if args.output == "table":
@@ -282,15 +280,15 @@ def status(args: Namespace) -> None:
         raise seen.error
 
 
-def _story(hook: TonyHook, found: ApplicationRef, task: str) -> list[dict[str, str]]:
+def _story(job: TonyJob, application: Application | None, task: str) -> list[dict[str, str]]:
     """Return the transitions of a task of a running job, or the events of a task of an ended job. Raises NotFound."""
-    if found.application is not None and not found.application.is_final:
-        story = hook.task_story(found.application_id, task)
+    if application is not None and not application.is_final:
+        story = job.story(task)
         return [
             _story_row(each.time_ms, each.subject, f"{each.before} -> {each.after}", each.why, each.event)
             for each in story.transitions
         ]
-    history = hook.history(identity_of(hook, found), found.application_id)
+    history = expect_directory(job).history()
     rows = [
         _story_row(each.get("time_ms"), task, str(each.get("event", "")), str(each.get("message", "")))
         for each in history.events
@@ -298,7 +296,7 @@ def _story(hook: TonyHook, found: ApplicationRef, task: str) -> list[dict[str, s
     ]
     if not rows:
         more = f": {'; '.join(history.missing)}" if history.missing else ""
-        raise NotFound(f"{found.application_id} has no events of {task}{more}")
+        raise NotFound(f"{job} has no events of {task}{more}")
     return rows
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from tony_provider.cli.command import command, hook_of, say
 from tony_provider.cli.job_file import (
     file_roots,
-    job_and_overrides,
     read_job,
     search_path,
     secrets_from_environment,
@@ -23,6 +22,7 @@ from tony_provider.cli.job_file import (
 from tony_provider.cluster.checks.inputs_and_outputs import Amount, InputSizes
 from tony_provider.cluster.findings import Severity
 from tony_provider.cluster.submission.preparation import SubmissionRequest, with_defaults
+from tony_provider.operators.submission import JOB, OVERRIDES
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.frameworks.base import TaskAddress
@@ -148,8 +148,7 @@ def check(args: Namespace) -> None:
     """Check a job. Exits with 1 and all problems: of the file, otherwise of the cluster and the named files."""
     with hook_of(args) as hook:
         job, layers = read_job(args, hook)
-        _, overrides = job_and_overrides(args)
-        findings = hook.job_findings(job, overrides, search_path(args), file_roots(args))
+        findings = hook.job_findings(job, layers.of(OVERRIDES), search_path(args), file_roots(args))
         problems = [each.detail for each in findings if each.outcome is Severity.PROBLEM]
         figures = {} if problems else hook.input_figures(job, _LONGEST_LOOK)
         settings = hook.settings
@@ -178,39 +177,38 @@ def submit(args: Namespace) -> None:
     """Start a job, and print the commands to follow it. With ``--wait``, exits with 1 if the job fails."""
     run_id = args.run_id or datetime.now(UTC).isoformat(timespec="microseconds")
     with hook_of(args) as hook:
-        job, _ = read_job(args, hook)
+        job, layers = read_job(args, hook)
         secrets = secrets_from_environment(args.secret or [])
         hook.expect_servers()
         # Run IDs that people choose are often the same, such as `nightly`, unlike those of one Airflow.
         identity = hook.identity(dag_id=f"{DAG_ID}:{hook.get_conn().user}", run_id=run_id, task_id=job.name)
-        given, overrides = job_and_overrides(args)
         request = SubmissionRequest(
             job,
             identity,
             secrets,
             submission_labels(run_id),
             search_path(args),
-            given=given,
-            overrides=overrides,
+            given=layers.of(JOB),
+            overrides=layers.of(OVERRIDES),
             watched=args.wait,
             file_roots=file_roots(args),
         )
-        application_id = hook.submit(request)
-        _tell(args, application_id, f"Submitted {application_id} ({job.name}), of the training {identity.tag}")
-        _tell(args, "", f"Its results and logs go to {hook.application_dir(identity, application_id)}")
+        submitted = hook.submit(request)
+        _tell(args, str(submitted), f"Submitted {submitted} ({job.name}), of the training {identity.tag}")
+        _tell(args, "", f"Its results and logs go to {submitted.directory}")
         try:
             if args.wait:
                 from tony_provider.cli.wait_for_job import wait_for_job
                 from tony_provider.watching.job_watch import deadlines_of
 
-                limits = deadlines_of(hook, application_id, job, started=None, execution_timeout=None)
-                _conclude(wait_for_job(hook, identity, application_id, limits))
+                limits = deadlines_of(submitted, job, started=None, execution_timeout=None)
+                _conclude(wait_for_job(submitted, limits))
                 return
         except KeyboardInterrupt:
             _tell(args, "", "\nThe job goes on.")
         more = f" --conn-id {args.conn_id}" if args.conn_id != hook.default_conn_name else ""
         for word, what in (("status --watch", "Follow it"), ("logs --follow", "Its logs"), ("kill", "End it")):
-            _tell(args, "", f"{what + ':':<11}airflow tony {word} {application_id}{more}")
+            _tell(args, "", f"{what + ':':<11}airflow tony {word} {submitted}{more}")
         again = f"Should it fail, --run-id {run_id} goes on from its newest checkpoint, if the job stays the same."
         _tell(args, "", again)
 

@@ -11,15 +11,14 @@ from rich.live import Live
 
 from tony_provider.cli.show_status import job_table
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.training.identity import Identity
 from tony_provider.configuration import poll_interval
-from tony_provider.hooks.tony import TonyHook
+from tony_provider.hooks.job import TonyJob
 from tony_provider.operators.outcome import failure
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.watching.job_watch import JobWatch, Looker, WatchEnd, WatchLimits, WatchResult
 from tony_provider.watching.observation import Observation, observe
-from tony_provider.watching.termination import KillOrder, clean_up, end_application
+from tony_provider.watching.termination import KillOrder, clean_up, end_job
 from tony_provider.watching.token_refresher import TokenRefresher
 
 log = logging.getLogger(__name__)
@@ -32,9 +31,7 @@ class JobEndedBadly(ClusterError):  # noqa: N818 - named for what it is
     """The followed job failed, so the command exits with 1. The message is the job's own."""
 
 
-def wait_for_job(
-    hook: TonyHook, identity: Identity, application_id: str, limits: WatchLimits = NO_LIMITS
-) -> JobStatus | None:
+def wait_for_job(job: TonyJob, limits: WatchLimits = NO_LIMITS) -> JobStatus | None:
     """Follow the job until it ends, remove files that it no longer needs, and return its last status.
 
     On a terminal, a table shows the job; elsewhere, news is printed line by line. A job that exceeds the limits of its
@@ -42,23 +39,19 @@ def wait_for_job(
     """
     console = Console()
     follow = _in_table if console.is_terminal else _in_lines
-    ending = follow(console, hook, identity, application_id, limits)
+    ending = follow(console, job, limits)
     if ending.reason is WatchEnd.QUEUE_TIMEOUT:
-        end_application(
-            hook, identity, application_id, KillOrder("timeouts.queue is over", by="`airflow tony submit --wait`")
-        )
-        waited = f"{application_id} did not get its containers within timeouts.queue, and was ended"
+        end_job(job, KillOrder("timeouts.queue is over", by="`airflow tony submit --wait`"))
+        waited = f"{job} did not get its containers within timeouts.queue, and was ended"
         raise JobEndedBadly(f"{waited}: {ending.last_message}")
-    clean_up(hook, identity, application_id, log.warning)
-    if problem := failure(application_id, ending.application, ending.status):
+    clean_up(job, log.warning)
+    if problem := failure(job.application_id, ending.application, ending.status):
         raise JobEndedBadly(str(problem))
     return ending.status
 
 
 def watch_until_end(
-    hook: TonyHook,
-    identity: Identity,
-    application_id: str,
+    job: TonyJob,
     limits: WatchLimits = NO_LIMITS,
     *,
     pause: float,
@@ -69,14 +62,13 @@ def watch_until_end(
 
     ``say`` is called with lines of news, and ``show`` with each observation and the unavailable peers.
     """
-    watch = JobWatch(application_id, limits, say)
-    renewal = TokenRefresher(identity, application_id)
+    watch = JobWatch(job.application_id, limits, say)
+    renewal = TokenRefresher()
 
     def look() -> Observation:
-        asks = watch.silence.wants_master
-        seen = observe(hook, identity, application_id, contact=watch.contact, ask_master=asks)
+        seen = observe(job, contact=watch.contact, ask_master=watch.silence.wants_master)
         if renewal.is_due(seen):
-            renewal.renew(hook, seen)
+            renewal.renew(job, seen)
         return seen
 
     newest: Observation | None = None
@@ -95,19 +87,15 @@ def watch_until_end(
         return looker.until_the_end(lambda: time.sleep(pause), meanwhile, seen)
 
 
-def _in_lines(
-    console: Console, hook: TonyHook, identity: Identity, application_id: str, limits: WatchLimits
-) -> WatchResult:
+def _in_lines(console: Console, job: TonyJob, limits: WatchLimits) -> WatchResult:
     def say(line: str) -> None:
         console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
-    return watch_until_end(hook, identity, application_id, limits, pause=poll_interval(), say=say, show=lambda *_: None)
+    return watch_until_end(job, limits, pause=poll_interval(), say=say, show=lambda *_: None)
 
 
-def _in_table(
-    console: Console, hook: TonyHook, identity: Identity, application_id: str, limits: WatchLimits
-) -> WatchResult:
-    directory = hook.application_dir(identity, application_id)
+def _in_table(console: Console, job: TonyJob, limits: WatchLimits) -> WatchResult:
+    directory = job.directory
     with Live(console=console, refresh_per_second=2) as live:
         last: list[Observation] = []
 
@@ -117,6 +105,6 @@ def _in_table(
                 last[:] = [seen]
             application, status = (last[0].application, last[0].newest) if last else (None, None)
             if last or troubles:
-                live.update(job_table(application_id, application, status, directory, troubles))
+                live.update(job_table(job.application_id, application, status, directory, troubles))
 
-        return watch_until_end(hook, identity, application_id, limits, pause=_LOOK, say=lambda _: None, show=show)
+        return watch_until_end(job, limits, pause=_LOOK, say=lambda _: None, show=show)

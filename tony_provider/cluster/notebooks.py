@@ -20,8 +20,8 @@ from tony_provider.cluster.records.history import EnvironmentContent, KeptResour
 from tony_provider.cluster.settings import Backend, FileRoots
 from tony_provider.cluster.sources import LocalSource, SourceFinder, Sources, in_store
 from tony_provider.cluster.submission.preparation import with_defaults
-from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, choose_checkpoint
-from tony_provider.cluster.training.identity import Identity, Layout, read_record
+from tony_provider.cluster.training.checkpoint_chains import ChainState, choose_checkpoint
+from tony_provider.cluster.training.identity import Layout, read_record
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import CodecError, dump_json, from_plain, to_plain
@@ -196,15 +196,8 @@ def _without(job: JobSpec, names: list[str]) -> JobSpec:
     return attrs.evolve(job, env=left(job.env), tasks=tasks)
 
 
-def trained_so_far(
-    storage: Storage, layout: Layout, identity: Identity, application_id: str
-) -> NewestCheckpoint | None:
-    """Return the newest checkpoint of the chain that the application owns, or otherwise of the newest chain.
-
-    Return None if there is no chain or no checkpoint in it. Raises StorageError.
-    """
-    chains = CheckpointChains(storage, layout, identity)
-    chain = chains.used_by(application_id)
+def newest_checkpoint(storage: Storage, chain: ChainState | None) -> NewestCheckpoint | None:
+    """Return the newest checkpoint of the chain, or None without a chain or a checkpoint. Raises StorageError."""
     chosen = choose_checkpoint(storage, chain.uri) if chain is not None else None
     return NewestCheckpoint(chain.uri, chosen.checkpoint.point) if chain is not None and chosen is not None else None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,9 +14,8 @@ from airflow.providers.common.compat.sdk import BaseHook
 from tony_provider.arguments import DEFAULT_CONN_ID
 from tony_provider.cluster.checks.inputs_and_outputs import InputSizes, InputSizeScan
 from tony_provider.cluster.checks.job_checks import CLUSTER, POLICY, JobChecks, shared_cache
-from tony_provider.cluster.errors import ClusterError, UnexpectedAnswer
-from tony_provider.cluster.interface import CONTROL_SECONDS, Application, Cluster, Pages
-from tony_provider.cluster.job_control import EXPORT_SECONDS, export_model
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.interface import CONTROL_SECONDS, Application, Cluster
 from tony_provider.cluster.open_cluster import OpenCluster, open_cluster
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.submission.preparation import SubmissionRequest, with_defaults
@@ -29,21 +27,12 @@ from tony_provider.cluster.training.applications import (
     PreviousApplication,
     previous_application,
 )
-from tony_provider.cluster.training.checkpoint_chains import ChainState, CheckpointChains, TrainingOwners
+from tony_provider.cluster.training.checkpoint_chains import TrainingOwners
 from tony_provider.cluster.training.identity import Identity, Layout, identity_of
-from tony_provider.cluster.training.results import (
-    Delivered,
-    EventFileSource,
-    StatusRefused,
-    checked_status,
-    event_file_source,
-)
 from tony_provider.hooks.connection import CONN_TYPE, read_connection
-from tony_provider.runtime import application_store
+from tony_provider.hooks.job import EXPORT_SECONDS, TonyJob
 from tony_provider.runtime.jobspec.model import JobSpec
-from tony_provider.runtime.protocol.http_messages import OutputPiece
-from tony_provider.runtime.protocol.limits import is_below
-from tony_provider.runtime.protocol.status import ExportedModel, JobStatus, TaskStory
+from tony_provider.runtime.protocol.status import ExportedModel, JobStatus
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 
@@ -51,15 +40,11 @@ if TYPE_CHECKING:  # imported on use, because few processes need them
     from tony_provider.cluster.environments.built_environments import BuiltEnvironments
     from tony_provider.cluster.findings import Finding, Report
     from tony_provider.cluster.garbage import Garbage
-    from tony_provider.cluster.notebooks import KeptJob, NewestCheckpoint
-    from tony_provider.cluster.records.history import JobHistory
     from tony_provider.cluster.records.summary import PreviousRuns
-    from tony_provider.cluster.task_tunnel import TaskTunnel
-    from tony_provider.runtime.protocol.status import TokenLife
 
 
 class TonyHook(BaseHook):
-    """Interface to one cluster: YARN, or this machine.
+    """Interface to one cluster: YARN, or this machine. ``submit`` and ``job`` return the handle of a job, a TonyJob.
 
     All methods block and end by deadlines; from asyncio use ``asyncio.to_thread``. They raise ClusterError (see
     ``cluster/errors.py``; its ``permanent`` states whether a retry can help) and StorageError. Close the hook, or use
@@ -86,25 +71,26 @@ class TonyHook(BaseHook):
         return read_connection(self.tony_conn_id, self.proxy_user)
 
     @functools.cached_property
-    def _open(self) -> OpenCluster:
+    def opened(self) -> OpenCluster:
+        """Return the cluster and the store, opened at the first use."""
         return open_cluster(self.settings)
 
     def get_conn(self) -> Cluster:
         """Return the cluster, opened at the first use."""
-        return self._open.cluster
+        return self.opened.cluster
 
     def now(self) -> float:
         """Return the time of the cluster's clock in epoch seconds, according to its latest answer."""
-        return time.time() + self._open.cluster.clock_ahead
+        return time.time() + self.opened.cluster.clock_ahead
 
     def storage(self) -> Storage:
         """Return the store with the staging directory. It belongs to the hook, so do not close it."""
-        return self._open.storage
+        return self.opened.storage
 
     @property
     def layout(self) -> Layout:
         """Return the paths below the staging directory."""
-        return Layout(self._open.staging_dir)
+        return Layout(self.opened.staging_dir)
 
     def identity(
         self, *, dag_id: str, run_id: str, task_id: str, map_index: int = -1, checkpoint_key: str | None = None
@@ -135,7 +121,7 @@ class TonyHook(BaseHook):
 
         Raises StagingFailed if all NameNodes have refused connections for ``seconds``.
         """
-        if self.settings.yarn is not None and self._open.nodes_webhdfs is not None:
+        if self.settings.yarn is not None and self.opened.nodes_webhdfs is not None:
             from tony_provider.cluster.checks.servers import expect_store
 
             expect_store(self.settings.yarn, seconds)
@@ -145,7 +131,7 @@ class TonyHook(BaseHook):
 
         Raises JobRejected with all reasons why the job could never run.
         """
-        JobChecks(self._open, with_defaults(job, self.settings)).expect_none(POLICY, CLUSTER)
+        JobChecks(self.opened, with_defaults(job, self.settings)).expect_none(POLICY, CLUSTER)
 
     def job_findings(
         self,
@@ -159,7 +145,7 @@ class TonyHook(BaseHook):
         SubmissionRequest describes the arguments.
         """
         roots = self.settings.policy.roots([*search_path, *file_roots])
-        return JobChecks(self._open, with_defaults(job, self.settings), search_path, roots, overrides).run()
+        return JobChecks(self.opened, with_defaults(job, self.settings), search_path, roots, overrides).run()
 
     def expect_kernel(self, job: JobSpec, search_path: Sequence[Path], file_roots: Sequence[Path] = ()) -> None:
         """Check, as far as possible before a start, that the job's environments can serve a notebook.
@@ -169,60 +155,44 @@ class TonyHook(BaseHook):
         from tony_provider.cluster.notebooks import expect_kernel
 
         roots = self.settings.policy.roots([*search_path, *file_roots])
-        expect_kernel(self._open, job, search_path, roots)
-
-    def kept_job(self, identity: Identity, application_id: str, *, confirmed: bool = False) -> KeptJob:
-        """Return the job of an application, running or ended, for another run with the files that the store keeps.
-
-        :param confirmed: a person has confirmed the job's objects outside of the staging directory's cache.
-
-        Raises SourceMissing, which names what is missing; Unconfirmed, which lists the unconfirmed objects.
-        """
-        from tony_provider.cluster.notebooks import kept_job
-
-        directory = self.application_dir(identity, application_id)
-        return kept_job(self.storage(), directory, self.layout, confirmed=confirmed)
-
-    def trained_so_far(self, identity: Identity, application_id: str) -> NewestCheckpoint | None:
-        """Return the newest complete checkpoint of the application's training, or None if there is none."""
-        from tony_provider.cluster.notebooks import trained_so_far
-
-        return trained_so_far(self.storage(), self.layout, identity, application_id)
-
-    def keep_notebook_token(self, identity: Identity, application_id: str, token: str) -> None:
-        """Store the token of a notebook for its owner, until the application ends."""
-        from tony_provider.cluster.notebooks import NotebookAccess, write_access
-
-        write_access(self.storage(), self.application_dir(identity, application_id), NotebookAccess(token))
-
-    def notebook_token(self, identity: Identity, application_id: str) -> str | None:
-        """Return the stored token of a notebook, or None if it has ended or the application is not a notebook."""
-        from tony_provider.cluster.notebooks import read_access
-
-        access = read_access(self.storage(), self.application_dir(identity, application_id))
-        return None if access is None else access.token
+        expect_kernel(self.opened, job, search_path, roots)
 
     def input_figures(self, job: JobSpec, seconds: float) -> dict[str, InputSizes | str]:
         """Return the size of each input of the job, or why it is unknown after ``seconds``. Changes nothing."""
         return InputSizeScan(job, self.storage(), self.layout.root, seconds).figures()
 
-    def submit(self, request: SubmissionRequest, *, before_submit: Callable[[str], object] | None = None) -> str:
-        """Check the job, stage its files, start it, and return the application id. After an error nothing remains.
+    def submit(
+        self, request: SubmissionRequest, *, before_submit: Callable[[TonyJob], object] = lambda job: None
+    ) -> TonyJob:
+        """Check the job, stage its files, start it, and return its handle. After an error nothing remains.
 
         Every other running application of this training is ended first, so that only one does the work.
 
-        :param before_submit: called with the application id just before the application can exist, to record the id. An
-            exception from it prevents the submission.
+        :param before_submit: called with the job just before its application can exist, to record the id. An exception
+            from it prevents the submission.
 
         Raises JobRejected and SourceMissing before anything is staged, StagingFailed, SubmissionRefused.
         """
         from tony_provider.hooks.connection import mask_of
 
-        return submit(self._open, request, before_submit, mask=mask_of(request.secrets))
+        def begin(application_id: str) -> None:
+            before_submit(TonyJob(self, application_id, request.identity))
+
+        application_id = submit(self.opened, request, begin, mask=mask_of(request.secrets))
+        return TonyJob(self, application_id, request.identity)
+
+    def job(self, application_id: str, identity: Identity | None = None) -> TonyJob:
+        """Return the handle of a job, running or ended.
+
+        :param identity: of the job's training, if known; otherwise the cluster and the store are asked for it.
+        """
+        if identity is None and (found := self.application_ref(application_id=application_id)) is not None:
+            identity = found.identity
+        return TonyJob(self, application_id, identity)
 
     def preview(self, request: SubmissionRequest) -> Preview:
         """Return what ``submit`` would do and request, from the same code and with the same errors. Changes nothing."""
-        return preview(self._open, request)
+        return preview(self.opened, request)
 
     def previous_application(self, identity: Identity, *, remembered: str | None = None) -> PreviousApplication | None:
         """Return the training's latest application and its outcome, or None if there is none.
@@ -230,10 +200,6 @@ class TonyHook(BaseHook):
         :param remembered: id of an application to use if the store has none.
         """
         return previous_application(self.get_conn(), self.storage(), self.layout, identity, remembered=remembered)
-
-    def chain(self, identity: Identity, application_id: str) -> ChainState | None:
-        """Return the checkpoint chain to which this application may commit, or None if another one owns it."""
-        return CheckpointChains(self.storage(), self.layout, identity).owned_by(application_id)
 
     def newest_application(self, identity: Identity) -> str | None:
         """Return the id of the training's latest application on the store. It may not be submitted yet."""
@@ -291,16 +257,12 @@ class TonyHook(BaseHook):
         """Return the environments in the cache that users share, or None if the connection has no such cache."""
         from tony_provider.cluster.environments.built_environments import BuiltEnvironments
 
-        cache = shared_cache(self._open)
+        cache = shared_cache(self.opened)
         return None if cache is None else BuiltEnvironments(self.storage(), Layout(cache.root), shared=True)
 
     def application(self, application_id: str) -> Application | None:
         """Return the cluster's report on the application, or None if the cluster does not know it (anymore)."""
         return self.get_conn().application(application_id)
-
-    def application_dir(self, identity: Identity, application_id: str) -> str:
-        """Return the URI of the directory with the application's status, logs and model."""
-        return self.layout.application_dir(identity, application_id)
 
     def job_status(self, identity: Identity, application_id: str, *, may_have_ended: bool = True) -> JobStatus | None:
         """Return the job's result if it has ended, otherwise its status, or None if its master has not written any yet.
@@ -309,28 +271,8 @@ class TonyHook(BaseHook):
 
         Raises RecordUnreadable, a ClusterError, if the file is not a status.
         """
-        directory = self.application_dir(identity, application_id)
+        directory = self.layout.application_dir(identity, application_id)
         return results.job_status(self.storage(), directory, may_have_ended=may_have_ended)
-
-    def labels(self, identity: Identity, application_id: str) -> dict[str, str]:
-        """Return the origin of the application from its submission, or {} if it is no longer known."""
-        return results.labels(self.storage(), self.application_dir(identity, application_id))
-
-    def history(self, identity: Identity, application_id: str) -> JobHistory:
-        """Return all kept records of an application, running or ended. Its ``missing`` lists missing records.
-
-        Reads many small files: some seconds for large jobs.
-        """
-        from tony_provider.cluster.records.history import read_history
-
-        return read_history(self.storage(), self.application_dir(identity, application_id))
-
-    def event_files(self, identity: Identity, application_id: str) -> EventFileSource:
-        """Return the location of the application's event files on the store, and a name for display.
-
-        Raises RecordUnreadable, a ClusterError, if a file of the training's checkpoint chains cannot be read.
-        """
-        return event_file_source(self.storage(), self.layout, identity, application_id)
 
     def former_runs(self, labels: Mapping[str, str]) -> PreviousRuns:
         """Return the record of the latest applications, over all runs, of the DAG's task that these labels name.
@@ -350,21 +292,6 @@ class TonyHook(BaseHook):
         if (task := task_identity(self.settings.namespace, labels)) is not None:
             write_previous_runs(self.storage(), self.layout, task, runs)
 
-    def returned(self, identity: Identity, application_id: str) -> Any:
-        """Return the value that a successful job wrote to ``TONY_RESULT_FILE``, or None if it wrote nothing.
-
-        Raises RecordUnreadable, a ClusterError, if the file is not JSON.
-        """
-        return results.returned(self.storage(), self.application_dir(identity, application_id))
-
-    def mark_delivered(self, identity: Identity, application_id: str, mark: Delivered) -> None:
-        """Record on the store that Airflow has the result. A task that is cleared after this trains again."""
-        results.mark_delivered(self.storage(), self.application_dir(identity, application_id), mark)
-
-    def pages(self, identity: Identity, application_id: str) -> Pages:
-        """Return the application's web addresses for users, valid from its submission."""
-        return self._open.pages(application_id, self.application_dir(identity, application_id))
-
     def kill(self, application_id: str, diagnostics: str) -> None:
         """End the application immediately. Idempotent; see ``Cluster.kill``."""
         self.get_conn().kill(application_id, diagnostics)
@@ -379,125 +306,13 @@ class TonyHook(BaseHook):
         """
         return self.get_conn().control(application_id, action, body, seconds=seconds)
 
-    def resize(self, application_id: str, tasks: Mapping[str, int], reason: str) -> dict[str, Any]:
-        """Change the number of a running job's tasks by type: ``{"worker": 4}``.
-
-        Return the previous or previously requested numbers (``before``), and the state of the job (``state``). Raises
-        NotResizable, a ClusterError, before any request if the job does not allow this or the cluster could never run
-        it.
-        """
-        from tony_provider.cluster.job_control import check_resize
-
-        found = self.application_ref(application_id=application_id)
-        if found and found.identity:
-            directory = self.application_dir(found.identity, application_id)
-            check_resize(self.get_conn(), self.storage(), directory, tasks)
-        return self.control(application_id, "resize", {"tasks": dict(tasks), "reason": reason})
-
-    def renew_store_token(self, identity: Identity, application_id: str) -> TokenLife | None:
-        """Send a running application a new HDFS token. Return its lifetime.
-
-        Return None if HDFS requires no tokens. Operators and triggers that wait for the application do this
-        automatically. Raises MasterOutOfReach if no master accepts the token.
-        """
-        from tony_provider.cluster.token_refresh import renew_store_token
-
-        return renew_store_token(self._open, self.application_dir(identity, application_id), application_id)
-
-    def tunnel(
-        self,
-        identity: Identity,
-        application_id: str,
-        task: str,
-        port: int = 0,
-        *,
-        local_port: int = 0,
-        tell: Callable[[str], None] = lambda news: None,
-        over: threading.Event | None = None,
-    ) -> TaskTunnel:
-        """Return a tunnel to a server in a task of a running application: a context manager with its local ``port``.
-
-        :param task: such as ``worker:0``.
-        :param port: on which the task's program listens; 0: the first port that it received (``TONY_PORT``).
-        :param local_port: of this machine's loopback interface; 0: any free port.
-        :param tell: receives progress messages for users, from another thread.
-        :param over: event that cancels the opening of the tunnel.
-
-        Only the application's owner and users with the right to modify it can connect.
-        """
-        from tony_provider.cluster.task_tunnel import TaskTunnel, expect_running
-        from tony_provider.cluster.token_refresh import read_master_contact
-
-        expect_running(self.get_conn(), application_id)
-        about = read_master_contact(self.storage(), self.application_dir(identity, application_id))
-        return TaskTunnel(
-            self.get_conn(), application_id, about.authority, task, port, local_port=local_port, tell=tell, over=over
-        )
-
     def export(self, application_id: str, reason: str, *, seconds: float = EXPORT_SECONDS) -> ExportedModel:
         """Request an export of a running job's model, and wait up to ``seconds`` for it. The job continues.
 
         Return its directory on the store (``uri``) and its ``step``. Raises NotExported, a ClusterError, if there is
         none: the program does not check for requests, the job ends, or the export fails.
         """
-        found = self.application_ref(application_id=application_id)
-        export = export_model(self.get_conn(), application_id, reason, seconds, lambda: self._result_of(application_id))
-        directory = self.application_dir(found.identity, application_id) if found and found.identity else None
-        if directory is None or not is_below(export.uri, directory):
-            raise UnexpectedAnswer(
-                f"the master of {application_id} reports an export at {export.uri!a}, which does not lie below "
-                f"{directory or 'a directory of the staging directory'}"
-            )
-        return export
-
-    def _result_of(self, application_id: str) -> JobStatus | None:
-        found = self.application_ref(application_id=application_id)
-        return self.job_status(found.identity, application_id) if found and found.identity else None
-
-    def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
-        """Return the end of a running task's output; see ``Cluster.task_log``."""
-        return self.get_conn().task_log(application_id, task, max_bytes, seconds=seconds)
-
-    def task_output(
-        self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
-    ) -> OutputPiece:
-        """Return a task's output after the first ``after`` bytes; see ``Cluster.task_output``."""
-        return self.get_conn().task_output(application_id, task, attempt, after, seconds=seconds)
-
-    def master_status(
-        self, identity: Identity | None, application_id: str, *, seconds: float = CONTROL_SECONDS
-    ) -> JobStatus:
-        """Return the job's status as its running master reports it; see ``Cluster.master_status``.
-
-        ``identity`` is None if the staging directory has no directory of the application. Then the status has no
-        locations. Raises UnexpectedAnswer also for a status with locations outside of the application's own
-        directories.
-        """
-        status = self.get_conn().master_status(application_id, seconds=seconds)
-        try:
-            return checked_status(status, None if identity is None else self.application_dir(identity, application_id))
-        except StatusRefused as error:
-            raise UnexpectedAnswer(f"the status of the master of {application_id} is refused: {error}") from error
-
-    def task_story(self, application_id: str, task: str, *, seconds: float = CONTROL_SECONDS) -> TaskStory:
-        """Return the newest state transitions of a running job's task; see ``Cluster.task_story``."""
-        return self.get_conn().task_story(application_id, task, seconds=seconds)
-
-    def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
-        """Set a limit: the cluster ends the application if it still runs after ``seconds``; see ``Cluster.limit``."""
-        self.get_conn().limit(application_id, seconds, diagnostics, prolong=prolong)
-
-    def clean_up(self, identity: Identity, application_id: str) -> None:
-        """Remove files that an ended application no longer needs, in case its master died before it could do so.
-
-        Its results remain. Idempotent.
-        """
-        application_store.clean_up(self.storage(), self.application_dir(identity, application_id))
-        self.get_conn().forget(application_id)
-
-    def log_tail(self, application_id: str, max_bytes: int = 16 << 10) -> str:
-        """Return the end of the application master's own output as text, or "" if it is not available."""
-        return self.get_conn().am_log(application_id, max_bytes)
+        return self.job(application_id).export(reason, seconds=seconds)
 
     def test_connection(self) -> tuple[bool, str]:
         """Return a short summary of ``diagnose`` for Airflow's "Test" button, within 10 seconds."""
@@ -518,7 +333,7 @@ class TonyHook(BaseHook):
 
     def close(self) -> None:
         """Close all connections. Idempotent; the hook opens them again when it is used."""
-        if (opened := self.__dict__.pop("_open", None)) is not None:
+        if (opened := self.__dict__.pop("opened", None)) is not None:
             opened.close()
 
     def __enter__(self) -> TonyHook:

@@ -153,15 +153,15 @@ class TrainingFacts:
         if self.application_id is None:
             self.missing.append(_NOTHING)
             return
-        self.pages = hook.pages(self.identity, self.application_id)
-        self.status = hook.job_status(self.identity, self.application_id)
+        job = hook.job(self.application_id, self.identity)
+        self.pages = job.pages()
+        self.status = job.status()
         failure = self.status.failure if self.status is not None else None
         if failure is not None and failure.task is not None and self.reads_log:
-            directory = hook.application_dir(self.identity, self.application_id)
-            self.log_tail = task_log_tail(hook.storage(), directory, failure.task)
+            self.log_tail = task_log_tail(job, failure.task)
         self._fill_former(hook)
         if self.status is None or not self.status.state.is_final:
-            self.application = hook.application(self.application_id)
+            self.application = job.application()
 
     def _fill_former(self, hook: TonyHook) -> None:
         before = hook.newest_application(self.former) if self.former is not None else None

@@ -18,6 +18,7 @@ from tony_provider.cluster.records.history import JobHistory
 from tony_provider.cluster.records.summary import Advice, JobSummary, PreviousRuns, summarize
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.training.identity import Identity
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.common.quantities import count
@@ -56,23 +57,21 @@ class Adviser:
 
     # -- when a try has ended ------------------------------------------------------------------------------------------
 
-    def conclude(self, application_id: str) -> EndedJobAdvice:
+    def conclude(self, job: TonyJob) -> EndedJobAdvice:
         """Log advice, and keep the application's figures for advice on later runs.
 
         Handles all exceptions, and takes at most SECONDS. A store that does not answer is abandoned then.
         """
         judged = EndedJobAdvice()
-        in_time = self._in_time(
-            f"There is no advice on {application_id}", lambda: self._conclude(application_id, judged)
-        )
+        in_time = self._in_time(f"There is no advice on {job}", lambda: self._conclude(job, judged))
         return judged if in_time else EndedJobAdvice()
 
-    def timed_out(self, application_id: str) -> None:
+    def timed_out(self, job: TonyJob) -> None:
         """Record a timeout of the task: with applied advice, the application may have been too slow.
 
         Limits as above.
         """
-        self._in_time(f"Advice is not taken back from {application_id}", lambda: self._blame(application_id))
+        self._in_time(f"Advice is not taken back from {job}", lambda: self._blame(job))
 
     def _in_time(self, without: str, act: Callable[[], object]) -> bool:
         """Return whether ``act`` has ended within SECONDS, and log its errors."""
@@ -83,24 +82,23 @@ class Adviser:
             self.log.warning("%s: %s", without, str(error) or repr(error))
         return call.done()
 
-    def _conclude(self, application_id: str, judged: EndedJobAdvice) -> None:
+    def _conclude(self, ended: TonyJob, judged: EndedJobAdvice) -> None:
         from tony_provider.advice.advise import advice_lines, advise
 
-        job = judged.history = self.hook.history(self.identity, application_id)
+        job = judged.history = ended.history()
         if job.status is None or not job.status.state.is_final:
             return
         former = self.hook.former_runs(job.labels)
         judged.advice = advise(job, former.summaries)
-        for line in advice_lines(judged.advice, application_id):
+        for line in advice_lines(judged.advice, ended.application_id):
             self.log.info(line)
-        directory = self.hook.application_dir(self.identity, application_id)
-        runs = former.with_run(_without_curves(job, directory, judged.advice))
+        runs = former.with_run(_without_curves(job, ended.directory, judged.advice))
         self.hook.keep_former_runs(job.labels, self._judged(runs, job.status, applied=APPLIED in job.labels))
 
-    def _blame(self, application_id: str) -> None:
-        labels = self.hook.labels(self.identity, application_id)
+    def _blame(self, job: TonyJob) -> None:
+        labels = job.labels()
         if APPLIED in labels:
-            self.hook.keep_former_runs(labels, self._taken_back(self.hook.former_runs(labels), application_id))
+            self.hook.keep_former_runs(labels, self._taken_back(self.hook.former_runs(labels), job.application_id))
 
     def _taken_back(self, runs: PreviousRuns, application_id: str) -> PreviousRuns:
         self.log.warning(
@@ -137,7 +135,7 @@ class Adviser:
             before = self.hook.newest_application(self.identity)
             if before is None:
                 return self._changed(request, *self._of_former_runs(request, former, limits))
-            kept = self.hook.labels(self.identity, before).get(APPLIED)
+            kept = self.hook.job(before, self.identity).labels().get(APPLIED)
             change = limits.within(json.loads(kept), request.job) if kept else {}
             return self._changed(request, change, f"as to {before}, of the try before")
         except (ClusterError, StorageError, ValueError) as error:

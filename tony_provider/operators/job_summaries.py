@@ -24,7 +24,6 @@ from tony_provider.cluster.records.summary import (
     in_parts,
     summarize,
 )
-from tony_provider.cluster.training.identity import Identity
 from tony_provider.exceptions import TonySpecError
 from tony_provider.operators.try_state import StateStore, TaskInstanceInfo
 from tony_provider.run_dates import known_run_date
@@ -36,8 +35,9 @@ from tony_provider.runtime.storage.errors import StorageError
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from tony_provider.hooks.tony import TonyHook
+    from tony_provider.hooks.job import TonyJob
     from tony_provider.operators.tony import TonyTrainOperator
+    from tony_provider.runtime.jobspec.model import JobSpec
 
 
 _LONGEST_NUMBER = 10  # digits
@@ -45,25 +45,23 @@ _LONGEST_NUMBER = 10  # digits
 T = TypeVar("T")
 
 
-def begun_summary(
-    hook: TonyHook, identity: Identity, application_id: str, run: TaskInstanceInfo, run_date: str | None, **more: Any
-) -> JobSummary:
-    """Return the summary of an application that has begun: Airflow's data, and its files as far as they are readable.
+def begun_summary(job: TonyJob, run: TaskInstanceInfo, run_date: str | None, **more: Any) -> JobSummary:
+    """Return the summary of a job that has begun: Airflow's data, and its files as far as they are readable.
 
     ``more``: further fields.
     """
     fingerprint: dict[str, str] = {}
     with contextlib.suppress(ClusterError, StorageError):
-        chain = hook.chain(identity, application_id)
+        chain = job.owned_chain()
         fingerprint = dict(chain.about.fingerprint) if chain is not None and chain.about is not None else {}
-    pages = attrs.asdict(hook.pages(identity, application_id))
+    pages = attrs.asdict(job.pages())
     return JobSummary(
-        application_id=application_id,
-        application_dir=hook.application_dir(identity, application_id),
+        application_id=job.application_id,
+        application_dir=job.directory,
         **attrs.asdict(run),
         run_date=run_date,
-        tony_conn_id=hook.tony_conn_id,
-        proxy_user=hook.proxy_user,
+        tony_conn_id=job.hook.tony_conn_id,
+        proxy_user=job.hook.proxy_user,
         fingerprint=fingerprint,
         links={name: address for name, address in pages.items() if address},
         **more,
@@ -90,10 +88,16 @@ class Summaries:
     """
 
     def __init__(
-        self, task: TonyTrainOperator, context: Context, run: TaskInstanceInfo, store: StateStore | None
+        self,
+        task: TonyTrainOperator,
+        context: Context,
+        run: TaskInstanceInfo,
+        specification: Callable[[], JobSpec],
+        store: StateStore | None,
     ) -> None:
+        """``specification`` returns the task's job. It may raise TonySpecError."""
         self._task = task
-        self._hook = task.hook
+        self._specification = specification
         self._log = task.log
         self._run = run
         self._store = store
@@ -101,19 +105,19 @@ class Summaries:
         self._run_date = date.isoformat() if date is not None else None
         self._ended: set[str] = set()  # applications whose final summary is stored
 
-    def begin(self, application_id: str) -> None:
-        """Record that the application was submitted or attached to, which lists it from now on."""
+    def begin(self, job: TonyJob) -> None:
+        """Record that the job was submitted or attached to, which lists it from now on."""
         if self._store is None:
             return
-        look = self._in_time(READ_SECONDS, "looked up", "the cluster", lambda: self._hook.application(application_id))
-        self._keep(application_id, look, JobHistory(application_id=application_id))
+        look = self._in_time(READ_SECONDS, "looked up", "the cluster", job.application)
+        self._keep(job, look, JobHistory(application_id=job.application_id))
         if self._run.try_number > 1:
-            self._restore(self._store, application_id)
-        self._list(self._store, application_id)
+            self._restore(self._store, job)
+        self._list(self._store, job)
 
     def end(
         self,
-        application_id: str,
+        job: TonyJob,
         application: Application | None,
         status: JobStatus | None,
         history: JobHistory | None = None,
@@ -124,23 +128,23 @@ class Summaries:
         ``history`` is all data that it has left; None if they were not read yet.
         """
         if history is None or application is None:
-            kept = self._sum_up(application_id, application, status, advice)
+            kept = self._sum_up(job, application, status, advice)
         else:
-            kept = self._keep(application_id, application, _with(status, history), advice)
-        self._ended.add(application_id)
+            kept = self._keep(job, application, _with(status, history), advice)
+        self._ended.add(job.application_id)
         return kept
 
-    def leave(self, application_id: str, *, hurried: bool = False) -> None:
-        """Observe the application at the end of the try, unless its final summary is stored.
+    def record_exit(self, job: TonyJob, *, hurried: bool = False) -> None:
+        """Observe the job at the end of the try, unless its final summary is stored.
 
         ``hurried``: this process is about to be killed, and may not call this again.
         """
-        if self._store is not None and application_id not in self._ended:
-            self._sum_up(application_id, hurried=hurried)
+        if self._store is not None and job.application_id not in self._ended:
+            self._sum_up(job, hurried=hurried)
 
     def _sum_up(
         self,
-        application_id: str,
+        job: TonyJob,
         application: Application | None = None,
         status: JobStatus | None = None,
         advice: Sequence[Advice] = (),
@@ -148,19 +152,19 @@ class Summaries:
         hurried: bool = False,
         try_number: int | None = None,
     ) -> JobSummary | None:
-        known = application, JobHistory(application_id=application_id, status=status)
+        known = application, JobHistory(application_id=job.application_id, status=status)
         seconds, whom = HURRIED_SECONDS if hurried else READ_SECONDS, "the cluster or its store"
-        look = self._in_time(seconds, "read whole", whom, lambda: self._look(application_id, *known)) or known
+        look = self._in_time(seconds, "read whole", whom, lambda: self._look(job, *known)) or known
         if look[0] is not None or look[1].status is not None:  # otherwise the stored summary already contains more
-            return self._keep(application_id, *look, advice, hurried=hurried, try_number=try_number)
+            return self._keep(job, *look, advice, hurried=hurried, try_number=try_number)
         return None
 
     def _look(
-        self, application_id: str, application: Application | None, known: JobHistory
+        self, job: TonyJob, application: Application | None, known: JobHistory
     ) -> tuple[Application | None, JobHistory]:
-        application = application or self._hook.application(application_id)
+        application = application or job.application()
         try:
-            found = self._hook.history(self._run.identity(self._hook, self._task.checkpoint_key), application_id)
+            found = job.history()
         except (ClusterError, StorageError) as error:
             self._log.warning("The summary of the job has no curves: %s", error)
             return application, known
@@ -168,7 +172,7 @@ class Summaries:
 
     def _keep(
         self,
-        application_id: str,
+        job: TonyJob,
         application: Application | None,
         history: JobHistory,
         advice: Sequence[Advice] = (),
@@ -177,24 +181,22 @@ class Summaries:
         try_number: int | None = None,
     ) -> JobSummary | None:
         def keep() -> JobSummary:
-            summary = summarize(self._begun(application_id, try_number), history, application, advice)
+            summary = summarize(self._begun(job, try_number), history, application, advice)
             if self._store is not None:
                 first, details = in_parts(summary)
                 # The details come first, so that a reader who sees the end also finds the details.
-                self._store.set(DETAILS_KEY + application_id, details, forever=True)
-                self._store.set(JOB_KEY + application_id, first, forever=True)
+                self._store.set(DETAILS_KEY + job.application_id, details, forever=True)
+                self._store.set(JOB_KEY + job.application_id, first, forever=True)
             return summary
 
         return self._in_time(HURRIED_SECONDS if hurried else KEEP_SECONDS, "kept", "Airflow", keep)
 
-    def _begun(self, application_id: str, try_number: int | None) -> JobSummary:
+    def _begun(self, job: TonyJob, try_number: int | None) -> JobSummary:
         framework = ""
         with contextlib.suppress(TonySpecError):  # the framework is optional here
-            framework = self._task.parse_job(self._task.secrets or {}).framework
+            framework = self._specification().framework
         return begun_summary(
-            self._hook,
-            self._run.identity(self._hook, self._task.checkpoint_key),
-            application_id,
+            job,
             self._run if try_number is None else attrs.evolve(self._run, try_number=try_number),
             self._run_date,
             watched=self._task.wait_for_completion,
@@ -217,37 +219,33 @@ class Summaries:
         self._log.warning("The summary of the job cannot be %s: %s", what, problem)
         return None
 
-    def _restore(self, store: StateStore, newest: str) -> None:
+    def _restore(self, store: StateStore, newest: TonyJob) -> None:
         """Summarize earlier applications of the training whose end Airflow does not know.
 
         Their tries died, or Airflow has discarded their summaries.
         """
         give_up = time.monotonic() + RESTORE_SECONDS
-        identity = self._run.identity(self._hook, self._task.checkpoint_key)
-        others = self._in_time(
-            READ_SECONDS, "looked up", "the store", lambda: self._hook.application_ids(identity)[-KEPT:]
-        )
+        hook, identity = newest.hook, newest.training
+        others = self._in_time(READ_SECONDS, "looked up", "the store", lambda: hook.application_ids(identity)[-KEPT:])
         for other in others or []:
-            if other != newest and time.monotonic() < give_up:
-                self._restore_one(store, identity, other)
+            if other != newest.application_id and time.monotonic() < give_up:
+                self._restore_one(store, hook.job(other, identity))
 
-    def _restore_one(self, store: StateStore, identity: Identity, application_id: str) -> None:
-        key = JOB_KEY + application_id
+    def _restore_one(self, store: StateStore, job: TonyJob) -> None:
+        key = JOB_KEY + job.application_id
         found = self._in_time(KEEP_SECONDS, "looked up", "Airflow", lambda: store.get(key, forever=True))
         kept = found if isinstance(found, dict) else {}
         if kept.get("verdict") is not None:
             return
         number = kept.get("try_number")
         if not isinstance(number, int):
-            labels = self._in_time(
-                READ_SECONDS, "dated", "the store", lambda: self._hook.labels(identity, application_id)
-            )
+            labels = self._in_time(READ_SECONDS, "dated", "the store", job.labels)
             number = submitted_by(labels or {})
-        if self._sum_up(application_id, try_number=number) is not None:
-            self._list(store, application_id)
+        if self._sum_up(job, try_number=number) is not None:
+            self._list(store, job)
 
-    def _list(self, store: StateStore, application_id: str) -> None:
-        self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: _list(store, application_id))
+    def _list(self, store: StateStore, job: TonyJob) -> None:
+        self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: _list(store, job.application_id))
 
 
 def _list(store: StateStore, application_id: str) -> None:

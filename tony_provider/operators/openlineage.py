@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
     from tony_provider.hooks.tony import TonyHook
+    from tony_provider.operators.submission import ParsedJob
     from tony_provider.runtime.jobspec.model import JobSpec
 
     Lineage = OperatorLineage[Any, Any]
@@ -38,7 +39,7 @@ class OpenLineageMixin:
     secrets: Mapping[str, str] | None
     told: dict[str, Any] | None = None  # the training's result, once it exists
 
-    def parse_job(self, secrets: Collection[str]) -> JobSpec:
+    def parse_job(self, secrets: Collection[str]) -> ParsedJob:
         raise NotImplementedError
 
     def get_openlineage_facets_on_start(self) -> Lineage:
@@ -95,7 +96,7 @@ class OpenLineageMixin:
 
     def _job(self) -> JobSpec | None:
         with contextlib.suppress(TonySpecError):  # the task reports it
-            return self.parse_job(self.secrets or {})
+            return self.parse_job(self.secrets or {}).specification
         return None
 
     def _read(self, job: JobSpec | None) -> Iterator[str]:

@@ -9,17 +9,15 @@ import attrs
 
 from tony_provider.cluster.errors import is_unforeseen
 from tony_provider.cluster.interface import Application, ApplicationState
-from tony_provider.cluster.training.identity import Identity
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
-from tony_provider.hooks.tony import TonyHook
+from tony_provider.hooks.job import TonyJob
 from tony_provider.operators.try_state import TryInfo
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.quantities import count, size, some, span
-from tony_provider.runtime.common.text import masked, masked_bytes, one_line, printable
+from tony_provider.runtime.common.text import end_of_log, masked, masked_bytes, one_line, printable
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.outputs.output_place import OutputPlace
-from tony_provider.runtime.protocol.http_messages import read_kept
 from tony_provider.runtime.protocol.status import (
     FailureKind,
     FinalStatus,
@@ -28,11 +26,10 @@ from tony_provider.runtime.protocol.status import (
     OutputStatus,
     TaskStatus,
 )
-from tony_provider.runtime.storage.base import FileStatus, Storage, read_text
-from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
+from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.runtime.storage.uris import join
 from tony_provider.watching.job_watch import call_through_outage
-from tony_provider.watching.task_output import OutputLines, OutputSelection, ShownPositions, prefixed
+from tony_provider.watching.task_output import OutputLines, OutputSelection, ShownPositions, kept_output, prefixed
 from tony_provider.watching.termination import clean_up
 
 if TYPE_CHECKING:
@@ -107,14 +104,12 @@ _SHOWN = 1000  # characters of the returned value that the task's log shows
 class Outcome:
     """Result, logs and cleanup of a try whose application has ended or is not waited for."""
 
-    hook: TonyHook
-    identity: Identity
-    application_id: str
+    job: TonyJob
     this_try: TryInfo
     log: Logger
 
     def clean_up(self) -> None:
-        clean_up(self.hook, self.identity, self.application_id, self.log.warning)
+        clean_up(self.job, self.log.warning)
 
     def deliver(self, application: Application | None, status: JobStatus | None) -> dict[str, Any]:
         """Log and return the task's result, and mark it delivered.
@@ -123,10 +118,10 @@ class Outcome:
         ClusterError and StorageError if the job's returned value cannot be read.
         """
         runs = application is not None and not application.is_final
-        returned = None if runs else call_through_outage(self._read_returned, self.log)
-        result = JobResult.of(self.application_id, self._directory, application, status, self._chain(), returned)
+        returned = None if runs else call_through_outage(self.job.returned, self.log)
+        result = JobResult.of(self.job.application_id, self.job.directory, application, status, self._chain(), returned)
         try:
-            self.hook.mark_delivered(self.identity, self.application_id, self.this_try.delivers())
+            self.job.mark_delivered(self.this_try.delivered_mark())
         except StorageError as error:
             self.log.warning(
                 "The result could not be marked as delivered, so a cleared task would return it again: %s", error
@@ -137,14 +132,14 @@ class Outcome:
     def _log_result(self, result: JobResult, tasks: Sequence[TaskStatus]) -> None:
         """Log the last lines of the task: the result, and the places of its files."""
         if result.final_status is None:
-            self.log.info("Not waiting for %s", self.application_id)
+            self.log.info("Not waiting for %s", self.job)
             return
         took = f" after {span(result.duration_s)}" if result.duration_s is not None else ""
         if result.warnings:  # each warning was logged when it occurred
             took += f", with {len(result.warnings)} warning{'s' if len(result.warnings) > 1 else ''} (see above)"
         ended = "has succeeded" if result.final_status == FinalStatus.SUCCEEDED else f"is {result.final_status}"
         log = self.log.warning if result.warnings else self.log.info
-        log("%s %s%s", self.application_id, ended, took)
+        log("%s %s%s", self.job, ended, took)
         if result.returned is not None:
             self.log.info("Returned: %s", _short(one_line(str(result.returned))))
         places = {
@@ -169,18 +164,15 @@ class Outcome:
         elif all(task.unstored is not None for task in tasks if task.start):
             self.log.info("%s", _NOTHING_LEFT)
 
-    def _read_returned(self) -> Any:
-        return self.hook.returned(self.identity, self.application_id)
-
     def _chain(self) -> str | None:
         try:
-            found = self.hook.chain(self.identity, self.application_id)
+            found = self.job.owned_chain()
         except Exception as error:
             self.log.warning("Its checkpoint chain is unknown: %s", error, exc_info=is_unforeseen(error))
             return None
         return found.uri if found is not None else None
 
-    def tell_output(self, status: JobStatus, rest: RemainingOutput, but: str | None = None) -> None:
+    def log_output(self, status: JobStatus, rest: RemainingOutput, but: str | None = None) -> None:
         """Log the last output of the shown tasks, without lines that the log already contains.
 
         ``but``: the name of a task whose last output is logged separately.
@@ -189,7 +181,7 @@ class Outcome:
             if task == but:
                 continue
             try:
-                lines = rest.lines(self.hook.storage(), self._directory, task)
+                lines = rest.lines(self.job, task)
             except Exception as problem:
                 message = "The end of the output of %s cannot be read: %s"
                 self.log.warning(message, task, problem, exc_info=is_unforeseen(problem))
@@ -197,20 +189,20 @@ class Outcome:
             for line in lines:
                 self.log.info("%s", line)
 
-    def tell_failure(self, error: TonyJobFailed, status: JobStatus | None, rest: RemainingOutput) -> None:
+    def log_failure(self, error: TonyJobFailed, status: JobStatus | None, rest: RemainingOutput) -> None:
         """Log the newest checkpoint of a failed job, and the end of its failed task's log.
 
         If the failed task is unknown, log the end of the application master's log.
         """
         if status is not None:
-            self.tell_output(status, rest, but=error.failure.task if error.failure is not None else None)
+            self.log_output(status, rest, but=error.failure.task if error.failure is not None else None)
         if status is not None and status.checkpoint is not None:
             self.log.info("Its newest checkpoint is %s: %s", status.checkpoint.label, status.checkpoint.uri)
         try:
             title, tail = self._log_tail(error, rest)
         except Exception as problem:  # the failure is what matters
             message = "No logs of %s: %s"
-            self.log.warning(message, self.application_id, problem, exc_info=is_unforeseen(problem))
+            self.log.warning(message, self.job, problem, exc_info=is_unforeseen(problem))
             return
         if tail is None:
             self.log.info("The end of the output of %s is above", title)
@@ -223,20 +215,11 @@ class Outcome:
         """Return the name of the log's owner, and the text, or None if it was shown while the job ran."""
         task = error.failure.task if error.failure is not None else None
         if task is None:
-            return "the application master", self.hook.log_tail(self.application_id)
-        storage = self.hook.storage()
-        newest = newest_log(storage, self._directory, task)
-        if newest is None:
-            return task, ""
-        told = rest.told_of(task, newest.name)
-        if not told:
-            return task, masked(task_log_tail(storage, self._directory, task), rest.secrets)
-        piece = read_kept(storage, newest.path, told, TAIL_BYTES)
-        return task, masked_bytes(piece.data, rest.secrets).decode("utf-8", "replace") or None
-
-    @property
-    def _directory(self) -> str:
-        return self.hook.application_dir(self.identity, self.application_id)
+            return "the application master", self.job.master_log()
+        kept = kept_output(self.job, task, rest.told.get(task), TAIL_BYTES)
+        if kept is None or not kept.shown:
+            return task, masked(task_log_tail(self.job, task), rest.secrets)
+        return task, masked_bytes(kept.data, rest.secrets).decode("utf-8", "replace") or None
 
 
 def with_own_outputs(status: JobStatus, job: JobSpec, log: Logger) -> JobStatus:
@@ -273,16 +256,6 @@ TAIL_BYTES = 8 << 10
 REST_LINES = 40  # of a task's output, at the end of a job
 
 
-def newest_log(storage: Storage, application_dir: str, task: str) -> FileStatus | None:
-    """Return the kept log of the task's newest container, or None. Raises StorageError."""
-    prefix = contract.log_prefix(task)
-    try:
-        files = storage.list(join(application_dir, contract.LOGS_DIR))
-    except StorageNotFound:
-        return None
-    return max((f for f in files if f.name.startswith(prefix)), key=lambda file: file.modified_ms, default=None)
-
-
 @attrs.frozen
 class RemainingOutput:
     """The tasks whose output is shown, and the bytes that were shown while the job ran."""
@@ -295,37 +268,24 @@ class RemainingOutput:
         """Return the names of the tasks whose output is shown."""
         return self.wish.of(status) if self.wish is not None else []
 
-    def told_of(self, task: str, log_name: str) -> int:
-        """Return the number of bytes of this log that were shown."""
-        position = self.told.get(task)
-        if position is None or position.attempt is None:
-            return 0
-        return position.offset if contract.log_name(task, position.attempt) == log_name else 0
-
-    def lines(self, storage: Storage, application_dir: str, task: str) -> list[str]:
+    def lines(self, job: TonyJob, task: str) -> list[str]:
         """Return the last lines of the task's output that were not shown, at most REST_LINES. Raises StorageError."""
-        newest = newest_log(storage, application_dir, task)
-        if newest is None:
+        kept = kept_output(job, task, self.told.get(task), TAIL_BYTES)
+        if kept is None:
             return []
-        told = self.told_of(task, newest.name)
-        piece = read_kept(storage, newest.path, told, TAIL_BYTES)
         lines = OutputLines(REST_LINES)
-        lines.add(masked_bytes(piece.data, self.secrets), piece.start - told)
+        lines.add(masked_bytes(kept.data, self.secrets), kept.missed)
         lines.end()
         return prefixed(task, lines.take(0.0))
 
 
-def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
+def task_log_tail(job: TonyJob, task: str) -> str:
     """Return the last TAIL_BYTES that ``task`` (such as worker:0) printed in its newest container, or an empty text.
 
     Raises StorageError.
     """
-    newest = newest_log(storage, application_dir, task)
-    if newest is None:
-        return ""
-    offset = max(0, newest.size - TAIL_BYTES)
-    text = read_text(storage, newest.path, offset=offset, length=TAIL_BYTES)
-    return text.partition("\n")[2] if offset else text
+    # One byte more shows whether the first line is whole.
+    return end_of_log(job.kept_log(task, TAIL_BYTES + 1) or b"", TAIL_BYTES).decode("utf-8", "replace")
 
 
 @attrs.frozen(kw_only=True)

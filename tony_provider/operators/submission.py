@@ -38,6 +38,17 @@ if TYPE_CHECKING:
     from tony_provider.operators.tony import TonyTrainOperator
 
 
+JOB, OVERRIDES = "the job", "overrides"  # origins of layers
+
+
+@attrs.frozen
+class ParsedJob:
+    """A job with all arguments merged over it, and the layers that it consists of."""
+
+    specification: JobSpec
+    layers: Layers
+
+
 def render_secrets(task: TonyTrainOperator, context: Context) -> dict[str, str]:
     """Return the secrets' values by name, for the task's processes. Call this in each process of the Airflow task.
 
@@ -85,13 +96,13 @@ def layers_of(
         # The application master enforces this timeout for jobs without a watcher, and reports the missing containers.
         given["timeouts"] = {"queue": _seconds(queue_timeout)}
     try:
-        over = load_source(overrides, "overrides") if overrides else {}
-        above = [Layer("the job", job_alone(job)), Layer("arguments", given)]
+        over = load_source(overrides, OVERRIDES) if overrides else {}
+        above = [Layer(JOB, job_alone(job)), Layer("arguments", given)]
         preset = (over if "preset" in over else Layers(above).merged()).get("preset")
         below = [Layer(DEFAULT, {"name": default_name}), *([presets().layer(preset)] if preset else [])]
         layers = Layers([*below, *above])
         check_overrides(over, layers.merged(), allowed_overrides)
-        return layers.over(over, "overrides")
+        return layers.over(over, OVERRIDES)
     except SpecError as error:
         raise TonySpecError(str(error)) from error
 
@@ -123,7 +134,7 @@ def check_shown(wanted: Sequence[str], job: JobSpec) -> None:
 
 
 def request_of(
-    task: TonyTrainOperator, run: TaskInstanceInfo, job: JobSpec, sent: JobSpec, secrets: Mapping[str, str]
+    task: TonyTrainOperator, run: TaskInstanceInfo, job: ParsedJob, sent: JobSpec, secrets: Mapping[str, str]
 ) -> SubmissionRequest:
     """Return the submission of ``task`` in ``run``, from its rendered arguments. ``sent``: the job as it is submitted.
 
@@ -143,10 +154,10 @@ def request_of(
             warm_start=task.warm_start,
             checkpoint_key=task.checkpoint_key,
         ),
-        job_alone(task.job),
-        load_source(task.overrides or {}, "overrides"),
+        job.layers.of(JOB),
+        job.layers.of(OVERRIDES),
         watched=task.wait_for_completion,
-        made=[Path(each.source) for each in sent.files if each not in job.files],
+        made=[Path(each.source) for each in sent.files if each not in job.specification.files],
         file_roots=[bundle_folder(task.dag)],
     )
 
@@ -253,7 +264,7 @@ def print_submission(task: TonyTrainOperator) -> None:
     run = TaskInstanceInfo(task.dag_id, "dry_run", task.task_id)
     with connections_of_database(), task.hook as hook:
         job = task.parse_job(secrets)
-        with task.sent(job) as sent:
+        with task.sent(job.specification) as sent:
             found = hook.preview(request_of(task, run, job, sent, secrets))
     print(yaml.safe_dump(attrs.asdict(found), sort_keys=False, width=120))  # noqa: T201 - output of the dry run
 

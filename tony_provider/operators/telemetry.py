@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tony_provider.cluster.records.history import JobHistory
     from tony_provider.cluster.records.summary import JobSummary
     from tony_provider.cluster.training.identity import Identity
+    from tony_provider.hooks.job import TonyJob
     from tony_provider.operators.tony import TonyTrainOperator
 
 
@@ -249,18 +250,18 @@ class Telemetry:
                 return MlflowServer.of_connection(options.conn_id).secrets
         return []
 
-    def saw(self, ending: WatchResult) -> None:
+    def watch_ended(self, ending: WatchResult) -> None:
         """Record the end of the watch, with the application's last state."""
         self._ended = ending
 
-    def hurry(self, application_id: str, reason: str) -> None:
+    def close_mlflow_run_in_background(self, application_id: str, reason: str) -> None:
         """Close MLflow's run in parallel: Airflow may end this process before the job has ended."""
         with self._bearing("MLflow's run stays open"):
             if (run := self.open_run) is not None:
                 run.close_later(application_id, reason)
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
+    def reporting(self) -> Iterator[None]:
         """Context manager around each part of a try. The last part reports how the try went.
 
         There is no report without an application, or while it continues, except to MLflow for a run that was started
@@ -276,7 +277,8 @@ class Telemetry:
         self._tell(None)
 
     def _tell(self, error: BaseException | None) -> None:
-        application_id, seen = self.task.switch.application_id or "", self._ended
+        job, seen = self.task.switch.job, self._ended
+        application_id = job.application_id if job is not None else ""
         goes_on = isinstance(error, TonyTaskKilled) and self.task.on_kill_action == "keep"
         if goes_on or (error is None and seen is None) or not (application_id or self._open):
             return
@@ -291,16 +293,15 @@ class Telemetry:
         with self._bearing("Airflow's metrics are not told of it"):
             report_stats(ended)
         with self._bearing("The trace of this task lacks the training's spans"):
-            report_trace(ended, lambda: self._history_of(application_id).events)
+            report_trace(ended, lambda: self._history(job).events if job is not None else [])
         with self._bearing("MLflow is not told of it"):
             run = self._mlflow_run()
             if run is not None:
                 self.task.log.info("MLflow's run: %s, of %s", run.end(ended), run.server.uri)
 
-    def _history_of(self, application_id: str) -> JobHistory:
-        if self.history is not None and self.history.application_id == application_id:
-            return self.history
-        return self.task.hook.history(self.identity(), application_id)
+    def _history(self, job: TonyJob) -> JobHistory:
+        known = self.history
+        return known if known is not None and known.application_id == job.application_id else job.history()
 
     def _mlflow_run(self) -> MlflowRun | None:
         """Return None if the task has no ``mlflow``. Raises TonySpecError."""

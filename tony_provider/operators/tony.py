@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from tony_provider.hooks.tony import TonyHook
+    from tony_provider.operators.submission import ParsedJob
     from tony_provider.operators.training_try import TrainingTry
     from tony_provider.runtime.jobspec.model import JobSpec
 
@@ -205,7 +206,7 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
         """Continue after the trigger has stopped waiting; ``event`` is its plain WatchEvent."""
         training = self._training(context)
         with training.ending_cleanly():
-            return training.go_on(event)
+            return training.continue_after_trigger(event)
 
     @with_readable_errors
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
@@ -216,14 +217,14 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
         except (TaskDeferralError, TaskDeferralTimeout) as failure:
             training = self._training(context)
             with training.ending_cleanly():
-                return training.go_on_without_trigger(failure)
+                return training.continue_without_trigger(failure)
 
     def on_kill(self) -> None:
         """Stop waiting, and end the application unless ``on_kill_action`` is ``keep``.
 
         Airflow calls this from a signal handler, at any point of the task.
         """
-        self.switch.pull(lambda: self.hook, KILL_REASON if self.on_kill_action == "kill" else None)
+        self.switch.pull(KILL_REASON if self.on_kill_action == "kill" else None)
 
     @with_readable_errors
     def dry_run(self) -> None:
@@ -236,9 +237,9 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
 
         print_submission(self)
 
-    def parse_job(self, secrets: Collection[str]) -> JobSpec:
+    def parse_job(self, secrets: Collection[str]) -> ParsedJob:
         """Return the job with all arguments merged over it. ``secrets``: names. Raises TonySpecError."""
-        from tony_provider.operators.submission import job_of, layers_of
+        from tony_provider.operators.submission import ParsedJob, job_of, layers_of
 
         layers = layers_of(
             self.job,
@@ -252,7 +253,7 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
             allowed_overrides=self.allowed_overrides,
             presets=lambda: self.hook.settings.presets,
         )
-        return job_of(layers, self.completed)
+        return ParsedJob(job_of(layers, self.completed), layers)
 
     # -- hooks of operators that submit more than the job -------------------------------------------------------------
 

@@ -31,13 +31,14 @@ from tony_provider.exceptions import (
     TonySpecError,
     TonyTaskKilled,
 )
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.links.job_links import push_links, withdraw_links
 from tony_provider.operators import try_state
 from tony_provider.operators.advice import Adviser
 from tony_provider.operators.job_summaries import Summaries
 from tony_provider.operators.outcome import Outcome, RemainingOutput, failure, with_own_outputs
-from tony_provider.operators.submission import check_shown, render_secrets, request_of
+from tony_provider.operators.submission import ParsedJob, check_shown, render_secrets, request_of
 from tony_provider.operators.telemetry import Telemetry
 from tony_provider.operators.try_state import (
     StateStore,
@@ -63,7 +64,7 @@ from tony_provider.watching.job_watch import (
     WatchResult,
     deadlines_of,
     deferral_timeout,
-    limit_application_lifetime,
+    limit_lifetime,
     wait_in_worker,
 )
 from tony_provider.watching.kill_switch import KILL_REASON
@@ -72,7 +73,7 @@ from tony_provider.watching.task_output import OutputSelection, ShownPositions, 
 from tony_provider.watching.termination import (
     KillOrder,
     clean_up,
-    end_application,
+    end_job,
     killed_by_airflow,
     killed_for,
     logging_end_errors,
@@ -90,7 +91,7 @@ if TYPE_CHECKING:
 class StartedApplication:
     """The application that a try waits for: submitted by this try, or found from an earlier one."""
 
-    application_id: str
+    job: TonyJob
     attached: bool = False  # an earlier try started it
     has_ended: bool = False  # it has succeeded, but Airflow has no result of it
 
@@ -101,8 +102,8 @@ class ApplicationStarter:
 
     hook: TonyHook
     this_try: TryInfo
-    remember: Callable[[str], None]  # called with the application's ID when the try attaches to it
-    before_submit: Callable[[str], None]  # called with the ID before submission; raises if the try was killed
+    remember: Callable[[TonyJob], None]  # called with the job when the try attaches to it
+    before_submit: Callable[[TonyJob], None]  # called with the job before submission; raises if the try was killed
     completed: Callable[[SubmissionRequest], SubmissionRequest]  # adds data that only a new application needs
     instance_exists: Callable[[int], bool]  # whether the mapped instance with this index exists
     log: Logger
@@ -120,25 +121,25 @@ class ApplicationStarter:
         before = self.hook.previous_application(request.identity, remembered=remembered)
         if before is not None and before.is_live and owner.stop is not None:
             self.log.info("Ending %s, whose end an earlier try has ordered", before.application_id)
-            kill = KillOrder(owner.stop.reason, self.this_try.name)
-            end_application(self.hook, request.identity, before.application_id, kill)
+            end_job(self._job(request, before.application_id), KillOrder(owner.stop.reason, self.this_try.name))
             return self.submit(request)
         if before is not None and (before.is_live or self._is_undelivered(before)):
             self._check_instance(request, before)
-            self.remember(before.application_id)
+            job = self._job(request, before.application_id)
+            self.remember(job)
             if before.is_live:
-                self.log.info("Attaching to %s, which an earlier try of this task started", before.application_id)
+                self.log.info("Attaching to %s, which an earlier try of this task started", job)
             else:
                 self.log.info(
                     "%s has succeeded for an earlier try of this task, which could not hand the result to Airflow: "
                     "returning it",
-                    before.application_id,
+                    job,
                 )
-            return StartedApplication(before.application_id, attached=True, has_ended=not before.is_live)
+            return StartedApplication(job, attached=True, has_ended=not before.is_live)
         if before is not None:
             self.log.info("The application before: %s", before)
             # Removes its files, in case that both its master and its try died.
-            clean_up(self.hook, request.identity, before.application_id, self.log.warning)
+            clean_up(self._job(request, before.application_id), self.log.warning)
         return self.submit(request)
 
     def end_and_submit(self, request: SubmissionRequest) -> StartedApplication:
@@ -150,7 +151,7 @@ class ApplicationStarter:
         for application in self.hook.find(request.identity):
             self.log.info("Ending %s, which an earlier try of this task started", application.id)
             kill = KillOrder("a next try of its task begins anew", self.this_try.name)
-            end_application(self.hook, request.identity, application.id, kill)
+            end_job(self._job(request, application.id), kill)
         return self.submit(request)
 
     def _begin(self, request: SubmissionRequest) -> Owner:
@@ -161,10 +162,12 @@ class ApplicationStarter:
     def submit(self, request: SubmissionRequest) -> StartedApplication:
         epoch = self.hook.owners(request.identity).still(self.this_try.waiting)
         request = attrs.evolve(request, after_owner=epoch.number, whose=self.this_try.waiting)
-        application_id = self.hook.submit(self.completed(request), before_submit=self.before_submit)
-        directory = self.hook.application_dir(request.identity, application_id)
-        self.log.info("Submitted %s (%s); its results and logs go to %s", application_id, request.job.name, directory)
-        return StartedApplication(application_id)
+        job = self.hook.submit(self.completed(request), before_submit=self.before_submit)
+        self.log.info("Submitted %s (%s); its results and logs go to %s", job, request.job.name, job.directory)
+        return StartedApplication(job)
+
+    def _job(self, request: SubmissionRequest, application_id: str) -> TonyJob:
+        return self.hook.job(application_id, request.identity)
 
     def _check_instance(self, request: SubmissionRequest, before: PreviousApplication) -> None:
         """Reject two mapped instances that share a ``checkpoint_key``: the second would return the first one's model.
@@ -174,7 +177,7 @@ class ApplicationStarter:
         mine = request.labels.get("map_index")
         if mine is None:
             return
-        theirs = self.hook.labels(request.identity, before.application_id).get("map_index", mine)
+        theirs = self._job(request, before.application_id).labels().get("map_index", mine)
         if theirs != mine and self.instance_exists(int(theirs)):
             first, second = sorted((theirs, mine), key=int)
             raise TonySpecError(
@@ -185,7 +188,7 @@ class ApplicationStarter:
     def _is_undelivered(self, before: PreviousApplication) -> bool:
         if not before.has_succeeded:
             return False
-        return before.delivered is None or not self.this_try.follows_success(before.delivered)
+        return before.delivered is None or not self.this_try.was_cleared_after(before.delivered)
 
 
 _FRESH_SECONDS = 120.0  # a trigger that starts later is not the first one of its deferral
@@ -196,6 +199,8 @@ OPTIONAL = ("overrides", "name", "yarn_queue", "proxy_user", "resume_from", "war
 
 class TrainingTry:
     """One try of a training task, in one of its processes: a deferred task resumes in another process."""
+
+    _job: TonyJob  # the job that this try has started, or attached to
 
     def __init__(self, task: TonyTrainOperator, context: Context) -> None:
         empty_to_none(task, OPTIONAL)
@@ -209,7 +214,9 @@ class TrainingTry:
         self._store = StateStore(context, task.log, TrainingNotes(self._hook, lambda: self._identity))
         # The job's own store is authoritative for summaries, not the training's notes.
         cache = StateStore(context, task.log)
-        self._summary = Summaries(task, context, self._run, cache if cache.is_airflows else None)
+        self._summary = Summaries(
+            task, context, self._run, lambda: self._parsed.specification, cache if cache.is_airflows else None
+        )
         self._telemetry = Telemetry(task, self._run, lambda: self._identity, self._store)
         self._told: ShownPositions = {}
         self._secrets: Collection[str] = ()
@@ -218,6 +225,11 @@ class TrainingTry:
     def _identity(self) -> Identity:
         return self._run.identity(self._hook, self._task.checkpoint_key)
 
+    @cached_property
+    def _parsed(self) -> ParsedJob:
+        """The task's job. Raises TonySpecError."""
+        return self._task.parse_job(self._task.secrets or {})
+
     @property
     def _adviser(self) -> Adviser:
         return Adviser(self._hook, self._identity, self._log)
@@ -225,76 +237,67 @@ class TrainingTry:
     def run(self) -> Any:
         """Run the whole try, or its part before the deferral. Return the task's return value, or raise TaskDeferred."""
         secrets = self._render_secrets()
-        job = self._task.parse_job(secrets)
+        job = self._parsed.specification
         if isinstance(self._task.show_output, list):
             check_shown(self._task.show_output, job)
-        self._heed_kill()
+        self._raise_if_killed()
         mine = try_state.BeginningTry(self._hook, self._run, self._try, self._task.checkpoint_key)
         try_state.end_abandoned_application(self._store, mine, self._log)
         with self._task.sent(job) as sent:
-            started = self._start(request_of(self._task, self._run, job, sent, secrets))
-        application_id = started.application_id
-        self._show_links(application_id, job)
-        self._summary.begin(application_id)
-        self._heed_kill()
+            started = self._start(request_of(self._task, self._run, self._parsed, sent, secrets))
+        self._show_links(tensorboard=job.tensorboard is not None)
+        self._summary.begin(self._job)
+        self._raise_if_killed()
         if not self._task.wait_for_completion and not started.has_ended:
-            return self._deliver(application_id, self._hook.application(application_id), None)
-        deadlines = self._deadlines(application_id, job)
+            return self._deliver(self._job.application(), None)
+        deadlines = self._deadlines(job)
         if deadlines.end is not None and not started.has_ended:
-            attached = started.attached
-            limit_application_lifetime(
-                self._hook, self._identity, application_id, job, deadlines.end, attached=attached, log=self._log
-            )
+            limit_lifetime(self._job, job, deadlines.end, attached=started.attached, log=self._log)
         if self._task.deferrable and not started.has_ended:
-            self._defer(application_id, deadlines, fresh=True)
-        return self._conclude(application_id, self._wait(application_id, deadlines, self._wish(fresh=True)))
+            self._defer(deadlines, fresh=True)
+        return self._conclude(self._wait(deadlines, self._wish(fresh=True)))
 
-    def go_on(self, event: Mapping[str, Any]) -> Any:
+    def continue_after_trigger(self, event: Mapping[str, Any]) -> Any:
         """Continue after the trigger has ended the wait; ``event`` is its WatchEvent."""
         told = from_plain(event, WatchEvent, ignore_unknown=True)
-        application_id = told.job.application_id
         self._told = told.told
-        self._take_over(application_id)
+        self._adopt_application(told.job.application_id)
         try_state.delete_deferral_note(self._store)
         self._render_secrets()
         if told.reason is None:
-            raise ClusterUnreachable(f"{application_id} could not be watched any more: {told.error}")
+            raise ClusterUnreachable(f"{self._job} could not be watched any more: {told.error}")
         ending = WatchResult(told.reason, told.last_message)
-        if ending.reason in (WatchEnd.FINISHED, WatchEnd.FORGOTTEN) or self._has_ended(application_id):
-            ending = self._wait(application_id, WatchLimits())  # observes how it ended, also through outages
-        return self._conclude(application_id, ending)
+        if ending.reason in (WatchEnd.FINISHED, WatchEnd.FORGOTTEN) or self._has_ended():
+            ending = self._wait(WatchLimits())  # observes how it ended, also through outages
+        return self._conclude(ending)
 
-    def go_on_without_trigger(self, failure: Exception) -> Any:
+    def continue_without_trigger(self, failure: Exception) -> Any:
         """Continue after the trigger failed: wait in the triggerer again, and finally in the worker.
 
         The job is not affected by a failed trigger.
         """
         known = remembered(self._store)
         if known is not None and self._is_mine(known):
-            self._take_over(known)
+            self._adopt_application(known)
         try_state.delete_deferral_note(self._store)
         before = self._hook.previous_application(self._identity, remembered=known)
         if before is None:
             raise failure
-        application_id = before.application_id
-        self._switch.remember(self._identity, application_id)
+        self._job = self._switch.job = self._hook.job(before.application_id, self._identity)
         self._render_secrets()
-        deadlines = self._deadlines(application_id, self._task.parse_job(self._task.secrets or {}))
-        if isinstance(failure, TaskDeferralTimeout) and not self._has_ended(application_id):
+        deadlines = self._deadlines(self._parsed.specification)
+        if isinstance(failure, TaskDeferralTimeout) and not self._has_ended():
             if deadlines.end is None or self._hook.now() >= deadlines.end:
-                raise AirflowTaskTimeout(
-                    f"{application_id} took longer than execution_timeout, and no triggerer noticed"
-                )
+                raise AirflowTaskTimeout(f"{self._job} took longer than execution_timeout, and no triggerer noticed")
             self._log.warning(
-                "Airflow ended the wait for %s before execution_timeout: the clocks of its machines differ",
-                application_id,
+                "Airflow ended the wait for %s before execution_timeout: the clocks of its machines differ", self._job
             )
-        self._heed_kill()
-        if may_defer_again(self._store, self._try, self._log) and not self._has_ended(application_id):
-            self._log.info("Waiting for %s with a new one", application_id)
-            self._defer(application_id, deadlines, fresh=False)
-        self._log.warning("Waiting for %s in this worker", application_id)
-        return self._conclude(application_id, self._wait(application_id, deadlines, self._wish(fresh=False)))
+        self._raise_if_killed()
+        if may_defer_again(self._store, self._try, self._log) and not self._has_ended():
+            self._log.info("Waiting for %s with a new one", self._job)
+            self._defer(deadlines, fresh=False)
+        self._log.warning("Waiting for %s in this worker", self._job)
+        return self._conclude(self._wait(deadlines, self._wish(fresh=False)))
 
     @contextmanager
     def ending_cleanly(self) -> Iterator[None]:
@@ -304,10 +307,10 @@ class TrainingTry:
         do not outlive the task.
         """
         try:
-            with self._telemetry.telling(), self._ending_application():
+            with self._telemetry.reporting(), self._ending_application():
                 yield
         finally:
-            self._leave()
+            self._record_exit()
             self._hook.close()
 
     @contextmanager
@@ -324,26 +327,27 @@ class TrainingTry:
         except (AirflowTaskTimeout, KeyboardInterrupt) as interruption:
             timed_out = isinstance(interruption, AirflowTaskTimeout)
             reason = "the task's execution_timeout is over" if timed_out else "the task was interrupted"
-            with logging_end_errors(self._switch.application_id or "", self._log):
-                self._end_despite_alarm(reason)
-            if timed_out and self._task.apply_advice and self._switch.application_id is not None:
-                self._adviser.timed_out(self._switch.application_id)
+            if (job := self._switch.job) is not None:
+                with logging_end_errors(job, self._log):
+                    self._end_despite_alarm(job, reason)
+                if timed_out and self._task.apply_advice:
+                    self._adviser.timed_out(job)
             raise
 
-    def _leave(self) -> None:
+    def _record_exit(self) -> None:
         """Report the application's state to Airflow, unless the try only continues in another process."""
-        if self._switch.application_id is not None and not isinstance(sys.exception(), TaskDeferred):
-            self._summary.leave(self._switch.application_id)
+        if self._switch.job is not None and not isinstance(sys.exception(), TaskDeferred):
+            self._summary.record_exit(self._switch.job)
 
     def _render_secrets(self) -> Mapping[str, str]:
         secrets = render_secrets(self._task, self._context)
         self._secrets = list(secrets.values())
         return secrets
 
-    def _take_over(self, application_id: str) -> None:
+    def _adopt_application(self, application_id: str) -> None:
         """Let a kill find an application that another process of this try has started."""
         self._hook.get_conn()  # imports the backend before a kill, whose thread would wait for our import
-        self._switch.remember(self._identity, application_id)
+        self._job = self._switch.job = self._hook.job(application_id, self._identity)
 
     def _is_mine(self, application_id: str) -> bool:
         """Return whether the cluster knows the application as this training's; False if the cluster does not answer."""
@@ -381,25 +385,25 @@ class TrainingTry:
         limits = Limits.parse(self._task.apply_advice)
         return request if limits is None else self._adviser.advised(request, limits)
 
-    def _remember(self, application_id: str) -> None:
-        self._switch.remember(self._identity, application_id)
+    def _remember(self, job: TonyJob) -> None:
+        self._job = self._switch.job = job
         if self._task.durable:
-            remember(self._store, application_id)
+            remember(self._store, job.application_id)
 
-    def _before_submit(self, application_id: str) -> None:
-        """Let a kill find the application from now on. An earlier kill prevents the submission."""
-        self._remember(application_id)
+    def _before_submit(self, job: TonyJob) -> None:
+        """Let a kill find the job from now on. An earlier kill prevents the submission."""
+        self._remember(job)
         if self._switch.pulled:
-            self._switch.forget()
-            self._heed_kill()
+            self._switch.job = None  # it will not be submitted
+            self._raise_if_killed()
 
-    def _show_links(self, application_id: str, job: JobSpec) -> None:
+    def _show_links(self, *, tensorboard: bool) -> None:
         try:
-            pages = self._hook.pages(self._identity, application_id)
+            pages = self._job.pages()
             self._task.has_links = True
-            push_links(self._context["ti"], application_id, pages, tensorboard=job.tensorboard is not None)
+            push_links(self._context["ti"], self._job.application_id, pages, tensorboard=tensorboard)
         except (ClusterError, AirflowRuntimeError) as error:
-            self._log.warning("%s gets no links in Airflow's pages: %s", application_id, error)
+            self._log.warning("%s gets no links in Airflow's pages: %s", self._job, error)
 
     def _withdraw_links(self) -> None:
         try:
@@ -409,11 +413,10 @@ class TrainingTry:
 
     # -- while it runs -----------------------------------------------------------------------------------------------
 
-    def _deadlines(self, application_id: str, job: JobSpec) -> WatchLimits:
+    def _deadlines(self, specification: JobSpec) -> WatchLimits:
         return deadlines_of(
-            self._hook,
-            application_id,
-            job,
+            self._job,
+            specification,
             started=self._context["ti"].start_date,
             execution_timeout=self._task.execution_timeout,
         )
@@ -426,19 +429,19 @@ class TrainingTry:
         tasks = [] if isinstance(wanted, str) else list(wanted)
         return OutputSelection(tasks, self._hook.now() + _FRESH_SECONDS if fresh else 0.0)
 
-    def _defer(self, application_id: str, deadlines: WatchLimits, *, fresh: bool) -> NoReturn:
+    def _defer(self, deadlines: WatchLimits, *, fresh: bool) -> NoReturn:
         task = self._task
         job = DeferredJob(
             tony_conn_id=task.tony_conn_id,
             proxy_user=task.proxy_user or None,
             slug=self._identity.slug,
             digest=self._identity.digest,
-            application_id=application_id,
+            application_id=self._job.application_id,
             kill=task.on_kill_action == "kill",
             output=self._wish(fresh=fresh),
             mlflow=self._telemetry.open_run,
         )
-        left = try_state.DeferralNote(self._try.id, self._try.max_tries, application_id, job.kill)
+        left = try_state.DeferralNote(self._try.id, self._try.max_tries, job.application_id, job.kill)
         try_state.write_deferral_note(self._store, left)
         # A triggerer in parallel to ``dag.test()``, which runs the trigger itself, would mistake the following events
         # for a user's action. No scheduler fails the task there.
@@ -457,27 +460,27 @@ class TrainingTry:
             timeout=None if deadlines.end is None else deferral_timeout(deadlines.end, self._hook.now()),
         )
 
-    def _has_ended(self, application_id: str) -> bool:
+    def _has_ended(self) -> bool:
         """Return whether the end was only not detected in time; False if the cluster does not answer."""
         try:
-            application = self._hook.application(application_id)
+            application = self._job.application()
         except ClusterError as error:
-            self._log.warning("Whether %s has ended cannot be told: %s", application_id, error)
+            self._log.warning("Whether %s has ended cannot be told: %s", self._job, error)
             return False
         return application is not None and application.is_final
 
-    def _wait(self, application_id: str, deadlines: WatchLimits, wish: OutputSelection | None = None) -> WatchResult:
-        watch = JobWatch(application_id, deadlines, self._log.info)
-        output = output_display(application_id, wish)
-        renewal = TokenRefresher(self._identity, application_id)
+    def _wait(self, deadlines: WatchLimits, wish: OutputSelection | None = None) -> WatchResult:
+        job = self._job
+        watch = JobWatch(job.application_id, deadlines, self._log.info)
+        output = output_display(wish)
+        renewal = TokenRefresher()
 
         def look() -> Observation:
-            ask_master = watch.silence.wants_master
-            seen = observe(self._hook, self._identity, application_id, contact=watch.contact, ask_master=ask_master)
+            seen = observe(job, contact=watch.contact, ask_master=watch.silence.wants_master)
             if output is not None and seen.runs and seen.newest is not None and output.is_due(seen.newest):
-                output.look(self._hook, seen.newest)
+                output.look(job, seen.newest)
             if renewal.is_due(seen):
-                renewal.renew(self._hook, seen)
+                renewal.renew(job, seen)
             return seen
 
         def tell(_: Observation | None) -> None:
@@ -486,76 +489,76 @@ class TrainingTry:
             for line in output.lines() if output is not None else ():
                 self._log.info("%s", line)
 
-        result = wait_in_worker(look, watch, self._switch, self._task.poll_interval, self._heed_kill, tell)
+        result = wait_in_worker(look, watch, self._switch, self._task.poll_interval, self._raise_if_killed, tell)
         if output is not None:
             self._told = output.told()
         return result
 
-    def _heed_kill(self) -> None:
+    def _raise_if_killed(self) -> None:
         """Raise after the switch was pulled. Airflow continues execute() after on_kill(), and would record success."""
         if not self._switch.pulled:
             return
-        application_id = self._switch.application_id
-        if application_id is None:
+        job = self._switch.job
+        if job is None:
             raise TonyTaskKilled("this try was ended before it had started anything")
         if self._task.on_kill_action == "keep":
-            raise TonyTaskKilled(f"this try was ended; {application_id} goes on, and a next try attaches to it")
-        self._summary.leave(application_id, hurried=True)
-        self._telemetry.hurry(application_id, KILL_REASON)
+            raise TonyTaskKilled(f"this try was ended; {job} goes on, and a next try attaches to it")
+        self._summary.record_exit(job, hurried=True)
+        self._telemetry.close_mlflow_run_in_background(job.application_id, KILL_REASON)
         has_ended = False
-        with logging_end_errors(application_id, self._log):
-            self._end(KILL_REASON)
+        with logging_end_errors(job, self._log):
+            self._end(job, KILL_REASON)
             has_ended = True
-        what = f"and {application_id} with it" if has_ended else f"but {application_id} may still run"
+        what = f"and {job} with it" if has_ended else f"but {job} may still run"
         raise TonyTaskKilled(f"this try was ended, {what}")
 
-    def _end(self, reason: str) -> None:
-        if self._switch.application_id is not None:
-            end_application(self._hook, self._identity, self._switch.application_id, KillOrder(reason, self._try.name))
+    def _end(self, job: TonyJob, reason: str) -> None:
+        end_job(job, KillOrder(reason, self._try.name))
 
-    def _end_despite_alarm(self, reason: str) -> None:
+    def _end_despite_alarm(self, job: TonyJob, reason: str) -> None:
         """End the application, again if Airflow's alarm interrupts that.
 
         The alarm occurs once, perhaps during this call.
         """
         try:
-            self._end(reason)
+            self._end(job, reason)
         except AirflowTaskTimeout:
-            self._end(reason)
+            self._end(job, reason)
 
     # -- when it has ended -------------------------------------------------------------------------------------------
 
-    def _conclude(self, application_id: str, ending: WatchResult) -> Any:
-        self._telemetry.saw(ending)
-        self._heed_kill()
+    def _conclude(self, ending: WatchResult) -> Any:
+        job = self._job
+        self._telemetry.watch_ended(ending)
+        self._raise_if_killed()
         if ending.reason is WatchEnd.DEADLINE:
-            raise AirflowTaskTimeout(f"{application_id} took longer than the task's execution_timeout")
+            raise AirflowTaskTimeout(f"{job} took longer than the task's execution_timeout")
         if ending.reason is WatchEnd.QUEUE_TIMEOUT:
-            with logging_end_errors(application_id, self._log):
-                self._end("queue_timeout")
+            with logging_end_errors(job, self._log):
+                self._end(job, "queue_timeout")
             raise TonyQueueTimeout(
-                f"{application_id} did not get its containers within queue_timeout: {ending.last_message}",
-                application_id=application_id,
+                f"{job} did not get its containers within queue_timeout: {ending.last_message}",
+                application_id=job.application_id,
             )
-        outcome = self._outcome(application_id)
+        outcome = self._outcome()
         outcome.clean_up()
         self._withdraw_links()
-        error = failure(application_id, ending.application, ending.status)
+        error = failure(job.application_id, ending.application, ending.status)
         if isinstance(error, TonyKilledExternally) and self._was_killed_for_another_try(ending):
-            self._log.info("%s was killed on behalf of an earlier try: starting anew", application_id)
-            self._summary.end(application_id, ending.application, ending.status)
+            self._log.info("%s was killed on behalf of an earlier try: starting anew", job)
+            self._summary.end(job, ending.application, ending.status)
             return self.run()
-        judged = self._adviser.conclude(application_id)
+        judged = self._adviser.conclude(job)
         self._telemetry.history = judged.history
         self._telemetry.summary = self._summary.end(
-            application_id, ending.application, ending.status, judged.history, judged.advice
+            job, ending.application, ending.status, judged.history, judged.advice
         )
         if error is not None:
-            outcome.tell_failure(error, ending.status, self._rest_of_output())
+            outcome.log_failure(error, ending.status, self._rest_of_output())
             raise error
         if ending.status is not None:
-            outcome.tell_output(ending.status, self._rest_of_output())
-        return self._deliver(application_id, ending.application, ending.status)
+            outcome.log_output(ending.status, self._rest_of_output())
+        return self._deliver(ending.application, ending.status)
 
     def _rest_of_output(self) -> RemainingOutput:
         return RemainingOutput(self._wish(fresh=False), self._told, [*self._secrets, *self._telemetry.secrets])
@@ -573,11 +576,11 @@ class TrainingTry:
             return False
         return may_resubmit(self._store, self._try)
 
-    def _deliver(self, application_id: str, application: Application | None, status: JobStatus | None) -> Any:
+    def _deliver(self, application: Application | None, status: JobStatus | None) -> Any:
         if status is not None and status.outputs:
-            status = with_own_outputs(status, self._task.parse_job(self._task.secrets or {}), self._log)
-        self._task.told = self._outcome(application_id).deliver(application, status)
+            status = with_own_outputs(status, self._parsed.specification, self._log)
+        self._task.told = self._outcome().deliver(application, status)
         return self._task.answer(self._context, self._task.told)
 
-    def _outcome(self, application_id: str) -> Outcome:
-        return Outcome(self._hook, self._identity, application_id, self._try, self._log)
+    def _outcome(self) -> Outcome:
+        return Outcome(self._job, self._try, self._log)

@@ -31,7 +31,7 @@ from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage, read_whole, write_atomically
 from tony_provider.runtime.storage.errors import StorageNotFound
-from tony_provider.watching.termination import KillOrder, end_application
+from tony_provider.watching.termination import KillOrder, end_job
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -180,11 +180,11 @@ class TryInfo:
         """The try in the store's record about the application that it waits for."""
         return WaitingTry(self.name, self.number, self.run, self.id)
 
-    def delivers(self) -> Delivered:
+    def delivered_mark(self) -> Delivered:
         """Return the mark that this try writes to the store when it has a result."""
         return Delivered(self.number, self.max_tries)
 
-    def follows_success(self, mark: Delivered) -> bool:
+    def was_cleared_after(self, mark: Delivered) -> bool:
         """Whether Airflow recorded success for the try that left the mark, so that the task was cleared since then."""
         return mark.reached_airflow(self.number, self.max_tries)
 
@@ -395,14 +395,14 @@ def _end(application_id: str, task: BeginningTry, log: Logger) -> None:
         return
     log.info("Ending %s of an earlier try: %s", application_id, KILL_REASON)
     task.hook.owners(found.identity).begin(task.this_try.waiting)
-    end_application(task.hook, found.identity, application_id, KillOrder(KILL_REASON, task.this_try.name))
+    end_job(task.hook.job(application_id, found.identity), KillOrder(KILL_REASON, task.this_try.name))
 
 
 def _is_of(task: BeginningTry, identity: Identity, application_id: str) -> bool:
     """Whether the application belongs to the task's training, now or before a change of its checkpoint key."""
     if identity == task.run.identity(task.hook, task.checkpoint_key):
         return True
-    labels = task.hook.labels(identity, application_id)
+    labels = task.hook.job(application_id, identity).labels()
     mine = {name: value for name, value in task.run.labels.items() if name != "try_number"}
     return {name: value for name, value in labels.items() if name in _WHOSE} == mine
 

@@ -29,8 +29,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tony_provider.cluster.records.summary import JobSummary, reason, verdict
+from tony_provider.hooks.job import TonyJob
 from tony_provider.portal.job_lists import ORDERS, JobFilter, dates_of, ordered, previous_of, runs_of, with_gaps
-from tony_provider.portal.job_reader import JobUnavailable, OpenJob, read_from_job
+from tony_provider.portal.job_reader import MASTER_SECONDS, JobUnavailable, live_state, read_from_job
 from tony_provider.portal.job_views import (
     METRICS,
     differences,
@@ -202,8 +203,8 @@ def job(row: FoundDep, stored: JobsDep, reader: ReaderDep) -> Response:
 async def history(row: FoundDep, reader: ReaderDep, tasks: str = "") -> Response:
     wanted = [each.strip() for each in tasks.split(",") if each.strip()]
 
-    def read(opened: OpenJob) -> Response:
-        found = opened.history()
+    def read(job: TonyJob) -> Response:
+        found = job.history()
         samples, left_out = sample_columns(found.samples, wanted, _TASKS)
         told = found.specification
         events = found.events[-_EVENTS:]
@@ -228,8 +229,9 @@ async def history(row: FoundDep, reader: ReaderDep, tasks: str = "") -> Response
 
 @router.get("/jobs/{application_id}/specification")
 async def specification(row: FoundDep) -> Response:
-    def read(opened: OpenJob) -> Response:
-        told, missing = opened.specification()
+    def read(job: TonyJob) -> Response:
+        missing: list[str] = []
+        told = job.specification(missing)
         return PlainJson({"specification": told.job if told else None, "missing": missing})
 
     return await read_from_job(row, read)
@@ -237,8 +239,8 @@ async def specification(row: FoundDep) -> Response:
 
 @router.get("/jobs/{application_id}/live")
 async def live(row: FoundDep, reader: ReaderDep) -> Response:
-    def read(opened: OpenJob) -> Response:
-        found = opened.live()
+    def read(job: TonyJob) -> Response:
+        found = live_state(job)
         application, status = found.application, found.status
         if application is None and status is None and found.missing:
             raise JobUnavailable("; ".join(found.missing))
@@ -256,8 +258,8 @@ async def live(row: FoundDep, reader: ReaderDep) -> Response:
 
 @router.get("/jobs/{application_id}/logs")
 async def logs(row: LoggedDep) -> Response:
-    def read(opened: OpenJob) -> Response:
-        files = opened.log_files()
+    def read(job: TonyJob) -> Response:
+        files = job.log_files()
         return PlainJson({"logs": [{**_named(f.name), "bytes": f.size, "modified_ms": f.modified_ms} for f in files]})
 
     return await read_from_job(row, read)
@@ -276,8 +278,8 @@ async def log(row: LoggedDep, task: str, tail: Annotated[int, Query(ge=1, le=_MO
     if not _TASK.fullmatch(task):
         raise _no_such("log")
 
-    def read(opened: OpenJob) -> str | None:
-        data = opened.log_tail(task, tail + 1)
+    def read(job: TonyJob) -> str | None:
+        data = job.logs(task, tail + 1, seconds=MASTER_SECONDS)
         return None if data is None else end_of_output(data, tail)
 
     text = await read_from_job(row, read)
@@ -335,8 +337,9 @@ def _comparison(
     )
 
 
-def _specification(opened: OpenJob) -> dict[str, Any]:
-    found, missing = opened.specification()
+def _specification(job: TonyJob) -> dict[str, Any]:
+    missing: list[str] = []
+    found = job.specification(missing)
     if found is None:
         raise JobUnavailable("; ".join(missing))
     if entries(found.job) > _ENTRIES:

@@ -15,16 +15,14 @@ import attrs
 
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.interface import Application
-from tony_provider.cluster.records.history import JobHistory, SpecificationRecord, read_specification
 from tony_provider.cluster.training.identity import Identity
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.portal.stored_jobs import Row
-from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import FileStatus, read_bytes
-from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
+from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import observe
 
 log = logging.getLogger(__name__)
@@ -32,7 +30,7 @@ log = logging.getLogger(__name__)
 
 SECONDS = 15.0  # timeout of a request to the store or cluster
 _REFUSED_SECONDS = 2.0  # for how long to retry a store that refuses connections
-_MASTER_SECONDS = 5.0
+MASTER_SECONDS = 5.0
 
 T = TypeVar("T")
 _threads = ThreadPoolExecutor(8, thread_name_prefix="tony-portal")
@@ -54,59 +52,16 @@ class LiveState:
     missing: list[str]  # one line for each thing that could not be read
 
 
-@attrs.frozen
-class OpenJob:
-    """A job whose files can be read. All methods block, and raise ClusterError and StorageError."""
-
-    hook: TonyHook
-    identity: Identity
-    application_id: str
-
-    @property
-    def directory(self) -> str:
-        return self.hook.application_dir(self.identity, self.application_id)
-
-    def specification(self) -> tuple[SpecificationRecord | None, list[str]]:
-        """Return the specification, which is one small file, and the problems with reading it."""
-        missing: list[str] = []
-        return read_specification(self.hook.storage(), self.directory, missing), missing
-
-    def history(self) -> JobHistory:
-        return self.hook.history(self.identity, self.application_id)
-
-    def live(self) -> LiveState:
-        seen = observe(self.hook, self.identity, self.application_id, ask_master=True)
-        missing = [str(each) for each in (*seen.outages, seen.unreadable) if each is not None]
-        if isinstance(seen.master, ClusterError):
-            missing.append(str(seen.master))
-        return LiveState(seen.application, seen.newest, missing)
-
-    def log_files(self) -> list[FileStatus]:
-        """Return the stored log files of the job."""
-        try:
-            found = self.hook.storage().list(uris.join(self.directory, contract.LOGS_DIR))
-        except StorageNotFound:
-            return []
-        return [file for file in found if not file.is_directory]
-
-    def log_tail(self, task: str, most: int) -> bytes | None:
-        """Return at most ``most`` bytes of the end of a task's output, or None if there is no output.
-
-        The output comes from the newest stored log of the task, otherwise from the running application master.
-        """
-        files = [file for file in self.log_files() if file.name.startswith(contract.log_prefix(task))]
-        if files:
-            newest = max(files, key=lambda file: file.modified_ms)
-            offset = max(0, newest.size - most)
-            # the file may grow meanwhile
-            return read_bytes(self.hook.storage(), newest.path, offset=offset, length=most)
-        application = self.hook.application(self.application_id)
-        if application is None or application.is_final:
-            return None
-        return self.hook.task_log(self.application_id, task, most, seconds=_MASTER_SECONDS)
+def live_state(job: TonyJob) -> LiveState:
+    """Return the job's current state. Blocks."""
+    seen = observe(job, ask_master=True)
+    missing = [str(each) for each in (*seen.outages, seen.unreadable) if each is not None]
+    if isinstance(seen.master, ClusterError):
+        missing.append(str(seen.master))
+    return LiveState(seen.application, seen.newest, missing)
 
 
-async def read_from_job(row: Row, what: Callable[[OpenJob], T], *, large: bool = False) -> T:
+async def read_from_job(row: Row, what: Callable[[TonyJob], T], *, large: bool = False) -> T:
     """Return the result of ``what`` for a job, read through its connection.
 
     Raises JobUnavailable, after SECONDS at most. Set ``large`` for reading a history: these reads have their own, fewer
@@ -126,42 +81,40 @@ async def read_from_job(row: Row, what: Callable[[OpenJob], T], *, large: bool =
         raise JobUnavailable(f"it cannot be read ({type(error).__name__}); the API server's log says more") from error
 
 
-def _ask(row: Row, what: Callable[[OpenJob], T]) -> T:
-    application_id = row["application_id"]
+def _ask(row: Row, what: Callable[[TonyJob], T]) -> T:
     with TonyHook(row["tony_conn_id"], row["proxy_user"] or None) as hook:
         hook.expect_store(_REFUSED_SECONDS)
-        return what(OpenJob(hook, _identity(hook, row, application_id), application_id))
+        return what(_job(hook, row))
 
 
-def _identity(hook: TonyHook, row: Row, application_id: str) -> Identity:
-    """Return the identity of the training after checking that the job's files belong to this DAG.
+def _job(hook: TonyHook, row: Row) -> TonyJob:
+    """Return the job after checking that its files belong to this DAG.
 
     Any task can write a summary, so the summary alone does not decide which files are shown. The check uses the
     connection's staging directory and the labels that the job has written.
     """
     directory = uris.parent(uris.parent(row["application_dir"])) if row["application_dir"] else ""
     identity = Identity.parse(uris.name(directory)) if directory else None
-    if identity is None or hook.application_dir(identity, application_id) != row["application_dir"]:
+    job = hook.job(row["application_id"], identity) if identity is not None else None
+    if job is None or job.directory != row["application_dir"]:
         raise JobUnavailable(
-            f"the files of {application_id} are not below the staging directory of the connection "
+            f"the files of {row['application_id']} are not below the staging directory of the connection "
             f"{row['tony_conn_id']!r}; has it been changed since?"
         )
-    labels: dict[str, Any] = hook.labels(identity, application_id)
+    labels: dict[str, Any] = job.labels()
     if labels and labels.get("dag_id") != row["dag_id"]:
-        raise JobUnavailable(f"{application_id} is a job of another DAG")
-    if not labels and not _is_of(hook, row, identity, application_id):
-        raise JobUnavailable(
-            f"whether {application_id} is a job of this DAG cannot be told: it has written nothing yet"
-        )
-    return identity
+        raise JobUnavailable(f"{job} is a job of another DAG")
+    if not labels and not _is_of(job, row):
+        raise JobUnavailable(f"whether {job} is a job of this DAG cannot be told: it has written nothing yet")
+    return job
 
 
-def _is_of(hook: TonyHook, row: Row, identity: Identity, application_id: str) -> bool:
+def _is_of(job: TonyJob, row: Row) -> bool:
     """Return whether the cluster lists the application under the row's task instance.
 
     Used until the master has written labels. With a ``checkpoint_key`` only the summary has the identity, so this
     returns False until the master has written labels.
     """
     columns = {name: row[name] for name in ("dag_id", "run_id", "task_id", "map_index")}
-    application = hook.application(application_id)
-    return application is not None and identity.tag in application.tags and identity == hook.identity(**columns)
+    application, identity = job.application(), job.training
+    return application is not None and identity.tag in application.tags and identity == job.hook.identity(**columns)

@@ -43,7 +43,7 @@ from tony_provider.watching.conditions import (
 from tony_provider.watching.job_poller import JobSearch, JobTarget
 from tony_provider.watching.job_watch import deferral_timeout
 from tony_provider.watching.observation import TrainTask, TrainTaskState
-from tony_provider.watching.termination import SensorKillOrder, end_application, logging_end_errors
+from tony_provider.watching.termination import SensorKillOrder, end_job, logging_end_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -201,7 +201,7 @@ class SensorRun(ABC):
             # The trigger's memory of the job is lost, so start_timeout starts again.
             self.defer(context, began=time.time())
 
-    def go_on(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
+    def continue_after_trigger(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
         """Complete the task after the trigger's event; ``event`` is a result of ``event_of``."""
         if event["error"]:
             raise (TonyJobRejected if event["permanent"] else ClusterUnreachable)(event["error"])
@@ -310,8 +310,9 @@ class HeartbeatSensorRun(SensorRun):
         if not self._kill or found is None or found.identity is None:
             return
         self._log.info("Ending %s", found.application_id)
-        with logging_end_errors(found.application_id, self._log):
-            end_application(self._sensor.hook, found.identity, found.application_id, SensorKillOrder(outcome.message))
+        job = found.job(self._sensor.hook)
+        with logging_end_errors(job, self._log):
+            end_job(job, SensorKillOrder(outcome.message))
 
 
 def _began(context: Context) -> float:

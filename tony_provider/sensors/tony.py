@@ -156,7 +156,7 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any] | None:
         """Complete the task after the trigger's event; ``event`` is a result of ``event_of``."""
         try:
-            return self.running.go_on(event)
+            return self.running.continue_after_trigger(event)
         finally:
             self.hook.close()
 
@@ -167,10 +167,10 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
         given = next_kwargs or {}
         if next_method == TRIGGER_FAIL_REPR and given.get("error") == TriggerFailureReason.TRIGGER_FAILURE:
             self.log.error("Trigger failed:\n%s", "\n".join(given.get("traceback") or ["(nobody said why)"]))
-            next_method, next_kwargs = "go_on_without_trigger", {}
+            next_method, next_kwargs = "continue_without_trigger", {}
         return super().resume_execution(next_method, next_kwargs, context)
 
-    def go_on_without_trigger(self, context: Context) -> Any:
+    def continue_without_trigger(self, context: Context) -> Any:
         """Continue after the trigger failed, for the remaining time.
 
         The wait continues in the triggerer again, and finally in the worker.

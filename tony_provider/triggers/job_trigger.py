@@ -19,7 +19,9 @@ from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.compat import TRIGGERS_ARE_KILLED
 from tony_provider.configuration import ConfigurationProblem
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.mlflow_server import OpenMlflowRun
+from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common.codec import from_plain, to_plain
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.storage.errors import StorageError
@@ -108,6 +110,10 @@ class DeferredJob:
     def identity(self) -> Identity:
         return Identity(self.slug, self.digest)
 
+    def handle(self) -> TonyJob:
+        """Return the handle of the job, with a hook of its own."""
+        return TonyJob(TonyHook(self.tony_conn_id, self.proxy_user), self.application_id, self.identity)
+
 
 @attrs.frozen
 class WatchEvent:
@@ -178,7 +184,7 @@ class TonyJobTrigger(KilledTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         refuse_newer(self.version, VERSION)
         try:
-            output = output_display(self.job.application_id, self.job.output)
+            output = output_display(self.job.output)
             ending = await self._watch(output)
             told = output.told() if output is not None else {}
             event = WatchEvent(self.job, ending.reason, ending.last_message, told=told)
@@ -203,7 +209,7 @@ class TonyJobTrigger(KilledTrigger):
         # A next try continues the MLflow run.
         run = job.mlflow if task.is_over is not False else None
         kill = KillOrder(KILL_REASON, self.whose)
-        await end_from_triggerer(job.tony_conn_id, job.proxy_user, job.identity, job.application_id, kill, run)
+        await end_from_triggerer(job.handle(), kill, run)
 
     async def _task_states(self) -> TrainTaskState:
         task = self.task_instance
@@ -213,7 +219,7 @@ class TonyJobTrigger(KilledTrigger):
         return await asked.ask(STATE_SECONDS)
 
     async def _watch(self, output: OutputDisplay | None) -> WatchResult:
-        renewal = TokenRefresher(self.job.identity, self.job.application_id)
+        renewal = TokenRefresher()
         followed = FollowedJob(self.job.identity, self.job.application_id, self.poll_interval, output, renewal)
         async with following(self.job.tony_conn_id, self.job.proxy_user, followed) as poller:
             watch = JobWatch(self.job.application_id, self.limits, self.log.info, contact=poller.contact)

@@ -30,6 +30,7 @@ from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.interface import Application
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.compat import in_thread
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.storage.errors import StorageError, StorageUnreachable
@@ -111,9 +112,13 @@ class FollowedJob:
         """The application as last seen. None if it was not seen yet, or if the cluster does not know it."""
         return self._newest.application
 
+    def job(self, hook: TonyHook) -> TonyJob:
+        """Return the handle of the job with the poller's present hook."""
+        return TonyJob(hook, self.application_id, self.identity)
+
     def look(self, hook: TonyHook) -> Observation:
         """Query the cluster and the store about this job. Blocks. Cluster and store errors are in the observation."""
-        return observe(hook, self.identity, self.application_id, contact=self.contact, ask_master=self.ask_master)
+        return observe(self.job(hook), contact=self.contact, ask_master=self.ask_master)
 
     def is_among(self, live: Mapping[str, Application]) -> bool:
         """Record the job's entry in the list of ``live`` applications.
@@ -138,7 +143,7 @@ class FollowedJob:
     def read_output(self, hook: TonyHook) -> None:
         """Fetch new task output from the job's master. Blocks. Handles cluster errors."""
         if self.output is not None and (status := self._newest.newest) is not None:
-            self.output.look(hook, status)
+            self.output.look(self.job(hook), status)
 
     @property
     def needs_token(self) -> bool:
@@ -148,18 +153,11 @@ class FollowedJob:
     def renew_token(self, hook: TonyHook) -> None:
         """Send the job a newer store token. Blocks. Handles cluster and store errors."""
         if self.renewal is not None:
-            self.renewal.renew(hook, self._newest)
+            self.renewal.renew(self.job(hook), self._newest)
 
     def read_status(self, hook: TonyHook) -> Observation:
         """Read the job's status from the store, without another query for the application that was listed."""
-        return observe_status(
-            hook,
-            self.identity,
-            self.application_id,
-            self.application,
-            contact=self.contact,
-            ask_master=self.ask_master,
-        )
+        return observe_status(self.job(hook), self.application, contact=self.contact, ask_master=self.ask_master)
 
     def is_listed(self, application: Application) -> None:
         """Record the listed application, and keep the status of the last observation."""
@@ -451,6 +449,9 @@ class FoundApplication:
     application_id: str
     identity: Identity | None  # None if the staging directory has no files of it: its status cannot be read
 
+    def job(self, hook: TonyHook) -> TonyJob:
+        return TonyJob(hook, self.application_id, self.identity)
+
 
 @attrs.frozen
 class JobObservation(Observation):
@@ -499,7 +500,7 @@ class JobSearch:
         return self._observe(hook, found)
 
     def _observe(self, hook: TonyHook, found: FoundApplication) -> JobObservation:
-        seen = observe(hook, found.identity, found.application_id)
+        seen = observe(found.job(hook))
         if seen.application is not None and not self.target.is_hit_by(seen.application):
             if found != self._stranger:
                 log.warning("%s, which the store calls the %s, is another one", found.application_id, self.target)
@@ -534,7 +535,7 @@ class PolledJob(FollowedJob):
         if newest.found is None or not newest.is_live:
             return self._search.look(hook)
         found = newest.found
-        return _observation(observe_status(hook, found.identity, found.application_id, newest.application), found)
+        return _observation(observe_status(found.job(hook), newest.application), found)
 
     def is_read(self, observation: Observation) -> None:
         newest, read = cast(JobObservation, self._newest), cast(JobObservation, observation)

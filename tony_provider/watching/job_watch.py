@@ -1,8 +1,8 @@
 """Watch one job until it ends or a limit passes.
 
 ``JobWatch`` judges each observation, logs news, and returns how the watch ended. ``Looker`` and ``wait_in_worker``
-observe the job from a worker process. ``WatchLimits`` are the time limits of a watch. ``limit_application_lifetime``
-sets the limit that YARN enforces.
+observe the job from a worker process. ``WatchLimits`` are the time limits of a watch. ``limit_lifetime`` sets the limit
+that YARN enforces.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from tony_provider.cluster import lifetime
 from tony_provider.cluster.errors import ClusterError, RecordUnreadable, is_unforeseen
 from tony_provider.cluster.interface import Application, ApplicationState
 from tony_provider.cluster.submission.preparation import with_defaults
-from tony_provider.cluster.training.identity import Identity
 from tony_provider.cluster.training.results import is_of_result
-from tony_provider.hooks.tony import TonyHook
+from tony_provider.hooks.job import TonyJob
 from tony_provider.runtime.common.clock import difference
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
@@ -354,9 +353,8 @@ LIFETIME_SLACK = 600.0  # seconds after the deadline: the trigger and Airflow's 
 
 
 def deadlines_of(
-    hook: TonyHook,
-    application_id: str,
-    job: JobSpec,
+    job: TonyJob,
+    specification: JobSpec,
     *,
     started: datetime | None,
     execution_timeout: timedelta | None,
@@ -365,9 +363,10 @@ def deadlines_of(
 
     ``execution_timeout`` counts from the time when this try ``started``, the job's queue timeout from its submission.
     """
-    if not execution_timeout and job.timeouts.queue is None:
+    timeouts = specification.timeouts
+    if not execution_timeout and timeouts.queue is None:
         return WatchLimits()
-    application = hook.application(application_id)
+    application = job.application()
     local = time.time()
     now = local + (application.clock_ahead if application else 0.0)  # by the cluster's clock
     end = queue = None
@@ -375,38 +374,36 @@ def deadlines_of(
         # A start in the future was written by a machine with another clock.
         gone = max(0.0, local - started.timestamp()) if started else 0.0
         end = now - gone + execution_timeout.total_seconds()
-    if job.timeouts.queue is not None:
+    if timeouts.queue is not None:
         submitted = application.started_ms / 1000 if application and application.started_ms else now
-        queue = submitted + job.timeouts.queue
+        queue = submitted + timeouts.queue
     return WatchLimits(end, queue)
 
 
-def limit_application_lifetime(
-    hook: TonyHook, identity: Identity, application_id: str, job: JobSpec, end: float, *, attached: bool, log: Logger
-) -> None:
+def limit_lifetime(job: TonyJob, specification: JobSpec, end: float, *, attached: bool, log: Logger) -> None:
     """Have YARN end the application soon after ``end``, in case all of Airflow is gone.
 
     ``end`` is in epoch seconds by the cluster's clock. An ``attached`` application, which an earlier try has started,
     had the limit of that try. The job's own limits apply in any case.
     """
     try:
-        application = hook.application(application_id)
-        if application is None or application.is_final or (attached and _is_ending(hook, identity, application_id)):
+        application = job.application()
+        if application is None or application.is_final or (attached and _is_ending(job)):
             return
         latest = end + LIFETIME_SLACK
-        timeouts = with_defaults(job, hook.settings).timeouts
+        timeouts = with_defaults(specification, job.hook.settings).timeouts
         if (own := lifetime.seconds_left(timeouts, application.started_ms / 1000)) is not None:
             latest = min(latest, application.started_ms / 1000 + own)
         now = time.time() + application.clock_ahead
-        hook.limit(application_id, latest - now, "the task's execution_timeout is over", prolong=True)
+        job.limit(latest - now, "the task's execution_timeout is over", prolong=True)
     except Exception as error:  # this reads data that the job controls
         said = "%s goes on without a limit set by the cluster: %s"
-        log.warning(said, application_id, error, exc_info=is_unforeseen(error))
+        log.warning(said, job, error, exc_info=is_unforeseen(error))
 
 
-def _is_ending(hook: TonyHook, identity: Identity, application_id: str) -> bool:
+def _is_ending(job: TonyJob) -> bool:
     """Whether the job is stopping: YARN already has the limit for its end, which must not change."""
-    status = hook.job_status(identity, application_id)
+    status = job.status()
     return status is not None and status.state is JobState.FINISHING
 
 
@@ -415,20 +412,20 @@ def wait_in_worker(
     watch: JobWatch,
     switch: KillSwitch,
     poll_interval: float,
-    heed_kill: Callable[[], None],
+    raise_if_killed: Callable[[], None],
     seen: Callable[[Observation | None], None] = lambda _: None,
 ) -> WatchResult:
     """Observe the job until the watch ends, and return its result.
 
-    ``heed_kill`` raises after the switch was pulled. ``seen`` is called with each observation.
+    ``raise_if_killed`` raises after the switch was pulled. ``seen`` is called with each observation.
     """
     seconds = min(FIRST_POLL, poll_interval)
 
     def pause() -> None:
         nonlocal seconds
         switch.sleep(seconds)
-        heed_kill()
+        raise_if_killed()
         seconds = min(seconds * POLL_GROWTH, poll_interval)
 
     with Looker(look, watch) as looker:
-        return looker.until_the_end(pause, heed_kill, seen)
+        return looker.until_the_end(pause, raise_if_killed, seen)

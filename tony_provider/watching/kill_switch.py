@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tony_provider.cluster.training.identity import Identity
-    from tony_provider.hooks.tony import TonyHook
+    from tony_provider.hooks.job import TonyJob
 
 KILL_REASON = "the task was ended by a user, or with its worker"
 SIGNAL_TIMEOUT = 4.0  # seconds that a signal handler may take: Airflow ends the task's process after 5
@@ -23,8 +22,7 @@ class KillSwitch:
     """
 
     def __init__(self) -> None:
-        self.application_id: str | None = None  # the application to stop, once there is one
-        self.identity: Identity | None = None  # identity of the application's training
+        self.job: TonyJob | None = None  # the job to stop, once there is one
         self.whose: str | None = None  # name of the task's try, once it has begun
         self.pulled = False
         self._woken = threading.Event()
@@ -42,37 +40,27 @@ class KillSwitch:
         switch.whose = whose
         return switch
 
-    def remember(self, identity: Identity, application_id: str) -> None:
-        self.identity, self.application_id = identity, application_id
-
-    def forget(self) -> None:
-        """Forget the application, because it will not be submitted."""
-        self.application_id = None
-
-    def pull(self, hook: Callable[[], TonyHook], reason: str | None) -> None:
-        """Wake the task up, and end its application unless ``reason`` is None.
-
-        ``hook`` is called only if there is an application: before that, the task may still be importing the hook.
-        """
+    def pull(self, reason: str | None) -> None:
+        """Wake the task up, and end its job unless ``reason`` is None."""
         self.pulled = True
-        _in_thread(self._act, hook, reason).join(SIGNAL_TIMEOUT)
+        _in_thread(self._act, reason).join(SIGNAL_TIMEOUT)
 
     def sleep(self, seconds: float) -> None:
         """Wait for ``seconds``, or until the switch is pulled."""
         self._woken.wait(seconds)
 
-    def _act(self, hook: Callable[[], TonyHook], reason: str | None) -> None:
-        identity, application_id = self.identity, self.application_id
+    def _act(self, reason: str | None) -> None:
+        job = self.job
         try:
-            if identity is None or application_id is None or reason is None:
+            if job is None or reason is None:
                 return
             from tony_provider.watching.termination import KillOrder, log, logging_end_errors, stop_when_submitted
 
             kill = KillOrder(reason, self.whose)
-            with logging_end_errors(application_id, log):
-                if not stop_when_submitted(hook(), identity, application_id, kill, within=0.0):
+            with logging_end_errors(job, log):
+                if not stop_when_submitted(job, kill, within=0.0):
                     # The main thread may be submitting it. The main thread stands still until this thread ends.
-                    _in_thread(stop_when_submitted, hook(), identity, application_id, kill, SIGNAL_TIMEOUT)
+                    _in_thread(stop_when_submitted, job, kill, SIGNAL_TIMEOUT)
         finally:
             self._woken.set()
 

@@ -18,9 +18,8 @@ from airflow.providers.common.compat.sdk import TaskInstanceState
 
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable, RecordUnreadable
 from tony_provider.cluster.interface import Application, ApplicationState
-from tony_provider.cluster.training.identity import Identity
 from tony_provider.compat import in_thread
-from tony_provider.hooks.tony import TonyHook
+from tony_provider.hooks.job import TonyJob
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageError, StorageUnreachable
@@ -131,34 +130,25 @@ class Observation:
         return self.master if isinstance(self.master, JobStatus) else self.status
 
 
-def observe(
-    hook: TonyHook,
-    identity: Identity | None,
-    application_id: str,
-    *,
-    contact: UnansweredCalls | None = None,
-    ask_master: bool = False,
-) -> Observation:
+def observe(job: TonyJob, *, contact: UnansweredCalls | None = None, ask_master: bool = False) -> Observation:
     """Query the cluster about the application, then read the job's status from the store.
 
     Blocks until the cluster answers. Cluster and store errors are in the observation.
 
-    ``identity`` is None if the staging directory has no files of the application. ``contact`` records peers that do not
-    answer meanwhile. ``ask_master`` asks the master as well, because the status on the store is stale or unavailable.
+    ``contact`` records peers that do not answer meanwhile. ``ask_master`` asks the master as well, because the status
+    on the store is stale or unavailable.
     """
     contact = contact or UnansweredCalls()
     try:
         with contact.asking(Peer.CLUSTER):
-            application = hook.application(application_id)
+            application = job.application()
     except (ClusterError, StorageError) as error:
         return Observation(outages=(error,))
-    return observe_status(hook, identity, application_id, application, contact=contact, ask_master=ask_master)
+    return observe_status(job, application, contact=contact, ask_master=ask_master)
 
 
 def observe_status(
-    hook: TonyHook,
-    identity: Identity | None,
-    application_id: str,
+    job: TonyJob,
     application: Application | None,
     *,
     contact: UnansweredCalls | None = None,
@@ -168,15 +158,15 @@ def observe_status(
 
     Blocks, handles errors, and takes arguments like ``observe``.
     """
-    if identity is None:
+    if job.identity is None:
         return Observation(application)
     contact = contact or UnansweredCalls()
     runs = application is not None and application.state is ApplicationState.RUNNING
-    master = status_of_master(hook, identity, application_id) if ask_master and runs else None
+    master = status_of_master(job) if ask_master and runs else None
     ended = application is None or application.is_final
     try:
         with contact.asking(Peer.STORE):
-            status = hook.job_status(identity, application_id, may_have_ended=ended)
+            status = job.status(may_have_ended=ended)
     except RecordUnreadable as error:
         return Observation(application, unreadable=error, master=master)
     except (ClusterError, StorageError) as error:
@@ -184,13 +174,13 @@ def observe_status(
     return Observation(application, status, master=master)
 
 
-def status_of_master(hook: TonyHook, identity: Identity | None, application_id: str) -> JobStatus | ClusterError:
+def status_of_master(job: TonyJob) -> JobStatus | ClusterError:
     """Ask the application master for the job's status. Return the status, or the error if there is no answer.
 
     Blocks for at most MASTER_SECONDS.
     """
     try:
-        return hook.master_status(identity, application_id, seconds=MASTER_SECONDS)
+        return job.master_status(seconds=MASTER_SECONDS)
     except ClusterError as error:
         return error
 

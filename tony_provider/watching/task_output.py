@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from tony_provider.cluster.errors import ClusterAuthError, ClusterError, MasterOutOfReach, NotServed
-from tony_provider.hooks.tony import TonyHook
+from tony_provider.cluster.errors import ClusterAuthError, ClusterError, MasterOutOfReach
+from tony_provider.hooks.job import TonyJob
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.common.text import without_control_sequences
 from tony_provider.runtime.protocol import http_messages
@@ -176,7 +177,6 @@ def _joined(line: bytes, more: bytes) -> bytes:
 
 
 _CONTAINERS = 5  # maximum containers of a task per read, in addition to the last one read
-TAIL = 64 << 10  # bytes per request to a master that does not support offsets
 
 
 @attrs.frozen
@@ -203,46 +203,25 @@ class OutputChunk:
 
 
 class OutputFollower:
-    """Reads the output of one running task incrementally. Blocks during a read.
+    """Reads the output of one running task incrementally. Blocks during a read."""
 
-    :param older_masters: whether to follow a job of an older release as well. Its master returns only the end of a log,
-    and does not mask secrets in it.
-    """
-
-    def __init__(
-        self,
-        hook: TonyHook,
-        application_id: str,
-        task: str,
-        position: OutputPosition | None = None,
-        *,
-        seconds: float,
-        older_masters: bool = False,
-    ) -> None:
-        self.hook = hook
-        self._application_id = application_id
+    def __init__(self, job: TonyJob, task: str, position: OutputPosition | None = None, *, seconds: float) -> None:
+        self.job = job
         self.task = task
         self.position = position or OutputPosition()
         self.problem = ""  # why the last read returned nothing
         self._seconds = seconds  # time limit of the master for one answer
-        self._older_masters = older_masters
-        self._seen = b""  # last log end of an older master
         self._skipped = 0  # containers that were skipped since the last output
 
     def new(self) -> list[OutputChunk]:
         """Return the output since the last read. The first read starts at the initial position.
 
-        Raises ClusterAuthError, UnexpectedAnswer, and NotServed for a job of an older release unless it is to be
-        followed.
+        Raises ClusterAuthError, UnexpectedAnswer.
         """
         self.problem = ""
         found: list[OutputChunk] = []
         try:
             self._read(found)
-        except NotServed:
-            if not self._older_masters:
-                raise
-            return self._of_older_master()
         except MasterOutOfReach as error:
             self.problem = str(error)
         return found
@@ -254,9 +233,7 @@ class OutputFollower:
         """
         for _ in range(_CONTAINERS + 1):
             before = self.position
-            answer = self.hook.task_output(
-                self._application_id, self.task, before.attempt, before.offset, seconds=self._seconds
-            )
+            answer = self.job.output(self.task, before.attempt, before.offset, seconds=self._seconds)
             self.problem = answer.problem
             self.position = OutputPosition(answer.attempt, answer.end)
             is_at_end = before.offset == http_messages.OUTPUT_END
@@ -271,39 +248,29 @@ class OutputFollower:
             self._skipped = following - answer.attempt - 1
             self.position = OutputPosition(following)
 
-    def _of_older_master(self) -> list[OutputChunk]:
-        try:
-            tail = self.hook.task_log(self._application_id, self.task, TAIL, seconds=self._seconds)
-        except MasterOutOfReach as error:
-            self.problem = str(error)
-            return []
-        before, self._seen = self._seen, tail
-        new = after_overlap(before, tail)
-        return [OutputChunk(new)] if new else []
 
-    @property
-    def is_of_older_master(self) -> bool:
-        """Whether the output came from a master that does not support offsets."""
-        return bool(self._seen)
+@attrs.frozen
+class KeptOutput:
+    """The output in the kept log of a task's newest container, after the part that was shown."""
 
-    def rest(self, kept: bytes) -> bytes:
-        """Return the part of ``kept``, the end of a log, that follows the output that an older master has returned."""
-        return after_overlap(self._seen, kept)
+    data: bytes
+    shown: int  # bytes of this log that were shown before
+    missed: int  # bytes between both that are unavailable
+    end: int  # bytes of output up to the end of ``data``
 
 
-def after_overlap(before: bytes, tail: bytes) -> bytes:
-    """Return the part of ``tail`` that comes after the end of ``before``.
+def kept_output(job: TonyJob, task: str, shown: OutputPosition | None, limit: int) -> KeptOutput | None:
+    """Return at most the last ``limit`` bytes that follow ``shown``, or None if no log of the task was kept.
 
-    Both are ends of one growing log, and start at a line's start. They overlap by the longest end of ``before`` that
-    ``tail`` starts with, since repeated lines allow several overlaps. If they do not overlap, much was printed in
-    between, or it is another log: all of ``tail`` is new.
+    Raises ClusterError, StorageError.
     """
-    place = max(0, len(before) - len(tail))
-    while (place := before.find(tail[:1], place)) >= 0:
-        if tail.startswith(before[place:]):
-            return tail[len(before) - place :]
-        place += 1
-    return tail
+    newest = job.newest_log(task)
+    if newest is None:
+        return None
+    is_same = shown is not None and shown.attempt and contract.log_name(task, shown.attempt) == newest.name
+    after = shown.offset if shown is not None and is_same else 0
+    piece = http_messages.read_kept(job.hook.storage(), newest.path, after, limit)
+    return KeptOutput(piece.data, after, piece.start - after, piece.end)
 
 
 SECONDS = 5.0  # time limit of a master for one answer
@@ -336,14 +303,7 @@ class OutputDisplay:
     If the first read is after the selection's ``fresh_until``, existing output is not shown.
     """
 
-    def __init__(
-        self,
-        application_id: str,
-        wish: OutputSelection,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._application_id = application_id
+    def __init__(self, wish: OutputSelection, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._wish = wish
         self._at_end: bool | None = None  # whether to start at the end of the output; None before the first read
         self._clock = clock
@@ -361,24 +321,23 @@ class OutputDisplay:
             return False
         return status.generation > 0 and bool(self._wish.of(status))
 
-    def look(self, hook: TonyHook, status: JobStatus) -> None:
+    def look(self, job: TonyJob, status: JobStatus) -> None:
         """Ask the job's master for the output since the last read.
 
         Blocks for at most SECONDS per task. Handles cluster errors.
         """
         if self._at_end is None:
             until = self._wish.fresh_until
-            self._at_end = until is not None and hook.now() > until
+            self._at_end = until is not None and job.hook.now() > until
         running = self._running(status)
         if not running:
             self._next = self._clock() + FIRST_PAUSE
             return
         try:
-            problems = [self._look_at(hook, task) for task in running]
-        except (NotServed, ClusterAuthError) as error:
+            problems = [self._look_at(job, task) for task in running]
+        except ClusterAuthError as error:
             self._off = True
-            older = "the job's master is of an older release" if isinstance(error, NotServed) else str(error)
-            self._lines.append(f"The output of the job's tasks is not shown here: {older}")
+            self._lines.append(f"The output of the job's tasks is not shown here: {error}")
             return
         self._pause = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE) if any(problems) else 0.0
         self._next = self._clock() + self._pause
@@ -403,18 +362,18 @@ class OutputDisplay:
         begun = {task.name for task in status.tasks if task.state is TaskState.RUNNING or task.name in self._tasks}
         return [name for name in self._wish.of(status) if name in begun]
 
-    def _look_at(self, hook: TonyHook, name: str) -> str:
+    def _look_at(self, job: TonyJob, name: str) -> str:
         """Read a task's output. Return the problem that prevents it, or an empty string."""
         task = self._tasks.get(name)
         if task is None:
             begin = OutputPosition.end() if self._at_end else None
-            follower = OutputFollower(hook, self._application_id, name, begin, seconds=SECONDS)
+            follower = OutputFollower(job, name, begin, seconds=SECONDS)
             task = self._tasks[name] = _ShownTask(follower)
         follower, lines = task.follower, task.lines
-        follower.hook = hook
+        follower.job = job
         try:
             pieces = follower.new()
-        except (NotServed, ClusterAuthError):
+        except ClusterAuthError:
             raise
         except ClusterError as error:
             return str(error)
@@ -422,16 +381,16 @@ class OutputDisplay:
             if piece.new_container:
                 lines.end()
             lines.add(piece.data, piece.missed, piece.skipped)
-        self._show(name, lines.take(self._clock()))
+        self._show(job, name, lines.take(self._clock()))
         position = follower.position
         if not lines.waits and position.attempt is not None:
             self._lines.append((name, attrs.evolve(position, offset=position.offset - lines.pending)))
         return follower.problem
 
-    def _show(self, name: str, lines: Sequence[str]) -> None:
+    def _show(self, job: TonyJob, name: str, lines: Sequence[str]) -> None:
         if lines and not self._began:
             self._began = True
-            all_of_it = f"airflow tony logs {self._application_id} --task {name}"
+            all_of_it = f"airflow tony logs {job} --task {name}"
             self._lines.append(f"What {name} prints, {LINES_PER_SECOND} lines a second at most; all of it: {all_of_it}")
         self._lines.extend(prefixed(name, lines))
 
@@ -441,9 +400,9 @@ def prefixed(task: str, lines: Sequence[str]) -> list[str]:
     return [f"{task} | {line}" for line in lines]
 
 
-def output_display(application_id: str, wish: OutputSelection | None) -> OutputDisplay | None:
+def output_display(wish: OutputSelection | None) -> OutputDisplay | None:
     """Return the display for the selected output, or None if no output is selected."""
-    return None if wish is None else OutputDisplay(application_id, wish)
+    return None if wish is None else OutputDisplay(wish)
 
 
 ShownPositions = Mapping[str, OutputPosition]

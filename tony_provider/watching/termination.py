@@ -15,17 +15,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
 from tony_provider.cluster.errors import MasterOutOfReach, is_unforeseen
 from tony_provider.cluster.interface import CONTROL_SECONDS, Application, wait_for_end
 from tony_provider.cluster.training.checkpoint_chains import TakenOverError
-from tony_provider.cluster.training.identity import Identity
 from tony_provider.compat import in_thread
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.mlflow_server import OpenMlflowRun
-from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.checkpoint.training_owner import Stop
 from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.jobspec.problems import shown
@@ -59,11 +58,6 @@ class KillOrder:
         whose = "" if self.whose is None else f" for {self.whose}"
         return f"Killed by {self.by}{whose}: {self.reason}"
 
-    @property
-    def order(self) -> dict[str, Any]:
-        """The order in the form that the application master accepts."""
-        return {"reason": str(self)} if self.grace is None else {"reason": str(self), "grace": self.grace}
-
 
 @attrs.frozen
 class SensorKillOrder(KillOrder):
@@ -87,26 +81,24 @@ def killed_for(application: Application | None) -> str | None:
     return found[1] if found else None
 
 
-def end_application(hook: TonyHook, identity: Identity, application_id: str, kill: KillOrder) -> bool:
+def end_job(job: TonyJob, kill: KillOrder) -> bool:
     """Stop the application, kill it if it does not end in time, and remove files that it no longer needs. Idempotent.
 
     Return whether it has ended. Blocks for the job's grace and last copies, and at most END_SECONDS more. Raises
     ClusterError.
     """
-    ends_within = stop_application(hook, identity, application_id, kill, seconds=CONTROL_SECONDS)
-    if ends_within is not None and not _has_ended(hook, application_id, ends_within):
-        log.warning("%s has not ended within %.0f s: killing it", application_id, ends_within)
-        hook.kill(application_id, str(kill))
-    if not _has_ended(hook, application_id, END_SECONDS):
-        log.warning("%s was killed, and has not ended within %.0f s", application_id, END_SECONDS)
+    ends_within = stop_job(job, kill, seconds=CONTROL_SECONDS)
+    if ends_within is not None and not _has_ended(job, ends_within):
+        log.warning("%s has not ended within %.0f s: killing it", job, ends_within)
+        job.kill(str(kill))
+    if not _has_ended(job, END_SECONDS):
+        log.warning("%s was killed, and has not ended within %.0f s", job, END_SECONDS)
         return False
-    clean_up(hook, identity, application_id, log.warning)
+    clean_up(job, log.warning)
     return True
 
 
-def stop_application(
-    hook: TonyHook, identity: Identity, application_id: str, kill: KillOrder, *, seconds: float
-) -> float | None:
+def stop_job(job: TonyJob, kill: KillOrder, *, seconds: float) -> float | None:
     """Ask the application's master to end it, or kill the application if no master answers.
 
     The order is also recorded on the store, where the master and the next try find it if no YARN server answers. Return
@@ -114,19 +106,19 @@ def stop_application(
     not speed up the end. ``seconds`` limits the wait for the master. Raises ClusterError if the kill failed as well,
     and TakenOverError if a later try waits for the application.
     """
-    _record(hook, identity, application_id, kill, seconds)
-    return _order_stop(hook, application_id, kill, seconds)
+    _record(job, kill, seconds)
+    return _order_stop(job, kill, seconds)
 
 
-def _order_stop(hook: TonyHook, application_id: str, kill: KillOrder, seconds: float) -> float | None:
-    """Do what ``stop_application`` does after recording the order."""
+def _order_stop(job: TonyJob, kill: KillOrder, seconds: float) -> float | None:
+    """Do what ``stop_job`` does after recording the order."""
     diagnostics = str(kill)
     try:
-        answer = hook.control(application_id, "stop", kill.order, seconds=seconds)
+        answer = job.stop(diagnostics, grace=kill.grace, seconds=seconds)
     except Exception as error:  # a job supplies its master, and so the answers
         level = logging.DEBUG if isinstance(error, MasterOutOfReach) else logging.WARNING
-        log.log(level, "%s is killed without grace: %s", application_id, error, exc_info=is_unforeseen(error))
-        hook.kill(application_id, diagnostics)
+        log.log(level, "%s is killed without grace: %s", job, error, exc_info=is_unforeseen(error))
+        job.kill(diagnostics)
         return None
     ends_within = answer.get("ends_within", 0.0)
     if (
@@ -134,61 +126,57 @@ def _order_stop(hook: TonyHook, application_id: str, kill: KillOrder, seconds: f
         or not isinstance(ends_within, int | float)
         or not 0 <= ends_within <= _LONGEST_END
     ):
-        log.warning(
-            "%s is killed without grace: its master says that it ends within %s", application_id, shown(ends_within)
-        )
-        hook.kill(application_id, diagnostics)
+        log.warning("%s is killed without grace: its master says that it ends within %s", job, shown(ends_within))
+        job.kill(diagnostics)
         return None
-    log.info("%s ends within %.0f s", application_id, ends_within)
+    log.info("%s ends within %.0f s", job, ends_within)
     try:
-        hook.limit(application_id, ends_within + LIMIT_SLACK, diagnostics)
+        job.limit(ends_within + LIMIT_SLACK, diagnostics)
     except Exception as error:  # it is logged
         said = "%s ends by itself, without a limit set by the cluster: %s"
-        log.warning(said, application_id, error, exc_info=is_unforeseen(error))
+        log.warning(said, job, error, exc_info=is_unforeseen(error))
     return ends_within
 
 
-def _record(hook: TonyHook, identity: Identity, application_id: str, kill: KillOrder, seconds: float) -> None:
+def _record(job: TonyJob, kill: KillOrder, seconds: float) -> None:
     """Record the stop order on the store within ``seconds``. Raises TakenOverError."""
-    log.info("Stopping %s: %s", application_id, kill.reason)
+    log.info("Stopping %s: %s", job, kill.reason)
     stop = Stop(str(kill)[:_LONGEST_REASON], kill.grace)
     try:
         [recording] = run_in_threads(
-            [lambda: hook.owners(identity).stop(application_id, stop, kill.whose)], seconds, "tony-record"
+            [lambda: job.hook.owners(job.training).stop(job.application_id, stop, kill.whose)], seconds, "tony-record"
         )
         recording.result(timeout=0)
     except TakenOverError:
         raise
     except Exception as error:  # the store is not needed if YARN answers
         said = "The order to stop %s is not on the store yet: %s"
-        log.warning(said, application_id, str(error) or "it does not answer", exc_info=is_unforeseen(error))
+        log.warning(said, job, str(error) or "it does not answer", exc_info=is_unforeseen(error))
 
 
-def _has_ended(hook: TonyHook, application_id: str, seconds: float) -> bool:
+def _has_ended(job: TonyJob, seconds: float) -> bool:
     """Return whether the application ends within ``seconds``."""
-    return wait_for_end(lambda: hook.application(application_id), seconds) is None
+    return wait_for_end(job.application, seconds) is None
 
 
-def stop_when_submitted(
-    hook: TonyHook, identity: Identity, application_id: str, kill: KillOrder, within: float
-) -> bool:
+def stop_when_submitted(job: TonyJob, kill: KillOrder, within: float) -> bool:
     """Stop the application when the cluster knows it: a kill has no effect before.
 
     Return False if that takes longer than ``within`` seconds.
     """
     deadline = time.monotonic() + within
-    with logging_end_errors(application_id, log):
-        _record(hook, identity, application_id, kill, HURRIED_SECONDS)
-        while hook.application(application_id) is None:
+    with logging_end_errors(job, log):
+        _record(job, kill, HURRIED_SECONDS)
+        while job.application() is None:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(KNOWN_POLL)
-        _order_stop(hook, application_id, kill, HURRIED_SECONDS)
+        _order_stop(job, kill, HURRIED_SECONDS)
     return True
 
 
 @contextmanager
-def logging_end_errors(application_id: str, to: logging.Logger | Logger) -> Iterator[None]:
+def logging_end_errors(job: TonyJob, to: logging.Logger | Logger) -> Iterator[None]:
     """Context manager around the last step for an application. Logs any exception of the block.
 
     Files of an application and answers of a cluster are untrusted and may cause any exception. It must neither hide the
@@ -197,57 +185,46 @@ def logging_end_errors(application_id: str, to: logging.Logger | Logger) -> Iter
     try:
         yield
     except Exception as error:  # noqa: BLE001 - it is logged
-        to.error("%s could not be ended: %s", application_id, error, exc_info=is_unforeseen(error))
+        to.error("%s could not be ended: %s", job, error, exc_info=is_unforeseen(error))
 
 
 _stopping = ThreadPoolExecutor(16, thread_name_prefix="tony-stop")
 _ending = ThreadPoolExecutor(16, thread_name_prefix="tony-end")
 
 
-async def end_from_triggerer(
-    tony_conn_id: str,
-    proxy_user: str | None,
-    identity: Identity,
-    application_id: str,
-    kill: KillOrder,
-    run: OpenMlflowRun | None = None,
-) -> None:
+async def end_from_triggerer(job: TonyJob, kill: KillOrder, run: OpenMlflowRun | None = None) -> None:
     """Stop the application from an event loop, wait for its end, and then close its MLflow ``run``.
 
-    Cancelling the call stops the waiting only.
+    Closes the job's hook. Cancelling the call stops the waiting only.
     """
 
     def stop() -> None:
-        with TonyHook(tony_conn_id, proxy_user) as hook:
-            stop_application(hook, identity, application_id, kill, seconds=CONTROL_SECONDS)
+        with job.hook:
+            stop_job(job, kill, seconds=CONTROL_SECONDS)
 
     def end() -> None:
         try:
-            with TonyHook(tony_conn_id, proxy_user) as hook:
-                end_application(hook, identity, application_id, kill)
+            with job.hook:
+                end_job(job, kill)
         finally:
             if run is not None:
-                run.close_later(application_id, kill.reason)
+                run.close_later(job.application_id, kill.reason)
 
-    await _in(_stopping, stop, application_id)
-    await _in(_ending, end, application_id)
-
-
-async def _in(pool: ThreadPoolExecutor, act: Callable[[], None], application_id: str) -> None:
-    await asyncio.shield(in_thread(partial(_told, act, application_id), pool))
+    for act, pool in ((stop, _stopping), (end, _ending)):
+        await asyncio.shield(in_thread(partial(_logging_errors, act, job), pool))
 
 
-def _told(act: Callable[[], None], application_id: str) -> None:
-    with logging_end_errors(application_id, log):
+def _logging_errors(act: Callable[[], None], job: TonyJob) -> None:
+    with logging_end_errors(job, log):
         act()
 
 
-def clean_up(hook: TonyHook, identity: Identity, application_id: str, warn: Callable[..., object]) -> None:
-    """Remove files that an ended application no longer needs, see ``TonyHook.clean_up``.
+def clean_up(job: TonyJob, warn: Callable[..., object]) -> None:
+    """Remove files that an ended job no longer needs, see ``TonyJob.clean_up``.
 
     ``warn`` is called with files that could not be removed, for example for lack of write permission.
     """
     try:
-        hook.clean_up(identity, application_id)
+        job.clean_up()
     except Exception as error:  # noqa: BLE001 - this reads files of a job, and logs the error
-        warn("Not everything of %s could be removed: %s", application_id, error, exc_info=is_unforeseen(error))
+        warn("Not everything of %s could be removed: %s", job, error, exc_info=is_unforeseen(error))

@@ -7,8 +7,7 @@ import time
 from collections.abc import Iterator
 
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.training.identity import Identity
-from tony_provider.hooks.tony import TonyHook
+from tony_provider.hooks.job import TonyJob
 from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.protocol.status import JobStatus, TokenLife
 from tony_provider.runtime.storage.errors import StorageError
@@ -24,10 +23,7 @@ class TokenRefresher:
     A later master starts with the token that the application was submitted with, however old it is.
     """
 
-    def __init__(self, identity: Identity | None, application_id: str) -> None:
-        """``identity`` is None if the staging directory has no files of the application."""
-        self._identity = identity
-        self._application_id = application_id
+    def __init__(self) -> None:
         self._next = 0.0  # epoch seconds of the next attempt
         self._attempt: str | None = None  # the master that received the last token
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -37,30 +33,28 @@ class TokenRefresher:
         """Whether to call ``renew`` now."""
         now, status = _now(seen), seen.newest
         life = status.store_token if status is not None else None
-        if self._identity is None or life is None or status is None or not seen.runs or now < self._next:
+        if life is None or status is None or not seen.runs or now < self._next:
             return False
         return now * 1000 >= life.half_ms or self._has_later_master(seen, status)
 
-    def renew(self, hook: TonyHook, seen: Observation) -> bool:
-        """Send the application a newer token. Blocks. Return whether that succeeded.
+    def renew(self, job: TonyJob, seen: Observation) -> bool:
+        """Send the job a newer token. Blocks. Return whether that succeeded.
 
         Cluster and store errors are logged, and the attempt is repeated later.
         """
         life = seen.newest.store_token if seen.newest else None
         self._next = _now(seen) + _pause(life)
-        if self._identity is None:
-            return False
         try:
-            newer = hook.renew_store_token(self._identity, self._application_id)
+            newer = job.refresh_store_token()
         except (ClusterError, StorageError) as error:
             if str(error) != self._problem:
                 self._problem = str(error)
-                self._lines.put(f"No newer HDFS token for {self._application_id} yet: {error}")
+                self._lines.put(f"No newer HDFS token for {job} yet: {error}")
             return False
         self._problem, self._attempt = "", seen.application.attempt if seen.application else None
         if newer is not None:
             self._next = max(self._next, newer.half_ms / 1000)  # a token of several may be older
-            self._lines.put(f"{self._application_id} has a newer HDFS token, until {moment(newer.until_ms)}")
+            self._lines.put(f"{job} has a newer HDFS token, until {moment(newer.until_ms)}")
         return newer is not None
 
     def lines(self) -> Iterator[str]:

@@ -67,7 +67,7 @@ def _running(job: Job, name: str) -> TaskStatus | None:
 def ran(job: Job) -> Ran:
     """Once it has ended."""
     job.end(SECONDS)
-    history = job.hook.history(job.identity, job.id)
+    history = job.handle.history()
     assert history.missing == [], job.describe()
     return Ran(job, history)
 
@@ -77,7 +77,7 @@ def ran_again(jobs: Sequence[Job]) -> Ran:
     log: Any = logging.getLogger(__name__)
     for job in jobs[:-1]:
         job.end(SECONDS)
-        Adviser(job.hook, job.identity, log).conclude(job.id)
+        Adviser(job.hook, job.identity, log).conclude(job.handle)
     last = ran(jobs[-1])
     former = last.job.hook.former_runs(TASK).summaries
     assert [each.application_id for each in former] == [each.id for each in jobs[:-1]]

@@ -39,7 +39,8 @@ def test_a_job_before_and_after_its_advice_was_applied(
         assert each.most_rss_bytes is not None
         assert 20 * MIB < each.most_rss_bytes < 80 * MIB
     identity_of_day = training.hook.identity(dag_id=DAG_ID, run_id=run_id(2), task_id="train")
-    kept = training.hook.history(identity_of_day, training.hook.newest_application(identity_of_day) or "").specification
+    newest = training.hook.newest_application(identity_of_day) or ""
+    kept = training.hook.job(newest, identity_of_day).history().specification
     assert kept is not None
     assert kept.overrides == {"tasks": {"worker": {"memory": "512MiB"}}}
     assert training.said(r"Advice is applied \(apply_advice\): worker.memory 512MiB in place of 768 MiB")

@@ -17,8 +17,8 @@ from tests.operators.telemetry.tries import RUN
 from tests.operators.trainings import Training
 from tony_provider.exceptions import TonyJobFailed, TonySpecError
 from tony_provider.hooks import mlflow_server
+from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.mlflow_server import TRAINING_TAG, MlflowServer, OpenMlflowRun
-from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators import telemetry
 from tony_provider.operators import training_try as operators_training
 from tony_provider.operators.mlflow_run import STATE_KEY, MlflowOptions
@@ -43,13 +43,13 @@ def test_all_are_told_of_a_training_that_was_deferred(
     told: list[str] = []
     deferred: list[DeferredJob] = []
     masked: set[str] = set()
-    tell_output = Outcome.tell_output
+    tell_output = Outcome.log_output
 
     def tell(outcome: Outcome, status: JobStatus, rest: RemainingOutput) -> None:
         masked.update(rest.secrets)
         tell_output(outcome, status, rest)
 
-    monkeypatch.setattr(Outcome, "tell_output", tell)
+    monkeypatch.setattr(Outcome, "log_output", tell)
 
     def trigger(**arguments: Any) -> TonyJobTrigger:
         deferred.append(from_plain(arguments["job"], DeferredJob))
@@ -100,7 +100,7 @@ def test_a_failure_is_the_same_when_nobody_can_be_told(
 
     mlflow.is_away = True
     monkeypatch.setattr(telemetry, "Stats", None)
-    monkeypatch.setattr(TonyHook, "history", history)
+    monkeypatch.setattr(TonyJob, "history", history)
     with trace.get_tracer("airflow").start_as_current_span("worker.train"):
         done = training.again(job("exit 3", restart={"budget": 0}), mlflow="mlflow_default")
     error = done.errors["train"]
@@ -126,7 +126,9 @@ def test_a_try_that_is_killed_closes_the_run_beside(
     store = Memory()
     store.set(STATE_KEY, "run0")
     task = cast(Any, SimpleNamespace(mlflow="mlflow_default", log=logging.getLogger(__name__)))
-    Telemetry(task, RUN, lambda: cast(Any, training), store).hurry("application_1_0001", "its worker was ended")
+    Telemetry(task, RUN, lambda: cast(Any, training), store).close_mlflow_run_in_background(
+        "application_1_0001", "its worker was ended"
+    )
     mlflow_server._closing.submit(bool).result(30)  # after what it does before
     if is_away:
         assert "MLflow's run run0 of application_1_0001 stays open" in caplog.text

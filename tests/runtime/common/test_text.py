@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.runtime.common.text import (
+    end_of_log,
     for_terminal,
     length_before_cut_secret,
     masked,
@@ -125,3 +126,17 @@ def test_of_orders_nothing_is_left_but_colours(text: str) -> None:
 
 def test_orders_without_an_end_end_with_the_line() -> None:
     assert printable("a\x1b]0;title\nb\x1b]0;\x1b[1mc") == "a\nbc"
+
+
+@given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 100))
+def test_the_end_of_a_log_begins_with_a_line(lengths: list[int], limit: int) -> None:
+    lines = b"".join(b"x" * length + b"\n" for length in lengths)
+    end = end_of_log(lines, limit)
+    assert len(end) <= limit
+    assert lines.endswith(end)
+    assert end == lines or lines[: len(lines) - len(end)].endswith(b"\n") or len(end) == limit
+    assert len(end) >= min(len(lines), limit // 2)
+
+
+def test_of_a_very_long_line_the_end_is_kept() -> None:
+    assert end_of_log(b"x" * 1000, 100) == b"x" * 100

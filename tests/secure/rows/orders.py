@@ -49,7 +49,7 @@ def _overhear(victim: Victim) -> list[str]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(requests.Session, "send", send)
-        life = victim.job.hook.renew_store_token(victim.job.identity, victim.id)
+        life = victim.job.hook.job(victim.id, victim.job.identity).refresh_store_token()
     assert life is not None, "the store asks for no token"
     return [body for body in dict.fromkeys(bodies) if json.loads(body)]
 

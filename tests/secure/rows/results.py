@@ -56,7 +56,7 @@ def forged_results(field: Field) -> str:
     returned = join(job.directory, "return_value.json")
     write_atomically(storage, returned, b'{"a": [{"__classname__": "airflow.sdk.Asset", "__version__": 1}]}')
     try:
-        field.expect(False, f"it was believed: {job.hook.returned(job.identity, job.id)}")
+        field.expect(False, f"it was believed: {job.handle.returned()}")
     except ClusterError as error:
         field.expect("a[0].__classname__" in str(error), str(error))
     finally:

@@ -16,14 +16,14 @@ def squatted_tag(field: Field) -> str:
     identity, hook = victim.job.identity, victim.job.hook
     with field.acting_as("bob") as place:
         bobs = place.hook()
-        squatter = bobs.submit(SubmissionRequest(_job("sleep 600"), identity))
+        squatter = bobs.submit(SubmissionRequest(_job("sleep 600"), identity)).application_id
         field.at_end(lambda: _end(field, squatter))
         tags = [identity.tag in (bobs.application(squatter) or victim.job.application()).tags]
     field.expect(tags == [True], "bob's application has not got her tag")
     found = [each.id for each in hook.find(identity)]
     field.expect(found == [victim.id], f"her training's applications are said to be {found}")
     field.problems += victim.finish()
-    again = hook.submit(SubmissionRequest(_job("true"), identity))
+    again = hook.submit(SubmissionRequest(_job("true"), identity)).application_id
     status = victim.until(
         lambda: status if (status := hook.job_status(identity, again)) and status.state.is_final else None,
         "the end of her next try",

@@ -234,6 +234,10 @@ class Layers:
             whole = merge(whole, layer.plain)
         return whole
 
+    def of(self, origin: str) -> Mapping[str, Any]:
+        """Return the layer with this origin, or an empty mapping if there is none."""
+        return next((layer.plain for layer in self.lowest_first if layer.origin == origin), {})
+
     def over(self, plain: Mapping[str, Any], origin: str) -> Layers:
         """Return these layers with another one on top."""
         return Layers([*self.lowest_first, Layer(origin, plain)])

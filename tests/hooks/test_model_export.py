@@ -8,30 +8,40 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from tony_provider.cluster import job_control
 from tony_provider.cluster.errors import MasterOutOfReach
-from tony_provider.cluster.interface import Application, Cluster
-from tony_provider.cluster.job_control import NotExported, export_model
+from tony_provider.cluster.interface import Application
+from tony_provider.cluster.training.identity import Identity, Layout
+from tony_provider.hooks import job as job_module
+from tony_provider.hooks.job import NotExported, TonyJob
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import ExportedModel, ExportRequest, JobState, JobStatus
 
 ASKED = 2000
 APPLICATION = "application_1_0001"
-CHECKPOINT = ResumePoint(40, "hdfs://nn/chain/save-4")
-INSTEAD = r"\. Its newest checkpoint is .*\(step 40\): hdfs://nn/chain/save-4$"
+LAYOUT, TRAINING = Layout("hdfs://nn/.tony"), Identity("digits", "0")
+CHECKPOINT = ResumePoint(40, f"{LAYOUT.job_dir(TRAINING)}/checkpoints-1/save-4")
+INSTEAD = rf"\. Its newest checkpoint is .*\(step 40\): {CHECKPOINT.uri}$"
 
 
 @attrs.frozen
-class MockCluster:
+class MockHook:
     """Its master's answers, one after the other; None: it does not answer. Then the application has ended."""
 
     statuses: Iterator[JobStatus | None]
+    result: JobStatus | None
+    layout: Layout = LAYOUT
 
-    def control(self, application_id: str, action: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    def get_conn(self) -> MockHook:
+        return self
+
+    def job_status(self, *_: object, **__: object) -> JobStatus | None:
+        return self.result
+
+    def control(self, application_id: str, action: str, body: Mapping[str, Any], **_: Any) -> dict[str, Any]:
         assert (application_id, action, body) == (APPLICATION, "export", {"reason": "r"})
         return {"asked_ms": ASKED}
 
-    def master_status(self, application_id: str) -> JobStatus:
+    def master_status(self, application_id: str, **_: Any) -> JobStatus:
         found = next(self.statuses, None)
         if found is None:
             raise MasterOutOfReach("nobody")
@@ -43,7 +53,7 @@ class MockCluster:
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_control, "_POLL", 0.001)
+    monkeypatch.setattr(job_module, "_EXPORT_POLL", 0.001)
 
 
 def status(state: JobState = JobState.RUNNING, **known: Any) -> JobStatus:
@@ -51,12 +61,12 @@ def status(state: JobState = JobState.RUNNING, **known: Any) -> JobStatus:
 
 
 def export(*statuses: JobStatus, seconds: float = 60.0, result: JobStatus | None = None) -> ExportedModel:
-    cluster = cast("Cluster", MockCluster(iter(statuses)))
-    return export_model(cluster, APPLICATION, "r", seconds, lambda: result)
+    hook = MockHook(iter(statuses), result)
+    return TonyJob(cast(Any, hook), APPLICATION, TRAINING).export("r", seconds=seconds)
 
 
 def exported(asked_ms: int) -> ExportedModel:
-    return ExportedModel(50, "hdfs://nn/exports/step-50", 1, asked_ms)
+    return ExportedModel(50, f"{LAYOUT.application_dir(TRAINING, APPLICATION)}/exports/step-50", 1, asked_ms)
 
 
 def test_an_export_that_came_before_is_no_answer() -> None:

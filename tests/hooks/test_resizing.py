@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 
-from tony_provider.cluster.job_control import resized
 from tony_provider.cluster.lifetime import problems
 from tony_provider.cluster.yarn.job_checks import demands
+from tony_provider.hooks.job import resized
 from tony_provider.runtime.parsing.parse import parse_job
 
 

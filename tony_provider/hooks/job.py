@@ -1,0 +1,461 @@
+"""TonyJob, the handle of one submitted job: its state, files and output, and the requests to it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from tony_provider.cluster.errors import ClusterError, JobRejected, MasterOutOfReach, UnexpectedAnswer
+from tony_provider.cluster.interface import CONTROL_SECONDS, Application, Pages
+from tony_provider.cluster.records.history import JobHistory, SpecificationRecord, read_history, read_specification
+from tony_provider.cluster.training import results
+from tony_provider.cluster.training.checkpoint_chains import (
+    ChainState,
+    CheckpointChains,
+    KeptCheckpoint,
+    kept_checkpoints,
+)
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.cluster.training.results import (
+    Delivered,
+    EventFileSource,
+    StatusRefused,
+    checked_status,
+    event_file_source,
+)
+from tony_provider.runtime import application_store
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.codec import CodecError, from_plain
+from tony_provider.runtime.jobspec.model import GrowRule, JobSpec
+from tony_provider.runtime.jobspec.problems import first_problems
+from tony_provider.runtime.jobspec.task_types import resize_refusal
+from tony_provider.runtime.protocol.http_messages import OutputPiece
+from tony_provider.runtime.protocol.limits import is_below
+from tony_provider.runtime.protocol.status import ExportedModel, JobStatus, TaskStory
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import FileStatus, read_bytes
+from tony_provider.runtime.storage.errors import StorageNotFound
+
+if TYPE_CHECKING:
+    from tony_provider.cluster.notebooks import KeptJob, NewestCheckpoint
+    from tony_provider.cluster.task_tunnel import TaskTunnel
+    from tony_provider.hooks.tony import TonyHook
+    from tony_provider.runtime.protocol.status import TokenLife
+
+log = logging.getLogger(__name__)
+
+EXPORT_SECONDS = 300.0  # for the program to check for requests, export its model and upload it
+_EXPORT_POLL = 1.0  # seconds
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 5.0  # seconds between two checks whether the job has ended
+_WAIT_GROWTH = 1.2
+_TAIL = 64 << 10  # bytes of a task's output
+
+
+class NoJobDirectory(ClusterError):  # noqa: N818 - named for what is wrong
+    """The connection's staging directory has no files of the application."""
+
+    permanent = True
+
+
+class NotResizable(ClusterError):  # noqa: N818 - named for what is wrong
+    """A job cannot have this number of tasks: it does not allow that, or the cluster can never hold them."""
+
+    permanent = True
+
+
+class NotExported(ClusterError):  # noqa: N818 - named for what is wrong
+    """The model was not exported in time; the message names the newest checkpoint, if there is one."""
+
+
+@attrs.frozen
+class TonyJob:
+    """One submitted job, running or ended. ``TonyHook.submit`` and ``TonyHook.job`` return it.
+
+    Its methods block and end by deadlines, like those of the hook. They raise ClusterError and StorageError. Methods
+    that need the job's files raise NoJobDirectory if the staging directory has no files of the application.
+    """
+
+    hook: TonyHook = attrs.field(eq=False, repr=False)
+    application_id: str
+    identity: Identity | None  # of its training; None if the staging directory has no files of the application
+
+    def __str__(self) -> str:
+        return self.application_id
+
+    @property
+    def training(self) -> Identity:
+        """The identity of the job's training. Raises NoJobDirectory."""
+        if self.identity is None:
+            raise NoJobDirectory(
+                f"{self} has no directory in {self.hook.layout.root}; check that the connection is the one that it was "
+                "submitted with"
+            )
+        return self.identity
+
+    @property
+    def directory(self) -> str:
+        """URI of the directory with the job's status, logs and model. Raises NoJobDirectory."""
+        return self.hook.layout.application_dir(self.training, self.application_id)
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    def application(self) -> Application | None:
+        """Return the cluster's report on the application, or None if the cluster does not know it (anymore)."""
+        return self.hook.application(self.application_id)
+
+    def status(self, *, may_have_ended: bool = True) -> JobStatus | None:
+        """Return the job's result if it has ended, otherwise its status; see ``TonyHook.job_status``."""
+        return self.hook.job_status(self.training, self.application_id, may_have_ended=may_have_ended)
+
+    def master_status(self, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
+        """Return the job's status as its running master reports it; see ``Cluster.master_status``.
+
+        Without files in the staging directory, the status has no locations. Raises UnexpectedAnswer also for a status
+        with locations outside of the application's own directories.
+        """
+        status = self.hook.get_conn().master_status(self.application_id, seconds=seconds)
+        try:
+            return checked_status(status, None if self.identity is None else self.directory)
+        except StatusRefused as error:
+            raise UnexpectedAnswer(f"the status of the master of {self} is refused: {error}") from error
+
+    def story(self, task: str, *, seconds: float = CONTROL_SECONDS) -> TaskStory:
+        """Return the newest state transitions of a running job's task; see ``Cluster.task_story``."""
+        return self.hook.get_conn().task_story(self.application_id, task, seconds=seconds)
+
+    def wait(self, seconds: float | None = None) -> JobStatus | None:
+        """Wait until the job has ended. Return its result, or None if it left none, for example after a kill by YARN.
+
+        ``seconds`` is the longest wait; None means no limit. Raises TimeoutError if the job still runs then. Unlike an
+        operator, this method refreshes no HDFS tokens of the job: call ``refresh_store_token`` for long jobs.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        pause = _FIRST_WAIT
+        while (application := self.application()) is not None and not application.is_final:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"{self} has not ended within {seconds:g} s")
+            time.sleep(pause)
+            pause = min(pause * _WAIT_GROWTH, _LONGEST_WAIT)
+        status = self.status()
+        return status if status is not None and status.state.is_final else None
+
+    def pages(self) -> Pages:
+        """Return the application's web addresses for users, valid from its submission."""
+        return self.hook.opened.pages(self.application_id, self.directory)
+
+    # -- records -----------------------------------------------------------------------------------------------------
+
+    def labels(self) -> dict[str, str]:
+        """Return the origin of the job from its submission, or {} if it is no longer known."""
+        return results.labels(self.hook.storage(), self.directory)
+
+    def specification(self, missing: list[str]) -> SpecificationRecord | None:
+        """Return the job as it was submitted, from one small file. Add the reason to ``missing`` if it is unknown."""
+        return read_specification(self.hook.storage(), self.directory, missing)
+
+    def history(self) -> JobHistory:
+        """Return all kept records of the job. Its ``missing`` lists missing records.
+
+        Reads many small files: some seconds for large jobs.
+        """
+        return read_history(self.hook.storage(), self.directory)
+
+    def returned(self) -> Any:
+        """Return the value that a successful job wrote to ``TONY_RESULT_FILE``, or None if it wrote nothing.
+
+        Raises RecordUnreadable, a ClusterError, if the file is not JSON.
+        """
+        return results.returned(self.hook.storage(), self.directory)
+
+    def mark_delivered(self, mark: Delivered) -> None:
+        """Record on the store that Airflow has the result. A task that is cleared after this trains again."""
+        results.mark_delivered(self.hook.storage(), self.directory, mark)
+
+    def event_files(self) -> EventFileSource:
+        """Return the location of the job's event files on the store, and a name for display.
+
+        Raises RecordUnreadable, a ClusterError, if a file of the training's checkpoint chains cannot be read.
+        """
+        return event_file_source(self.hook.storage(), self.hook.layout, self.training, self.application_id)
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+
+    def owned_chain(self) -> ChainState | None:
+        """Return the checkpoint chain to which the job may commit, or None if another one owns it."""
+        return self._chains().owned_by(self.application_id)
+
+    def chain(self) -> ChainState | None:
+        """Return the chain that the job owns, otherwise the newest chain of its training, or None without any."""
+        return self._chains().used_by(self.application_id)
+
+    def checkpoints(self) -> list[KeptCheckpoint]:
+        """Return the committed checkpoints of the job's chain, the newest first."""
+        chain = self.chain()
+        return kept_checkpoints(self.hook.storage(), chain.uri) if chain is not None else []
+
+    def newest_checkpoint(self) -> NewestCheckpoint | None:
+        """Return the newest complete checkpoint of the job's training, or None if there is none."""
+        from tony_provider.cluster.notebooks import newest_checkpoint
+
+        return newest_checkpoint(self.hook.storage(), self.chain())
+
+    def _chains(self) -> CheckpointChains:
+        return CheckpointChains(self.hook.storage(), self.hook.layout, self.training)
+
+    # -- output ------------------------------------------------------------------------------------------------------
+
+    def logs(self, task: str, max_bytes: int = _TAIL, *, seconds: float = CONTROL_SECONDS) -> bytes | None:
+        """Return the end of the output of a task such as ``worker:0``, or None if there is no output.
+
+        The output comes from the kept log of the task's newest container, otherwise from the master of the running job,
+        which must answer within ``seconds``.
+        """
+        kept = self.kept_log(task, max_bytes)
+        if kept is not None:
+            return kept
+        application = self.application()
+        if application is None or application.is_final:
+            return None
+        return self.hook.get_conn().task_log(self.application_id, task, max_bytes, seconds=seconds)
+
+    def kept_log(self, task: str, max_bytes: int) -> bytes | None:
+        """Return the end of the kept log of the task's newest container, or None if there is none."""
+        newest = self.newest_log(task)
+        if newest is None:
+            return None
+        offset = max(0, newest.size - max_bytes)
+        return read_bytes(self.hook.storage(), newest.path, offset=offset, length=max_bytes)  # the file may grow
+
+    def log_files(self, task: str | None = None) -> list[FileStatus]:
+        """Return the kept log files on the store, of all tasks or of one."""
+        try:
+            found = self.hook.storage().list(uris.join(self.directory, contract.LOGS_DIR))
+        except StorageNotFound:
+            return []
+        prefix = "" if task is None else contract.log_prefix(task)
+        return [file for file in found if not file.is_directory and file.name.startswith(prefix)]
+
+    def newest_log(self, task: str) -> FileStatus | None:
+        """Return the kept log of the task's newest container, or None."""
+        return max(self.log_files(task), key=lambda file: file.modified_ms, default=None)
+
+    def output(self, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS) -> OutputPiece:
+        """Return a running task's output after the first ``after`` bytes; see ``Cluster.task_output``."""
+        return self.hook.get_conn().task_output(self.application_id, task, attempt, after, seconds=seconds)
+
+    def master_log(self, max_bytes: int = 16 << 10) -> str:
+        """Return the end of the application master's own output as text, or "" if it is not available."""
+        return self.hook.get_conn().am_log(self.application_id, max_bytes)
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def control(self, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS) -> dict[str, Any]:
+        """Send a control request to the master of the running job, and return its answer; see ``TonyHook.control``."""
+        return self.hook.control(self.application_id, action, body, seconds=seconds)
+
+    def stop(self, reason: str, *, grace: float | None = None, seconds: float = CONTROL_SECONDS) -> dict[str, Any]:
+        """Ask the job to end: its programs end within ``grace`` seconds, then the last files are copied to the store.
+
+        Without ``grace``, the job's own setting applies. The master must answer within ``seconds``.
+        """
+        order: dict[str, Any] = {"reason": reason} if grace is None else {"reason": reason, "grace": grace}
+        return self.control("stop", order, seconds=seconds)
+
+    def kill(self, reason: str) -> None:
+        """End the application immediately, without a last checkpoint. Idempotent; see ``Cluster.kill``."""
+        self.hook.kill(self.application_id, reason)
+
+    def limit(self, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
+        """Set a limit: the cluster ends the application if it still runs after ``seconds``; see ``Cluster.limit``."""
+        self.hook.get_conn().limit(self.application_id, seconds, diagnostics, prolong=prolong)
+
+    def checkpoint(self, reason: str) -> dict[str, Any]:
+        """Ask the job's programs to save a checkpoint. The job continues. Return the master's answer."""
+        return self.control("checkpoint", {"reason": reason})
+
+    def suspend(self, reason: str) -> dict[str, Any]:
+        """Ask the job to save a checkpoint and to release its containers. Return the master's answer."""
+        return self.control("suspend", {"reason": reason})
+
+    def resume(self, reason: str) -> dict[str, Any]:
+        """Ask a suspended job to continue. Return the master's answer."""
+        return self.control("resume", {"reason": reason})
+
+    def resize(self, tasks: Mapping[str, int], reason: str) -> dict[str, Any]:
+        """Change the number of the running job's tasks by type: ``{"worker": 4}``.
+
+        Return the previous or previously requested numbers (``before``), and the state of the job (``state``). Raises
+        NotResizable, a ClusterError, before any request if the job does not allow this or the cluster could never run
+        it.
+        """
+        if self.identity is not None:
+            self._check_resize(tasks)
+        return self.control("resize", {"tasks": dict(tasks), "reason": reason})
+
+    def _check_resize(self, counts: Mapping[str, int]) -> None:
+        """Check that the job could have these numbers of tasks by type if nothing else ran on the cluster.
+
+        Log a warning instead if the job's specification was not kept or is unreadable; then only its master can judge.
+        Raises NotResizable.
+        """
+        missing: list[str] = []
+        kept = self.specification(missing)
+        try:
+            job = None if kept is None else from_plain(kept.job, JobSpec, ignore_unknown=True)
+        except CodecError as error:
+            job, missing = None, [str(error)]
+        if job is None:
+            log.warning("Whether the cluster could hold so many cannot be told beforehand: %s", "; ".join(missing))
+            return
+        if problem := resize_refusal(job, counts):
+            raise NotResizable(problem)
+        try:
+            self.hook.get_conn().check(resized(job, counts))
+        except JobRejected as error:
+            wanted = ", ".join(f"{name}={number}" for name, number in counts.items())
+            raise NotResizable(
+                f"{wanted} cannot be had on this cluster: {'; '.join(first_problems(error.problems))}"
+            ) from error
+
+    def export(self, reason: str, *, seconds: float = EXPORT_SECONDS) -> ExportedModel:
+        """Request an export of the running job's model, and wait up to ``seconds`` for it. The job continues.
+
+        Return its directory on the store (``uri``) and its ``step``. Raises NotExported, a ClusterError, if there is
+        none: the program does not check for requests, the job ends, or the export fails.
+        """
+        export = self._wait_for_export(reason, seconds)
+        directory = self.directory if self.identity is not None else None
+        if directory is None or not is_below(export.uri, directory):
+            raise UnexpectedAnswer(
+                f"the master of {self} reports an export at {export.uri!a}, which does not lie below "
+                f"{directory or 'a directory of the staging directory'}"
+            )
+        return export
+
+    def _wait_for_export(self, reason: str, seconds: float) -> ExportedModel:
+        deadline = time.monotonic() + seconds
+        asked_ms = self.control("export", {"reason": reason})["asked_ms"]
+        instead = ""
+        while True:
+            status = self._status_or_result()
+            if status is not None:
+                newest, request = status.checkpoint, status.export_request
+                instead = f". Its newest checkpoint is {newest.label}: {newest.uri}" if newest and newest.uri else ""
+                if status.export is not None and status.export.asked_ms >= asked_ms:
+                    return status.export
+                if request is not None and request.asked_ms == asked_ms and request.problem:
+                    raise NotExported(f"{self}: {request.problem}{instead}")
+                if status.state.is_final:
+                    raise NotExported(f"{self} has ended before its model was exported{instead}")
+            if time.monotonic() + _EXPORT_POLL > deadline:
+                break
+            time.sleep(_EXPORT_POLL)
+        raise NotExported(
+            f"no export of the model of {self} has come within {seconds:g} s. It is still asked for; a program that "
+            f"never looks for requests (tony_sdk.export_requested) makes none{instead}"
+        )
+
+    def _status_or_result(self) -> JobStatus | None:
+        """Return the job's status or result, or None if no master answers, for example between two masters."""
+        try:
+            return self.master_status()
+        except MasterOutOfReach:
+            application = self.application()
+            if application is not None and not application.is_final:
+                return None
+            ended = self.status() if self.identity is not None else None
+            if ended is None or not ended.state.is_final:
+                raise
+            return ended
+
+    def tunnel(
+        self,
+        task: str,
+        port: int = 0,
+        *,
+        local_port: int = 0,
+        tell: Callable[[str], None] = lambda news: None,
+        over: threading.Event | None = None,
+    ) -> TaskTunnel:
+        """Return a tunnel to a server in a task of the running job: a context manager with its local ``port``.
+
+        :param task: such as ``worker:0``.
+        :param port: on which the task's program listens; 0: the first port that it received (``TONY_PORT``).
+        :param local_port: of this machine's loopback interface; 0: any free port.
+        :param tell: receives progress messages for users, from another thread.
+        :param over: event that cancels the opening of the tunnel.
+
+        Only the application's owner and users with the right to modify it can connect.
+        """
+        from tony_provider.cluster.task_tunnel import TaskTunnel, expect_running
+        from tony_provider.cluster.token_refresh import read_master_contact
+
+        cluster = self.hook.get_conn()
+        expect_running(cluster, self.application_id)
+        authority = read_master_contact(self.hook.storage(), self.directory).authority
+        return TaskTunnel(
+            cluster, self.application_id, authority, task, port, local_port=local_port, tell=tell, over=over
+        )
+
+    def refresh_store_token(self) -> TokenLife | None:
+        """Send the running job a new HDFS token. Return its lifetime.
+
+        Return None if HDFS requires no tokens. Operators and triggers that wait for the job do this automatically.
+        Raises MasterOutOfReach if no master accepts the token.
+        """
+        from tony_provider.cluster.token_refresh import renew_store_token
+
+        return renew_store_token(self.hook.opened, self.directory, self.application_id)
+
+    def clean_up(self) -> None:
+        """Remove files that an ended job no longer needs, in case its master died before it could do so.
+
+        Its results remain. Idempotent.
+        """
+        application_store.clean_up(self.hook.storage(), self.directory)
+        self.hook.get_conn().forget(self.application_id)
+
+    # -- notebooks ---------------------------------------------------------------------------------------------------
+
+    def job_for_rerun(self, *, confirmed: bool = False) -> KeptJob:
+        """Return the job for another run with the files that the store keeps.
+
+        :param confirmed: a person has confirmed the job's objects outside of the staging directory's cache.
+
+        Raises SourceMissing, which names what is missing; Unconfirmed, which lists the unconfirmed objects.
+        """
+        from tony_provider.cluster.notebooks import kept_job
+
+        return kept_job(self.hook.storage(), self.directory, self.hook.layout, confirmed=confirmed)
+
+    def keep_notebook_token(self, token: str) -> None:
+        """Store the token of a notebook for its owner, until the application ends."""
+        from tony_provider.cluster.notebooks import NotebookAccess, write_access
+
+        write_access(self.hook.storage(), self.directory, NotebookAccess(token))
+
+    def notebook_token(self) -> str | None:
+        """Return the stored token of a notebook, or None if it has ended or the job is not a notebook."""
+        from tony_provider.cluster.notebooks import read_access
+
+        access = read_access(self.hook.storage(), self.directory)
+        return None if access is None else access.token
+
+
+def resized(job: JobSpec, counts: Mapping[str, int]) -> JobSpec:
+    """Return the job with these numbers of tasks by type, all of them required.
+
+    Its windows are removed, because the job is already running.
+    """
+    tasks = {
+        name: attrs.evolve(task, instances=counts[name], min_instances=None, max_instances=None, grow=GrowRule.ASKED)
+        if name in counts
+        else task
+        for name, task in job.tasks.items()
+    }
+    return attrs.evolve(job, tasks=tasks, windows=None)
