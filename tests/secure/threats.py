@@ -14,7 +14,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "CONTRIBUTING.md"
 # What runs in the user's own program, with the user's own text.
-USERS_OWN = ("runtime/sdk/", "runtime/notebook/", "plugins/portal/static/vendor/")
+USERS_OWN = ("runtime/sdk/", "runtime/notebook/", "portal/static/vendor/")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,6 @@ SINKS = {
             "macros.py",
             "notifications/message_source.py",
             "operators/job_templates.py",
-            "operators/submission.py",
             "readable_errors.py",
             "runtime/checkpoint/content/pickles.py",  # ast.literal_eval, of a checkpoint's numbers
         ),
@@ -165,6 +164,7 @@ SINKS = {
             "compat.py",
             "decorators/function_call.py",
             "decorators/task_tony.py",
+            "exceptions.py",  # names them
             "links/job_links.py",
             "operators/job_templates.py",
             "operators/tony.py",
