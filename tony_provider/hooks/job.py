@@ -6,11 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from tony_provider.cluster.checks.job_checks import CLUSTER, expect_no_problems
 from tony_provider.cluster.errors import ClusterError, JobRejected, MasterOutOfReach, UnexpectedAnswer
+from tony_provider.cluster.findings import Check, run_in_order
 from tony_provider.cluster.interface import CONTROL_SECONDS, Application, Pages
 from tony_provider.cluster.records.history import JobHistory, SpecificationRecord, read_history, read_specification
 from tony_provider.cluster.training import results
@@ -315,7 +318,8 @@ class TonyJob:
         if problem := resize_refusal(job, counts):
             raise NotResizable(problem)
         try:
-            self.hook.get_conn().check(resized(job, counts))
+            check = Check(CLUSTER, partial(self.hook.get_conn().check, resized(job, counts)))
+            expect_no_problems(run_in_order([check]))
         except JobRejected as error:
             wanted = ", ".join(f"{name}={number}" for name, number in counts.items())
             raise NotResizable(

@@ -111,11 +111,7 @@ class JobChecks:
 
     def expect_none(self, *only: str) -> None:
         """Run checks like ``run``, and log their warnings. Raises one error with all problems."""
-        findings = self.run(*only)
-        raise_problems(findings)
-        for each in findings:
-            if each.outcome is not Severity.SKIPPED:
-                log.log(logging.WARNING if each.outcome is Severity.WARNING else logging.INFO, "%s", each.detail)
+        expect_no_problems(self.run(*only))
 
     def _check_hdfs_names(self) -> list[Finding | str]:
         found = list(check_hdfs_names(self.job, self.opened))
@@ -161,6 +157,14 @@ class JobChecks:
     def _inspect_environments(self) -> None:
         assert self.sources is not None  # noqa: S101 - needed
         self.environments = suitable_environments(self.opened, self.job, self.sources, self.nodes)
+
+
+def expect_no_problems(findings: Sequence[Finding]) -> None:
+    """Raise one error with all problems of a job, or log the other findings if there are none."""
+    raise_problems(findings)
+    for each in findings:
+        if each.outcome is not Severity.SKIPPED:
+            log.log(logging.WARNING if each.outcome is Severity.WARNING else logging.INFO, "%s", each.detail)
 
 
 HTTPS_REMEDY = (
