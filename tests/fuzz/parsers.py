@@ -510,7 +510,6 @@ NOT_FOREIGN = {
     "cluster/http.py": "json_object is read_json",
     "cluster/environments/build.py": "what it has packed itself a moment ago",
     "cluster/garbage.py": "read_json",
-    "cluster/local/local_cluster.py": "read_json",
     "cluster/records/published_models.py": "read_json",
     "cluster/training/identity.py": "read_json",
     "cluster/environments/runtime_archive.py": "wheels that pip has checked",
