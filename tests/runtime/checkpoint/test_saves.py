@@ -776,7 +776,7 @@ def test_an_error_of_ours_hides_no_other_saves(sample: Sample, monkeypatch: pyte
     def fail(*_: object) -> Save:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr("tony_provider.runtime.checkpoint.save_formats._tensorflow_save", fail)
+    monkeypatch.setattr("tony_provider.runtime.checkpoint.save_formats._manifest_save", fail)
     assert loadable(directory) == (9, "step-9.pt")
 
 

@@ -55,7 +55,7 @@ class StandInLink:
         self.sent_frames += message.tunnel.frames
         self.streams.received(self.stream, message.tunnel)
 
-    async def sent(self) -> None:
+    async def flush(self) -> None:
         pass
 
 

@@ -58,7 +58,6 @@ def test_hdfs_tokens_of_all_namenodes_and_nothing_else(made: UserTokens, tmp_pat
 
 @pytest.mark.parametrize("mask", [0o000, 0o022])
 def test_only_its_owner_may_read_it(made: UserTokens, tmp_path: Path, mask: int) -> None:
-    (tmp_path / "tokens.part").touch(mode=0o666)  # what an executor that was killed has left
     before = os.umask(mask)
     try:
         made.follow()
