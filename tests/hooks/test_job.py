@@ -22,8 +22,8 @@ TRAINING = Identity("train", "0")
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_module, "_FIRST_WAIT", 0.001)
-    monkeypatch.setattr(job_module, "_LONGEST_WAIT", 0.002)
+    monkeypatch.setattr("tony_provider.cluster.interface._POLL", 0.001)
+    monkeypatch.setattr(job_module, "_LONGEST_PAUSE", 0.002)
 
 
 def job(root: Path | None = None, identity: Identity | None = TRAINING, **answers: Any) -> TonyJob:

@@ -33,10 +33,12 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common import clock
 from tony_provider.runtime.common.quantities import span
 from tony_provider.runtime.common.text import one_line, printable
-from tony_provider.runtime.jobspec.units import UnitError, parse_duration
+from tony_provider.runtime.jobspec.units import UnitError, parse_duration, parse_memory
 from tony_provider.runtime.storage.errors import StorageError
 
 _WIDE = 1 << 14  # characters; wider than any path
+
+_MEBIBYTE = 1 << 20
 
 
 def print_rows(rows: Sequence[Mapping[str, object]], output: str, *, whole: bool = False) -> None:
@@ -90,6 +92,14 @@ def seconds_of(option: str, text: str) -> float:
     """
     try:
         return float(parse_duration(text))
+    except UnitError as error:
+        raise SystemExit(f"{option}: {error}") from error
+
+
+def bytes_of(option: str, text: str) -> int:
+    """Return the bytes of an amount of memory such as ``2GiB``. Like ``seconds_of`` for what is no amount."""
+    try:
+        return parse_memory(text) * _MEBIBYTE
     except UnitError as error:
         raise SystemExit(f"{option}: {error}") from error
 

@@ -28,6 +28,7 @@ import attrs
 
 from tony_provider.cli.command import (
     NotFound,
+    bytes_of,
     command,
     hook_of,
     jobs_of,
@@ -44,7 +45,6 @@ from tony_provider.runtime.common.network import peer_users
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.event_files.event_file_mirror import MOST_FILES, EventFileMirror, MirrorRound, is_event_file
-from tony_provider.runtime.jobspec.units import UnitError, parse_memory
 from tony_provider.runtime.storage.errors import StorageError
 
 _SELDOM = 10  # factor for the interval once no training runs
@@ -285,7 +285,6 @@ class TensorBoardServer:
 
 _PERIOD = 0.2  # seconds between two checks
 _START_SECONDS = 60.0  # for TensorBoard to answer
-_MEBIBYTE = 1 << 20
 _SHORTEST_REFRESH = 1.0  # seconds
 
 
@@ -293,7 +292,7 @@ _SHORTEST_REFRESH = 1.0  # seconds
 def tensorboard(args: Namespace) -> None:
     """Copy event files and show them until Ctrl-C or a signal. Removes all local files at the end."""
     refresh = max(_SHORTEST_REFRESH, seconds_of("--refresh", args.refresh))
-    most_bytes = _bytes_of("--most", args.most)
+    most_bytes = bytes_of("--most", args.most)
     expect_tensorboard()
     port = choose_port(args.port)
     hook = hook_of(args)
@@ -386,10 +385,3 @@ def _serve(server: TensorBoardServer, copy: EventFileCopy, over: threading.Event
             raise copy.fault
         while not copy.news.empty():
             say(copy.news.get())
-
-
-def _bytes_of(option: str, text: str) -> int:
-    try:
-        return parse_memory(text) * _MEBIBYTE
-    except UnitError as error:
-        raise SystemExit(f"{option}: {error}") from error

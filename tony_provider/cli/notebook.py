@@ -22,6 +22,7 @@ import attrs
 
 from tony_provider.cli.command import (
     NotFound,
+    bytes_of,
     command,
     hook_of,
     jobs_of,
@@ -54,7 +55,6 @@ from tony_provider.operators.outcome import failure
 from tony_provider.runtime.common.quantities import span
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.jobspec.problems import SpecError
-from tony_provider.runtime.jobspec.units import UnitError, parse_memory
 from tony_provider.runtime.notebook.options import NotebookOptions
 from tony_provider.runtime.protocol.status import JobStatus, TaskState
 from tony_provider.runtime.storage.errors import StorageError
@@ -268,7 +268,6 @@ _LIFETIME = 12 * 3600.0  # seconds, unless the command or the connection sets it
 _SHORTEST = 60.0  # minimum seconds of a lifetime
 _BEFORE_THE_END = 300.0  # seconds before YARN's limit: the notebook ends by itself, with its work
 _SHARE = 0.1  # maximum share of the lifetime for this
-_MEBIBYTE = 1 << 20
 _PERIOD = 0.2  # seconds between two checks for the end
 
 
@@ -332,7 +331,7 @@ def _request(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin)
     lifetime = _lifetime(hook, args)
     wish = NotebookRequest(
         name=name,
-        options=NotebookOptions(seconds_of("--idle", args.idle), _end(lifetime), _bytes_of("--keep", args.keep)),
+        options=NotebookOptions(seconds_of("--idle", args.idle), _end(lifetime), bytes_of("--keep", args.keep)),
         lifetime=lifetime,
         task_type=args.task,
         queue=args.queue,
@@ -375,13 +374,6 @@ def _lifetime(hook: TonyHook, args: Namespace) -> float:
 
 def _end(lifetime: float) -> float:
     return time.time() + lifetime - min(_BEFORE_THE_END, _SHARE * lifetime)
-
-
-def _bytes_of(option: str, text: str) -> int:
-    try:
-        return parse_memory(text) * _MEBIBYTE
-    except UnitError as error:
-        raise SystemExit(f"{option}: {error}") from error
 
 
 def _lead(args: Namespace, found: _Notebook) -> None:

@@ -50,7 +50,6 @@ def cannot_be_had(port: int, error: OSError) -> str:
     return f"port {port} of this machine cannot be had: {error}"
 
 
-_HOST = "127.0.0.1"
 _LOOK = 0.5  # seconds between two checks whether the browser has connected
 _SECONDS = 120.0  # time limit for the browser
 
@@ -62,7 +61,7 @@ def open_browser(url: str) -> None:
     """
     door = _Door(url)
     threading.Thread(target=door.keep, name="browser", daemon=True).start()
-    webbrowser.open(f"http://{_HOST}:{door.server_address[1]}/")
+    webbrowser.open(f"http://{HOST}:{door.server_address[1]}/")
 
 
 class _Door(ThreadingTCPServer):
@@ -70,7 +69,7 @@ class _Door(ThreadingTCPServer):
     timeout = _LOOK
 
     def __init__(self, url: str) -> None:
-        super().__init__((_HOST, 0), _Doorman)
+        super().__init__((HOST, 0), _Doorman)
         self.url = url
         self.is_passed = threading.Event()
 

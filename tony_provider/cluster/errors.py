@@ -106,10 +106,6 @@ class MasterOutOfReach(ClusterError):
     """The application master does not answer: it has not started yet, has ended, or hangs."""
 
 
-class NotServed(MasterOutOfReach):
-    """The application master answers but does not support this request; it may be of another release."""
-
-
 class UnexpectedAnswer(ClusterError):
     """A ResourceManager or an application master sent an answer that its protocol does not define."""
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import attrs
 
 from tony_provider.cluster.application_state import ApplicationState as ApplicationState
-from tony_provider.cluster.errors import NotServed, UnexpectedAnswer
+from tony_provider.cluster.errors import MasterOutOfReach, UnexpectedAnswer
 from tony_provider.cluster.findings import Finding
 from tony_provider.cluster.status_limits import bounded_status
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
@@ -212,12 +212,12 @@ class Cluster(ABC):
         """Return a task's output in one of its containers from byte ``after`` on, with the job's secrets masked.
 
         ``attempt`` is the container's number, or None for the newest. Raises the errors of ``ask_master``, and
-        NotServed if the master's release does not support this.
+        MasterOutOfReach if the master does not have it.
         """
         try:
             answer = self.ask_master(application_id, output_request(task, attempt, after), seconds)
         except UnexpectedAnswer as error:
-            raise NotServed(str(error)) from error
+            raise MasterOutOfReach(str(error)) from error
         return _read_answer(answer, OutputPiece, f"the master of {application_id} does not tell its output")
 
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
@@ -296,13 +296,20 @@ def _read_answer(answer: Any, kind: type[T], problem: str) -> T:
 
 
 _POLL = 0.5  # seconds
+_PAUSE_GROWTH = 1.2
 
 
-def wait_for_end(look: Callable[[], Application | None], seconds: float) -> Application | None:
-    """Wait up to ``seconds`` for the application to end. Return it if it still runs, otherwise None."""
-    deadline = time.monotonic() + seconds
+def wait_for_end(
+    look: Callable[[], Application | None], seconds: float, *, longest_pause: float = _POLL
+) -> Application | None:
+    """Wait up to ``seconds`` for the application to end. Return it if it still runs, otherwise None.
+
+    The pauses between two looks grow up to ``longest_pause`` seconds.
+    """
+    deadline, pause = time.monotonic() + seconds, _POLL
     while (application := look()) is not None and not application.is_final:
         if time.monotonic() >= deadline:
             return application
-        time.sleep(_POLL)
+        time.sleep(pause)
+        pause = min(pause * _PAUSE_GROWTH, longest_pause)
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ import attrs
 from tony_provider.cluster.checks.job_checks import CLUSTER, expect_no_problems
 from tony_provider.cluster.errors import ClusterError, JobRejected, MasterOutOfReach, UnexpectedAnswer
 from tony_provider.cluster.findings import Check, run_in_order
-from tony_provider.cluster.interface import CONTROL_SECONDS, Application, Pages
+from tony_provider.cluster.interface import CONTROL_SECONDS, Application, Pages, wait_for_end
 from tony_provider.cluster.records.history import JobHistory, SpecificationRecord, read_history, read_specification
 from tony_provider.cluster.training import results
 from tony_provider.cluster.training.checkpoint_chains import (
@@ -54,8 +55,7 @@ log = logging.getLogger(__name__)
 
 EXPORT_SECONDS = 300.0  # for the program to check for requests, export its model and upload it
 _EXPORT_POLL = 1.0  # seconds
-_FIRST_WAIT, _LONGEST_WAIT = 0.5, 5.0  # seconds between two checks whether the job has ended
-_WAIT_GROWTH = 1.2
+_LONGEST_PAUSE = 5.0  # seconds between two checks whether the job has ended
 _TAIL = 64 << 10  # bytes of a task's output
 
 
@@ -137,13 +137,9 @@ class TonyJob:
         ``seconds`` is the longest wait; None means no limit. Raises TimeoutError if the job still runs then. Unlike an
         operator, this method refreshes no HDFS tokens of the job: call ``refresh_store_token`` for long jobs.
         """
-        deadline = None if seconds is None else time.monotonic() + seconds
-        pause = _FIRST_WAIT
-        while (application := self.application()) is not None and not application.is_final:
-            if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError(f"{self} has not ended within {seconds:g} s")
-            time.sleep(pause)
-            pause = min(pause * _WAIT_GROWTH, _LONGEST_WAIT)
+        limit = math.inf if seconds is None else seconds
+        if wait_for_end(self.application, limit, longest_pause=_LONGEST_PAUSE) is not None:
+            raise TimeoutError(f"{self} has not ended within {seconds:g} s")
         status = self.status()
         return status if status is not None and status.state.is_final else None
 

@@ -147,7 +147,6 @@ def bytecode(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, Arch
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 _FORMAT = 7  # version of the archive's format; part of the key
 _ZIP_HEADER = 30  # bytes of a zip entry before its name
-_MARSHAL = 2  # version of the marshal format that every Python reads
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in the zip format
 _DOWNLOAD_SECONDS = 600.0  # for the wheels of one Python, some 20 MB
 _KEPT = 4  # newest archives that remain on the worker's disk, usually of versions of the provider
@@ -319,7 +318,7 @@ def _index(inner: bytes) -> bytes:
             info.filename: (info.header_offset + _ZIP_HEADER + len(info.filename.encode()), info.file_size)
             for info in archive.infolist()
         }
-    return marshal.dumps(found, _MARSHAL)
+    return marshal.dumps(found, _PLAIN)
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:

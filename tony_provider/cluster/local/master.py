@@ -19,7 +19,7 @@ from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool
 from urllib3.connection import HTTPConnection
 
-from tony_provider.cluster.errors import MasterOutOfReach, NotServed, UnexpectedAnswer
+from tony_provider.cluster.errors import MasterOutOfReach, UnexpectedAnswer
 from tony_provider.cluster.http import bounded_request, json_object
 from tony_provider.cluster.interface import Submission
 from tony_provider.cluster.local.application_folder import ApplicationFolder, ApplicationRecord, this_boot, this_host
@@ -116,7 +116,7 @@ def ask_master(
 ) -> Any:
     """Send a request to the master; see ``Cluster.ask_master``.
 
-    Raises MasterOutOfReach, or its subclass NotServed if the master has no such item; UnexpectedAnswer.
+    Raises MasterOutOfReach, also if the master has no such item; UnexpectedAnswer.
     """
     response = _send("GET", folder, path, seconds) if body is None else _send("PUT", folder, path, seconds, json=body)
     answer: Any = response.content if is_text and response.ok else json_object(response)
@@ -124,7 +124,7 @@ def ask_master(
         return answer
     said = printable(str((answer or {}).get("error", response.status_code)))
     if body is None and not response.ok:
-        raise NotServed(f"the master of {folder.name} has no such thing: {said}")
+        raise MasterOutOfReach(f"the master of {folder.name} has no such thing: {said}")
     if response.status_code >= requests.codes.server_error:
         raise MasterOutOfReach(f"the master of {folder.name} cannot take this: {said}")
     raise UnexpectedAnswer(f"the application's master does not take this: {said}")

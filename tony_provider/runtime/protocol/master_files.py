@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import os
 import secrets
 from pathlib import Path
 from typing import Optional
@@ -19,6 +18,7 @@ import attrs
 
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.common.files import write_private_file
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, read_bytes, uris, write_atomically
@@ -123,7 +123,7 @@ SECRET_FILE = "tracking-secret"
 
 def write_tracking_url(root: Path, url: str) -> None:
     """Write the address atomically. Raises OSError."""
-    _write(root / TRACKING_FILE, url)
+    write_private_file(root / TRACKING_FILE, url.encode("ascii"))
 
 
 def read_tracking_url(root: Path) -> Optional[str]:
@@ -134,22 +134,13 @@ def read_tracking_url(root: Path) -> Optional[str]:
 def make_tracking_secret(root: Path) -> str:
     """Create, write and return a new secret; each master has one. Raises OSError."""
     secret = secrets.token_hex(32)
-    _write(root / SECRET_FILE, secret)
+    write_private_file(root / SECRET_FILE, secret.encode("ascii"))
     return secret
 
 
 def read_tracking_secret(root: Path) -> Optional[str]:
     """Read the secret. Return None if it does not exist. Raises OSError."""
     return _read(root / SECRET_FILE)
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.part")
-    partial.unlink(missing_ok=True)
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123 - of a descriptor
-        file.write(text)
-    partial.replace(path)
 
 
 def _read(path: Path) -> Optional[str]:

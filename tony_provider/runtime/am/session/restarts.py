@@ -19,7 +19,6 @@ from tony_provider.runtime.am.session.actions import (
     StopProcess,
 )
 from tony_provider.runtime.am.session.context import Part, SessionContext
-from tony_provider.runtime.am.session.failures import with_stacks
 from tony_provider.runtime.am.session.restart_policy import (
     GANG,
     CommittedSave,
@@ -194,7 +193,7 @@ class Restarts(Part):
                 self._open(group, group.root_cause.reason, now)  # the other tasks cannot continue, for any cause
             return
         if cause.failure.kind is FailureKind.STALLED:
-            cause.failure = with_stacks(cause.failure, group.members)
+            cause.failure = failures.with_stacks(cause.failure, group.members)
             self._state.note("stalled", cause.failure.message, cause)
         problem = failures.suspected_node_problem(cause, cause.failure, self._state)
         if problem and failures.node_problem_kind(problem) not in group.suspicions:
