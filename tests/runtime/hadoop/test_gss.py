@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import re
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -148,6 +149,18 @@ def test_tickets_of_a_keytab(layout: Layout) -> None:
     exchange.check(proof(layout, exchange))
     with pytest.raises(StorageAuthError, match="no Kerberos ticket for HTTP@localhost"):
         keytab(layout, "bob").negotiate("localhost")
+
+
+def test_each_keytab_has_its_own_tickets(layout: Layout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    keytab(layout, "alice").negotiate("localhost")
+    other = shutil.copy(layout.keytab("alice"), tmp_path / "other.keytab")
+    config = layout.krb5_conf.read_text()
+    kdc, nobody = re.search(r"^ +kdc = (\S+)$", config, re.MULTILINE), f"127.0.0.1:{free_ports(1)[0]}"
+    assert kdc is not None
+    (tmp_path / "krb5.conf").write_text(config.replace(kdc[1], nobody))
+    monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "krb5.conf"))
+    with pytest.raises(StorageAuthError, match="no KDC answers"):
+        Tickets.of_keytab(Path(other), f"alice@{REALM}", spnego_error).negotiate("localhost")
 
 
 class CarelessLibrary:

@@ -178,7 +178,7 @@ class Tickets:
     def of_keytab(cls, keytab: Path, principal: str, error: Callable[[str, str], Exception]) -> Tickets:
         """Use a keytab, whose file must remain. One keytab for each process: the library reads the environment."""
         os.environ["KRB5_CLIENT_KTNAME"] = f"FILE:{keytab}"
-        os.environ["KRB5CCNAME"] = "MEMORY:tony"
+        os.environ["KRB5CCNAME"] = f"MEMORY:{keytab}"  # tickets of another keytab may be of another KDC
         return cls(error, principal)
 
     def negotiate(self, host: str) -> TicketExchange:
