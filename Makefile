@@ -28,7 +28,7 @@ test: packages $(VENV)/.test  ## everything: linters, types, all tests against r
 	$(MAKE) --no-print-directory --jobs 2 --output-sync lint types fetch
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not long"
 
-test-long: packages $(VENV)/.test  ## the tests that `make test` leaves out, since others of their kind are there
+test-long: packages-kinds $(VENV)/.test  ## the tests that `make test` leaves out, since others of their kind are there
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m long
 
 unit: $(VENV)/.test  ## the quick round: linters, types, and all tests that need neither daemons nor a whole training

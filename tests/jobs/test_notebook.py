@@ -87,8 +87,8 @@ def test_it_is_found_again_after_ctrl_c(local: LocalPlace, tmp_path: Path) -> No
 def test_what_was_kept_is_there_when_it_is_opened_again(place: Place, tmp_path: Path) -> None:
     hook = place.hook()
     file = str(job_file(tmp_path, notebook_environment()))
-    words = (file, "--name", f"clicks {uuid.uuid4().hex[:8]}", "--idle", "4s", *SMALL)
-    with OpenedNotebook(hook.tony_conn_id, *words) as opened:
+    words = (file, "--name", f"clicks {uuid.uuid4().hex[:8]}", *SMALL)
+    with OpenedNotebook(hook.tony_conn_id, *words, "--idle", "4s") as opened:
         first = job_of(place, hook, opened.application_id)
         opened.save("first.txt", "saved by hand")
         assert opened.end() == 0
@@ -96,7 +96,7 @@ def test_what_was_kept_is_there_when_it_is_opened_again(place: Place, tmp_path: 
     first.succeeded()
     assert hook.job(first.id, first.identity).returned()["ended"].startswith("ended: nothing went on")
     assert hook.job(first.id, first.identity).notebook_token() is None
-    with OpenedNotebook(hook.tony_conn_id, *words) as again:
+    with OpenedNotebook(hook.tony_conn_id, *words, "--idle", "1h") as again:
         second = job_of(place, hook, again.application_id)
         assert second.id != first.id
         assert again.token != opened.token
