@@ -31,6 +31,7 @@ class SessionCheckpoints(Part):
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
         self._set_aside: set[str] = set()
+        self._waits: list[CheckpointWait] = []
 
     def ranks(self) -> Sequence[tuple[str, int]]:
         """Return names and ranks of the tasks whose checkpoints are stored."""
@@ -58,7 +59,14 @@ class SessionCheckpoints(Part):
             self._state.emit(AskCheckpoint(able, reason))
         return bool(able)
 
-    def committed(self, point: ResumePoint, save: CommittedSave) -> None:
+    def new_wait(self) -> CheckpointWait:
+        """Return a wait that each committed checkpoint ends."""
+        self._waits.append(CheckpointWait(self))
+        return self._waits[-1]
+
+    def committed(self, point: ResumePoint, save: CommittedSave, now: float) -> None:
+        for wait in self._waits:
+            wait.committed(now)
         state = self._state
         if state.checkpoint is None or point.save >= state.checkpoint.save:
             state.checkpoint = point
@@ -144,6 +152,38 @@ class SessionCheckpoints(Part):
             self._completion.fail(failures.given_up(failure, why), now)
         else:
             self._restarts.again(group, failure.message, now)
+
+
+@attrs.define
+class CheckpointWait:
+    """The wait for a requested checkpoint, so that the next stop of the processes loses no step."""
+
+    _checkpoints: SessionCheckpoints
+    _until: Optional[float] = None  # None while nothing is awaited
+
+    @property
+    def is_on(self) -> bool:
+        """Whether a checkpoint was requested and the processes have not been stopped since."""
+        return self._until is not None
+
+    def is_over(self, reason: str, now: float, *, patient: bool = False) -> bool:
+        """Return whether the processes may be stopped. The first call requests a checkpoint.
+
+        The wait is over at once if no task can save a checkpoint, unless it is ``patient``.
+        """
+        if self._until is None:
+            asked = self._checkpoints.ask(reason)
+            self._until = now + CHECKPOINT_WAIT if asked or patient else now
+        return now >= self._until
+
+    def committed(self, now: float) -> None:
+        """Record a committed checkpoint."""
+        if self._until is not None:
+            self._until = min(self._until, now)
+
+    def end(self) -> None:
+        """Forget the wait, because the processes are stopped or need not be."""
+        self._until = None
 
 
 def _directory(point: ResumePoint) -> str:

@@ -12,7 +12,6 @@ from typing import Any, Optional
 
 from tony_provider.runtime.am.resource_manager import Room
 from tony_provider.runtime.am.session.actions import LookForRoom
-from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
 from tony_provider.runtime.am.session.context import Part, SessionContext
 from tony_provider.runtime.am.session.session_state import Task
 from tony_provider.runtime.common.quantities import count, some, span
@@ -28,7 +27,7 @@ class Resizing(Part):
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
-        self._halt_at: Optional[float] = None  # time until which a requested checkpoint is awaited
+        self._checkpoint_wait = context.checkpoints.new_wait()
 
     @property
     def wanted(self) -> Mapping[str, int]:
@@ -62,11 +61,6 @@ class Resizing(Part):
                 task.replaced = 0
                 self._containers.replace(task, now, reason, counted=False)
 
-    def committed(self, now: float) -> None:
-        """Record a committed checkpoint. Now a stop loses no step."""
-        if self._halt_at is not None:
-            self._halt_at = min(self._halt_at, now)
-
     def check(self, now: float) -> None:
         """Take the next step of a resize."""
         if not self.wanted:
@@ -83,7 +77,7 @@ class Resizing(Part):
                 self._grow(name, now)
         leaving = [task for name in self.wanted for task in self._sizes.excess(name)]
         if not leaving:
-            self._halt_at = None
+            self._checkpoint_wait.end()
         elif self._may_leave(leaving, now):
             self._shrink(leaving, now)
 
@@ -125,21 +119,18 @@ class Resizing(Part):
         """Return whether tasks have no more results to deliver. Running tasks are stopped after a checkpoint."""
         at_work = [task for task in leaving if not task.absent and not task.waits]
         if at_work and self._state.phase is JobState.RUNNING:
-            self._halt(at_work, now)
+            self._halt(f"the gang shrinks by {some(task.name for task in at_work)}", now)
             if self._groups.gang.restart is None:
                 return False
         return not any(task.busy for task in at_work)
 
-    def _halt(self, leaving: Sequence[Task], now: float) -> None:
-        reason = f"the gang shrinks by {some(task.name for task in leaving)}"
-        if self._halt_at is None:
-            self._halt_at = now + CHECKPOINT_WAIT if self._checkpoints.ask(reason) else now
-        if now >= self._halt_at:
+    def _halt(self, reason: str, now: float) -> None:
+        if self._checkpoint_wait.is_over(reason, now):
             self._restarts.again(self._groups.gang, reason, now)
 
     def _shrink(self, leaving: Sequence[Task], now: float) -> None:
         state, types = self._state, list(dict.fromkeys(task.type for task in leaving))
-        self._halt_at = None
+        self._checkpoint_wait.end()
         self._drop(types, leaving)
         self._follow([], leaving)
         self._containers.part(leaving, now, "the job goes on with fewer")
@@ -181,7 +172,7 @@ class Resizing(Part):
             self._over(name, f"{name}: there are {there}{of}")
 
     def _over(self, name: str, message: str) -> None:
-        self._halt_at = None
+        self._checkpoint_wait.end()
         self._sizes.over(name, message)
 
     def _is_done(self, name: str) -> bool:
@@ -224,7 +215,7 @@ class Elastic(Part):
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
-        self._grow_at: Optional[float] = None
+        self._checkpoint_wait = context.checkpoints.new_wait()
         self._first_at: Optional[float] = None  # time when the first absent task was ready, with others missing
 
     # ---- shrinking ---------------------------------------------------------------------------------------------
@@ -249,21 +240,14 @@ class Elastic(Part):
 
     # ---- growing -----------------------------------------------------------------------------------------------
 
-    def tick(self, now: float) -> None:
+    def check(self, now: float, *, committed: bool = False) -> None:
+        """Let the gang grow after a checkpoint. ``committed``: a checkpoint was committed just now."""
         waiting = self._waiting(now)
+        reason = f"the gang grows by {some(waiting)}"
         if not waiting:
-            self._grow_at = None
-        elif self._grow_at is None:
-            self._grow_at = now + CHECKPOINT_WAIT
-            self._checkpoints.ask(f"the gang grows by {some(waiting)}")
-        elif now >= self._grow_at:
-            self._grow(waiting, now)
-
-    def committed(self, now: float) -> None:
-        """Record a committed checkpoint. Now a restart loses no step."""
-        waiting = self._waiting(now)
-        if waiting:
-            self._grow(waiting, now)
+            self._checkpoint_wait.end()
+        elif committed or self._checkpoint_wait.is_over(reason, now, patient=True):
+            self._restarts.again(self._groups.gang, reason, now)
 
     def _waiting(self, now: float) -> list[str]:
         """Return absent tasks that the gang could include: all of them, or those that registered before a timeout."""
@@ -279,9 +263,6 @@ class Elastic(Part):
             self._first_at = now
         late = any(not task.ready and task.state is not TaskState.LOST for task in absent)
         return [] if late and now < self._first_at + self._state.job.timeouts.allocation else there
-
-    def _grow(self, waiting: list[str], now: float) -> None:
-        self._restarts.again(self._groups.gang, f"the gang grows by {some(waiting)}", now)
 
 
 _LOOKS = 2  # checks for each timeouts.spare: the first finds room, the second confirms it

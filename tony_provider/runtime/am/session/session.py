@@ -286,10 +286,8 @@ class Session(SessionContext):
     def _committed(self, event: CheckpointCommitted, now: float) -> None:
         self.times.copied(event.copy_seconds)
         before = self.state.checkpoint or self.state.generation.resume
-        self.checkpoints.committed(event.point, event.save)
-        self.suspension.committed(now)
-        self.elastic.committed(now)
-        self.resizing.committed(now)
+        self.checkpoints.committed(event.point, event.save, now)
+        self.elastic.check(now, committed=True)
         self.exports.committed(event.point, before, now)
 
     def _warn_of_quota(self, event: QuotaWarning, now: float) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Optional
 
-from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
 from tony_provider.runtime.am.session.context import Part, SessionContext
 from tony_provider.runtime.am.session.session_state import Task
 from tony_provider.runtime.common.text import first_line
@@ -26,7 +25,7 @@ class Suspension(Part):
         self._by_windows = False  # its reason is that no window is open, and not a user's request
         self._closed = False  # no window is open
         self._out_of_hours = False  # a user has resumed the job outside its windows, until the next window closes
-        self._halt_at: Optional[float] = None  # time until which a requested checkpoint is awaited
+        self._checkpoint_wait = context.checkpoints.new_wait()
         self._looking_at = 0  # index of a task that delayed the suspension at the last check
 
     def take_over(self, reason: Optional[str], *, by_windows: bool, out_of_hours: bool, at_rest: bool) -> None:
@@ -76,7 +75,8 @@ class Suspension(Part):
     def _resume(self, reason: str, now: float, *, out_of_hours: bool) -> None:
         if self._is_ending:
             return
-        self.reason = self._halt_at = None
+        self.reason = None
+        self._checkpoint_wait.end()
         self._out_of_hours = out_of_hours
         self._state.note("resumed", reason, data={"suspended": None, "out_of_hours": out_of_hours})
         if self._state.phase is JobState.SUSPENDED:
@@ -84,15 +84,10 @@ class Suspension(Part):
         else:
             self._restarts.let_go(f"the job is not suspended after all: {reason}", now)
 
-    def committed(self, now: float) -> None:
-        """Record a committed checkpoint. Now a stop loses no step."""
-        if self._halt_at is not None:
-            self._halt_at = min(self._halt_at, now)
-
     @property
     def waits_for_checkpoint(self) -> bool:
         """Whether all processes still run, so that they can save a checkpoint."""
-        return self._halt_at is not None and not self._restarts.held
+        return self._checkpoint_wait.is_on and not self._restarts.held
 
     def check(self, now: float) -> None:
         """Take the next step: request a checkpoint, stop all processes, or release all containers."""
@@ -102,7 +97,9 @@ class Suspension(Part):
             self._restarts.let_go("the job is ending", now)
             return
         if not self._restarts.held:
-            if self._wait_for_checkpoint(now):
+            # No task of a gang that restarts can save a checkpoint.
+            restarting = self._state.phase is JobState.RESTARTING
+            if not restarting and not self._checkpoint_wait.is_over(self._words, now):
                 return
             self._restarts.hold(self._words, now)
         if not self._restarts.undecided and not self._is_held_up():
@@ -127,15 +124,6 @@ class Suspension(Part):
     def _is_ending(self) -> bool:
         return self._state.verdict is not None or self._state.phase is JobState.FINISHING
 
-    def _wait_for_checkpoint(self, now: float) -> bool:
-        """Return whether to wait for a checkpoint. The first call requests it from running tasks, of any stage."""
-        if self._state.phase is JobState.RESTARTING:
-            return False
-        if self._halt_at is None:
-            asked = self._checkpoints.ask(self._words)
-            self._halt_at = now + CHECKPOINT_WAIT if asked else now
-        return now < self._halt_at
-
     def _is_held_up(self) -> bool:
         """Return whether a task may still deliver results, or its success is not on the store yet.
 
@@ -151,7 +139,7 @@ class Suspension(Part):
         return False
 
     def _give_back(self, now: float) -> None:
-        self._halt_at = None
+        self._checkpoint_wait.end()
         self._restarts.rest()
         self._containers.suspend([task for task in self._state.tasks if self._comes_again(task)], now, self._words)
         self._state.note("suspended", "no container is held or asked for", data={"at_rest": True})

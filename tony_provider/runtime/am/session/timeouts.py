@@ -38,7 +38,7 @@ class Timers(Part):
             self._look_at_queue(now)
             self._look_at_starts(now)
             self._context.liveness.tick(now)
-            self._context.elastic.tick(now)
+            self._context.elastic.check(now)
             self._context.spare_room.tick(now)
         self._containers.tick(now)
 
