@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tony_provider.runtime.am.session.restarts import ProcessStarts, Restarts
     from tony_provider.runtime.am.session.sizing import TypeSizes
     from tony_provider.runtime.am.session.stages import Stages
-    from tony_provider.runtime.am.session.suspension import OpeningTimes, Suspension
+    from tony_provider.runtime.am.session.suspension import Suspension
     from tony_provider.runtime.am.session.timeouts import Liveness
 
 
@@ -42,7 +42,6 @@ class SessionContext:
     checkpoints: SessionCheckpoints
     stages: Stages
     suspension: Suspension
-    opening_times: OpeningTimes
     elastic: Elastic
     spare_room: SpareRoom
     liveness: Liveness

@@ -21,7 +21,7 @@ from tony_provider.runtime.am.session.restart_policy import (
     RestartBudget,
     SeenFailure,
 )
-from tony_provider.runtime.am.session.session_state import Generation, ProcessState, Task, TaskOutcome
+from tony_provider.runtime.am.session.session_state import Generation, ProcessState, Sizing, Task, TaskOutcome
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.codec import from_plain
 from tony_provider.runtime.common.quantities import count
@@ -166,7 +166,7 @@ class Recovery(Part):
         self._state.emit(self._containers.nodes.choose())
         if not tasks:
             self._state.enter(JobState.RUNNING)  # waiting tasks begin next
-        elif self._suspension.reason is not None and (self._suspension.at_rest or all(map(_was_stopped, adopted))):
+        elif self._suspension.reason is not None and (self._suspension.is_complete or all(map(_was_stopped, adopted))):
             self._request_anew(missing)
             self._suspension.stay(now)
         elif not adopted or (missing and self._gathers(adopted)):
@@ -255,8 +255,8 @@ class Recovery(Part):
 
     def _remember(self, history: History) -> None:
         state = self._state
-        state.resize({name: number for name, number in history.instances.items() if name in state.instances})
-        self._groups.follow(state.tasks)
+        state.sizing.hold, state.sizing.override_until = history.sizing.hold, history.sizing.override_until
+        self._sizes.take_over(history.sizing)
         state.generation = Generation(history.generation, history.resume, without=frozenset(history.absent))
         state.checkpoint, state.restarts = history.checkpoint, history.restarts
         state.went_back = history.went_back
@@ -270,10 +270,6 @@ class Recovery(Part):
         for name in history.absent:
             if name in state.by_name:
                 state.by_name[name].absent = True
-        for name in history.vacant:
-            if name in state.by_name:
-                state.by_name[name].vacate()
-        self._sizes.take_over(history.resizing, history.by_policy, history.most)
         for group in self._groups.every:
             times = history.restart_times.get(group.name, [])
             group.decided = history.restarting.get(group.name, False)
@@ -326,15 +322,7 @@ class History:
     went_back: str = ""  # URI of the checkpoint of the last resume, if it was not the newest one
     export: Optional[ExportedModel] = None  # newest export
     export_request: Optional[ExportRequest] = None  # unanswered request
-    suspended: Optional[str] = None  # reason of a suspension or of a pending one; None without one
-    by_windows: bool = False  # its reason is that no window is open, and not a user's request
-    out_of_hours: bool = False  # a user has resumed the job, although no window is open
-    at_rest: bool = False  # the suspension is complete: all containers are released
-    instances: dict[str, int] = attrs.field(factory=dict)  # number of tasks by type, after a resize
-    resizing: dict[str, Optional[int]] = attrs.field(factory=dict)  # requested number by type; None after the resize
-    by_policy: dict[str, bool] = attrs.field(factory=dict)  # by type: whether the job's policy resizes it, not a user
-    most: dict[str, Optional[int]] = attrs.field(factory=dict)  # limit that a user has set for the policy, by type
-    vacant: list[str] = attrs.field(factory=list)  # tasks without a request: their containers went to others
+    sizing: Sizing = attrs.field(factory=Sizing)  # always written as a whole
     verdict: Optional[Verdict] = None  # the result of a job that was ending
     parts: list[OutputPart] = attrs.field(factory=list)  # outputs to publish, once all deciding tasks have succeeded
 

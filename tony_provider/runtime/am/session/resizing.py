@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Optional
+from typing import Optional
 
 from tony_provider.runtime.am.resource_manager import Room
 from tony_provider.runtime.am.session.actions import LookForRoom
@@ -109,7 +109,7 @@ class Resizing(Part):
             task.anew, task.start = first.anew, max(task.start, starts, first.anew)
         if state.generation.number:
             state.generation.without |= {task.name for task in new if task.absent}
-        state.note("larger", f"there are to be {count(self.wanted[name], name)}", data=self._noted([name]))
+        state.note_sizing("larger", f"there are to be {count(self.wanted[name], name)}", data=self._absent)
         if not first.waits and state.phase is not JobState.SUSPENDED:
             self._containers.join(new, now)
 
@@ -139,7 +139,7 @@ class Resizing(Part):
                 task.vacate()
         attempts = {task.name: {"attempt": task.attempt} for task in leaving}
         names = some(task.name for task in leaving)
-        state.note("smaller", f"going on without {names}", data={**self._noted(types), "tasks": attempts})
+        state.note_sizing("smaller", f"going on without {names}", data={**self._absent, "tasks": attempts})
 
     def _drop(self, types: Sequence[str], leaving: Sequence[Task]) -> None:
         """Remove the places of leaving and vacant tasks, except before a remaining task with a higher index."""
@@ -158,10 +158,10 @@ class Resizing(Part):
             staying = [task for task in restart.members if self._state.has(task) and task not in gone]
             restart.members = [*staying, *(task for task in new if task not in staying)]
 
-    def _noted(self, types: Sequence[str]) -> dict[str, Any]:
-        absent = [task.name for task in self._state.tasks if task.absent]
-        instances = {name: self._state.instances[name] for name in types}
-        return {"instances": instances, "absent": absent, "vacant": self._sizes.vacant}
+    @property
+    def _absent(self) -> dict[str, list[str]]:
+        """The tasks without which the generation continues, for the event log."""
+        return {"absent": [task.name for task in self._state.tasks if task.absent]}
 
     def look_at_end(self) -> None:
         """Note which resizes are complete, after starts have taken their next steps."""

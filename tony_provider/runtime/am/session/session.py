@@ -64,7 +64,7 @@ from tony_provider.runtime.am.session.session_events import (
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd, SessionState, Settlement, Task
 from tony_provider.runtime.am.session.sizing import AdvanceNotices, TypeSizes
 from tony_provider.runtime.am.session.stages import Stages
-from tony_provider.runtime.am.session.suspension import OpeningTimes, Suspension
+from tony_provider.runtime.am.session.suspension import Suspension
 from tony_provider.runtime.am.session.timeouts import Liveness, Timers
 from tony_provider.runtime.am.session.usage import TimeLedger, TypeLedger
 from tony_provider.runtime.common.text import printable
@@ -114,7 +114,6 @@ class Session(SessionContext):
         self.notices = AdvanceNotices(self)
         self.stages = Stages(self)
         self.suspension = Suspension(self)
-        self.opening_times = OpeningTimes(self)
         self.elastic = Elastic(self)
         self.resizing = Resizing(self)
         self.spare_room = SpareRoom(self)
@@ -229,7 +228,7 @@ class Session(SessionContext):
 
     def _start(self, event: Started, now: float) -> None:
         self._begin(now, now, event.largest)
-        self.opening_times.tick(now)
+        self.suspension.check_windows(now)
         if self.suspension.reason is None:
             self.containers.ask_for(self.state.tasks, now)
             self.restarts.prepare_start(now)
@@ -241,16 +240,10 @@ class Session(SessionContext):
         if event.former:
             self.times.take_over(event.former, now)
             self.use.take_over(event.former, now)
-        self.suspension.take_over(
-            history.suspended,
-            by_windows=history.by_windows,
-            out_of_hours=history.out_of_hours,
-            at_rest=history.at_rest,
-        )
-        if history.verdict is None:
-            self.opening_times.tick(now)
         self.recovery.begin(event.containers, history, now)
-        if history.verdict:
+        if history.verdict is None:
+            self.suspension.check_windows(now)
+        else:
             self.recovery.leave_to_end(now)
             self.completion.take_over(history.verdict, history.parts, now)
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any, Callable, Optional
 
 import attrs
@@ -381,6 +382,42 @@ def reopened_record(task: Task) -> dict[str, Any]:
     return {"outcome": None} if was_recorded else {}
 
 
+class HoldSource(Enum):
+    """Who suspends a job."""
+
+    USER = "user"
+    WINDOWS = "windows"
+
+
+@attrs.frozen
+class Hold:
+    """A suspension of the job, or a pending one."""
+
+    reason: str
+    source: HoldSource
+    released: bool = False  # all containers are released
+
+
+@attrs.frozen
+class TypeSize:
+    """The number of tasks of one type."""
+
+    instances: int  # present number of places, including those of vacant tasks
+    requested: Optional[int] = None  # number during a resize
+    by_policy: bool = False  # the job's policy has requested that number, not a user
+    spare_limit: Optional[int] = None  # limit that a user has set for the policy
+
+
+@attrs.define
+class Sizing:
+    """What users, the windows, and the job's policy have decided about the size of the job."""
+
+    types: dict[str, TypeSize] = attrs.field(factory=dict)  # by task type
+    hold: Optional[Hold] = None
+    override_until: float = 0.0  # until then closed windows do not suspend the job; seconds since the epoch
+    vacant: list[str] = attrs.field(factory=list)  # names of the vacant tasks; only in the event log
+
+
 @attrs.define
 class Generation:
     """One rendezvous of the gang."""
@@ -445,7 +482,7 @@ class SessionState:
             for role in [job.role(name)]
             for index in range(spec.most_instances)
         ]
-        self.instances = {name: spec.instances for name, spec in job.tasks.items()}  # present number of tasks, by type
+        self.sizing = Sizing({name: TypeSize(spec.instances) for name, spec in job.tasks.items()})
         self.tasks: list[Task] = []
         self.of_type: dict[str, list[Task]] = {name: [] for name in job.tasks}
         self.first_come = job.start is StartRule.FIRST_COME
@@ -478,7 +515,8 @@ class SessionState:
 
     def resize(self, instances: Mapping[str, int]) -> None:
         """Set the number of tasks of these types. The lists ``tasks`` and ``of_type`` change in place."""
-        self.instances.update(instances)
+        types = self.sizing.types
+        types.update({name: attrs.evolve(types[name], instances=number) for name, number in instances.items()})
         self.tasks[:] = [task for task in self._every if self.has(task)]
         for name, tasks in self.of_type.items():
             tasks[:] = [task for task in self.tasks if task.type == name]
@@ -489,7 +527,7 @@ class SessionState:
 
     def has(self, task: Task) -> bool:
         """Whether the job has this task at present. Other tasks exist only for a later resize."""
-        return task.index < self.instances[task.type]
+        return task.index < self.sizing.types[task.type].instances
 
     @property
     def finished(self) -> bool:
@@ -539,6 +577,13 @@ class SessionState:
     ) -> None:
         """Add a line for the event log. For ``data`` see History."""
         self.out.append(Note(event, message, task.name if task else None, dict(data or {})))
+
+    def note_sizing(
+        self, event: str, message: str, task: Optional[Task] = None, data: Optional[Mapping[str, Any]] = None
+    ) -> None:
+        """Add a line for the event log, with the whole sizing."""
+        vacant = [task.name for task in self.tasks if task.vacant]
+        self.note(event, message, task, {**(data or {}), "sizing": to_plain(attrs.evolve(self.sizing, vacant=vacant))})
 
     def taken(self) -> list[Action]:
         """Return the pending actions and clear the list."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
+import attrs
+
 from tony_provider.runtime.am.session.context import Part, SessionContext
-from tony_provider.runtime.am.session.session_state import Task, reopened_record
+from tony_provider.runtime.am.session.session_state import Sizing, Task, TypeSize, reopened_record
 from tony_provider.runtime.common.quantities import count, some
 from tony_provider.runtime.common.text import first_line
 from tony_provider.runtime.jobspec.model import GrowRule
@@ -22,21 +24,27 @@ class TypeSizes(Part):
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
-        self.wanted: dict[str, int] = {}  # requested number, by type that is being resized
-        self.by_policy: set[str] = set()  # types of ``wanted`` that the job's policy resizes, not a user
-        self._most: dict[str, int] = {}  # limit that a user has set for the policy, by type
         self.sparing = [name for name, task in self._state.job.tasks.items() if task.grow is GrowRule.SPARE]
+        self._types = self._state.sizing.types
 
-    def take_over(
-        self,
-        wanted: Mapping[str, Optional[int]],
-        by_policy: Mapping[str, bool],
-        most: Mapping[str, Optional[int]],
-    ) -> None:
-        """Restore the state of a former application master, see History."""
-        self.wanted = {name: number for name, number in wanted.items() if number is not None}
-        self.by_policy = {name for name in self.wanted if by_policy.get(name)}
-        self._most = {name: number for name, number in most.items() if number is not None}
+    def take_over(self, sizing: Sizing) -> None:
+        """Restore the sizes of a former application master, see History."""
+        self._types.update({name: size for name, size in sizing.types.items() if name in self._types})
+        self._state.resize({})
+        self._groups.follow(self._state.tasks)
+        for name in sizing.vacant:
+            if name in self._state.by_name:
+                self._state.by_name[name].vacate()
+
+    @property
+    def wanted(self) -> dict[str, int]:
+        """The requested number of tasks, by type that is being resized."""
+        return {name: size.requested for name, size in self._types.items() if size.requested is not None}
+
+    @property
+    def by_policy(self) -> list[str]:
+        """The types that the job's policy resizes, not a user."""
+        return [name for name, size in self._types.items() if size.by_policy]
 
     # ---- present numbers ---------------------------------------------------------------------------------------
 
@@ -46,17 +54,20 @@ class TypeSizes(Part):
 
     def number(self, name: str) -> int:
         """Return the present number of tasks of a type, or the requested number during a resize."""
-        return self.wanted.get(name, len(self.there(name)))
+        requested = self._types[name].requested
+        return len(self.there(name)) if requested is None else requested
 
     def needed(self, name: str) -> int:
         """Return the number of tasks of a type that are always replaced."""
-        instances = self._state.job.tasks[name].instances
-        return min(instances, self._most.get(name, instances))
+        return self._limited(name, self._state.job.tasks[name].instances)
 
     def most(self, name: str) -> int:
         """Return the largest number of tasks of a type that the job's policy may request."""
-        most = self._state.job.tasks[name].most_instances
-        return min(most, self._most.get(name, most))
+        return self._limited(name, self._state.job.tasks[name].most_instances)
+
+    def _limited(self, name: str, number: int) -> int:
+        limit = self._types[name].spare_limit
+        return number if limit is None else min(number, limit)
 
     def excess(self, name: str) -> list[Task]:
         """Return the surplus tasks of a type. If the type uses spare capacity, tasks without a container come first."""
@@ -69,37 +80,32 @@ class TypeSizes(Part):
 
     def want(self, counts: Mapping[str, int], reason: str, *, by_policy: bool) -> None:
         """Request these numbers of tasks. Types that already have their number, or are to get it, do not change."""
-        before = {name: self.number(name) for name in counts}
-        most = {} if by_policy else {name: self._cap(name, counts[name]) for name in counts if name in self.sparing}
-        new = {name: number for name, number in counts.items() if number != before[name]}
-        taken_over = {} if by_policy else {name: False for name in counts if name in self.by_policy}
-        if not new and not taken_over and all(self._most.get(name) == number for name, number in most.items()):
+        sizes = {name: self._asked(name, number, by_policy=by_policy) for name, number in counts.items()}
+        if all(size == self._types[name] for name, size in sizes.items()):
             return
-        self._most = {name: number for name, number in {**self._most, **most}.items() if number is not None}
-        self.wanted.update(new)
-        self.by_policy = {*self.by_policy, *new} if by_policy else self.by_policy - set(counts)
-        data = {
-            "resizing": new,
-            "by_policy": dict.fromkeys(new, True) if by_policy else taken_over,
-            "most": most,
-        }
-        changes = ", ".join(f"{count(before[name], name)} -> {number}" for name, number in new.items())
-        what = changes or ", ".join(f"{name}: {_at_most(number)}" for name, number in most.items())
-        noted = {key: each for key, each in data.items() if each}
-        self._state.note("resizing", f"{what}: {first_line(reason)}", data=noted)
+        before = {name: self.number(name) for name in counts}
+        self._types.update(sizes)
+        changes = [f"{count(was, name)} -> {counts[name]}" for name, was in before.items() if was != counts[name]]
+        limits = [f"{name}: {_at_most(sizes[name].spare_limit)}" for name in counts if name in self.sparing]
+        self._state.note_sizing("resizing", f"{', '.join(changes or limits)}: {first_line(reason)}")
 
-    def _cap(self, name: str, number: int) -> Optional[int]:
-        """Return the limit for the policy: a user who shrinks a type sets one, and a user who enlarges it lifts it."""
-        return number if number <= self.number(name) else None
+    def _asked(self, name: str, number: int, *, by_policy: bool) -> TypeSize:
+        """Return the size of a type after a request.
+
+        A user who shrinks a type sets a limit for the policy, and a user who enlarges it lifts that limit.
+        """
+        size, present = self._types[name], self.number(name)
+        if number != present:
+            size = attrs.evolve(size, requested=number, by_policy=by_policy)
+        if by_policy:
+            return size
+        limit = number if name in self.sparing and number <= present else None
+        return attrs.evolve(size, by_policy=False, spare_limit=limit)
 
     def over(self, name: str, message: str) -> None:
         """Note that the resize of a type is over."""
-        del self.wanted[name]
-        data: dict[str, Any] = {"resizing": {name: None}}
-        if name in self.by_policy:
-            self.by_policy.discard(name)
-            data["by_policy"] = {name: False}
-        self._state.note("resized", message, data=data)
+        self._types[name] = attrs.evolve(self._types[name], requested=None, by_policy=False)
+        self._state.note_sizing("resized", message)
 
     # ---- shrinking ---------------------------------------------------------------------------------------------
 
@@ -133,30 +139,25 @@ class TypeSizes(Part):
         self._state.emit(*self._containers.gang.part([task]))
         known = reopened_record(task)
         task.vacate()
-        data: dict[str, Any] = {"tasks": {task.name: {"attempt": task.attempt, **known}}, "vacant": self.vacant}
-        number = len(self.there(task.type))
-        if self.wanted.get(task.type, 0) > number:
-            self.wanted[task.type] = number
-            data["resizing"] = {task.type: number}
+        data: dict[str, Any] = {"tasks": {task.name: {"attempt": task.attempt, **known}}}
+        size, number = self._types[task.type], len(self.there(task.type))
+        if size.requested is not None and size.requested > number:
+            self._types[task.type] = attrs.evolve(size, requested=number)
         message = f"going on without {task.name}, until the queue has room to spare again"
-        self._state.note("smaller", message, data=data)
-
-    @property
-    def vacant(self) -> list[str]:
-        """The names of the vacant tasks, for the event log."""
-        return [task.name for task in self._state.tasks if task.vacant]
+        self._state.note_sizing("smaller", message, data=data)
 
     def come_down(self, reason: str) -> None:
         """Shrink types that use spare capacity to what the job needs, because it begins again.
 
         A user's request that is not complete stays open.
         """
-        vacant = self.vacant
+        vacant = [task for task in self._state.tasks if task.vacant]
+        for task in vacant:
+            task.occupy()
         if vacant:
-            for task in self._state.tasks:
-                task.occupy()
-            self._state.note("occupied", f"{some(vacant)}: no place is kept vacant any more", data={"vacant": []})
-        own = [name for name in self.sparing if name not in self.wanted or name in self.by_policy]
+            names = some(task.name for task in vacant)
+            self._state.note_sizing("occupied", f"{names}: no place is kept vacant any more")
+        own = [name for name in self.sparing if self._types[name].requested is None or self._types[name].by_policy]
         self.want({name: self.needed(name) for name in own}, reason, by_policy=True)
 
 

@@ -1,15 +1,16 @@
 """Suspension of a job: all containers are released after a checkpoint, and requested again when the job resumes.
 
-The application and its master continue to run meanwhile. A user or the job's windows (``OpeningTimes``) suspend and
-resume the job.
+The application and its master continue to run meanwhile. A user or the job's windows suspend and resume the job.
 """
 
 from __future__ import annotations
 
 from typing import Optional
 
+import attrs
+
 from tony_provider.runtime.am.session.context import Part, SessionContext
-from tony_provider.runtime.am.session.session_state import Task
+from tony_provider.runtime.am.session.session_state import Hold, HoldSource, Task
 from tony_provider.runtime.common.text import first_line
 from tony_provider.runtime.jobspec.opening_hours import Week, read_hours
 from tony_provider.runtime.protocol.status import JobState
@@ -20,69 +21,77 @@ class Suspension(Part):
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
-        self.reason: Optional[str] = None  # reason of the suspension or of a pending one; None without one
-        self.at_rest = False  # a former application master had released all containers
-        self._by_windows = False  # its reason is that no window is open, and not a user's request
-        self._closed = False  # no window is open
-        self._out_of_hours = False  # a user has resumed the job outside its windows, until the next window closes
+        windows = self._state.job.windows
+        self._week = Week(map(read_hours, windows.open), context.zone_offsets) if windows else None
         self._checkpoint_wait = context.checkpoints.new_wait()
         self._looking_at = 0  # index of a task that delayed the suspension at the last check
 
-    def take_over(self, reason: Optional[str], *, by_windows: bool, out_of_hours: bool, at_rest: bool) -> None:
-        """Restore the state of a former application master, see History."""
-        self.reason, self._by_windows, self.at_rest = reason, by_windows, at_rest and reason is not None
-        self._closed = self._out_of_hours = out_of_hours
+    @property
+    def reason(self) -> Optional[str]:
+        """The reason of the suspension or of a pending one, or None without one."""
+        hold = self._state.sizing.hold
+        return hold.reason if hold else None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all containers are released."""
+        hold = self._state.sizing.hold
+        return hold is not None and hold.released
+
+    @property
+    def _is_by_windows(self) -> bool:
+        hold = self._state.sizing.hold
+        return hold is not None and hold.source is HoldSource.WINDOWS
+
+    # ---- orders of users, and windows ------------------------------------------------------------------------------
 
     def ask(self, reason: str) -> None:
         """Suspend the job at a user's request, unless it is suspended or ending.
 
         An open window does not resume it then.
         """
-        if self.reason is None or self._by_windows:
-            self._suspend(reason, by_windows=False)
+        if self.reason is None or self._is_by_windows:
+            self._hold(reason, HoldSource.USER)
 
     def resume(self, reason: str, now: float) -> None:
         """Resume the job at a user's request, or cancel a pending suspension.
 
-        This also works while no window is open.
+        If no window is open, the job runs until the next window closes.
         """
         if self.reason is not None:
-            self._resume(reason, now, out_of_hours=self._closed)
+            moment = self._state.epoch + now
+            self._resume(reason, now, override_until=self._week.next_opening(moment) if self._week else 0.0)
 
-    def close(self, reason: str) -> None:
-        """Suspend the job because none of its windows is open, unless a user has resumed it."""
-        self._closed = True
-        if self.reason is None and not self._out_of_hours:
-            self._suspend(reason, by_windows=True)
+    def check_windows(self, now: float) -> None:
+        """Suspend or resume the job according to its windows. A job without windows is unaffected."""
+        week, windows, moment = self._week, self._state.job.windows, self._state.epoch + now
+        if week is None or windows is None:
+            return
+        if week.is_open(moment):
+            if self._is_by_windows:
+                self._resume("one of its windows is open", now)
+        elif self.reason is None and moment >= self._state.sizing.override_until:
+            opening = week.in_words(week.next_opening(moment))
+            why = f"none of its windows is open; the next one opens {opening} ({windows.zone})"
+            self._hold(why, HoldSource.WINDOWS)
 
-    def open(self, reason: str, now: float) -> None:
-        """Resume the job because one of its windows is open, unless a user has suspended it."""
-        self._closed = False
-        if self._out_of_hours:
-            self._out_of_hours = False
-            self._state.note("window", reason, data={"out_of_hours": False})
-        if self.reason is not None and self._by_windows:
-            self._resume(reason, now, out_of_hours=False)
+    def _hold(self, reason: str, source: HoldSource) -> None:
+        if not self._is_ending:
+            self._state.sizing.hold = Hold(reason, source, released=self.is_complete)
+            self._state.note_sizing("suspending", reason)
 
-    def _suspend(self, reason: str, *, by_windows: bool) -> None:
+    def _resume(self, reason: str, now: float, *, override_until: float = 0.0) -> None:
         if self._is_ending:
             return
-        self.reason, self._by_windows, self._out_of_hours = reason, by_windows, False
-        at_rest = self._state.phase is JobState.SUSPENDED
-        data = {"suspended": reason, "by_windows": by_windows, "out_of_hours": False, "at_rest": at_rest}
-        self._state.note("suspending", reason, data=data)
-
-    def _resume(self, reason: str, now: float, *, out_of_hours: bool) -> None:
-        if self._is_ending:
-            return
-        self.reason = None
+        self._state.sizing.hold, self._state.sizing.override_until = None, override_until
         self._checkpoint_wait.end()
-        self._out_of_hours = out_of_hours
-        self._state.note("resumed", reason, data={"suspended": None, "out_of_hours": out_of_hours})
+        self._state.note_sizing("resumed", reason)
         if self._state.phase is JobState.SUSPENDED:
             self._come_again(now)
         else:
             self._restarts.let_go(f"the job is not suspended after all: {reason}", now)
+
+    # ---- the suspension --------------------------------------------------------------------------------------------
 
     @property
     def waits_for_checkpoint(self) -> bool:
@@ -108,7 +117,7 @@ class Suspension(Part):
 
     def stay(self, now: float) -> None:
         """Stay suspended under a new application master, because no user process is running."""
-        if not self.at_rest:  # a user may have requested another number since
+        if not self.is_complete:  # a user may have requested another number since
             self._come_down()
         self._give_back(now)
 
@@ -142,7 +151,9 @@ class Suspension(Part):
         self._checkpoint_wait.end()
         self._restarts.rest()
         self._containers.suspend([task for task in self._state.tasks if self._comes_again(task)], now, self._words)
-        self._state.note("suspended", "no container is held or asked for", data={"at_rest": True})
+        if hold := self._state.sizing.hold:
+            self._state.sizing.hold = attrs.evolve(hold, released=True)
+        self._state.note_sizing("suspended", "no container is held or asked for")
 
     def _comes_again(self, task: Task) -> bool:
         return not task.over and not task.waits and not self._groups.is_needless(task)
@@ -156,25 +167,3 @@ class Suspension(Part):
             self._restarts.prepare_start(now)
         else:
             self._state.enter(JobState.RUNNING)  # waiting tasks begin next
-
-
-class OpeningTimes(Part):
-    """The part of the session that checks whether one of the job's windows is open."""
-
-    def __init__(self, context: SessionContext) -> None:
-        super().__init__(context)
-        """``offsets`` belong to the windows' time zone."""
-        self._epoch = self._state.epoch
-        self._windows = self._state.job.windows
-        self._week = Week(map(read_hours, self._windows.open), context.zone_offsets) if self._windows else None
-
-    def tick(self, now: float) -> None:
-        """Suspend or resume the job according to its windows. A job without windows is unaffected."""
-        if self._week is None or self._windows is None:
-            return
-        moment = self._epoch + now
-        if self._week.is_open(moment):
-            self._suspension.open("one of its windows is open", now)
-        else:
-            opening = self._week.in_words(self._week.next_opening(moment))
-            self._suspension.close(f"none of its windows is open; the next one opens {opening} ({self._windows.zone})")

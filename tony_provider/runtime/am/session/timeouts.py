@@ -34,7 +34,7 @@ class Timers(Part):
         self._forgive_own_sleep(now)
         if self._state.verdict is None:
             self._look_at_lifetime(now)
-            self._context.opening_times.tick(now)
+            self._suspension.check_windows(now)
             self._look_at_queue(now)
             self._look_at_starts(now)
             self._context.liveness.tick(now)
