@@ -540,7 +540,7 @@ class SessionMachine(RuleBasedStateMachine):
         """Every user process runs, and nothing is under way."""
         session = self.w.session
         if (
-            session.resizing.wanted
+            session.sizes.wanted
             or session.phase is not JobState.RUNNING
             or len(self._running()) < sum(1 for task in self._tasks() if not task.vacant)
         ):
@@ -577,7 +577,7 @@ class SessionMachine(RuleBasedStateMachine):
         number = data.draw(st.integers(spec.least_instances, spec.most_instances))
         late = self.w.session.resizing.is_too_late
         self.w.resize(worker=number)
-        assert late or self.w.session.resizing.number("worker") == number
+        assert late or self.w.session.sizes.number("worker") == number
 
     def _most(self) -> int | None:
         return self.w.spec.tasks["worker"].max_instances

@@ -29,7 +29,7 @@ DEADLINE = 30.0  # seconds that anything here may take
 
 
 @attrs.define
-class Sizes:
+class Resizing:
     """Of a job with two workers, which may be five."""
 
     is_too_late: bool = False
@@ -37,6 +37,8 @@ class Sizes:
     def refusal(self, counts: Mapping[str, int]) -> str | None:
         return None if counts.keys() == {"worker"} and counts["worker"] <= 5 else f"not {dict(counts)}"
 
+
+class Sizes:
     def number(self, name: str) -> int:
         return 2
 
@@ -45,7 +47,8 @@ class Sizes:
 class Session:
     verdict: Verdict | None = None
     phase: JobState = JobState.RUNNING
-    resizing: Sizes = attrs.field(factory=Sizes)
+    resizing: Resizing = attrs.field(factory=Resizing)
+    sizes: Sizes = attrs.field(factory=Sizes)
 
 
 @attrs.define

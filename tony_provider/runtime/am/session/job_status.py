@@ -50,7 +50,7 @@ def job_status(
         export=state.export,
         export_request=state.export_request,
         restarts=state.restarts,
-        resizing=dict(session.resizing.wanted),
+        resizing=session.sizes.wanted,
         failure=verdict.failure if verdict else None,
         times=session.times.figures(now),
         use=session.use.figures(),
@@ -199,7 +199,7 @@ def _running(session: Session) -> str:
     tasks = [task for task in session.tasks if not task.vacant]
     running = sum(1 for task in tasks if task.state is TaskState.RUNNING)
     said = [f"{running} of {count(len(tasks), 'task')} running", *_others(session)]
-    absent = [task for task in tasks if task.absent and task.type not in session.resizing.wanted]
+    absent = [task for task in tasks if task.absent and task.type not in session.sizes.wanted]
     if absent:
         said.append(f"going on without {_names(absent)}")
     return ", ".join(said)

@@ -15,9 +15,9 @@ from tony_provider.runtime.am.session.actions import LookForRoom
 from tony_provider.runtime.am.session.context import Part, SessionContext
 from tony_provider.runtime.am.session.session_state import Task
 from tony_provider.runtime.common.quantities import count, some, span
-from tony_provider.runtime.jobspec.model import GrowRule
+from tony_provider.runtime.jobspec.model import GrowRule, Role
 from tony_provider.runtime.jobspec.task_types import resize_refusal
-from tony_provider.runtime.protocol.status import JobState, TaskState
+from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 
 _WHY = (", since the queue has room to spare", ", since the cluster wants containers back")  # second text if it shrinks
 
@@ -29,18 +29,9 @@ class Resizing(Part):
         super().__init__(context)
         self._checkpoint_wait = context.checkpoints.new_wait()
 
-    @property
-    def wanted(self) -> Mapping[str, int]:
-        """The requested number of tasks, for each type that is being resized."""
-        return self._sizes.wanted
-
     def refusal(self, counts: Mapping[str, int]) -> Optional[str]:
         """Return the reason why the job cannot be resized in this way, or None if it can, unless it ends before."""
         return resize_refusal(self._state.job, counts)
-
-    def number(self, name: str) -> int:
-        """Return the present number of tasks of a type, or the requested number during a resize."""
-        return self._sizes.number(name)
 
     @property
     def is_too_late(self) -> bool:
@@ -63,19 +54,19 @@ class Resizing(Part):
 
     def check(self, now: float) -> None:
         """Take the next step of a resize."""
-        if not self.wanted:
+        if not self._sizes.wanted:
             return
         if self.is_too_late:
-            for name in list(self.wanted):
+            for name in self._sizes.wanted:
                 self._over(name, f"{name}: it stays as it is, since nobody starts again any more")
             return
         suspended = self._state.phase is JobState.SUSPENDED
         if self._restarts.undecided or (self._suspension.reason is not None and not suspended):
             return
-        for name, number in self.wanted.items():
+        for name, number in self._sizes.wanted.items():
             if number > len(self._sizes.there(name)) and self._can_grow(name):
                 self._grow(name, now)
-        leaving = [task for name in self.wanted for task in self._sizes.excess(name)]
+        leaving = [task for name in self._sizes.wanted for task in self._sizes.excess(name)]
         if not leaving:
             self._checkpoint_wait.end()
         elif self._may_leave(leaving, now):
@@ -95,7 +86,7 @@ class Resizing(Part):
         state = self._state
         first = self._sizes.there(name)[0]
         before, starts = len(state.of_type[name]), min(task.start for task in state.tasks)
-        more = self.wanted[name] - len(self._sizes.there(name))
+        more = self._sizes.wanted[name] - len(self._sizes.there(name))
         vacant = [task for task in state.of_type[name] if task.vacant][:more]
         for task in vacant:
             task.occupy()
@@ -109,7 +100,7 @@ class Resizing(Part):
             task.anew, task.start = first.anew, max(task.start, starts, first.anew)
         if state.generation.number:
             state.generation.without |= {task.name for task in new if task.absent}
-        state.note_sizing("larger", f"there are to be {count(self.wanted[name], name)}", data=self._absent)
+        state.note_sizing("larger", f"there are to be {count(self._sizes.wanted[name], name)}", data=self._absent)
         if not first.waits and state.phase is not JobState.SUSPENDED:
             self._containers.join(new, now)
 
@@ -165,10 +156,10 @@ class Resizing(Part):
 
     def look_at_end(self) -> None:
         """Note which resizes are complete, after starts have taken their next steps."""
-        done = [name for name in self.wanted if self._is_done(name)]
+        done = [name for name in self._sizes.wanted if self._is_done(name)]
         for name in done:
             there = sum(1 for task in self._state.of_type[name] if not task.absent)
-            of = f" of {self.wanted[name]}" if there < self.wanted[name] else ""
+            of = f" of {self._sizes.wanted[name]}" if there < self._sizes.wanted[name] else ""
             self._over(name, f"{name}: there are {there}{of}")
 
     def _over(self, name: str, message: str) -> None:
@@ -177,7 +168,7 @@ class Resizing(Part):
 
     def _is_done(self, name: str) -> bool:
         tasks = self._sizes.there(name)
-        if len(tasks) != self.wanted[name]:
+        if len(tasks) != self._sizes.wanted[name]:
             return False
         if tasks[0].waits or self._state.phase is JobState.SUSPENDED:
             return True
@@ -189,7 +180,7 @@ class Resizing(Part):
 
     def describe(self) -> Iterator[str]:
         """Yield the resizes under way, each with what it waits for."""
-        for name, number in self.wanted.items():
+        for name, number in self._sizes.wanted.items():
             tasks = self._sizes.there(name)
             there, why = len(tasks), _WHY[number < len(tasks)] if name in self._sizes.by_policy else ""
             to_come = [task for task in tasks if _is_to_come(task)]
@@ -220,11 +211,37 @@ class Elastic(Part):
 
     # ---- shrinking ---------------------------------------------------------------------------------------------
 
-    def may_leave_out(self, tasks: Collection[Task]) -> bool:
+    def not_replaced(self, late: Sequence[Task], now: float) -> None:
+        """Continue without these tasks, whose containers were not granted in time, or wait for the whole gang again."""
+        restart = self._groups.gang.restart
+        members = restart.members if restart else []
+        for task in late:
+            if task not in members or task.absent or self._state.first_come:
+                task.deadline = None  # the job does not wait for it
+            elif task.role is Role.SIDECAR:
+                self._restarts.give_up(task, self._no_container([task]), now)
+        needed = [task for task in late if task.deadline is not None and not task.over]
+        if not needed or any(task.busy for task in members):
+            return
+        if self._may_leave_out(needed):
+            self._leave_out(needed)
+        else:
+            why = self._no_container(needed).message
+            self._sizes.come_down(why)
+            self._containers.give_all_back(now, why)
+            self._restarts.prepare_start(now)
+
+    def _no_container(self, tasks: Sequence[Task]) -> Failure:
+        names = some(task.name for task in tasks)
+        limit = self._state.job.timeouts.replacement
+        message = f"no new container for {names} was granted within {limit:g} s (timeouts.replacement)"
+        return Failure(FailureKind.CONTAINER_LOST, message, tasks[0].name)
+
+    def _may_leave_out(self, tasks: Collection[Task]) -> bool:
         """Return whether the gang can continue without these tasks and those that are already absent."""
         return all(self._context.framework.elastic(task.role) and self._enough_left(task.type, tasks) for task in tasks)
 
-    def leave_out(self, tasks: Collection[Task]) -> None:
+    def _leave_out(self, tasks: Collection[Task]) -> None:
         """Continue without these tasks. Their containers remain requested."""
         for task in tasks:
             task.absent, task.deadline = True, None

@@ -8,8 +8,6 @@ from typing import Optional
 from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.context import Part, SessionContext
 from tony_provider.runtime.am.session.session_state import Settlement, Task
-from tony_provider.runtime.common.quantities import some
-from tony_provider.runtime.jobspec.model import Role
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 
@@ -79,33 +77,7 @@ class Timers(Part):
             self._context.container_failures.not_registered(not_registered, now)
         # After the success of the deciding tasks, only timeouts.evaluator limits the evaluators.
         if not_replaced and self._state.verdict is None and self._state.phase is not JobState.FINISHING:
-            self._not_replaced(not_replaced, now)
-
-    def _not_replaced(self, late: list[Task], now: float) -> None:
-        """Continue without these tasks, or wait for the whole gang again."""
-        restart = self._groups.gang.restart
-        members = restart.members if restart else []
-        for task in late:
-            if task not in members or task.absent or self._state.first_come:
-                task.deadline = None  # the job does not wait for it
-            elif task.role is Role.SIDECAR:
-                self._restarts.give_up(task, self._no_container([task]), now)
-        needed = [task for task in late if task.deadline is not None and not task.over]
-        if not needed or any(task.busy for task in members):
-            return
-        if self._context.elastic.may_leave_out(needed):
-            self._context.elastic.leave_out(needed)
-        else:
-            why = self._no_container(needed).message
-            self._sizes.come_down(why)
-            self._containers.give_all_back(now, why)
-            self._restarts.prepare_start(now)
-
-    def _no_container(self, tasks: list[Task]) -> Failure:
-        names = some(task.name for task in tasks)
-        limit = self._timeouts.replacement
-        message = f"no new container for {names} was granted within {limit:g} s (timeouts.replacement)"
-        return Failure(FailureKind.CONTAINER_LOST, message, tasks[0].name)
+            self._context.elastic.not_replaced(not_replaced, now)
 
 
 class Liveness(Part):

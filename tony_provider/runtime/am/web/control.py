@@ -152,7 +152,7 @@ class Control:
             raise HttpError(HTTPStatus.BAD_REQUEST, problem)
         if resizing.is_too_late:
             raise HttpError(HTTPStatus.CONFLICT, "the tasks that train together have succeeded: they never start again")
-        before = {name: resizing.number(name) for name in order.tasks}
+        before = {name: self._master.session.sizes.number(name) for name in order.tasks}
         self._post(order, user)
         return {"before": before, "state": state}
 
