@@ -6,8 +6,7 @@ A rescheduled sensor keeps its memory in Airflow's store for the next poke, whic
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
@@ -18,27 +17,18 @@ from tony_provider.compat import without_empty_xcoms
 from tony_provider.exceptions import TonyJobMissed, TonyJobRejected, TonyJobStale, TonySpecError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.try_state import StateStore, TaskInstanceInfo, TryInfo, is_of_dag_test, may_defer_again
-from tony_provider.runtime.common.codec import CodecError, from_plain
+from tony_provider.runtime.common.codec import CodecError, from_plain, to_plain
 from tony_provider.runtime.hadoop.yarn_records import is_application_id
 from tony_provider.runtime.jobspec.problems import shown, suggestion
-from tony_provider.sensors.tony import WHICH_JOB, state_names
+from tony_provider.sensors.tony import WHICH_JOB
 from tony_provider.triggers.job_trigger import earliest_wake_up
-from tony_provider.triggers.sensor_triggers import (
-    VERSION,
-    TonyHeartbeatTrigger,
-    TonySensorTrigger,
-    TonyStateTrigger,
-    outcome_of,
-    plain_target,
-)
+from tony_provider.triggers.sensor_trigger import DeferredSensor, SensorEvent, TonySensorTrigger
 from tony_provider.watching.conditions import (
-    HeartbeatCondition,
-    HeartbeatLimits,
     SensorConditions,
+    SensorCriteria,
     SensorEnd,
     SensorMemory,
     SensorOutcome,
-    StateCondition,
 )
 from tony_provider.watching.job_poller import JobSearch, JobTarget
 from tony_provider.watching.job_watch import deferral_timeout
@@ -139,22 +129,16 @@ def _check(application_id: str) -> None:
         )
 
 
-class SensorRun(ABC):
-    """Base class of the runs of ``sensor``: one process of its task, with its rendered arguments."""
+class SensorRun:
+    """The run of ``sensor``: one process of its task, with its rendered arguments."""
 
-    def __init__(self, sensor: TonySensor) -> None:
+    def __init__(self, sensor: TonySensor, criteria: SensorCriteria, *, kill: bool = False) -> None:
+        """``kill``: whether to end the application if its tasks are silent or slow."""
         self._sensor = sensor
+        self._criteria = criteria
+        self._kill = kill
         self._log = sensor.log
         self._watch: tuple[JobSearch, SensorConditions, TrainTask | None] | None = None  # between pokes
-
-    @abstractmethod
-    def _conditions(self, target: JobTarget, memory: SensorMemory) -> SensorConditions: ...
-
-    @abstractmethod
-    def _trigger(self, **common: Any) -> TonySensorTrigger: ...
-
-    def _when_stale(self, outcome: SensorOutcome) -> None:  # noqa: B027 - most do nothing
-        """Called before the task fails."""
 
     def _aim(self, context: Context) -> tuple[JobTarget, TrainTask | None]:
         sensor = self._sensor
@@ -178,19 +162,19 @@ class SensorRun(ABC):
         except ClusterError as error:
             raise TonyJobRejected(str(error)) from error
         end = self.until(context)
+        deferred = DeferredSensor(
+            tony_conn_id=sensor.tony_conn_id,
+            proxy_user=sensor.proxy_user,
+            target=target,
+            train_task=train_task,
+            criteria=self._criteria,
+            poll_interval=sensor.poke_interval,
+            began=(_began(context) if began is None else began) + ahead,
+            end=end + ahead,
+        )
+        earliest = None if is_of_dag_test(context) else earliest_wake_up()
         sensor.defer(
-            trigger=self._trigger(
-                tony_conn_id=sensor.tony_conn_id,
-                proxy_user=sensor.proxy_user,
-                target=plain_target(target),
-                train_task=attrs.asdict(train_task) if train_task is not None else None,
-                poll_interval=sensor.poke_interval,
-                start_timeout=sensor.start_timeout,
-                began=(_began(context) if began is None else began) + ahead,
-                end=end + ahead,
-                earliest=None if is_of_dag_test(context) else earliest_wake_up(),
-                version=VERSION,
-            ),
+            trigger=TonySensorTrigger(sensor=to_plain(deferred), earliest=earliest),
             method_name="execute_complete",
             timeout=deferral_timeout(end, time.time()),
         )
@@ -202,12 +186,11 @@ class SensorRun(ABC):
             self.defer(context, began=time.time())
 
     def continue_after_trigger(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Complete the task after the trigger's event; ``event`` is a result of ``event_of``."""
-        if event["error"]:
-            raise (TonyJobRejected if event["permanent"] else ClusterUnreachable)(event["error"])
-        self._conclude(outcome_of(event))
-        result: dict[str, Any] | None = event["result"]
-        return without_empty_xcoms(result) if result is not None else None
+        """Complete the task after the trigger's event; ``event`` is its plain SensorEvent."""
+        told = from_plain(event, SensorEvent, ignore_unknown=True)
+        if told.outcome is None:
+            raise (TonyJobRejected if told.permanent else ClusterUnreachable)(told.error)
+        return self._conclude(told.outcome)
 
     def until(self, context: Context) -> float:
         """Return the end of the wait in epoch seconds."""
@@ -233,18 +216,15 @@ class SensorRun(ABC):
             if error.permanent:
                 raise TonyJobRejected(str(error)) from error
             raise
-        if outcome is None:
-            return False
-        self._conclude(outcome)
-        result = outcome.result
-        return PokeReturnValue(True, without_empty_xcoms(attrs.asdict(result)) if result is not None else None)
+        return False if outcome is None else PokeReturnValue(True, self._conclude(outcome))
 
     def _look(self, context: Context) -> SensorOutcome | None:
         reschedule = self._sensor.reschedule
         if self._watch is None:
             target, train_task = self._aim(context)
             memory = load_sensor_memory(context, self._log) if reschedule else None
-            conditions = self._conditions(target, memory or SensorMemory.beginning(time.time()))
+            memory = memory or SensorMemory.beginning(time.time())
+            conditions = self._criteria.condition(target, memory, self._log.info)
             self._watch = JobSearch(target), conditions, train_task
         search, conditions, train_task = self._watch
         task_states = train_task.states() if train_task is not None else TrainTaskState()
@@ -255,8 +235,8 @@ class SensorRun(ABC):
 
     # -- after the wait ----------------------------------------------------------------------------------------------
 
-    def _conclude(self, outcome: SensorOutcome) -> None:
-        """Raise the task's error unless the condition is met."""
+    def _conclude(self, outcome: SensorOutcome) -> dict[str, Any] | None:
+        """Return the task's return value, or raise the task's error unless the condition is met."""
         if outcome.end is SensorEnd.TIMEOUT:
             if self.is_limited:
                 raise AirflowTaskTimeout(self.took_too_long)
@@ -267,45 +247,11 @@ class SensorRun(ABC):
             raise TonyJobMissed(outcome.message)
         if outcome.end is SensorEnd.STALE:
             self._log.error("%s", outcome.message)
-            self._when_stale(outcome)
+            self._end_stale(outcome)
             raise TonyJobStale(outcome.message)
+        return without_empty_xcoms(to_plain(outcome.result)) if outcome.result is not None else None
 
-
-class JobSensorRun(SensorRun):
-    """Waits for states of a job."""
-
-    def __init__(self, sensor: TonySensor, states: Iterable[str] | str) -> None:
-        super().__init__(sensor)
-        try:
-            self._states = state_names(states)
-        except ValueError as error:
-            raise TonySpecError(str(error)) from error
-
-    def _conditions(self, target: JobTarget, memory: SensorMemory) -> SensorConditions:
-        limit = self._sensor.start_timeout
-        return StateCondition(target, memory, start_timeout=limit, log=self._log.info, states=self._states)
-
-    def _trigger(self, **common: Any) -> TonySensorTrigger:
-        return TonyStateTrigger(states=sorted(self._states), **common)
-
-
-class HeartbeatSensorRun(SensorRun):
-    """Watches heartbeats and speed of a job's tasks."""
-
-    def __init__(self, sensor: TonySensor, limits: HeartbeatLimits, *, kill: bool) -> None:
-        """``kill``: whether to end the application if its tasks are silent or slow."""
-        super().__init__(sensor)
-        self._limits = limits
-        self._kill = kill
-
-    def _conditions(self, target: JobTarget, memory: SensorMemory) -> SensorConditions:
-        limit = self._sensor.start_timeout
-        return HeartbeatCondition(target, memory, start_timeout=limit, log=self._log.info, limits=self._limits)
-
-    def _trigger(self, **common: Any) -> TonySensorTrigger:
-        return TonyHeartbeatTrigger(limits=attrs.asdict(self._limits), **common)
-
-    def _when_stale(self, outcome: SensorOutcome) -> None:
+    def _end_stale(self, outcome: SensorOutcome) -> None:
         found = outcome.found
         if not self._kill or found is None or found.identity is None:
             return

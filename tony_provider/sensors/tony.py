@@ -154,7 +154,7 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
 
     @with_readable_errors
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Complete the task after the trigger's event; ``event`` is a result of ``event_of``."""
+        """Complete the task after the trigger's event; ``event`` is its plain SensorEvent."""
         try:
             return self.running.continue_after_trigger(event)
         finally:
@@ -225,9 +225,15 @@ class TonyJobSensor(TonySensor):
         self.states = states
 
     def _new_run(self) -> SensorRun:
-        from tony_provider.sensors.sensor_run import JobSensorRun
+        from tony_provider.exceptions import TonySpecError
+        from tony_provider.sensors.sensor_run import SensorRun
+        from tony_provider.watching.conditions import SensorCriteria
 
-        return JobSensorRun(self, self.states)
+        try:
+            states = sorted(state_names(self.states))
+        except ValueError as error:
+            raise TonySpecError(str(error)) from error
+        return SensorRun(self, SensorCriteria(self.start_timeout, states=states))
 
 
 class TonyHeartbeatSensor(TonySensor):
@@ -281,8 +287,8 @@ class TonyHeartbeatSensor(TonySensor):
         self.on_stale = on_stale
 
     def _new_run(self) -> SensorRun:
-        from tony_provider.sensors.sensor_run import HeartbeatSensorRun
-        from tony_provider.watching.conditions import HeartbeatLimits
+        from tony_provider.sensors.sensor_run import SensorRun
+        from tony_provider.watching.conditions import HeartbeatLimits, SensorCriteria
 
         limits = HeartbeatLimits(self.max_heartbeat_age, self.min_steps_per_second, self.slow_for, self.task_types)
-        return HeartbeatSensorRun(self, limits, kill=self.on_stale == "kill")
+        return SensorRun(self, SensorCriteria(self.start_timeout, heartbeats=limits), kill=self.on_stale == "kill")

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any
 
 import attrs
 
 from tony_provider.cluster.interface import ApplicationState
-from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.quantities import number, span
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus, TaskState, TaskStatus
 from tony_provider.watching.job_poller import FoundApplication, JobObservation, JobTarget
@@ -48,7 +47,7 @@ class SensorResult:
         status = seen.status
         if status is None:
             return cls(application_id, state_of(seen))
-        return cls(application_id, state_of(seen), status.step, status.total_steps, to_plain(status.steps_per_second))
+        return cls(application_id, state_of(seen), status.step, status.total_steps, status.steps_per_second)
 
 
 @attrs.frozen
@@ -280,7 +279,7 @@ class HeartbeatLimits:
     max_heartbeat_age: float | None  # seconds
     min_steps_per_second: float | None
     slow_for: float  # seconds that a task may be slower than that
-    task_types: Sequence[str] | None  # None for all
+    task_types: list[str] | None  # None for all
 
 
 class HeartbeatCondition(SensorConditions):
@@ -362,3 +361,18 @@ def _speed(task: TaskStatus, otherwise: float) -> float:
 
 def _named(task: TaskStatus) -> str:
     return f"{task.name} on {task.node}" if task.node else task.name
+
+
+@attrs.frozen
+class SensorCriteria:
+    """What a sensor waits for: either ``states`` of the job, or the success of a job that keeps to ``heartbeats``."""
+
+    start_timeout: float | None  # maximum seconds without an application; None for no limit
+    states: list[str] | None = None
+    heartbeats: HeartbeatLimits | None = None
+
+    def condition(self, target: JobTarget, memory: SensorMemory, log: Callable[[str], None]) -> SensorConditions:
+        common: dict[str, Any] = {"start_timeout": self.start_timeout, "log": log}
+        if self.heartbeats is not None:
+            return HeartbeatCondition(target, memory, limits=self.heartbeats, **common)
+        return StateCondition(target, memory, states=frozenset(self.states or ()), **common)
