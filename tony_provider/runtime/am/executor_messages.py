@@ -25,7 +25,7 @@ def heartbeat(message: tony_pb2.Heartbeat) -> Heartbeat:
         values=metric_values(message),
         progress=_progress(message),
         activity=message.activity,
-        trouble=message.trouble,
+        upload_problem=message.trouble,
         notices=tuple(message.notices),
         ready=message.ready,
         output_problem=message.output_problem,

@@ -380,19 +380,19 @@ class Master:
         rm, checkpoints, streams = self._rm, self._checkpoints, self.executors.streams
         return {
             actions.Note: self._note,
-            actions.KeepNotes: self._keep_notes,
+            actions.FlushEvents: self._keep_notes,
             actions.RequestContainers: lambda action: rm.request(action.requests),
             actions.CancelRequests: lambda action: rm.cancel(action.keys),
             actions.ReleaseContainers: lambda action: rm.release(action.container_ids),
             actions.AvoidNodes: lambda action: rm.avoid(action.nodes),
-            actions.LookForRoom: lambda action: rm.look_for_room(action.request, action.most),
+            actions.ProbeRoom: lambda action: rm.look_for_room(action.request, action.most),
             actions.LaunchTask: self._launching.put_nowait,
             actions.ChooseResumePoint: lambda action: checkpoints.choose(
                 action.generation, action.trusted, action.tasks
             ),
             actions.NoteFailedResume: checkpoints.note_failed_resume,
             actions.NoteSoundResume: lambda action: checkpoints.note_sound_resume(action.resume),
-            actions.SetAside: lambda action: checkpoints.set_aside(action.resume, action.reason),
+            actions.ExcludeCheckpoint: lambda action: checkpoints.set_aside(action.resume, action.reason),
             actions.SendRendezvous: self._send_rendezvous,
             actions.StopProcess: lambda action: streams.send(action.task, executor_messages.stop_process(action)),
             actions.ShutdownTask: self._shutdown,
@@ -416,7 +416,7 @@ class Master:
         log.info("%s%s: %s", f"{note.task} " if note.task else "", note.event, note.message)
         self._records.note(note)
 
-    def _keep_notes(self, action: actions.KeepNotes) -> None:
+    def _keep_notes(self, action: actions.FlushEvents) -> None:
         self._records.when_kept(partial(self.post, FromTask(action.task, action.attempt, EventsWritten())))
 
     async def _publish(self, action: actions.PublishOutputs) -> None:

@@ -299,7 +299,7 @@ def test_leave_before_the_job_ends_is_no_end() -> None:
     world = World(job({"worker": 2}), ["worker"]).run()
     world.leave("worker:0")
     assert world.session.verdict is None
-    assert world.task("worker:0").trouble_at is not None
+    assert world.task("worker:0").first_symptom_at is not None
 
 
 # ---- the verdict ---------------------------------------------------------------------------------------------------

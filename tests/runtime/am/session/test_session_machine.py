@@ -501,11 +501,11 @@ class SessionMachine(RuleBasedStateMachine):
         self.former |= self.w.held
         going_on = self._going_on()
         failures = self._failures_seen(going_on)
-        over = {task.name for task in self._tasks() if task.over}
+        over = {task.name for task in self._tasks() if task.done}
         exports, verdict, phase = self._exports(), self.w.session.verdict, self.w.session.phase
         self.w.master_dies()
         assert self._exports() == exports
-        assert over <= {task.name for task in self._tasks() if task.over}
+        assert over <= {task.name for task in self._tasks() if task.done}
         if phase is JobState.FINISHING:
             told = self.w.session.verdict
             assert told == verdict or (verdict is None and told and told.status is FinalStatus.SUCCEEDED)
@@ -542,7 +542,7 @@ class SessionMachine(RuleBasedStateMachine):
         if (
             session.sizes.wanted
             or session.phase is not JobState.RUNNING
-            or len(self._running()) < sum(1 for task in self._tasks() if not task.vacant)
+            or len(self._running()) < sum(1 for task in self._tasks() if not task.unrequested)
         ):
             return False
         return not any(group.restart or group.root_cause.pending for group in session.groups.every)
@@ -645,7 +645,7 @@ class SessionMachine(RuleBasedStateMachine):
         verdict = self.w.verdict
         assert (verdict.failure is None) == (verdict.status is FinalStatus.SUCCEEDED)
         if verdict.status is FinalStatus.SUCCEEDED:
-            deciders = [task for task in self._tasks() if task.decisive and not task.absent and not task.given_up]
+            deciders = [task for task in self._tasks() if task.decisive and not task.left_out and not task.given_up]
             succeeded = [task.state is TaskState.SUCCEEDED for task in deciders]
             # A master that takes over the verdict is not told whose success it was.
             one_is_enough = self.w.spec.success is SuccessRule.ANY
@@ -660,7 +660,7 @@ class SessionMachine(RuleBasedStateMachine):
     def enough_are_never_missing(self) -> None:
         if not self.world:
             return
-        absent = [task for task in self._tasks() if task.absent]
+        absent = [task for task in self._tasks() if task.left_out]
         assert all(task.role is Role.WORKER for task in absent)
         assert len(absent) <= (3 if self._most() else 1)
 
@@ -676,7 +676,7 @@ class SessionMachine(RuleBasedStateMachine):
     @invariant()
     def what_is_vacant_is_of_a_type_that_uses_spare_room(self) -> None:
         if self.world:
-            assert self._spares() or not any(task.vacant for task in self._tasks())
+            assert self._spares() or not any(task.unrequested for task in self._tasks())
 
     @invariant()
     def somebody_leads(self) -> None:

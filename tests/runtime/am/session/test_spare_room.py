@@ -73,7 +73,7 @@ def gone(gang: World) -> None:
 
 
 def vacant(gang: World) -> list[str]:
-    return [task.name for task in gang.session.tasks if task.vacant]
+    return [task.name for task in gang.session.tasks if task.unrequested]
 
 
 def succeeds(gang: World) -> None:
@@ -809,23 +809,23 @@ def test_whatever_happens_nothing_leaks_and_it_succeeds_in_the_end(
         gang.wait(ALLOCATION * 2)
         sound(gang)
     assert gang.session.phase is JobState.RUNNING
-    assert all(task.runs or task.vacant for task in gang.session.tasks)
+    assert all(task.runs or task.unrequested for task in gang.session.tasks)
     succeeds(gang)
 
 
 def sound(gang: World) -> None:
     """What holds at any time."""
     session = gang.session
-    there = [task for task in session.tasks if not task.vacant]
+    there = [task for task in session.tasks if not task.unrequested]
     assert session.verdict is None
     assert 1 <= len(there) <= 4
-    assert not there[-1].vacant
+    assert not there[-1].unrequested
     for task in session.tasks:
-        if task.vacant:
-            assert (task.state, task.key, task.has_container, task.absent) == (TaskState.LOST, None, False, True)
+        if task.unrequested:
+            assert (task.state, task.key, task.has_container, task.left_out) == (TaskState.LOST, None, False, True)
     assert len(gang.outstanding) == sum(1 for task in session.tasks if task.key is not None) <= 4
     if session.phase is not JobState.RECOVERING:
         ours = {task.container.id for task in there if task.container and task.has_container}
         assert gang.held <= ours | gang.leaving
-    at_work = [task for task in there if not task.absent]
+    at_work = [task for task in there if not task.left_out]
     assert len(at_work) >= 1

@@ -92,7 +92,7 @@ def test_a_checkpoint_that_the_next_start_makes_up_for_is_not_lost(world: World)
 
 def test_trouble_with_the_store_is_told_while_it_lasts(world: World) -> None:
     def beat(trouble: str) -> None:
-        world.handle(FromTask("worker:0", 1, Heartbeat({"rss_bytes": 1000}, trouble=trouble)))
+        world.handle(FromTask("worker:0", 1, Heartbeat({"rss_bytes": 1000}, upload_problem=trouble)))
 
     beat("its newest checkpoint does not get to the store since 14:03:12 UTC: quota")
     assert status(world).warnings == [

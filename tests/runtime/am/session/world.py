@@ -28,18 +28,18 @@ from tony_provider.runtime.am.session.actions import (
     CancelRequests,
     ChooseResumePoint,
     Disconnect,
+    ExcludeCheckpoint,
     Finish,
-    KeepNotes,
+    FlushEvents,
     LaunchTask,
-    LookForRoom,
     Note,
     NoteFailedResume,
     NoteSoundResume,
+    ProbeRoom,
     PublishOutputs,
     ReleaseContainers,
     RequestContainers,
     SendRendezvous,
-    SetAside,
     ShutdownTask,
     StopProcess,
     Verdict,
@@ -205,7 +205,7 @@ class World:
         self.nodes = nodes
         self.answers = answers  # whether the store says at once which checkpoint is the newest
         self.keeps = keeps  # whether the event log is on the store at once
-        self.not_kept: list[KeepNotes] = []
+        self.not_kept: list[FlushEvents] = []
         self.checkpoints: list[ResumePoint] = []
         self.outstanding: dict[int, ContainerRequest] = {}
         self.keys: set[int] = set()
@@ -222,7 +222,7 @@ class World:
         self.unanswered: list[int] = []
         self.asked: list[AskCheckpoint] = []
         self.asked_to_export: list[AskExport] = []
-        self.set_aside: list[SetAside] = []
+        self.set_aside: list[ExcludeCheckpoint] = []
         self.failed_resumes = FailedResumes()
         self.trusted = ""
         self.ends: dict[str, ProcessEnd] = {}  # by task, of those that ended well the newest
@@ -235,7 +235,7 @@ class World:
         self.leaving: set[str] = set()  # containers whose executors were told to end
         self.left: set[str] = set()  # and have taken leave
         self.disconnected: list[str] = []
-        self.looks: list[LookForRoom] = []
+        self.looks: list[ProbeRoom] = []
         self.unseen: list[Room] = []  # answers to looks, that were not told yet
         self.room: int | None = 0  # for so many containers; None: looks are not answered
         self.notes: list[Note] = []
@@ -303,7 +303,7 @@ class World:
             self.choices.append(action.generation)
             self.unanswered.append(action.generation)
             self.trusted = action.trusted
-        elif isinstance(action, KeepNotes):
+        elif isinstance(action, FlushEvents):
             self.not_kept.append(action)
         elif isinstance(action, AskCheckpoint):
             self.asked.append(action)
@@ -316,10 +316,10 @@ class World:
             )
         elif isinstance(action, NoteSoundResume):
             self.failed_resumes = self.failed_resumes.without(action.resume.uri)
-        elif isinstance(action, SetAside):
+        elif isinstance(action, ExcludeCheckpoint):
             self.set_aside.append(action)
             self.checkpoints = [each for each in self.checkpoints if each.uri != action.resume.uri]
-        elif isinstance(action, LookForRoom):
+        elif isinstance(action, ProbeRoom):
             self.looks.append(action)
             if self.room is not None:
                 self.unseen.append(Room(action.request.key, min(self.room, action.most)))
@@ -385,7 +385,7 @@ class World:
             assert executor, f"{name} is missing"
             assert executor.connected
             assert not executor.running, f"{name} still runs"
-            assert not self.task(name).over, f"{name} is over"
+            assert not self.task(name).done, f"{name} is over"
             assert name in names
         if action.cluster.generation in self.resumes:
             assert len(action.starts) == 1, "a second rendezvous of one generation"
@@ -399,7 +399,7 @@ class World:
                 continue  # in an earlier stage
             if self.session.groups.is_needless(task):
                 continue
-            if in_cluster(task.role) and not task.absent and not task.over and not task.waits:
+            if in_cluster(task.role) and not task.left_out and not task.done and not task.waits_for_types:
                 assert task.name in action.starts, f"a rendezvous without {task.name}"
 
     # ---- what can be asked -------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class ReleaseContainers:
 
 
 @attrs.frozen
-class LookForRoom:
+class ProbeRoom:
     """Find out how many more containers of this kind the cluster has room for. The event ``Room`` is the answer."""
 
     request: ContainerRequest
@@ -114,7 +114,7 @@ class AskExport:
 
 
 @attrs.frozen
-class SetAside:
+class ExcludeCheckpoint:
     """Mark a committed checkpoint as damaged, so that no process resumes from it again."""
 
     resume: ResumePoint
@@ -171,7 +171,7 @@ class Note:
 
 
 @attrs.frozen
-class KeepNotes:
+class FlushEvents:
     """Write the event log. The answer is EventsWritten, once all notes so far are on the store."""
 
     task: str  # the task that waits for it
@@ -202,7 +202,7 @@ Action = Union[
     RequestContainers,
     CancelRequests,
     ReleaseContainers,
-    LookForRoom,
+    ProbeRoom,
     LaunchTask,
     ChooseResumePoint,
     SendRendezvous,
@@ -210,13 +210,13 @@ Action = Union[
     ShutdownTask,
     AskCheckpoint,
     AskExport,
-    SetAside,
+    ExcludeCheckpoint,
     NoteFailedResume,
     NoteSoundResume,
     Disconnect,
     AvoidNodes,
     Note,
-    KeepNotes,
+    FlushEvents,
     PublishOutputs,
     Finish,
 ]

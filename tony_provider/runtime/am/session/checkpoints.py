@@ -12,7 +12,7 @@ from typing import Any, Optional
 import attrs
 
 from tony_provider.runtime.am.session import failures
-from tony_provider.runtime.am.session.actions import AskCheckpoint, AskExport, SetAside
+from tony_provider.runtime.am.session.actions import AskCheckpoint, AskExport, ExcludeCheckpoint
 from tony_provider.runtime.am.session.context import Part, SessionContext
 from tony_provider.runtime.am.session.restart_policy import CommittedSave
 from tony_provider.runtime.am.session.session_state import Task
@@ -122,13 +122,13 @@ class SessionCheckpoints(Part):
         failure = failures.of_restore(task, resume if resume and resume.uri == uri else None, reason)
         if damaged and resume and resume.uri == uri:
             self._take_out(resume, reason)
-        if task.told_to_stop or process.stop_by is not None:
+        if task.ending or process.stop_by is not None:
             return
         if damaged:
             self._choose_another(task, failure, now)
         else:
             if failure.kind is not FailureKind.NODE:  # the node's connection to the store may be the cause
-                task.unfit = True
+                task.needs_replacement = True
                 if task.node:
                     self._containers.blame(task.node)
             self._restarts.trouble(task, failure, now)
@@ -137,7 +137,7 @@ class SessionCheckpoints(Part):
         if resume.uri in self._set_aside:
             return
         self._set_aside.add(resume.uri)
-        self._state.emit(SetAside(resume, reason))
+        self._state.emit(ExcludeCheckpoint(resume, reason))
         data: dict[str, Any] = {}
         if self._state.checkpoint and self._state.checkpoint.uri == resume.uri:
             self._state.checkpoint = None
@@ -151,7 +151,7 @@ class SessionCheckpoints(Part):
             why = f"and so were the {MOST_DAMAGED} newer checkpoints: none is left to resume from"
             self._completion.fail(failures.given_up(failure, why), now)
         else:
-            self._restarts.again(group, failure.message, now)
+            self._restarts.restart(group, failure.message, now)
 
 
 @attrs.define

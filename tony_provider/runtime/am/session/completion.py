@@ -12,7 +12,7 @@ from typing import Any, Optional
 import attrs
 
 from tony_provider.runtime.am.session import failures
-from tony_provider.runtime.am.session.actions import Finish, KeepNotes, PublishOutputs, Verdict
+from tony_provider.runtime.am.session.actions import Finish, FlushEvents, PublishOutputs, Verdict
 from tony_provider.runtime.am.session.context import Part, SessionContext
 from tony_provider.runtime.am.session.session_state import (
     ProcessEnd,
@@ -60,7 +60,7 @@ class JobCompletion(Part):
 
     def stop(self, task: Task, now: float, reason: str, grace: Optional[float] = None) -> None:
         """Stop one task permanently."""
-        task.told_to_stop = True
+        task.ending = True
         self._state.emit(*self._containers.gang.withdraw(task))
         grace = self._state.job.timeouts.grace if grace is None else grace
         self._containers.shutdowns.ask(task, now, reason, grace)
@@ -69,7 +69,7 @@ class JobCompletion(Part):
             if not task.ended:
                 task.enter(TaskState.STOPPED)
 
-    def look_at_success(self, now: float) -> None:
+    def conclude_if_decided(self, now: float) -> None:
         """End the job once every deciding task has succeeded and the evaluators have ended or used up their time."""
         if self._evaluators_until is None:
             if not self._is_decided():
@@ -92,7 +92,7 @@ class JobCompletion(Part):
         data = {**_noted(Verdict(FinalStatus.SUCCEEDED, self._success)), "parts": to_plain(list(state.parts))}
         state.note("stopping", message, data=data)
         for task in state.tasks:
-            if task.role is not Role.EVALUATOR or task.ended or task.waits:
+            if task.role is not Role.EVALUATOR or task.ended or task.waits_for_types:
                 self.stop(task, now, _SUCCESS)
 
     def take_over(self, verdict: Verdict, parts: Sequence[OutputPart], now: float) -> None:
@@ -149,15 +149,15 @@ class JobCompletion(Part):
         tasks = self._state.tasks
         for _ in tasks:
             task = tasks[self._looking_at % len(tasks)]
-            if task.decisive and not task.absent and not task.given_up and task.state is not TaskState.SUCCEEDED:
+            if task.decisive and not task.left_out and not task.given_up and task.state is not TaskState.SUCCEEDED:
                 return False
             self._looking_at = (self._looking_at + 1) % len(tasks)
         return True
 
     def _deciders(self) -> list[Task]:
-        return [task for task in self._state.tasks if task.decisive and not task.absent and not task.given_up]
+        return [task for task in self._state.tasks if task.decisive and not task.left_out and not task.given_up]
 
-    def check(self) -> None:
+    def finish_if_stopped(self) -> None:
         """Finish the job once it has no more containers or outputs to wait for."""
         state = self._state
         if state.verdict is None or state.finished or not self._containers.shutdowns.done:
@@ -206,7 +206,7 @@ class JobCompletion(Part):
         state.note("verdict", f"{verdict.status.value}: {first_line(verdict.message)}", data=_noted(verdict))
         state.emit(*self._containers.gang.cancel_all())
         for task in state.tasks:
-            if not task.told_to_stop:
+            if not task.ending:
                 self.stop(task, now, reason, grace)
 
 
@@ -235,7 +235,7 @@ class FinishedTasks(Part):
             for member in self._groups.gang.members:
                 if self._is_over(member):
                     self._finish(member)
-                elif member.absent:
+                elif member.left_out:
                     self.do_without(member, now)
 
     def _finish(self, task: Task) -> None:
@@ -251,7 +251,7 @@ class FinishedTasks(Part):
         data = {"tasks": {task.name: ended_record(task, outcome)}}
         if task.has_container:
             self._state.note("over", "it has succeeded; its container is given back", task, data)
-            self._state.emit(KeepNotes(task.name, task.attempt))
+            self._state.emit(FlushEvents(task.name, task.attempt))
         else:
             self._state.note("over", "it has succeeded", task, data)
 
@@ -265,7 +265,7 @@ class FinishedTasks(Part):
         """Return whether a task has succeeded, has reported everything, and is not about to restart."""
         if task.state is not TaskState.SUCCEEDED or not _is_settled(task):
             return False
-        if task.told_to_stop or task.role is Role.PS:
+        if task.ending or task.role is Role.PS:
             return False
         return self._is_running and self._groups.preparing(task) is None
 
@@ -287,13 +287,13 @@ class FinishedTasks(Part):
         """Release the parameter servers and the missing tasks of a gang that has succeeded."""
         for task in self._groups.gang.members:
             succeeded = task.state is TaskState.SUCCEEDED and task.role is not Role.PS
-            if not succeeded and not task.over:
+            if not succeeded and not task.done:
                 self.do_without(task, now)
 
     def do_without_the_lost(self, now: float) -> None:
         """Continue without the lost tasks of a gang that has succeeded, such as parameter servers."""
         for task in self._groups.gang.members:
-            if not task.has_container and not task.over:
+            if not task.has_container and not task.done:
                 self.do_without(task, now)
 
     def tolerates(self, task: Task) -> bool:
@@ -322,7 +322,7 @@ class FinishedTasks(Part):
         self._containers.dismiss(task, now, "it is given up")
         self._state.emit(*self._containers.gang.withdraw(task))
         group = self._groups.of(task)
-        group.rest()
+        group.forget_start()
         task.fail(failure, TaskState.FAILED)
         self._record(task, failure)
         data: dict[str, Any] = {"tasks": {task.name: ended_record(task, TaskOutcome(failure=failure))}}
@@ -415,5 +415,5 @@ class EarlyEnds(Part):
 
 def _is_undecided(task: Task) -> bool:
     """Return whether a task decides the job's result, uses parameter servers, and is not about to succeed."""
-    decides = task.decisive and in_cluster(task.role) and not task.absent
+    decides = task.decisive and in_cluster(task.role) and not task.left_out
     return decides and task.state is not TaskState.SUCCEEDED and not task.is_uploading

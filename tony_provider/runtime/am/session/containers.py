@@ -67,7 +67,7 @@ class Containers:
 
     def adopt(self, task: Task, container: Container, attempt: int) -> None:
         """Take over a container that a former application master launched."""
-        task.attempt, task.yields, task.failure = attempt, False, None
+        task.attempt, task.preempted, task.failure = attempt, False, None
         task.container_adopted(container)
         self.nodes.saw(container.node)
         self.by_id[container.id] = task
@@ -96,7 +96,7 @@ class Containers:
         task = self.by_id.pop(container_id, None)
         if task is None:
             return None
-        if task.connected and not task.told_to_stop:
+        if task.connected and not task.ending:
             self._state.emit(Disconnect(task.name))  # the container may be out of the cluster's reach and still run
         task.container_gone()
         task.connected = False
@@ -229,7 +229,7 @@ class Containers:
         self.dismiss(task, now, why)
         if task.launched:
             task.back_to_request()
-        task.deadline, task.replaced, task.absent = None, 0, False
+        task.deadline, task.replaced, task.left_out = None, 0, False
 
     def _replacements_are_late(self, now: float) -> bool:
         """Return whether half of the replacement time is over. Perhaps all remaining nodes are avoided."""

@@ -75,7 +75,7 @@ def of_registration(tasks: Sequence[Task], seconds: float) -> Failure:
 
 def of_silence(task: Task, seconds: float) -> Failure:
     """Return the failure of a task whose executor has sent nothing for ``seconds``."""
-    kind = FailureKind.PREEMPTED if task.yields else FailureKind.CONTAINER_LOST
+    kind = FailureKind.PREEMPTED if task.preempted else FailureKind.CONTAINER_LOST
     return _failure(task, kind, f"{_where(task)} was lost: nothing was heard of it for {seconds:.0f} s")
 
 
@@ -123,7 +123,7 @@ def given_up(failure: Failure, why: str, *, permanent: bool = False) -> Failure:
 def _container_kind(task: Task, reason: ExitReason) -> FailureKind:
     if reason in _OUT_OF_MEMORY:
         return FailureKind.OUT_OF_MEMORY
-    if task.yields or reason in _TAKEN_BACK:
+    if task.preempted or reason in _TAKEN_BACK:
         return FailureKind.PREEMPTED
     return FailureKind.CONTAINER_LOST if task.host else FailureKind.LAUNCH
 

@@ -47,7 +47,7 @@ class Gang:
     @property
     def wanted(self) -> list[Task]:
         """The tasks that need a container."""
-        return [task for task in self._tasks if not task.over and not task.waits and not task.vacant]
+        return [task for task in self._tasks if not task.done and not task.waits_for_types and not task.unrequested]
 
     @property
     def complete(self) -> bool:

@@ -70,9 +70,15 @@ def _of_task(session: SessionContext, task: Task) -> Mapping[str, object]:
         and process.runs
         and process.start != task.start,
         "holds or requests a container that it does not need": holds
-        and (task.over or task.waits or task.vacant or not state.has(task) or state.phase is JobState.SUSPENDED),
-        "is vacant and counts as present": task.vacant
-        and not (task.absent and (task.state is TaskState.LOST or state.verdict)),
+        and (
+            task.done
+            or task.waits_for_types
+            or task.unrequested
+            or not state.has(task)
+            or state.phase is JobState.SUSPENDED
+        ),
+        "is unrequested and counts as present": task.unrequested
+        and not (task.left_out and (task.state is TaskState.LOST or state.verdict)),
         "has not ended although the job has": state.finished and not task.ended and state.has(task),
         "is counted wrongly among the successes": (task.state is TaskState.SUCCEEDED and task.decisive)
         != (task.name in state.successes),

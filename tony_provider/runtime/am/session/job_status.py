@@ -67,8 +67,8 @@ def _losses(session: Session) -> Iterator[str]:
         if not_copied:
             files = f" ({count(task.unstored, 'file')})" if task.unstored else ""
             yield f"the newest checkpoint of {task.name}{files} is not on the store: {not_copied}"
-        elif task.store_trouble and not task.ended:
-            yield f"{task.name}: {task.store_trouble}"
+        elif task.upload_problem and not task.ended:
+            yield f"{task.name}: {task.upload_problem}"
 
 
 def _notices(session: Session) -> Iterator[str]:
@@ -165,7 +165,7 @@ def message(session: Session, now: float) -> str:
         restart = session.groups.gang.restart
         return f"starting again: {_waiting_for(restart, now)}; {restart.reason}" if restart else "starting again"
     if session.phase is JobState.FINISHING:
-        evaluators = some(task.name for task in session.tasks if not task.told_to_stop and not task.ended)
+        evaluators = some(task.name for task in session.tasks if not task.ending and not task.ended)
         return f"training has succeeded, waiting for {evaluators}"
     further = (
         *session.resizing.describe(),
@@ -196,12 +196,12 @@ def _starting(session: Session, now: float) -> str:
 
 
 def _running(session: Session) -> str:
-    tasks = [task for task in session.tasks if not task.vacant]
+    tasks = [task for task in session.tasks if not task.unrequested]
     running = sum(1 for task in tasks if task.state is TaskState.RUNNING)
     said = [f"{running} of {count(len(tasks), 'task')} running", *_others(session)]
-    absent = [task for task in tasks if task.absent and task.type not in session.sizes.wanted]
-    if absent:
-        said.append(f"going on without {_names(absent)}")
+    left_out = [task for task in tasks if task.left_out and task.type not in session.sizes.wanted]
+    if left_out:
+        said.append(f"going on without {_names(left_out)}")
     return ", ".join(said)
 
 
@@ -226,7 +226,7 @@ def _single_restarts(session: Session, now: float) -> Iterator[str]:
 
 
 def _waiting_for(restart: Restart, now: float) -> str:
-    tasks = [task for task in restart.members if not task.absent and not task.over]
+    tasks = [task for task in restart.members if not task.left_out and not task.done]
     stopping = _stopping([task for task in tasks if task.busy])
     if stopping:
         return stopping

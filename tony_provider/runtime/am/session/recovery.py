@@ -76,11 +76,11 @@ class Recovery(Part):
         """Return the reason why the executor of a listed container is rejected, or None if it is accepted."""
         if container_id not in self._listed:
             return f"{container_id} is not one of the containers that are waited for"
-        if task.over:
+        if task.done:
             return f"{task.name} is over"
-        if not self._state.has(task) or task.vacant:
+        if not self._state.has(task) or task.unrequested:
             return f"the job goes on without {task.name}"
-        if task.waits:
+        if task.waits_for_types:
             return f"{task.name} is to begin anew"
         newest = task.attempt
         if attempt < newest or (attempt == newest and task.container is not None):
@@ -111,8 +111,8 @@ class Recovery(Part):
             self._state.generation = Generation(generation, without=self._state.generation.without)
         if generation == self._newest and self._state.generation.resume is None:
             self._state.generation.resume = resumed
-        if start and generation == self._newest and task.absent:  # it began just before its master died
-            task.absent = False
+        if start and generation == self._newest and task.left_out:  # it began just before its master died
+            task.left_out = False
             self._state.generation.without -= {task.name}
         self._state.note("adopted", f"on {host}, generation {generation}, start {start}", task)
 
@@ -139,7 +139,9 @@ class Recovery(Part):
 
     @property
     def _all_back(self) -> bool:
-        return all(task.has_container or task.over or task.waits or task.vacant for task in self._state.tasks)
+        return all(
+            task.has_container or task.done or task.waits_for_types or task.unrequested for task in self._state.tasks
+        )
 
     def _give_up_the_rest(self, now: float) -> None:
         for container_id in self._listed:
@@ -147,15 +149,15 @@ class Recovery(Part):
         self._listed.clear()
 
     @property
-    def _begins_anew(self) -> bool:
+    def _must_reset(self) -> bool:
         """Whether no executor is back, although the gang has not succeeded and the job is not suspended."""
         if self._suspension.reason is not None or self._groups.gang_has_succeeded:
             return False
         return not any(task.has_container for task in self._state.tasks)
 
     def _go_on(self, now: float) -> None:
-        if self._begins_anew:
-            self._sizes.come_down("nobody has come back, and it begins with what it needs")
+        if self._must_reset:
+            self._sizes.reset_to_needed("nobody has come back, and it begins with what it needs")
         if self._groups.gang_has_succeeded:
             self._finished.do_without_the_lost(now)
         tasks = [task for task in self._state.tasks if self._goes_on(task)]
@@ -167,12 +169,12 @@ class Recovery(Part):
         if not tasks:
             self._state.enter(JobState.RUNNING)  # waiting tasks begin next
         elif self._suspension.reason is not None and (self._suspension.is_complete or all(map(_was_stopped, adopted))):
-            self._request_anew(missing)
+            self._reset_requests(missing)
             self._suspension.stay(now)
         elif not adopted or (missing and self._gathers(adopted)):
-            self._request_anew(missing)
-            self._context.stages.begin_anew(missing, {task.type for task in tasks})
-            self._containers.ask_for([task for task in tasks if not task.waits], now)
+            self._reset_requests(missing)
+            self._context.stages.reset(missing, {task.type for task in tasks})
+            self._containers.ask_for([task for task in tasks if not task.waits_for_types], now)
             self._restarts.prepare_start(now)
         elif not self._newest:
             self._state.enter(JobState.STARTING)
@@ -185,17 +187,17 @@ class Recovery(Part):
             self._go_on_running(adopted, missing, now)
 
     @staticmethod
-    def _request_anew(tasks: Sequence[Task]) -> None:
+    def _reset_requests(tasks: Sequence[Task]) -> None:
         for task in tasks:
             task.back_to_request()
-            task.replaced, task.absent = 0, False
+            task.replaced, task.left_out = 0, False
 
     def _gathers(self, adopted: Sequence[Task]) -> bool:
         """Return whether the gang was still waiting for containers: no adopted task has had a user process."""
         return not self._state.first_come and not any(task.process for task in adopted)
 
     def _goes_on(self, task: Task) -> bool:
-        if task.over or task.waits or task.vacant:
+        if task.done or task.waits_for_types or task.unrequested:
             return False
         return task.has_container or not self._groups.is_needless(task)
 
@@ -212,7 +214,7 @@ class Recovery(Part):
         for task in missing:
             if self._is_new(task):
                 self._containers.replace(task, now, "it has not begun yet", counted=False)
-            elif not task.absent and not self._groups.of(task).decided:  # otherwise a restart already waits for it
+            elif not task.left_out and not self._groups.of(task).decided:  # otherwise a restart already waits for it
                 self._restarts.trouble(task, task.failure or failures.of_absence(task), now)
         known = [task for task in missing if not self._is_new(task)]
         self._replace([task for task in known if not self._groups.is_needless(task)], now)
@@ -221,7 +223,7 @@ class Recovery(Part):
             if not any(map(self._goes_on, group.members)):
                 continue
             if group.decided or (not group.root_cause.pending and group.name in behind):
-                self._restarts.again(group, "the former application master was about to start it again", now)
+                self._restarts.restart(group, "the former application master was about to start it again", now)
 
     def _look_at_end(self, task: Task, process: ProcessState, now: float) -> None:
         if process.end and not process.end.stopped and not self._is_outdated(task, process):
@@ -237,7 +239,7 @@ class Recovery(Part):
 
     def _must_start(self, task: Task) -> bool:
         """Return whether the former master left the task without a user process, or with one of an older generation."""
-        if task.absent or task.state is TaskState.SUCCEEDED:
+        if task.left_out or task.state is TaskState.SUCCEEDED:
             return False
         process = task.process
         if process is None or not process.runs:
@@ -257,19 +259,19 @@ class Recovery(Part):
         state = self._state
         state.sizing.hold, state.sizing.override_until = history.sizing.hold, history.sizing.override_until
         self._sizes.take_over(history.sizing)
-        state.generation = Generation(history.generation, history.resume, without=frozenset(history.absent))
+        state.generation = Generation(history.generation, history.resume, without=frozenset(history.left_out))
         state.checkpoint, state.restarts = history.checkpoint, history.restarts
         state.went_back = history.went_back
         state.export, state.export_request = history.export, history.export_request
         for task in state.by_name.values():
             known = history.tasks.get(task.name, TaskHistory())
-            task.attempt, task.anew = known.attempt, history.anew.get(task.type, 0)
-            task.start = max(known.start, history.start, task.anew)
-            task.waits = task.waits and not task.has_begun
+            task.attempt, task.start_at_reset = known.attempt, history.starts_at_reset.get(task.type, 0)
+            task.start = max(known.start, history.start, task.start_at_reset)
+            task.waits_for_types = task.waits_for_types and not task.has_begun
         self._finished.remember({name: known.outcome for name, known in history.tasks.items()})
-        for name in history.absent:
+        for name in history.left_out:
             if name in state.by_name:
-                state.by_name[name].absent = True
+                state.by_name[name].left_out = True
         for group in self._groups.every:
             times = history.restart_times.get(group.name, [])
             group.decided = history.restarting.get(group.name, False)
@@ -306,9 +308,9 @@ class History:
     started: Optional[float] = None  # start of the application
     generation: int = 0  # newest generation that began
     resume: Optional[ResumePoint] = None  # checkpoint from which it resumed
-    absent: list[str] = attrs.field(factory=list)  # tasks that did not take part
+    left_out: list[str] = attrs.field(factory=list)  # tasks that did not take part
     start: int = 0  # lowest number of starts of all tasks; see TaskHistory for higher numbers
-    anew: dict[str, int] = attrs.field(factory=dict)  # number of starts by type, when its tasks had to begin again
+    starts_at_reset: dict[str, int] = attrs.field(factory=dict)  # by type, when its tasks had to begin again
     tasks: dict[str, TaskHistory] = attrs.field(factory=dict)
     restarts: int = 0  # total number
     restart_times: dict[str, list[float]] = attrs.field(factory=dict)  # times without progress since, by restart group

@@ -36,8 +36,8 @@ class ExecutorReports(Part):
         """Handle an executor's registration. ``start`` is the start in the newest rendezvous that reached it."""
         task.connected, task.heard_at = True, now
         if not task.ended:
-            task.trouble_at = None
-        if task.told_to_stop:
+            task.first_symptom_at = None
+        if task.ending:
             self._completion.stop(task, now, "the job has ended")
         elif task.state is TaskState.STARTING:
             task.enter(TaskState.REGISTERED)
@@ -50,13 +50,13 @@ class ExecutorReports(Part):
     def disconnected(self, task: Task, now: float) -> None:
         """Handle the loss of an executor's stream. The executor may reconnect."""
         task.connected = False
-        if not task.ended and task.trouble_at is None:
-            task.trouble_at = now
+        if not task.ended and task.first_symptom_at is None:
+            task.first_symptom_at = now
 
     def heartbeat(self, task: Task, beat: Heartbeat, now: float) -> None:
         task.heard_at = now
         task.values, task.activity = beat.values, beat.activity
-        task.store_trouble, task.notices, task.further = beat.trouble, beat.notices, beat.further
+        task.upload_problem, task.notices, task.further = beat.upload_problem, beat.notices, beat.further
         self._look_at_output(task, beat.output_problem)
         if beat.ready and task.process:
             self._look_at_ready(task, task.process)
@@ -120,7 +120,7 @@ class ExecutorReports(Part):
         if end.succeeded and task.role is not Role.PS:
             if not task.ended:
                 task.enter(TaskState.SUCCEEDED)
-        elif task.told_to_stop:
+        elif task.ending:
             if not task.ended:
                 task.enter(TaskState.STOPPED)
         elif process.stop_by is not None:
@@ -128,7 +128,7 @@ class ExecutorReports(Part):
         elif end.stopped and process.order is None:
             # The former master ended between two generations. It knew the reason, and has counted it.
             task.enter(TaskState.REGISTERED)
-            self._restarts.again(self._groups.of(task), "a former application master had stopped it", now)
+            self._restarts.restart(self._groups.of(task), "a former application master had stopped it", now)
         else:
             self._failed(task, process, end, now)
 
@@ -213,7 +213,7 @@ class ContainerFailures(Part):
         task = self._containers.ended(container_id)  # nothing runs in it that could end
         if task is None:
             return
-        if not task.told_to_stop:
+        if not task.ending:
             self._state.emit(ReleaseContainers((container_id,)))
         self._lost(task, failures.of_launch(task, reason), now)
 
@@ -252,9 +252,9 @@ class ContainerFailures(Part):
         ``again``: another container may succeed, even before the job has run. ``chance``: any long-lived container may
         be lost in this way. ``better``: a failure that explains more than a doubtful failure of the task.
         """
-        if failure.kind in _NODES_FAULT and task.node and not task.told_to_stop:
+        if failure.kind in _NODES_FAULT and task.node and not task.ending:
             self._containers.blame(task.node)
-        if task.told_to_stop:
+        if task.ending:
             if not task.ended:
                 task.enter(TaskState.STOPPED)
             return
@@ -278,14 +278,14 @@ class ContainerFailures(Part):
         # While the job waits for other containers, any number of such ends is independent of the job.
         taken_back = failure.kind is FailureKind.PREEMPTED or (chance and self._containers.gathers(task))
         if failure.kind is FailureKind.PREEMPTED and self._sizes.may_go(task):
-            self._sizes.vacate(task)
+            self._sizes.stop_requesting(task)
             return
         too_many = task.replaced >= MOST_REPLACEMENTS
         if taken_back or (not too_many and (again or self._state.generation.number)):
             self._containers.replace(task, now, failure.message, counted=not taken_back)
-        elif task.absent and self._sizes.may_go(task):
-            self._sizes.vacate(task)
-        elif task.absent:
+        elif task.left_out and self._sizes.may_go(task):
+            self._sizes.stop_requesting(task)
+        elif task.left_out:
             task.enter(TaskState.LOST)
             self._state.note("given_up", "no more containers are asked for: the gang does without it", task)
         else:

@@ -1,6 +1,6 @@
 """Resizing of a gang, at a user's request or by the job's policy, and use of the queue's spare capacity.
 
-Added tasks are absent until their executors register, like lost tasks. Then the gang restarts with them. Tasks to
+Added tasks are left out until their executors register, like lost tasks. Then the gang restarts with them. Tasks to
 remove run until the next checkpoint. Then the gang restarts without them.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Optional
 
 from tony_provider.runtime.am.resource_manager import Room
-from tony_provider.runtime.am.session.actions import LookForRoom
+from tony_provider.runtime.am.session.actions import ProbeRoom
 from tony_provider.runtime.am.session.context import Part, SessionContext
 from tony_provider.runtime.am.session.session_state import Task
 from tony_provider.runtime.common.quantities import count, some, span
@@ -48,7 +48,7 @@ class Resizing(Part):
             return
         self._sizes.want(counts, reason, by_policy=False)
         for task in [task for name in counts for task in self._sizes.there(name)]:
-            if task.absent and task.state is TaskState.LOST:
+            if task.left_out and task.state is TaskState.LOST:
                 task.replaced = 0
                 self._containers.replace(task, now, reason, counted=False)
 
@@ -58,7 +58,7 @@ class Resizing(Part):
             return
         if self.is_too_late:
             for name in self._sizes.wanted:
-                self._over(name, f"{name}: it stays as it is, since nobody starts again any more")
+                self._finish(name, f"{name}: it stays as it is, since nobody starts again any more")
             return
         suspended = self._state.phase is JobState.SUSPENDED
         if self._restarts.undecided or (self._suspension.reason is not None and not suspended):
@@ -80,35 +80,35 @@ class Resizing(Part):
         A later stage that waits for containers delays the growth of a running stage.
         """
         first = self._sizes.there(name)[0]
-        return self._state.phase is not JobState.WAITING or first.waits or self._containers.gang.brings(first)
+        return self._state.phase is not JobState.WAITING or first.waits_for_types or self._containers.gang.brings(first)
 
     def _grow(self, name: str, now: float) -> None:
         state = self._state
         first = self._sizes.there(name)[0]
         before, starts = len(state.of_type[name]), min(task.start for task in state.tasks)
         more = self._sizes.wanted[name] - len(self._sizes.there(name))
-        vacant = [task for task in state.of_type[name] if task.vacant][:more]
-        for task in vacant:
-            task.occupy()
-        state.resize({name: before + more - len(vacant)})
-        new = [*vacant, *state.of_type[name][before:]]
+        unrequested = [task for task in state.of_type[name] if task.unrequested][:more]
+        for task in unrequested:
+            task.request_again()
+        state.resize({name: before + more - len(unrequested)})
+        new = [*unrequested, *state.of_type[name][before:]]
         self._follow(new, [])
         begun = state.phase in (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
         for task in new:
-            task.waits, task.absent = first.waits, begun and not first.waits
+            task.waits_for_types, task.left_out = first.waits_for_types, begun and not first.waits_for_types
             # The event log has a single count for all tasks, see History.
-            task.anew, task.start = first.anew, max(task.start, starts, first.anew)
+            task.start_at_reset, task.start = first.start_at_reset, max(task.start, starts, first.start_at_reset)
         if state.generation.number:
-            state.generation.without |= {task.name for task in new if task.absent}
-        state.note_sizing("larger", f"there are to be {count(self._sizes.wanted[name], name)}", data=self._absent)
-        if not first.waits and state.phase is not JobState.SUSPENDED:
+            state.generation.without |= {task.name for task in new if task.left_out}
+        state.note_sizing("larger", f"there are to be {count(self._sizes.wanted[name], name)}", data=self._left_out)
+        if not first.waits_for_types and state.phase is not JobState.SUSPENDED:
             self._containers.join(new, now)
 
     # ---- removing tasks ----------------------------------------------------------------------------------------
 
     def _may_leave(self, leaving: Sequence[Task], now: float) -> bool:
         """Return whether tasks have no more results to deliver. Running tasks are stopped after a checkpoint."""
-        at_work = [task for task in leaving if not task.absent and not task.waits]
+        at_work = [task for task in leaving if not task.left_out and not task.waits_for_types]
         if at_work and self._state.phase is JobState.RUNNING:
             self._halt(f"the gang shrinks by {some(task.name for task in at_work)}", now)
             if self._groups.gang.restart is None:
@@ -117,7 +117,7 @@ class Resizing(Part):
 
     def _halt(self, reason: str, now: float) -> None:
         if self._checkpoint_wait.is_over(reason, now):
-            self._restarts.again(self._groups.gang, reason, now)
+            self._restarts.restart(self._groups.gang, reason, now)
 
     def _shrink(self, leaving: Sequence[Task], now: float) -> None:
         state, types = self._state, list(dict.fromkeys(task.type for task in leaving))
@@ -127,50 +127,50 @@ class Resizing(Part):
         self._containers.part(leaving, now, "the job goes on with fewer")
         for task in leaving:
             if state.has(task):
-                task.vacate()
+                task.stop_requesting()
         attempts = {task.name: {"attempt": task.attempt} for task in leaving}
         names = some(task.name for task in leaving)
-        state.note_sizing("smaller", f"going on without {names}", data={**self._absent, "tasks": attempts})
+        state.note_sizing("smaller", f"going on without {names}", data={**self._left_out, "tasks": attempts})
 
     def _drop(self, types: Sequence[str], leaving: Sequence[Task]) -> None:
-        """Remove the places of leaving and vacant tasks, except before a remaining task with a higher index."""
+        """Remove the places of leaving and unrequested tasks, except before a remaining task with a higher index."""
         for name in types:
             last = max(task.index for task in self._sizes.there(name) if task not in leaving)
             for task in self._state.beyond(name, last + 1):
-                task.occupy()
+                task.request_again()
             self._state.resize({name: last + 1})
 
     # ---- common parts ------------------------------------------------------------------------------------------
 
     def _follow(self, new: Sequence[Task], gone: Sequence[Task]) -> None:
-        self._groups.follow(self._state.tasks)
+        self._groups.set_tasks(self._state.tasks)
         restart = self._groups.gang.restart
         if restart:
             staying = [task for task in restart.members if self._state.has(task) and task not in gone]
             restart.members = [*staying, *(task for task in new if task not in staying)]
 
     @property
-    def _absent(self) -> dict[str, list[str]]:
+    def _left_out(self) -> dict[str, list[str]]:
         """The tasks without which the generation continues, for the event log."""
-        return {"absent": [task.name for task in self._state.tasks if task.absent]}
+        return {"left_out": [task.name for task in self._state.tasks if task.left_out]}
 
     def look_at_end(self) -> None:
         """Note which resizes are complete, after starts have taken their next steps."""
         done = [name for name in self._sizes.wanted if self._is_done(name)]
         for name in done:
-            there = sum(1 for task in self._state.of_type[name] if not task.absent)
+            there = sum(1 for task in self._state.of_type[name] if not task.left_out)
             of = f" of {self._sizes.wanted[name]}" if there < self._sizes.wanted[name] else ""
-            self._over(name, f"{name}: there are {there}{of}")
+            self._finish(name, f"{name}: there are {there}{of}")
 
-    def _over(self, name: str, message: str) -> None:
+    def _finish(self, name: str, message: str) -> None:
         self._checkpoint_wait.end()
-        self._sizes.over(name, message)
+        self._sizes.resized(name, message)
 
     def _is_done(self, name: str) -> bool:
         tasks = self._sizes.there(name)
         if len(tasks) != self._sizes.wanted[name]:
             return False
-        if tasks[0].waits or self._state.phase is JobState.SUSPENDED:
+        if tasks[0].waits_for_types or self._state.phase is JobState.SUSPENDED:
             return True
         if self._state.phase is not JobState.RUNNING or self._groups.gang.restart:
             return False
@@ -198,7 +198,7 @@ class Resizing(Part):
 
 def _is_to_come(task: Task) -> bool:
     """Return whether the task has not registered yet and may still get a container."""
-    return task.absent and task.state is not TaskState.LOST
+    return task.left_out and task.state is not TaskState.LOST
 
 
 class Elastic(Part):
@@ -207,7 +207,7 @@ class Elastic(Part):
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
         self._checkpoint_wait = context.checkpoints.new_wait()
-        self._first_at: Optional[float] = None  # time when the first absent task was ready, with others missing
+        self._first_at: Optional[float] = None  # time when the first left-out task was ready, with others missing
 
     # ---- shrinking ---------------------------------------------------------------------------------------------
 
@@ -216,18 +216,18 @@ class Elastic(Part):
         restart = self._groups.gang.restart
         members = restart.members if restart else []
         for task in late:
-            if task not in members or task.absent or self._state.first_come:
+            if task not in members or task.left_out or self._state.first_come:
                 task.deadline = None  # the job does not wait for it
             elif task.role is Role.SIDECAR:
                 self._restarts.give_up(task, self._no_container([task]), now)
-        needed = [task for task in late if task.deadline is not None and not task.over]
+        needed = [task for task in late if task.deadline is not None and not task.done]
         if not needed or any(task.busy for task in members):
             return
         if self._may_leave_out(needed):
             self._leave_out(needed)
         else:
             why = self._no_container(needed).message
-            self._sizes.come_down(why)
+            self._sizes.reset_to_needed(why)
             self._containers.give_all_back(now, why)
             self._restarts.prepare_start(now)
 
@@ -238,19 +238,19 @@ class Elastic(Part):
         return Failure(FailureKind.CONTAINER_LOST, message, tasks[0].name)
 
     def _may_leave_out(self, tasks: Collection[Task]) -> bool:
-        """Return whether the gang can continue without these tasks and those that are already absent."""
+        """Return whether the gang can continue without these tasks and those that are already left out."""
         return all(self._context.framework.elastic(task.role) and self._enough_left(task.type, tasks) for task in tasks)
 
     def _leave_out(self, tasks: Collection[Task]) -> None:
         """Continue without these tasks. Their containers remain requested."""
         for task in tasks:
-            task.absent, task.deadline = True, None
+            task.left_out, task.deadline = True, None
         names = some(task.name for task in tasks)
         self._state.note("smaller", f"going on without {names}: no container for it was granted in time")
 
     def _enough_left(self, task_type: str, leaving: Collection[Task]) -> bool:
         of_type = [task for task in self._state.tasks if task.type == task_type]
-        left = [task for task in of_type if not task.absent and task not in leaving]
+        left = [task for task in of_type if not task.left_out and task not in leaving]
         spec = self._state.job.tasks[task_type]
         least = spec.least_instances if spec.grow is GrowRule.SPARE else spec.min_instances
         return least is not None and len(left) >= least
@@ -264,21 +264,21 @@ class Elastic(Part):
         if not waiting:
             self._checkpoint_wait.end()
         elif committed or self._checkpoint_wait.is_over(reason, now, patient=True):
-            self._restarts.again(self._groups.gang, reason, now)
+            self._restarts.restart(self._groups.gang, reason, now)
 
     def _waiting(self, now: float) -> list[str]:
-        """Return absent tasks that the gang could include: all of them, or those that registered before a timeout."""
+        """Return left-out tasks that the gang could include: all of them, or those that registered before a timeout."""
         goes_on = self._state.phase is JobState.RUNNING and self._suspension.reason is None
-        absent: list[Task] = []
+        left_out: list[Task] = []
         if goes_on and not self._groups.gang_has_succeeded:
-            absent = [task for task in self._state.tasks if task.absent]
-        there = [task.name for task in absent if task.ready]
+            left_out = [task for task in self._state.tasks if task.left_out]
+        there = [task.name for task in left_out if task.ready]
         if not there:
             self._first_at = None
             return []
         if self._first_at is None:
             self._first_at = now
-        late = any(not task.ready and task.state is not TaskState.LOST for task in absent)
+        late = any(not task.ready and task.state is not TaskState.LOST for task in left_out)
         return [] if late and now < self._first_at + self._state.job.timeouts.allocation else there
 
 
@@ -358,7 +358,7 @@ class SpareRoom(Part):
             number = self._sizes.number(name)
             # At most its present number, because the check itself keeps that room from others for a moment.
             more = min(self._sizes.most(name) - number, max(number, 1))
-            self._state.emit(LookForRoom(self._containers.sizes.request(name, key), more))
+            self._state.emit(ProbeRoom(self._containers.sizes.request(name, key), more))
 
     def _take(self, name: str, least: int) -> None:
         number = min(self._sizes.number(name) + least, self._sizes.most(name))
@@ -371,7 +371,7 @@ class SpareRoom(Part):
             return False
         if self._sizes.wanted or self._groups.gang.restart or self._restarts.undecided:
             return False
-        return all(task.state is TaskState.RUNNING for task in self._groups.gang.members if not task.vacant)
+        return all(task.state is TaskState.RUNNING for task in self._groups.gang.members if not task.unrequested)
 
     # ---- withdrawing requests ----------------------------------------------------------------------------------
 
@@ -391,7 +391,7 @@ class SpareRoom(Part):
     def _missing(self, name: str) -> list[Task]:
         """Return the tasks whose containers are still requested, except those that a preemption removes."""
         leaving = self._sizes.excess(name)
-        asked_for = [task for task in self._sizes.there(name) if task.absent and task.state is TaskState.REQUESTED]
+        asked_for = [task for task in self._sizes.there(name) if task.left_out and task.state is TaskState.REQUESTED]
         return [task for task in asked_for if task not in leaving]
 
     def _give_up(self, name: str, missing: int, now: float) -> None:

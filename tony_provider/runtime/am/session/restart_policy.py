@@ -308,7 +308,7 @@ class RootCause:
         waits for it. ``peers``: the decision also waits for these tasks to fail in the same way.
         """
         task.fail(failure, TaskState.LOST if failure.kind in _LOST else TaskState.FAILED)
-        began = now if task.trouble_at is None else task.trouble_at
+        began = now if task.first_symptom_at is None else task.first_symptom_at
         self._recorded[task.name] = _Recorded(failure, began, now, doubtful, peers)
 
     def settled(self, task: Task, better: Optional[Failure]) -> bool:
@@ -413,7 +413,7 @@ class RestartGroup:
         """Whether failures since the last progress count."""
         return bool(self.budget.times or self.repeats.seen or self.damaged or self.moves)
 
-    def rest(self) -> None:
+    def forget_start(self) -> None:
         """Forget failures and a start that was being prepared."""
         self.restart = self.suspect = None
         self.root_cause.reset()
@@ -437,7 +437,7 @@ class RestartGroups:
         """Return the group that restarts if this task fails."""
         return self._own.get(task.name, self.gang)
 
-    def follow(self, tasks: Sequence[Task]) -> None:
+    def set_tasks(self, tasks: Sequence[Task]) -> None:
         """Set the tasks of the gang after a resize. Added or removed tasks never restart alone."""
         self.gang.members[:] = [task for task in tasks if self._is_member(task)]
 
@@ -446,8 +446,8 @@ class RestartGroups:
         """Whether all members that can succeed have done so. Then the gang never restarts, but later types may run."""
         if self.gang.restart:
             return False
-        members = [task for task in self.gang.members if task.role is not Role.PS and not task.absent]
-        return bool(members) and all(task.over or task.state is TaskState.SUCCEEDED for task in members)
+        members = [task for task in self.gang.members if task.role is not Role.PS and not task.left_out]
+        return bool(members) and all(task.done or task.state is TaskState.SUCCEEDED for task in members)
 
     def is_needless(self, task: Task) -> bool:
         """Return whether the task is no longer needed, because its gang has succeeded with or without it."""

@@ -52,7 +52,7 @@ class Restarts(Part):
         """Prepare a start of the whole job: the first start, or the first after all containers were released."""
         wanted = self._containers.gang.wanted
         for group in (self._groups.gang, *map(self._groups.of, wanted)):
-            group.rest()
+            group.forget_start()
         self._groups.gang.restart = Restart("the job starts", wanted, not_before=now)
         self._active = {GANG: self._groups.gang, **self._active}
         if self._state.first_come:
@@ -82,23 +82,23 @@ class Restarts(Part):
             memory = self._containers.sizes.of(task.type).memory
             data = {"memory": self._containers.sizes.raised}
             self._state.note("memory_raised", f"containers of {task.type} get {memory} MiB from now on", data=data)
-            task.unfit = task.has_container
+            task.needs_replacement = task.has_container
         if failure.kind is FailureKind.NODE:
             self._leave_node(task, failure)
 
     def _leave_node(self, task: Task, failure: Failure) -> None:
         """Have the task restart in another container on another node, because its node lacks something."""
-        task.unfit = task.has_container
+        task.needs_replacement = task.has_container
         if task.node:
             self._containers.blame(task.node, lacks=first_line(failure.message))
 
-    def again(self, group: RestartGroup, reason: str, now: float) -> None:
+    def restart(self, group: RestartGroup, reason: str, now: float) -> None:
         """Restart a group for a reason other than a failure."""
         if group.restart is None and not (group is self._groups.gang and self._groups.gang_has_succeeded):
             self._open(group, reason, now)
             self._schedule(group, reason, now)
 
-    def hold(self, reason: str, now: float) -> None:
+    def stop_all(self, reason: str, now: float) -> None:
         """Stop all processes, and start none until ``let_go``, or until ``rest`` and a later start.
 
         Tasks that have succeeded independently of a gang keep their state.
@@ -113,11 +113,11 @@ class Restarts(Part):
                 self._halt(group, members, reason, now)
 
     def _is_to_stop(self, task: Task) -> bool:
-        if task.over or task.waits or self._groups.preparing(task):
+        if task.done or task.waits_for_types or self._groups.preparing(task):
             return False
         return task.state is not TaskState.SUCCEEDED or self._groups.of(task) is self._groups.gang
 
-    def let_go(self, reason: str, now: float) -> None:
+    def restart_all(self, reason: str, now: float) -> None:
         """Restart all processes that ``hold`` has stopped."""
         if not self.held:
             return
@@ -129,11 +129,11 @@ class Restarts(Part):
             if not self._is_ending(restart):
                 self._schedule(group, reason, now)
 
-    def rest(self) -> None:
+    def forget_starts(self) -> None:
         """Forget all starts that were being prepared, because all containers are released."""
         self.held = False
         for group in self._groups.every:
-            group.rest()
+            group.forget_start()
 
     def give_up(self, task: Task, failure: Failure, now: float) -> None:
         """Continue without this task, or end the job."""
@@ -179,7 +179,7 @@ class Restarts(Part):
     def _is_ending(self, restart: Restart) -> bool:
         """Return whether a restart is obsolete, because the training has succeeded and its tasks must stop."""
         finishing = self._state.phase is JobState.FINISHING
-        return finishing and any(task.told_to_stop for task in restart.members)
+        return finishing and any(task.ending for task in restart.members)
 
     def _decide(self, group: RestartGroup, now: float) -> None:
         if group is self._groups.gang and self._groups.gang_has_succeeded:
@@ -245,7 +245,7 @@ class Restarts(Part):
         """Release failed parameter servers of a gang whose other tasks have succeeded."""
         gang.root_cause.reset()
         for task in gang.members:
-            if task.state in (TaskState.FAILED, TaskState.LOST, TaskState.REQUESTED) and not task.over:
+            if task.state in (TaskState.FAILED, TaskState.LOST, TaskState.REQUESTED) and not task.done:
                 self._finished.do_without(task, now)
 
     def _open(self, group: RestartGroup, reason: str, now: float) -> None:
@@ -265,7 +265,7 @@ class Restarts(Part):
         stacks = FailureKind.STALLED in group.root_cause.kinds
         for task in group.restart.members:
             if self._groups.of(task) is not group:
-                self._groups.of(task).rest()
+                self._groups.of(task).forget_start()
             self._starts.stop(task, now, reason, stacks=stacks)
 
     def _schedule(self, group: RestartGroup, reason: str, now: float, delay: float = 0.0) -> None:
@@ -378,11 +378,11 @@ class ProcessStarts(Part):
 
     def renew(self, task: Task, now: float, reason: str) -> None:
         """Request another container for a task that needs it, unless the task is stopped or given up."""
-        if task.told_to_stop or task.given_up:
+        if task.ending or task.given_up:
             return
-        if task.unfit and not task.busy:
+        if task.needs_replacement and not task.busy:
             self._containers.dismiss(task, now, "its container is given back")
-        if task.container_ended and not task.absent:
+        if task.container_ended and not task.left_out:
             self._containers.replace(task, now, reason)
 
     def advance(self, group: RestartGroup, now: float) -> None:
@@ -458,7 +458,7 @@ class ProcessStarts(Part):
         return all(
             task.name in addresses or task.ready or (begin_later and begin_later(task))
             for task in self._groups.gang.members
-            if not task.absent and not task.waits and not task.over
+            if not task.left_out and not task.waits_for_types and not task.done
         )
 
     def _begin_generation(self, restart: Restart, members: Sequence[Task]) -> None:
@@ -468,8 +468,8 @@ class ProcessStarts(Part):
         number = state.generation.number + 1
         state.generation = Generation(number, resume)
         for task in members:
-            task.absent = False
-        state.generation.without = frozenset(task.name for task in state.tasks if task.absent)
+            task.left_out = False
+        state.generation.without = frozenset(task.name for task in state.tasks if task.left_out)
         for task in state.members():
             if task.is_up:
                 state.enter_cluster(task)
@@ -478,15 +478,15 @@ class ProcessStarts(Part):
         for group in self._groups.every:
             if group.restart:  # the choice belongs to the former generation, unless tasks start independently
                 group.restart.choice = choice if self._state.first_come else None
-        absent = [task.name for task in state.tasks if task.absent]
+        left_out = [task.name for task in state.tasks if task.left_out]
         data = {
             "generation": number,
             "resume": attrs.asdict(resume) if resume else None,
-            "absent": absent,
+            "left_out": left_out,
             "restarting": decided,
             **self._order(members, resume, keep=False),
         }
-        without = f", without {some(absent)}" if absent else ""
+        without = f", without {some(left_out)}" if left_out else ""
         since = f"from {resume.label}" if resume else "from the beginning"
         tasks = count(len(members), "task")
         state.note("rendezvous", f"generation {number} with {tasks}{without}, {since}", data=data)
@@ -509,7 +509,7 @@ class ProcessStarts(Part):
         """Reset the groups that start now. Return the groups that the event log lists as restarting."""
         decided = {group.name: False for group in groups if group.decided}
         for group in groups:
-            group.rest()
+            group.forget_start()
             group.decided = False
         return decided
 
@@ -523,7 +523,7 @@ class ProcessStarts(Part):
             resumed = task.process.resumed if keep and task.process else resume
             task.process = ProcessState(task.start, number, order, resumed)
             task.enter(TaskState.REGISTERED)
-            task.failure = task.trouble_at = None
+            task.failure = task.first_symptom_at = None
         self._state.emit(order)
         start = min((task.start for task in self._state.tasks), default=0)
         known: dict[str, dict[str, Any]] = {}
@@ -535,11 +535,11 @@ class ProcessStarts(Part):
 
 
 def _takes_part(task: Task) -> bool:
-    return not task.over and not task.waits and (task.ready or not task.absent)
+    return not task.done and not task.waits_for_types and (task.ready or not task.left_out)
 
 
 def _is_ready(task: Task) -> bool:
-    return task.ready and not task.over
+    return task.ready and not task.done
 
 
 def _is_busy(task: Task) -> bool:

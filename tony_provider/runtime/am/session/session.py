@@ -359,10 +359,10 @@ class Session(SessionContext):
             self.resizing.look_at_end()
         # Also while a later stage waits for its containers: the deciding tasks may end without that stage.
         if state.verdict is None and state.phase is not JobState.RECOVERING and not self.restarts.undecided:
-            self.completion.look_at_success(now)
+            self.completion.conclude_if_decided(now)
             self.stages.check(now)
             self.early_ends.check(now)
-        self.completion.check()
+        self.completion.finish_if_stopped()
         self.times.look(now)
 
 

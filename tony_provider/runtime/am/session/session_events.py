@@ -238,7 +238,7 @@ class ModelExport:
 
 @attrs.frozen
 class EventsWritten:
-    """The answer to KeepNotes: the event log is on the store."""
+    """The answer to FlushEvents: the event log is on the store."""
 
 
 Report = Union[

@@ -140,7 +140,7 @@ class Heartbeat:
     values: MetricValues = attrs.field(factory=dict)
     progress: Optional[TaskProgress] = None
     activity: str = ""
-    trouble: str = ""  # what cannot be stored at present, and why
+    upload_problem: str = ""  # what cannot be stored at present, and why
     notices: tuple[str, ...] = ()  # notices about files of this start that are not stored
     output_problem: str = ""  # reason why lines of its output are lost
     ready: bool = False  # its readiness probe has succeeded
@@ -163,12 +163,12 @@ class Task:
     scope: RestartScope
     successes: set[str] = attrs.field(factory=set)  # names of deciding tasks that have succeeded; shared by all tasks
     occasion: Occasion = attrs.field(factory=Occasion)  # shared by all tasks
-    absent: bool = False  # the gang runs without this task for now
-    vacant: bool = False  # and no container is requested, because the queue gave its resources to others
+    left_out: bool = False  # the gang runs without this task for now
+    unrequested: bool = False  # and no container is requested, because the queue gave its resources to others
     failure: Optional[Failure] = None
-    trouble_at: Optional[float] = None  # time of the first sign of a problem
-    told_to_stop: bool = False  # stopped permanently, because the job is ending
-    waits: bool = False  # for tasks of other types, without a container request
+    first_symptom_at: Optional[float] = None  # time of the first sign of a problem
+    ending: bool = False  # stopped permanently, because the job is ending
+    waits_for_types: bool = False  # no container is requested until other types have reached their milestones
     given_up: bool = False  # it has failed permanently, and the job continues
     recorded: bool = False  # the event log contains its end
     released: bool = False  # it has succeeded, and its container was released
@@ -178,8 +178,8 @@ class Task:
     replaced: int = 0  # containers in a row in which no user process of the task has run
     key: Optional[int] = None  # key of the outstanding request
     container: Optional[Container] = None
-    yields: bool = False  # the cluster has announced that it takes this container back
-    unfit: bool = False  # needs another container once this one has nothing more to deliver
+    preempted: bool = False  # the cluster has announced that it takes this container back
+    needs_replacement: bool = False  # needs another container once this one has nothing more to deliver
     deadline: Optional[float] = None  # for the allocation of a replacement, or for the registration
 
     # its executor
@@ -189,7 +189,7 @@ class Task:
     ports: dict[str, int] = attrs.field(factory=dict)
     values: MetricValues = attrs.field(factory=dict)  # of its newest heartbeat
     activity: str = ""
-    store_trouble: str = ""  # what cannot be stored at present, and why
+    upload_problem: str = ""  # what cannot be stored at present, and why
     notices: tuple[str, ...] = ()  # notices about files of its newest start that are not stored
     unstored: Optional[int] = None  # number of files of its newest process that are not stored
     output_problem: str = ""  # reason why lines of its output in this container are lost
@@ -197,7 +197,7 @@ class Task:
 
     # its user process
     start: int = 0  # number of its starts, across containers and application masters
-    anew: int = 0  # value of ``start`` when the task began again; a higher ``start`` means that it has started since
+    start_at_reset: int = 0  # ``start`` when the task had to begin again; it has started since if ``start`` is higher
     process: Optional[ProcessState] = None  # newest process in this container
     progress: Optional[TaskProgress] = None
     further: list[ProcessStatus] = attrs.field(factory=list)  # the other processes of a task with several
@@ -239,7 +239,7 @@ class Task:
         return self.container.node if self.container else None
 
     @property
-    def over(self) -> bool:
+    def done(self) -> bool:
         """Whether the task needs no more containers although the job continues."""
         return self.given_up or self.released
 
@@ -309,7 +309,7 @@ class Task:
     @property
     def has_begun(self) -> bool:
         """Whether a user process was ordered since the job began or, after a suspension, began again."""
-        return self.start > self.anew
+        return self.start > self.start_at_reset
 
     @property
     def busy(self) -> bool:
@@ -330,32 +330,32 @@ class Task:
     @property
     def ready(self) -> bool:
         """Whether a user process can be started."""
-        return self.is_up and not self.busy and not self.unfit
+        return self.is_up and not self.busy and not self.needs_replacement
 
     def back_to_request(self) -> None:
         """Forget the container and request another one for the next attempt."""
         self.attempt += 1
         self.without_container()
         self.process = self.deadline = None
-        self.connected = self.yields = self.unfit = self.released = False
-        self.heard_at = self.trouble_at = None
+        self.connected = self.preempted = self.needs_replacement = self.released = False
+        self.heard_at = self.first_symptom_at = None
         self.host, self.ports = "", {}
-        self.activity = self.store_trouble = self.output_problem = self.last_words = ""
+        self.activity = self.upload_problem = self.output_problem = self.last_words = ""
         self.further, self.notices, self.unstored = [], (), None
 
-    def vacate(self) -> None:
+    def stop_requesting(self) -> None:
         """Give up the container, or the request for one, until the queue has spare capacity."""
         if self.launched:
             self.back_to_request()
         self.container_gone()
         self.deadline, self.replaced = None, 0
-        self.absent = self.vacant = True
+        self.left_out = self.unrequested = True
         self.enter(TaskState.LOST)
 
-    def occupy(self) -> None:
-        """Request a container again for a vacant task."""
-        if self.vacant:
-            self.absent = self.vacant = False
+    def request_again(self) -> None:
+        """Request a container again for this task, if none is requested."""
+        if self.unrequested:
+            self.left_out = self.unrequested = False
             self.failure = None
             self.without_container()
 
@@ -402,7 +402,7 @@ class Hold:
 class TypeSize:
     """The number of tasks of one type."""
 
-    instances: int  # present number of places, including those of vacant tasks
+    instances: int  # present number of places, including those of unrequested tasks
     requested: Optional[int] = None  # number during a resize
     by_policy: bool = False  # the job's policy has requested that number, not a user
     spare_limit: Optional[int] = None  # limit that a user has set for the policy
@@ -415,7 +415,7 @@ class Sizing:
     types: dict[str, TypeSize] = attrs.field(factory=dict)  # by task type
     hold: Optional[Hold] = None
     override_until: float = 0.0  # until then closed windows do not suspend the job; seconds since the epoch
-    vacant: list[str] = attrs.field(factory=list)  # names of the vacant tasks; only in the event log
+    unrequested: list[str] = attrs.field(factory=list)  # names of the unrequested tasks; only in the event log
 
 
 @attrs.define
@@ -487,7 +487,7 @@ class SessionState:
         self.of_type: dict[str, list[Task]] = {name: [] for name in job.tasks}
         self.first_come = job.start is StartRule.FIRST_COME
         for task in self._every:
-            task.waits = bool(job.waits_for(task.type))
+            task.waits_for_types = bool(job.waits_for(task.type))
         self.by_name = {task.name: task for task in self._every}
         self.resize({})
         self._machine = StateMachine("the job", state_transitions.JOB, JobState.WAITING, self.story)
@@ -582,8 +582,8 @@ class SessionState:
         self, event: str, message: str, task: Optional[Task] = None, data: Optional[Mapping[str, Any]] = None
     ) -> None:
         """Add a line for the event log, with the whole sizing."""
-        vacant = [task.name for task in self.tasks if task.vacant]
-        self.note(event, message, task, {**(data or {}), "sizing": to_plain(attrs.evolve(self.sizing, vacant=vacant))})
+        sizing = attrs.evolve(self.sizing, unrequested=[each.name for each in self.tasks if each.unrequested])
+        self.note(event, message, task, {**(data or {}), "sizing": to_plain(sizing)})
 
     def taken(self) -> list[Action]:
         """Return the pending actions and clear the list."""

@@ -1,7 +1,7 @@
 """Number of tasks of each type, and advance notices of preemptions and leaving nodes.
 
 A type with ``grow: spare`` has more possible tasks than it needs. Tasks whose containers the cluster takes back become
-vacant: their containers are not requested until the queue has room again, and other tasks keep their indices.
+unrequested: their containers are not requested until the queue has room again, and other tasks keep their indices.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class TypeSizes(Part):
         """Restore the sizes of a former application master, see History."""
         self._types.update({name: size for name, size in sizing.types.items() if name in self._types})
         self._state.resize({})
-        self._groups.follow(self._state.tasks)
-        for name in sizing.vacant:
+        self._groups.set_tasks(self._state.tasks)
+        for name in sizing.unrequested:
             if name in self._state.by_name:
-                self._state.by_name[name].vacate()
+                self._state.by_name[name].stop_requesting()
 
     @property
     def wanted(self) -> dict[str, int]:
@@ -50,7 +50,7 @@ class TypeSizes(Part):
 
     def there(self, name: str) -> list[Task]:
         """Return the tasks of a type that have a container or wait for one."""
-        return [task for task in self._state.of_type[name] if not task.vacant]
+        return [task for task in self._state.of_type[name] if not task.unrequested]
 
     def number(self, name: str) -> int:
         """Return the present number of tasks of a type, or the requested number during a resize."""
@@ -102,7 +102,7 @@ class TypeSizes(Part):
         limit = number if name in self.sparing and number <= present else None
         return attrs.evolve(size, by_policy=False, spare_limit=limit)
 
-    def over(self, name: str, message: str) -> None:
+    def resized(self, name: str, message: str) -> None:
         """Note that the resize of a type is over."""
         self._types[name] = attrs.evolve(self._types[name], requested=None, by_policy=False)
         self._state.note_sizing("resized", message)
@@ -120,25 +120,25 @@ class TypeSizes(Part):
             return False
         fewer: dict[str, int] = {}
         for name in dict.fromkeys(task.type for task in tasks if task.type in self.sparing):
-            staying = [task for task in self.there(name) if not task.absent and not task.yields]
+            staying = [task for task in self.there(name) if not task.left_out and not task.preempted]
             number = max(self.needed(name), len(staying))
             if number < self.number(name):
                 fewer[name] = number
         self.want(fewer, reason, by_policy=True)
-        return any(not task.absent for name in fewer for task in self.excess(name))
+        return any(not task.left_out for name in fewer for task in self.excess(name))
 
     def may_go(self, task: Task) -> bool:
         """Return whether the job can continue at once without this task, whose container is gone."""
         if task.type not in self.sparing or self._containers.gathers(task):
             return False
-        others = [each for each in self.there(task.type) if not each.absent and each is not task]
+        others = [each for each in self.there(task.type) if not each.left_out and each is not task]
         return len(others) >= self.needed(task.type)
 
-    def vacate(self, task: Task) -> None:
+    def stop_requesting(self, task: Task) -> None:
         """Continue without a task whose container is gone, and do not request another one."""
         self._state.emit(*self._containers.gang.part([task]))
         known = reopened_record(task)
-        task.vacate()
+        task.stop_requesting()
         data: dict[str, Any] = {"tasks": {task.name: {"attempt": task.attempt, **known}}}
         size, number = self._types[task.type], len(self.there(task.type))
         if size.requested is not None and size.requested > number:
@@ -146,16 +146,16 @@ class TypeSizes(Part):
         message = f"going on without {task.name}, until the queue has room to spare again"
         self._state.note_sizing("smaller", message, data=data)
 
-    def come_down(self, reason: str) -> None:
+    def reset_to_needed(self, reason: str) -> None:
         """Shrink types that use spare capacity to what the job needs, because it begins again.
 
         A user's request that is not complete stays open.
         """
-        vacant = [task for task in self._state.tasks if task.vacant]
-        for task in vacant:
-            task.occupy()
-        if vacant:
-            names = some(task.name for task in vacant)
+        unrequested = [task for task in self._state.tasks if task.unrequested]
+        for task in unrequested:
+            task.request_again()
+        if unrequested:
+            names = some(task.name for task in unrequested)
             self._state.note_sizing("occupied", f"{names}: no place is kept vacant any more")
         own = [name for name in self.sparing if self._types[name].requested is None or self._types[name].by_policy]
         self.want({name: self.needed(name) for name in own}, reason, by_policy=True)
@@ -166,8 +166,8 @@ def _goes_by_index(task: Task) -> int:
 
 
 def _goes_first(task: Task) -> tuple[bool, bool, bool, int]:
-    requested = task.absent and task.state is TaskState.REQUESTED
-    return not requested, not task.absent, not task.yields, -task.index
+    requested = task.left_out and task.state is TaskState.REQUESTED
+    return not requested, not task.left_out, not task.preempted, -task.index
 
 
 def _at_most(number: Optional[int]) -> str:
@@ -199,9 +199,9 @@ class AdvanceNotices(Part):
 
         Return newly marked tasks.
         """
-        new = [task for task in tasks if not task.yields]  # the cluster repeats its notices
+        new = [task for task in tasks if not task.preempted]  # the cluster repeats its notices
         for task in new:
-            task.yields = True
+            task.preempted = True
         if new:
             self._state.note(event, f"{_soon(why, seconds)}: {some(task.name for task in new)}")
         return new

@@ -38,25 +38,25 @@ class Stages(Part):
         self._waiting = self._all  # types that had waiting tasks at the last check
         self._since: Optional[float] = None  # time since which types wait without any new start
 
-    def begin_anew(self, tasks: Iterable[Task], types: Collection[str]) -> None:
+    def reset(self, tasks: Iterable[Task], types: Collection[str]) -> None:
         """Let these tasks wait again for tasks of ``types``, which begin again as well."""
         for task in tasks:
-            task.waits = any(other in types for other in self._state.job.waits_for(task.type))
+            task.waits_for_types = any(other in types for other in self._state.job.waits_for(task.type))
         self._waiting, self._since = self._all, None
-        self._note_anew(types)
+        self._note_reset(types)
 
-    def _note_anew(self, types: Collection[str]) -> None:
+    def _note_reset(self, types: Collection[str]) -> None:
         """Record the present starts, so that the next application master does not count these tasks as lost.
 
         The event log has a single count for all tasks of a type.
         """
-        anew = {name: start for name in types if (start := max(task.start for task in self._tasks[name]))}
-        for name, start in anew.items():
+        starts = {name: start for name in types if (start := max(task.start for task in self._tasks[name]))}
+        for name, start in starts.items():
             for task in self._tasks[name]:
-                if not task.over:
-                    task.start = task.anew = start
-        if anew:
-            self._state.note("anew", f"{', '.join(anew)} to begin anew", data={"anew": anew})
+                if not task.done:
+                    task.start = task.start_at_reset = start
+        if starts:
+            self._state.note("anew", f"{', '.join(starts)} to begin anew", data={"starts_at_reset": starts})
 
     def check(self, now: float) -> None:
         """Open the next stage if it is due. End the job if it never can be."""
@@ -69,7 +69,7 @@ class Stages(Part):
         due = [name for name, waits in self._waiting.items() if all(wait.over for wait in waits)]
         if due:
             self._since = None
-            self._open([task for name in due for task in self._tasks[name] if task.waits], now)
+            self._open([task for name in due for task in self._tasks[name] if task.waits_for_types], now)
         elif self._waiting:
             self._look_at_hopeless(now)
             self._look_at_time(now)
@@ -78,7 +78,7 @@ class Stages(Part):
         names = ", ".join(dict.fromkeys(task.type for task in tasks))
         self._state.note("stage", f"{names}: all that it waited for is there")
         for task in tasks:
-            task.waits = False
+            task.waits_for_types = False
         if any(in_cluster(task.role) for task in tasks) and not self._state.first_come:
             self._containers.ask_for(tasks, now)
             self._restarts.prepare_start(now)
@@ -110,7 +110,7 @@ class Stages(Part):
                 yield f"{name} waits for {' and '.join(missing)}"
 
     def _waits(self, name: str) -> bool:
-        return any(task.waits for task in self._tasks[name])
+        return any(task.waits_for_types for task in self._tasks[name])
 
 
 @attrs.define
@@ -135,8 +135,8 @@ class _Wait:
         return self.hopeless is None
 
     def _reached(self, task: Task) -> bool:
-        if task.given_up or task.absent or task.state is TaskState.SUCCEEDED:
-            return True  # tolerated failures and absent tasks do not block others
+        if task.given_up or task.left_out or task.state is TaskState.SUCCEEDED:
+            return True  # tolerated failures and left-out tasks do not block others
         if self.milestone is Milestone.SUCCEEDED or task.state is not TaskState.RUNNING:
             return False
         return self.milestone is Milestone.STARTED or (task.process is not None and task.process.ready)

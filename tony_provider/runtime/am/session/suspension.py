@@ -89,7 +89,7 @@ class Suspension(Part):
         if self._state.phase is JobState.SUSPENDED:
             self._come_again(now)
         else:
-            self._restarts.let_go(f"the job is not suspended after all: {reason}", now)
+            self._restarts.restart_all(f"the job is not suspended after all: {reason}", now)
 
     # ---- the suspension --------------------------------------------------------------------------------------------
 
@@ -103,14 +103,14 @@ class Suspension(Part):
         if self.reason is None or self._state.phase is JobState.SUSPENDED:
             return
         if self._is_ending:  # tasks that may run until the end continue
-            self._restarts.let_go("the job is ending", now)
+            self._restarts.restart_all("the job is ending", now)
             return
         if not self._restarts.held:
             # No task of a gang that restarts can save a checkpoint.
             restarting = self._state.phase is JobState.RESTARTING
             if not restarting and not self._checkpoint_wait.is_over(self._words, now):
                 return
-            self._restarts.hold(self._words, now)
+            self._restarts.stop_all(self._words, now)
         if not self._restarts.undecided and not self._is_held_up():
             self._come_down()
             self._give_back(now)
@@ -123,7 +123,7 @@ class Suspension(Part):
 
     def _come_down(self) -> None:
         if not self._groups.gang_has_succeeded:
-            self._sizes.come_down("it is suspended, and begins with what it needs")
+            self._sizes.reset_to_needed("it is suspended, and begins with what it needs")
 
     @property
     def _words(self) -> str:
@@ -149,21 +149,21 @@ class Suspension(Part):
 
     def _give_back(self, now: float) -> None:
         self._checkpoint_wait.end()
-        self._restarts.rest()
+        self._restarts.forget_starts()
         self._containers.suspend([task for task in self._state.tasks if self._comes_again(task)], now, self._words)
         if hold := self._state.sizing.hold:
             self._state.sizing.hold = attrs.evolve(hold, released=True)
         self._state.note_sizing("suspended", "no container is held or asked for")
 
     def _comes_again(self, task: Task) -> bool:
-        return not task.over and not task.waits and not self._groups.is_needless(task)
+        return not task.done and not task.waits_for_types and not self._groups.is_needless(task)
 
     def _come_again(self, now: float) -> None:
         """Begin again as at the job's start: stage by stage, and from the newest checkpoint."""
         tasks = [task for task in self._state.tasks if self._comes_again(task)]
-        self._context.stages.begin_anew(tasks, {task.type for task in tasks})
+        self._context.stages.reset(tasks, {task.type for task in tasks})
         if tasks:
-            self._containers.ask_for([task for task in tasks if not task.waits], now)
+            self._containers.ask_for([task for task in tasks if not task.waits_for_types], now)
             self._restarts.prepare_start(now)
         else:
             self._state.enter(JobState.RUNNING)  # waiting tasks begin next

@@ -67,9 +67,7 @@ class Timers(Part):
 
     def _look_at_starts(self, now: float) -> None:
         late = [
-            task
-            for task in self._state.tasks
-            if task.deadline is not None and now >= task.deadline and not task.told_to_stop
+            task for task in self._state.tasks if task.deadline is not None and now >= task.deadline and not task.ending
         ]
         not_registered = [task for task in late if task.state is TaskState.STARTING]
         not_replaced = [task for task in late if task.state is TaskState.REQUESTED]
@@ -101,7 +99,7 @@ class Liveness(Part):
 
     def tick(self, now: float) -> None:
         for task in self._state.tasks:
-            if task.has_container and not task.told_to_stop:
+            if task.has_container and not task.ending:
                 self._look_at_silence(task, now)
                 self._look_at_stop(task, now)
         self._look_at_stalls(now)
@@ -136,6 +134,6 @@ class Liveness(Part):
 
 def _runs(task: Task) -> bool:
     process = task.process
-    if process is None or process.started_at is None or task.told_to_stop:
+    if process is None or process.started_at is None or task.ending:
         return False
     return process.runs and not task.is_uploading

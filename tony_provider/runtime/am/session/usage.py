@@ -327,7 +327,7 @@ class TypeLedger:
         return TypeUse(
             **values,
             type=name,
-            tasks=sum(1 for task in self._state.of_type[name] if not task.vacant),
+            tasks=sum(1 for task in self._state.of_type[name] if not task.unrequested),
             container_seconds=round(ledger.held, 1),
             memory_bytes=spec.memory << 20,
             vcores=spec.vcores,
@@ -375,7 +375,7 @@ class LoneRestarts:
             return
         self._restarts = self._state.restarts
         if trains:
-            tasks = [task for task in self._state.tasks if task.decisive and not task.absent]
+            tasks = [task for task in self._state.tasks if task.decisive and not task.left_out]
             self._tasks = max(1, len(tasks))
             for task in tasks:
                 if task.name not in self._down and _starts_again(task):
@@ -403,6 +403,6 @@ class LoneRestarts:
 
 def _starts_again(task: Task) -> bool:
     process = task.process
-    if not task.has_begun or task.over or (process is not None and process.succeeded):
+    if not task.has_begun or task.done or (process is not None and process.succeeded):
         return False
     return not task.runs or (process is not None and process.stop_by is not None)
