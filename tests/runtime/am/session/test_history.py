@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.runtime.am.session.world import EPOCH, World, job, point
+from tests.runtime.am.session.world import EPOCH, World, job, point, task_type
 from tony_provider.runtime.am.session.recovery import History, TaskHistory, merge_data
 from tony_provider.runtime.am.session.restart_policy import GroupProgress, SeenFailure, recognise
+from tony_provider.runtime.am.session.session_state import Hold, HoldSource, Sizing, TypeSize
 from tony_provider.runtime.common.codec import CodecError
-from tony_provider.runtime.jobspec.model import RestartPolicy
+from tony_provider.runtime.jobspec.model import GrowRule, RestartPolicy
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 
 NO_OUTPUT = recognise(Failure(FailureKind.USER, "ended", "worker:0", exit_code=1), "worker") or ""
@@ -52,6 +54,22 @@ def test_of_a_job_that_has_seen_something() -> None:
         nodes={"node2:1": 1},
         checkpoint=point(10, "store/step-10-2"),
     )
+
+
+def test_of_a_job_whose_size_changes() -> None:
+    tasks = {"worker": task_type(2, max_instances=4, grow=GrowRule.SPARE), "helper": task_type(1)}
+    world = World(job(tasks), ["worker"]).run()
+    world.resize(worker=4)
+    world.resize(worker=3)
+    world.suspend("the day belongs to others")
+    sizing = History.read(json.loads(json.dumps(world.log))).sizing
+    assert sizing == world.session.state.sizing
+    assert sizing == Sizing(
+        types={"worker": TypeSize(3, requested=3, spare_limit=3), "helper": TypeSize(1)},
+        hold=Hold("the day belongs to others", HoldSource.USER),
+    )
+    world.resume()
+    assert History.read(json.loads(json.dumps(world.log))).sizing == attrs.evolve(sizing, hold=None)
 
 
 def test_what_a_newer_application_master_wrote_is_passed_over() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from tests.runtime.am.session.world import World, job, point, task_type
+from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
 from tony_provider.runtime.jobspec.model import GrowRule, OpenHours, RestartPolicy, Windows
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
 
@@ -77,6 +78,20 @@ def test_by_somebodys_word_it_goes_on_until_the_next_window_has_closed() -> None
     jobs.wait(OPENS - CLOSES)  # it opens meanwhile
     assert set(jobs.states.values()) == {TaskState.RUNNING}
     jobs.wait(3600)
+    jobs.obey_all()
+    assert jobs.session.phase is JobState.SUSPENDED
+
+
+def test_a_window_that_opens_and_closes_while_no_master_is_there_ends_the_override() -> None:
+    jobs = closed(NOON, LATER)
+    jobs.resume()
+    jobs.run()
+    jobs.now += OPENS - CLOSES + 2 * 3600
+    jobs.master_dies()
+    jobs.come_back()
+    assert "none of its windows is open" in jobs.status.message
+    jobs.obey_all()
+    jobs.wait(CHECKPOINT_WAIT + 5)
     jobs.obey_all()
     assert jobs.session.phase is JobState.SUSPENDED
 
