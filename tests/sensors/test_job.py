@@ -99,7 +99,7 @@ def test_a_trigger_that_fails_is_replaced_and_at_last_the_worker_looks(
         assert done.state == "success", done.errors
         assert done.results["watch"]["application_id"] == application_id
     assert len(deferrals) == MAX_TRIGGER_FAILURES + 1
-    began = [deferral.trigger.began for deferral in deferrals]
+    began = [deferral.trigger.sensor.began for deferral in deferrals]
     assert began == sorted(set(began)), "what a trigger had seen went with it: start_timeout counts anew"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -58,9 +59,14 @@ class TonySensorTrigger(BaseTrigger):
 
     def __init__(self, *, sensor: Mapping[str, Any], earliest: float | None = None, version: int = VERSION) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._plain_sensor = dict(sensor)  # read when the trigger runs: an exception here would end the triggerer
+        self._plain_sensor = dict(sensor)
         self.earliest = earliest
         self.version = version
+
+    @cached_property
+    def sensor(self) -> DeferredSensor:
+        # Not in the constructor, because an exception there would end the whole triggerer.
+        return from_plain(self._plain_sensor, DeferredSensor, ignore_unknown=True)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         arguments = {"sensor": self._plain_sensor, "earliest": self.earliest, "version": self.version}
@@ -77,7 +83,7 @@ class TonySensorTrigger(BaseTrigger):
         yield TriggerEvent(to_plain(event))  # type: ignore[no-untyped-call]
 
     async def _watch(self) -> SensorOutcome:
-        sensor = from_plain(self._plain_sensor, DeferredSensor, ignore_unknown=True)
+        sensor = self.sensor
         job = PolledJob(sensor.target, sensor.poll_interval)
         async with following(sensor.tony_conn_id, sensor.proxy_user, job) as poller:
             seen = await job.next(None)
