@@ -26,9 +26,8 @@ from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.watching.job_watch import JobWatch, WatchLimits, wait_in_worker
+from tony_provider.watching.job_watch import JobWatch, Looker, WatchLimits, wait_in_worker
 from tony_provider.watching.kill_switch import KillSwitch
-from tony_provider.watching.observation import Observation, observe
 
 
 def main() -> None:
@@ -69,11 +68,8 @@ def run(hook: TonyHook, order: dict[str, Any], requests: Counter[str]) -> None:
     tell({**told, "requests": requests - before})
     before = Counter(requests)
     watch = JobWatch(application_id, WatchLimits(), lambda _: None)
-
-    def look() -> Observation:
-        return observe(submitted_job, contact=watch.contact, ask_master=False)
-
-    result = wait_in_worker(look, watch, KillSwitch(), configuration.poll_interval(), lambda: None)
+    looker = Looker(submitted_job, watch, lambda _: None)
+    result = wait_in_worker(looker, KillSwitch(), configuration.poll_interval(), lambda: None)
     ended = time.time()
     assert result.status is not None, result
     assert result.status.state is JobState.SUCCEEDED, result

@@ -17,9 +17,8 @@ from tony_provider.operators.outcome import failure
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.watching.job_watch import JobWatch, Looker, WatchEnd, WatchLimits, WatchResult
-from tony_provider.watching.observation import Observation, observe
+from tony_provider.watching.observation import Observation
 from tony_provider.watching.termination import KillOrder, clean_up, end_job
-from tony_provider.watching.token_refresher import TokenRefresher
 
 log = logging.getLogger(__name__)
 
@@ -63,27 +62,17 @@ def watch_until_end(
     ``say`` is called with lines of news, and ``show`` with each observation and the unavailable peers.
     """
     watch = JobWatch(job.application_id, limits, say)
-    renewal = TokenRefresher()
-
-    def look() -> Observation:
-        seen = observe(job, contact=watch.contact, ask_master=watch.silence.wants_master)
-        if renewal.is_due(seen):
-            renewal.renew(job, seen)
-        return seen
-
     newest: Observation | None = None
 
     def seen(observation: Observation | None) -> None:
         nonlocal newest
         newest = observation
-        for line in renewal.lines():
-            say(line)
         meanwhile()
 
     def meanwhile() -> None:
         show(newest, watch.silence.lines)
 
-    with Looker(look, watch) as looker:
+    with Looker(job, watch, say) as looker:
         return looker.until_the_end(lambda: time.sleep(pause), meanwhile, seen)
 
 

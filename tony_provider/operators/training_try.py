@@ -59,6 +59,7 @@ from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.triggers.job_trigger import DeferredJob, TonyJobTrigger, WatchEvent, earliest_wake_up
 from tony_provider.watching.job_watch import (
     JobWatch,
+    Looker,
     WatchEnd,
     WatchLimits,
     WatchResult,
@@ -68,7 +69,6 @@ from tony_provider.watching.job_watch import (
     wait_in_worker,
 )
 from tony_provider.watching.kill_switch import KILL_REASON
-from tony_provider.watching.observation import Observation, observe
 from tony_provider.watching.task_output import OutputSelection, ShownPositions, output_display
 from tony_provider.watching.termination import (
     KillOrder,
@@ -78,7 +78,6 @@ from tony_provider.watching.termination import (
     killed_for,
     logging_end_errors,
 )
-from tony_provider.watching.token_refresher import TokenRefresher
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -470,26 +469,10 @@ class TrainingTry:
         return application is not None and application.is_final
 
     def _wait(self, deadlines: WatchLimits, wish: OutputSelection | None = None) -> WatchResult:
-        job = self._job
-        watch = JobWatch(job.application_id, deadlines, self._log.info)
+        watch = JobWatch(self._job.application_id, deadlines, self._log.info)
         output = output_display(wish)
-        renewal = TokenRefresher()
-
-        def look() -> Observation:
-            seen = observe(job, contact=watch.contact, ask_master=watch.silence.wants_master)
-            if output is not None and seen.runs and seen.newest is not None and output.is_due(seen.newest):
-                output.look(job, seen.newest)
-            if renewal.is_due(seen):
-                renewal.renew(job, seen)
-            return seen
-
-        def tell(_: Observation | None) -> None:
-            for line in renewal.lines():
-                self._log.info("%s", line)
-            for line in output.lines() if output is not None else ():
-                self._log.info("%s", line)
-
-        result = wait_in_worker(look, watch, self._switch, self._task.poll_interval, self._raise_if_killed, tell)
+        looker = Looker(self._job, watch, self._log.info, output)
+        result = wait_in_worker(looker, self._switch, self._task.poll_interval, self._raise_if_killed)
         if output is not None:
             self._told = output.told()
         return result

@@ -28,8 +28,10 @@ from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 from tony_provider.runtime.storage.errors import StorageError, StorageUnreachable
 from tony_provider.watching.kill_switch import KillSwitch
-from tony_provider.watching.observation import Observation, UnansweredCalls, peer_of_error
+from tony_provider.watching.observation import Observation, UnansweredCalls, observe, peer_of_error
 from tony_provider.watching.progress_log import OngoingProblems, ProgressLog, ReachabilityLog
+from tony_provider.watching.task_output import OutputDisplay
+from tony_provider.watching.token_refresher import TokenRefresher
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -284,14 +286,20 @@ MEANWHILE = 1.0  # seconds between two log and cancellation checks during a slow
 
 
 class Looker:
-    """Observes a job in a separate thread and judges the observations.
+    """Observes a job in a separate thread, judges the observations, and reports output and token refreshes.
 
-    ``look`` may block for minutes. A process does not wait for the thread at exit.
+    An observation may block for minutes. A process does not wait for the thread at exit.
     """
 
-    def __init__(self, look: Callable[[], Observation], watch: JobWatch) -> None:
-        self._look = look
+    def __init__(
+        self, job: TonyJob, watch: JobWatch, report: Callable[[str], None], output: OutputDisplay | None = None
+    ) -> None:
+        """``report`` is called with lines for the log. ``output``: which task output they contain; None for none."""
+        self._job = job
         self._watch = watch
+        self._report = report
+        self._output = output
+        self._refresher = TokenRefresher()
         self._wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._seen: queue.SimpleQueue[Observation | BaseException] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="tony-looker", daemon=True)
@@ -311,21 +319,20 @@ class Looker:
     ) -> WatchResult:
         """Observe the job until the watch ends, and return the result.
 
-        ``pause`` is called between two observations, and may raise. ``seen`` is called with each observation. For
-        ``meanwhile`` see ``judge``.
+        ``pause`` is called between two observations, ``meanwhile`` repeatedly during a slow one, and ``seen`` with each
+        observation. They may raise.
         """
         while True:
-            result, observation = self.judge(meanwhile)
+            result, observation = self._judge(meanwhile)
+            for line in (*self._refresher.lines(), *(self._output.lines() if self._output is not None else ())):
+                self._report(line)
             seen(observation)
             if result is not None:
                 return result
             pause()
 
-    def judge(self, meanwhile: Callable[[], None] = lambda: None) -> tuple[WatchResult | None, Observation | None]:
-        """Observe the job once. Return the watch's result, if there is one, and the observation.
-
-        During a slow observation ``meanwhile`` is called repeatedly, and may raise.
-        """
+    def _judge(self, meanwhile: Callable[[], None]) -> tuple[WatchResult | None, Observation | None]:
+        """Observe the job once. Return the watch's result, if there is one, and the observation."""
         self._wanted.put(True)
         while True:
             try:
@@ -345,6 +352,16 @@ class Looker:
                 self._seen.put(self._look())
             except BaseException as fault:  # noqa: BLE001 - raised in the waiting thread
                 self._seen.put(fault)
+
+    def _look(self) -> Observation:
+        """Observe the job, fetch its output, and send it a newer token, as far as they are due."""
+        seen = observe(self._job, contact=self._watch.contact, ask_master=self._watch.silence.wants_master)
+        output = self._output
+        if output is not None and seen.runs and seen.newest is not None and output.is_due(seen.newest):
+            output.look(self._job, seen.newest)
+        if self._refresher.is_due(seen):
+            self._refresher.renew(self._job, seen)
+        return seen
 
 
 FIRST_POLL = 0.3  # seconds; the pauses grow by POLL_GROWTH up to the task's poll_interval
@@ -408,16 +425,11 @@ def _is_ending(job: TonyJob) -> bool:
 
 
 def wait_in_worker(
-    look: Callable[[], Observation],
-    watch: JobWatch,
-    switch: KillSwitch,
-    poll_interval: float,
-    raise_if_killed: Callable[[], None],
-    seen: Callable[[Observation | None], None] = lambda _: None,
+    looker: Looker, switch: KillSwitch, poll_interval: float, raise_if_killed: Callable[[], None]
 ) -> WatchResult:
     """Observe the job until the watch ends, and return its result.
 
-    ``raise_if_killed`` raises after the switch was pulled. ``seen`` is called with each observation.
+    ``raise_if_killed`` raises after the switch was pulled.
     """
     seconds = min(FIRST_POLL, poll_interval)
 
@@ -427,5 +439,5 @@ def wait_in_worker(
         raise_if_killed()
         seconds = min(seconds * POLL_GROWTH, poll_interval)
 
-    with Looker(look, watch) as looker:
-        return looker.until_the_end(pause, raise_if_killed, seen)
+    with looker:
+        return looker.until_the_end(pause, raise_if_killed)
