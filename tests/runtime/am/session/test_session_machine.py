@@ -540,7 +540,7 @@ class SessionMachine(RuleBasedStateMachine):
         """Every user process runs, and nothing is under way."""
         session = self.w.session
         if (
-            session.sizes.wanted
+            session.sizes.requested
             or session.phase is not JobState.RUNNING
             or len(self._running()) < sum(1 for task in self._tasks() if not task.unrequested)
         ):

@@ -131,7 +131,7 @@ class SessionCheckpoints(Part):
                 task.needs_replacement = True
                 if task.node:
                     self._containers.blame(task.node)
-            self._restarts.trouble(task, failure, now)
+            self._restarts.record_failure(task, failure, now)
 
     def _take_out(self, resume: ResumePoint, reason: str) -> None:
         if resume.uri in self._set_aside:
@@ -259,13 +259,13 @@ class SessionExports(Part):
     def failed(self, task: Task, export: ExportedModel, problem: str) -> None:
         """Record an export that could not be stored. A repeated report changes nothing."""
         state, request = self._state, self._state.export_request
-        told = f"the export of step {export.step} is not on the store: {problem}"
-        if task is not self._state.leader or state.export_problem == told:
+        failed = f"the export of step {export.step} is not on the store: {problem}"
+        if task is not self._state.leader or state.export_problem == failed:
             return
-        state.export_problem = told
+        state.export_problem = failed
         if request is not None and _answered(request, export):
-            state.export_request = attrs.evolve(request, problem=told)
-        state.note("export_failed", told, task, self._request_data())
+            state.export_request = attrs.evolve(request, problem=failed)
+        state.note("export_failed", failed, task, self._request_data())
 
     def committed(self, point: ResumePoint, before: Optional[ResumePoint], now: float) -> None:
         """Request an export after a committed checkpoint if it is due according to ``export.every``.

@@ -40,7 +40,7 @@ class JobCompletion(Part):
         super().__init__(context)
         self._evaluators_until: Optional[float] = None
         self._evaluators = [task for task in self._state.tasks if task.role is Role.EVALUATOR]
-        self._looking_at = 0  # index of a task that had not succeeded at the last check
+        self._checked_from = 0  # index of a task that had not succeeded at the last check
         self._published: Optional[bool] = None  # whether outputs are published; None before it begins
 
     def fail(self, failure: Failure, now: float) -> None:
@@ -148,10 +148,10 @@ class JobCompletion(Part):
         """
         tasks = self._state.tasks
         for _ in tasks:
-            task = tasks[self._looking_at % len(tasks)]
+            task = tasks[self._checked_from % len(tasks)]
             if task.decisive and not task.left_out and not task.given_up and task.state is not TaskState.SUCCEEDED:
                 return False
-            self._looking_at = (self._looking_at + 1) % len(tasks)
+            self._checked_from = (self._checked_from + 1) % len(tasks)
         return True
 
     def _deciders(self) -> list[Task]:
@@ -223,7 +223,7 @@ class FinishedTasks(Part):
         # Precomputed so that large jobs skip the scan of their tasks.
         self._outlives_gang = any(task.decisive and task.name not in members for task in self._state.tasks)
 
-    def look_at(self, task: Task, now: float) -> None:
+    def check(self, task: Task, now: float) -> None:
         """Release the container of a finished task, once the event log contains its end.
 
         A gang finishes as a whole, because until then the failure of any member restarts all members.

@@ -58,7 +58,7 @@ class Containers:
         # At once: the executor fetches the job's files while the gang waits for other containers.
         self._launch(task, container, now)
         if state.phase is JobState.WAITING and self.gang.brings(task):
-            self._look_at_gang()
+            self._check_gang()
 
     def not_placed(self, key: int, reason: str) -> None:
         """Record that the cluster has no place for a container yet, so that it is requested again."""
@@ -72,7 +72,7 @@ class Containers:
         self.nodes.saw(container.node)
         self.by_id[container.id] = task
 
-    def _look_at_gang(self) -> None:
+    def _check_gang(self) -> None:
         """Let the job start once it has enough containers."""
         if self._state.first_come:
             self._state.enter(JobState.STARTING)
@@ -217,7 +217,7 @@ class Containers:
             self._give_back(task, now, why)
             task.failure = None
         if self._state.phase is JobState.WAITING:
-            self._look_at_gang()
+            self._check_gang()
 
     @property
     def _gang_and_later(self) -> list[Task]:

@@ -36,7 +36,7 @@ def _of_job(session: SessionContext) -> Mapping[str, object]:
             name
             for name, tasks in state.of_type.items()
             for spec in [state.job.tasks[name]]
-            if not spec.least_instances <= len(session.sizes.there(name)) <= len(tasks) <= spec.most_instances
+            if not spec.least_instances <= len(session.sizes.present(name)) <= len(tasks) <= spec.most_instances
         ],
         "restart.budget is exceeded": any(len(group.budget.times) > state.job.restart.budget for group in groups),
         "a task is about to start that the job does not have": any(

@@ -50,7 +50,7 @@ def job_status(
         export=state.export,
         export_request=state.export_request,
         restarts=state.restarts,
-        resizing=session.sizes.wanted,
+        resizing=session.sizes.requested,
         failure=verdict.failure if verdict else None,
         times=session.times.figures(now),
         use=session.use.figures(),
@@ -199,7 +199,7 @@ def _running(session: Session) -> str:
     tasks = [task for task in session.tasks if not task.unrequested]
     running = sum(1 for task in tasks if task.state is TaskState.RUNNING)
     said = [f"{running} of {count(len(tasks), 'task')} running", *_others(session)]
-    left_out = [task for task in tasks if task.left_out and task.type not in session.sizes.wanted]
+    left_out = [task for task in tasks if task.left_out and task.type not in session.sizes.requested]
     if left_out:
         said.append(f"going on without {_names(left_out)}")
     return ", ".join(said)

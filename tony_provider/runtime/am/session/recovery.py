@@ -40,7 +40,7 @@ class Recovery(Part):
         super().__init__(context)
         self._listed: dict[str, Container] = {}  # containers whose executors have not registered yet
         self._until = 0.0
-        self._told_by = 0.0
+        self._replayed_by = 0.0
 
     def begin(self, containers: Sequence[Container], history: History, now: float) -> None:
         self._state.enter(JobState.RECOVERING)
@@ -101,7 +101,7 @@ class Recovery(Part):
     ) -> None:
         """Adopt an executor that has registered and that ``refusal`` accepts."""
         self._until = now + WAIT_FOR_NEXT
-        self._told_by = now + REPLAY
+        self._replayed_by = now + REPLAY
         self._containers.release(task, now)  # the container of an older attempt
         self._containers.adopt(task, self._listed.pop(container_id), attempt)
         task.host, task.ports = host, dict(ports)
@@ -126,16 +126,16 @@ class Recovery(Part):
         """Continue the job once all executors are back, or the time for that is over."""
         if self._state.verdict:
             self._give_up_the_rest(now)
-        elif self._state.phase is not JobState.RECOVERING or now < self._told_by:
+        elif self._state.phase is not JobState.RECOVERING or now < self._replayed_by:
             return
         elif self._all_back:
             for container_id in self._listed:  # containers of former attempts, which still keep their logs
                 self._containers.shutdowns.wait_for(container_id, now)
             self._listed.clear()
-            self._go_on(now)
+            self._continue(now)
         elif not self._listed or now >= self._until:
             self._give_up_the_rest(now)
-            self._go_on(now)
+            self._continue(now)
 
     @property
     def _all_back(self) -> bool:
@@ -155,12 +155,12 @@ class Recovery(Part):
             return False
         return not any(task.has_container for task in self._state.tasks)
 
-    def _go_on(self, now: float) -> None:
+    def _continue(self, now: float) -> None:
         if self._must_reset:
             self._sizes.reset_to_needed("nobody has come back, and it begins with what it needs")
         if self._groups.gang_has_succeeded:
             self._finished.do_without_the_lost(now)
-        tasks = [task for task in self._state.tasks if self._goes_on(task)]
+        tasks = [task for task in self._state.tasks if self._continues(task)]
         self._containers.gang.begin(tasks, now)
         adopted = [task for task in tasks if task.has_container]
         missing = [task for task in tasks if not task.has_container]
@@ -170,7 +170,7 @@ class Recovery(Part):
             self._state.enter(JobState.RUNNING)  # waiting tasks begin next
         elif self._suspension.reason is not None and (self._suspension.is_complete or all(map(_was_stopped, adopted))):
             self._reset_requests(missing)
-            self._suspension.stay(now)
+            self._suspension.stay_suspended(now)
         elif not adopted or (missing and self._gathers(adopted)):
             self._reset_requests(missing)
             self._context.stages.reset(missing, {task.type for task in tasks})
@@ -184,7 +184,7 @@ class Recovery(Part):
             self._state.enter(JobState.RUNNING)
             if self._groups.gang.restart:  # the restart was decided while the session waited for other executors
                 self._state.enter(JobState.RESTARTING)
-            self._go_on_running(adopted, missing, now)
+            self._continue_running(adopted, missing, now)
 
     @staticmethod
     def _reset_requests(tasks: Sequence[Task]) -> None:
@@ -196,36 +196,36 @@ class Recovery(Part):
         """Return whether the gang was still waiting for containers: no adopted task has had a user process."""
         return not self._state.first_come and not any(task.process for task in adopted)
 
-    def _goes_on(self, task: Task) -> bool:
+    def _continues(self, task: Task) -> bool:
         if task.done or task.waits_for_types or task.unrequested:
             return False
         return task.has_container or not self._groups.is_needless(task)
 
-    def _go_on_running(self, adopted: list[Task], missing: list[Task], now: float) -> None:
+    def _continue_running(self, adopted: list[Task], missing: list[Task], now: float) -> None:
         for task in adopted:
             if task.process:
                 self._state.enter_cluster(task)
-                self._look_at_end(task, task.process, now)
+                self._check_end(task, task.process, now)
         if self._state.verdict:  # the verdict follows from processes that had ended in the meantime
             return
         for task in adopted:
-            self._finished.look_at(task, now)
+            self._finished.check(task, now)
         self._restarts.begin_each([task for task in (*adopted, *missing) if self._is_new(task)], now)
         for task in missing:
             if self._is_new(task):
                 self._containers.replace(task, now, "it has not begun yet", counted=False)
             elif not task.left_out and not self._groups.of(task).decided:  # otherwise a restart already waits for it
-                self._restarts.trouble(task, task.failure or failures.of_absence(task), now)
+                self._restarts.record_failure(task, task.failure or failures.of_absence(task), now)
         known = [task for task in missing if not self._is_new(task)]
         self._replace([task for task in known if not self._groups.is_needless(task)], now)
         behind = {self._groups.of(task).name for task in adopted if not self._is_new(task) and self._must_start(task)}
         for group in self._groups.every:
-            if not any(map(self._goes_on, group.members)):
+            if not any(map(self._continues, group.members)):
                 continue
             if group.decided or (not group.root_cause.pending and group.name in behind):
                 self._restarts.restart(group, "the former application master was about to start it again", now)
 
-    def _look_at_end(self, task: Task, process: ProcessState, now: float) -> None:
+    def _check_end(self, task: Task, process: ProcessState, now: float) -> None:
         if process.end and not process.end.stopped and not self._is_outdated(task, process):
             self._context.reports.look_at_end(task, process, process.end, now)
 

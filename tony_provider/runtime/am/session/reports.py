@@ -43,9 +43,9 @@ class ExecutorReports(Part):
             task.enter(TaskState.REGISTERED)
             task.deadline, task.host, task.ports = None, host, dict(ports)
             self._state.note("registered", f"on {host}, ports {dict(ports)}", task)
-            self._restarts.has_come(task)
+            self._restarts.registered(task)
         else:
-            self._starts.say_again(task, start)
+            self._starts.repeat_orders(task, start)
 
     def disconnected(self, task: Task, now: float) -> None:
         """Handle the loss of an executor's stream. The executor may reconnect."""
@@ -57,16 +57,16 @@ class ExecutorReports(Part):
         task.heard_at = now
         task.values, task.activity = beat.values, beat.activity
         task.upload_problem, task.notices, task.further = beat.upload_problem, beat.notices, beat.further
-        self._look_at_output(task, beat.output_problem)
+        self._check_output(task, beat.output_problem)
         if beat.ready and task.process:
-            self._look_at_ready(task, task.process)
+            self._check_ready(task, task.process)
         if beat.progress:
             task.progress = beat.progress
             if task.process:
                 task.process.moved(beat.progress.step, now)
-                self._look_at_step(task, task.process, beat.progress.step)
+                self._check_step(task, task.process, beat.progress.step)
 
-    def _look_at_ready(self, task: Task, process: ProcessState) -> None:
+    def _check_ready(self, task: Task, process: ProcessState) -> None:
         """Record that the process is ready. Before it has started, the report is about the former process."""
         if process.started_at is not None and process.runs and not process.ready:
             process.ready = True
@@ -88,15 +88,15 @@ class ExecutorReports(Part):
             return
         if end.progress:
             process.moved(end.progress.step, now)
-            self._look_at_step(task, process, end.progress.step)
+            self._check_step(task, process, end.progress.step)
         task.heard_at, process.end = now, end
         task.progress = end.progress or task.progress
-        self._look_at_output(task, end.output_problem)
+        self._check_output(task, end.output_problem)
         self._state.note("ended", end.in_words, task)
         if self._state.phase is not JobState.RECOVERING:  # a recovery handles the end once all executors are back
             self.look_at_end(task, process, end, now)
 
-    def _look_at_step(self, task: Task, process: ProcessState, step: int) -> None:
+    def _check_step(self, task: Task, process: ProcessState, step: int) -> None:
         """Record a step. Before the process starts and once it stops, the step dates from before the last failure."""
         if step and process.started_at is not None and process.stop_by is None and process.runs:
             if not process.stepped and task is self._state.leader:
@@ -141,13 +141,13 @@ class ExecutorReports(Part):
             return  # its end comes first
         process.settled, process.not_copied = True, settlement.problem
         task.notices, task.unstored = settlement.notices or task.notices, settlement.unstored
-        self._starts.renew(task, now, "its container is not fit")
+        self._starts.replace_container(task, now, "its container is not fit")
         if settlement.problem:
             warning = f"the newest checkpoint could not be stored: {settlement.problem}"
             self._state.note("not_copied", warning, task)
-        self._finished.look_at(task, now)
+        self._finished.check(task, now)
 
-    def _look_at_output(self, task: Task, problem: str) -> None:
+    def _check_output(self, task: Task, problem: str) -> None:
         """Report lost lines: once for a container in the event log, and once for a node in the job's warnings."""
         if not problem or task.output_problem:
             return
@@ -162,7 +162,7 @@ class ExecutorReports(Part):
             self._context.early_ends.ended(task, process, now)
             return
         if end.not_kept and not end.stopped:
-            self._restarts.trouble(task, failures.of_upload(task, end), now)
+            self._restarts.record_failure(task, failures.of_upload(task, end), now)
             return
         # YARN kills all processes of a container at once, and reports the reason a little later.
         killed = (
@@ -171,7 +171,7 @@ class ExecutorReports(Part):
         failure = failures.of_process(task, end, started=process.started_at is not None)
         doubtful = not end.out_of_memory and (end.stopped or killed)
         if doubtful or not self._context.early_ends.explains(task, failure, now):
-            self._restarts.trouble(task, failure, now, doubtful=doubtful)
+            self._restarts.record_failure(task, failure, now, doubtful=doubtful)
 
 
 MOST_REPLACEMENTS = 3  # limit of containers of a task that are lost in a row before its user process has run
@@ -259,20 +259,20 @@ class ContainerFailures(Part):
                 task.enter(TaskState.STOPPED)
             return
         if self._groups.of(task).root_cause.settled(task, better) and better:
-            self._restarts.know_failure(task, better)
+            self._restarts.log_failure(task, better)
         if self._state.phase is JobState.RECOVERING:
             task.failure, task.process = failure, None  # other tasks may also be missing
             return
         preparing = self._groups.preparing(task)
         process = task.process
         if process and process.runs and (preparing is None or preparing.root_cause.pending):
-            self._restarts.trouble(task, failure, now)  # it may be the cause of the present restart
+            self._restarts.record_failure(task, failure, now)  # it may be the cause of the present restart
         if process:
             process.settled = True
         if preparing or task.state is not TaskState.SUCCEEDED:
             self._replace(task, failure, now, again=again, chance=chance)
         else:
-            self._finished.look_at(task, now)
+            self._finished.check(task, now)
 
     def _replace(self, task: Task, failure: Failure, now: float, *, again: bool, chance: bool) -> None:
         # While the job waits for other containers, any number of such ends is independent of the job.

@@ -36,8 +36,7 @@ class Resizing(Part):
     @property
     def is_too_late(self) -> bool:
         """Whether the gang never restarts: the job is ending, or its gang has succeeded."""
-        ending = self._state.verdict is not None or self._state.phase is JobState.FINISHING
-        return ending or self._groups.gang_has_succeeded
+        return self._state.is_ending or self._groups.gang_has_succeeded
 
     def ask(self, counts: Mapping[str, int], reason: str, now: float) -> None:
         """Resize these types at a user's request. A repeated request changes nothing.
@@ -46,27 +45,27 @@ class Resizing(Part):
         """
         if self.is_too_late or self.refusal(counts):
             return
-        self._sizes.want(counts, reason, by_policy=False)
-        for task in [task for name in counts for task in self._sizes.there(name)]:
+        self._sizes.request(counts, reason, by_policy=False)
+        for task in [task for name in counts for task in self._sizes.present(name)]:
             if task.left_out and task.state is TaskState.LOST:
                 task.replaced = 0
                 self._containers.replace(task, now, reason, counted=False)
 
     def check(self, now: float) -> None:
         """Take the next step of a resize."""
-        if not self._sizes.wanted:
+        if not self._sizes.requested:
             return
         if self.is_too_late:
-            for name in self._sizes.wanted:
+            for name in self._sizes.requested:
                 self._finish(name, f"{name}: it stays as it is, since nobody starts again any more")
             return
         suspended = self._state.phase is JobState.SUSPENDED
         if self._restarts.undecided or (self._suspension.reason is not None and not suspended):
             return
-        for name, number in self._sizes.wanted.items():
-            if number > len(self._sizes.there(name)) and self._can_grow(name):
+        for name, number in self._sizes.requested.items():
+            if number > len(self._sizes.present(name)) and self._can_grow(name):
                 self._grow(name, now)
-        leaving = [task for name in self._sizes.wanted for task in self._sizes.excess(name)]
+        leaving = [task for name in self._sizes.requested for task in self._sizes.excess(name)]
         if not leaving:
             self._checkpoint_wait.end()
         elif self._may_leave(leaving, now):
@@ -79,14 +78,14 @@ class Resizing(Part):
 
         A later stage that waits for containers delays the growth of a running stage.
         """
-        first = self._sizes.there(name)[0]
+        first = self._sizes.present(name)[0]
         return self._state.phase is not JobState.WAITING or first.waits_for_types or self._containers.gang.brings(first)
 
     def _grow(self, name: str, now: float) -> None:
         state = self._state
-        first = self._sizes.there(name)[0]
+        first = self._sizes.present(name)[0]
         before, starts = len(state.of_type[name]), min(task.start for task in state.tasks)
-        more = self._sizes.wanted[name] - len(self._sizes.there(name))
+        more = self._sizes.requested[name] - len(self._sizes.present(name))
         unrequested = [task for task in state.of_type[name] if task.unrequested][:more]
         for task in unrequested:
             task.request_again()
@@ -100,7 +99,7 @@ class Resizing(Part):
             task.start_at_reset, task.start = first.start_at_reset, max(task.start, starts, first.start_at_reset)
         if state.generation.number:
             state.generation.without |= {task.name for task in new if task.left_out}
-        state.note_sizing("larger", f"there are to be {count(self._sizes.wanted[name], name)}", data=self._left_out)
+        state.note_sizing("larger", f"there are to be {count(self._sizes.requested[name], name)}", data=self._left_out)
         if not first.waits_for_types and state.phase is not JobState.SUSPENDED:
             self._containers.join(new, now)
 
@@ -135,7 +134,7 @@ class Resizing(Part):
     def _drop(self, types: Sequence[str], leaving: Sequence[Task]) -> None:
         """Remove the places of leaving and unrequested tasks, except before a remaining task with a higher index."""
         for name in types:
-            last = max(task.index for task in self._sizes.there(name) if task not in leaving)
+            last = max(task.index for task in self._sizes.present(name) if task not in leaving)
             for task in self._state.beyond(name, last + 1):
                 task.request_again()
             self._state.resize({name: last + 1})
@@ -154,21 +153,21 @@ class Resizing(Part):
         """The tasks without which the generation continues, for the event log."""
         return {"left_out": [task.name for task in self._state.tasks if task.left_out]}
 
-    def look_at_end(self) -> None:
+    def note_finished(self) -> None:
         """Note which resizes are complete, after starts have taken their next steps."""
-        done = [name for name in self._sizes.wanted if self._is_done(name)]
+        done = [name for name in self._sizes.requested if self._is_done(name)]
         for name in done:
             there = sum(1 for task in self._state.of_type[name] if not task.left_out)
-            of = f" of {self._sizes.wanted[name]}" if there < self._sizes.wanted[name] else ""
+            of = f" of {self._sizes.requested[name]}" if there < self._sizes.requested[name] else ""
             self._finish(name, f"{name}: there are {there}{of}")
 
     def _finish(self, name: str, message: str) -> None:
         self._checkpoint_wait.end()
-        self._sizes.resized(name, message)
+        self._sizes.end_resize(name, message)
 
     def _is_done(self, name: str) -> bool:
-        tasks = self._sizes.there(name)
-        if len(tasks) != self._sizes.wanted[name]:
+        tasks = self._sizes.present(name)
+        if len(tasks) != self._sizes.requested[name]:
             return False
         if tasks[0].waits_for_types or self._state.phase is JobState.SUSPENDED:
             return True
@@ -180,8 +179,8 @@ class Resizing(Part):
 
     def describe(self) -> Iterator[str]:
         """Yield the resizes under way, each with what it waits for."""
-        for name, number in self._sizes.wanted.items():
-            tasks = self._sizes.there(name)
+        for name, number in self._sizes.requested.items():
+            tasks = self._sizes.present(name)
             there, why = len(tasks), _WHY[number < len(tasks)] if name in self._sizes.by_policy else ""
             to_come = [task for task in tasks if _is_to_come(task)]
             requested = [task for task in to_come if task.state is TaskState.REQUESTED]
@@ -282,8 +281,8 @@ class Elastic(Part):
         return [] if late and now < self._first_at + self._state.job.timeouts.allocation else there
 
 
-_LOOKS = 2  # checks for each timeouts.spare: the first finds room, the second confirms it
-_MOST_DOUBLINGS = 5  # limit of doublings of the delay after failed attempts
+_PROBES = 2  # checks for each timeouts.spare: the first finds room, the second confirms it
+_MAX_DOUBLINGS = 5  # limit of doublings of the delay after failed attempts
 
 
 class SpareRoom(Part):
@@ -293,24 +292,24 @@ class SpareRoom(Part):
         super().__init__(context)
         self._spare = self._state.job.timeouts.spare
         self._calm_since: Optional[float] = None
-        self._looks = itertools.count(1)
-        self._looking: Optional[tuple[int, str]] = None  # key and type of the unanswered check
-        self._look_at = 0.0  # time of the next check
+        self._probe_keys = itertools.count(1)
+        self._open_probe: Optional[tuple[int, str]] = None  # key and type of the unanswered check
+        self._probe_at = 0.0  # time of the next check
         self._found: Optional[tuple[str, float, int]] = None  # type, first time, and smallest number of containers
-        self._passed_over: set[str] = set()  # types without room at their last check
+        self._without_room: set[str] = set()  # types without room at their last check
         self._give_up_at: dict[str, float] = {}  # by type that grows by the job's policy
-        self._in_vain = 0  # failed attempts in a row
+        self._failed_attempts = 0  # failed attempts in a row
         self._not_before = 0.0
 
-    def heard(self, room: Room, now: float) -> None:
+    def probed(self, room: Room, now: float) -> None:
         """Record the number of containers that the cluster has room for."""
-        if self._looking is None or self._looking[0] != room.key:
+        if self._open_probe is None or self._open_probe[0] != room.key:
             return
-        (_, name), self._looking = self._looking, None
-        self._look_at = now + self._spare / _LOOKS
+        (_, name), self._open_probe = self._open_probe, None
+        self._probe_at = now + self._spare / _PROBES
         if not room.containers:
             self._found = None
-            self._passed_over.add(name)
+            self._without_room.add(name)
         elif self._found and self._found[0] == name:
             self._found = name, self._found[1], min(self._found[2], room.containers)
         else:
@@ -318,70 +317,70 @@ class SpareRoom(Part):
 
     def disturbed(self) -> None:
         """Restart the observation of spare capacity, because the cluster takes resources back."""
-        self._calm_since = self._looking = self._found = None
-        self._passed_over.clear()
+        self._calm_since = self._open_probe = self._found = None
+        self._without_room.clear()
 
     def tick(self, now: float) -> None:
         """Take the next step."""
-        if not self._sizes.sparing:
+        if not self._sizes.using_spare:
             return
-        self._look_at_growth(now)
+        self._withdraw_late_requests(now)
         if not self._is_calm:
             self.disturbed()
             return
         if self._calm_since is None:
-            self._calm_since = self._look_at = now
-        if self._found and self._found[0] not in self._lacking():
+            self._calm_since = self._probe_at = now
+        if self._found and self._found[0] not in self._growable():
             self._found = None  # a user has requested no more than the present number
-        if self._looking is not None:
+        if self._open_probe is not None:
             return
         if self._found and now >= max(self._found[1] + self._spare, self._not_before):
-            self._take(self._found[0], self._found[2])
-        elif now >= self._look_at:
-            self._look()
+            self._use(self._found[0], self._found[2])
+        elif now >= self._probe_at:
+            self._probe()
 
     # ---- using spare capacity ----------------------------------------------------------------------------------
 
-    def _lacking(self) -> list[str]:
+    def _growable(self) -> list[str]:
         """Return the types that could have more tasks, in the order of the specification."""
-        return [name for name in self._sizes.sparing if self._sizes.number(name) < self._sizes.most(name)]
+        return [name for name in self._sizes.using_spare if self._sizes.number(name) < self._sizes.policy_limit(name)]
 
-    def _look(self) -> None:
+    def _probe(self) -> None:
         """Check the first type that could have more tasks, or the next one if that had no room."""
-        lacking = self._lacking()
-        if self._passed_over.issuperset(lacking):
-            self._passed_over.clear()
-        name = next((name for name in lacking if name not in self._passed_over), None)
+        growable = self._growable()
+        if self._without_room.issuperset(growable):
+            self._without_room.clear()
+        name = next((name for name in growable if name not in self._without_room), None)
         if name is not None:
-            key = next(self._looks)
-            self._looking = key, name
+            key = next(self._probe_keys)
+            self._open_probe = key, name
             number = self._sizes.number(name)
             # At most its present number, because the check itself keeps that room from others for a moment.
-            more = min(self._sizes.most(name) - number, max(number, 1))
+            more = min(self._sizes.policy_limit(name) - number, max(number, 1))
             self._state.emit(ProbeRoom(self._containers.sizes.request(name, key), more))
 
-    def _take(self, name: str, least: int) -> None:
-        number = min(self._sizes.number(name) + least, self._sizes.most(name))
-        self._sizes.want({name: number}, f"the queue has had room to spare for {span(self._spare)}", by_policy=True)
+    def _use(self, name: str, least: int) -> None:
+        number = min(self._sizes.number(name) + least, self._sizes.policy_limit(name))
+        self._sizes.request({name: number}, f"the queue has had room to spare for {span(self._spare)}", by_policy=True)
 
     @property
     def _is_calm(self) -> bool:
         """Whether all intended tasks are running and no change is under way."""
         if self._state.phase is not JobState.RUNNING or self._suspension.reason is not None:
             return False
-        if self._sizes.wanted or self._groups.gang.restart or self._restarts.undecided:
+        if self._sizes.requested or self._groups.gang.restart or self._restarts.undecided:
             return False
         return all(task.state is TaskState.RUNNING for task in self._groups.gang.members if not task.unrequested)
 
     # ---- withdrawing requests ----------------------------------------------------------------------------------
 
-    def _look_at_growth(self, now: float) -> None:
+    def _withdraw_late_requests(self, now: float) -> None:
         """Withdraw requests that the cluster does not grant, because the room is gone."""
         growing = {name: missing for name in self._sizes.by_policy if (missing := self._missing(name))}
         for name in list(self._give_up_at):
             if name not in growing:
                 del self._give_up_at[name]
-                self._in_vain = 0
+                self._failed_attempts = 0
         for name, missing in growing.items():
             give_up_at = self._give_up_at.setdefault(name, now + self._state.job.timeouts.replacement)
             if now >= give_up_at and self._state.phase is JobState.RUNNING:
@@ -391,22 +390,22 @@ class SpareRoom(Part):
     def _missing(self, name: str) -> list[Task]:
         """Return the tasks whose containers are still requested, except those that a preemption removes."""
         leaving = self._sizes.excess(name)
-        asked_for = [task for task in self._sizes.there(name) if task.left_out and task.state is TaskState.REQUESTED]
-        return [task for task in asked_for if task not in leaving]
+        requested = [task for task in self._sizes.present(name) if task.left_out and task.state is TaskState.REQUESTED]
+        return [task for task in requested if task not in leaving]
 
     def _give_up(self, name: str, missing: int, now: float) -> None:
-        wait = self._spare * 2 ** min(self._in_vain, _MOST_DOUBLINGS)
-        self._in_vain += 1
+        wait = self._spare * 2 ** min(self._failed_attempts, _MAX_DOUBLINGS)
+        self._failed_attempts += 1
         self._not_before = now + wait
         limit = self._state.job.timeouts.replacement
         what = f"{count(missing, 'container')} not given within {limit:g} s (timeouts.replacement)"
         reason = f"{what}; not asked for again for {span(wait)}"
-        self._sizes.want({name: self._sizes.number(name) - missing}, reason, by_policy=True)
+        self._sizes.request({name: self._sizes.number(name) - missing}, reason, by_policy=True)
 
     # ---- descriptions ------------------------------------------------------------------------------------------
 
     def describe(self) -> Iterator[str]:
         """Yield the types that could still grow."""
-        for name in self._lacking():
-            if name not in self._sizes.wanted and not self._groups.gang_has_succeeded:
-                yield f"up to {count(self._sizes.most(name), name)} when the queue has room to spare"
+        for name in self._growable():
+            if name not in self._sizes.requested and not self._groups.gang_has_succeeded:
+                yield f"up to {count(self._sizes.policy_limit(name), name)} when the queue has room to spare"

@@ -388,7 +388,7 @@ class Restart:
     members: list[Task]
     not_before: Optional[float] = None  # None until the cause is known, which decides whether a restart is allowed
     choice: Optional[ResumeChoice] = None
-    looking_at: int = 0  # index of the member that was not ready at the last check
+    checked_from: int = 0  # index of the member that was not ready at the last check
 
 
 @attrs.define(eq=False)

@@ -67,15 +67,15 @@ class Restarts(Part):
             group.restart = Restart("its container is there", [task], not_before=now, choice=choice)
             self._active[group.name] = group
 
-    def trouble(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
+    def record_failure(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
         """Record the failure of a running task; see RootCause.failed. ``decide`` handles the consequences."""
         group = self._groups.of(task)
         peers = failures.peers_on_other_nodes(task, self._state) if failures.missing_on_node(failure) else ()
         group.root_cause.failed(task, failure, now, doubtful=doubtful, peers=peers)
         self._active[group.name] = group
-        self.know_failure(task, failure)
+        self.log_failure(task, failure)
 
-    def know_failure(self, task: Task, failure: Failure) -> None:
+    def log_failure(self, task: Task, failure: Failure) -> None:
         """Log why a task has failed: at once, or when a doubtful failure is explained."""
         self._state.note("failed", failure.message, task)
         if failure.kind is FailureKind.OUT_OF_MEMORY and self._containers.sizes.raise_memory(task.type):
@@ -164,13 +164,13 @@ class Restarts(Part):
         self._active = {name: group for name, group in self._active.items() if self._is_under_way(group)}
 
     def _is_under_way(self, group: RestartGroup) -> bool:
-        """Return whether a group may continue before ``has_come``. Most tasks of a large job wait for a container."""
+        """Return whether a group may continue before ``registered``. Most tasks of a large job wait for a container."""
         if group is self._groups.gang or group.root_cause.pending:
             return True
         restart = group.restart
         return restart is not None and (restart.choice is None or any(task.key is None for task in restart.members))
 
-    def has_come(self, task: Task) -> None:
+    def registered(self, task: Task) -> None:
         """Record that the executor of a task has registered, which may be about to start."""
         group = self._groups.of(task)
         if group.restart:
@@ -254,7 +254,7 @@ class Restarts(Part):
             return
         self._halt(group, group.members, reason, now)
         for task in group.members:
-            self._starts.renew(task, now, first_line(reason))
+            self._starts.replace_container(task, now, first_line(reason))
 
     def _halt(self, group: RestartGroup, members: Iterable[Task], reason: str, now: float) -> None:
         """Stop these members of a group, which will restart together."""
@@ -361,7 +361,7 @@ class ProcessStarts(Part):
             StopProcess(task.name, process.generation, process.start, grace, copies, first_line(reason), stacks)
         )
 
-    def say_again(self, task: Task, start: int) -> None:
+    def repeat_orders(self, task: Task, start: int) -> None:
         """Repeat orders that a reconnected executor may have missed. ``start`` is the start of its newest order."""
         process = task.process
         if process is None or not process.runs:
@@ -376,7 +376,7 @@ class ProcessStarts(Part):
 
     # ---- preparing a start -------------------------------------------------------------------------------------
 
-    def renew(self, task: Task, now: float, reason: str) -> None:
+    def replace_container(self, task: Task, now: float, reason: str) -> None:
         """Request another container for a task that needs it, unless the task is stopped or given up."""
         if task.ending or task.given_up:
             return
@@ -553,9 +553,9 @@ def _is_missing(task: Task) -> bool:
 def _held_up(restart: Restart, holds: Callable[[Task], bool]) -> bool:
     """Return whether a member delays the start. Start at the last such member, because jobs are large."""
     for _ in restart.members:
-        if holds(restart.members[restart.looking_at % len(restart.members)]):
+        if holds(restart.members[restart.checked_from % len(restart.members)]):
             return True
-        restart.looking_at = (restart.looking_at + 1) % len(restart.members)
+        restart.checked_from = (restart.checked_from + 1) % len(restart.members)
     return False
 
 

@@ -356,14 +356,14 @@ class Session(SessionContext):
         if state.verdict is None and state.phase is not JobState.RECOVERING:
             self.resizing.check(now)
             self.restarts.advance(now)
-            self.resizing.look_at_end()
+            self.resizing.note_finished()
         # Also while a later stage waits for its containers: the deciding tasks may end without that stage.
         if state.verdict is None and state.phase is not JobState.RECOVERING and not self.restarts.undecided:
             self.completion.conclude_if_decided(now)
             self.stages.check(now)
             self.early_ends.check(now)
         self.completion.finish_if_stopped()
-        self.times.look(now)
+        self.times.update(now)
 
 
 def replay(session: Session, events: Iterable[tuple[Event, float]]) -> Session:
@@ -406,7 +406,7 @@ _EVENTS: Mapping[type, Callable[..., object]] = dict(
         _on(Preempting, Session._preempting),
         _on(NodeLeaving, Session._node_leaving),
         _on(NodesCounted, lambda session, event, now: session.containers.nodes_counted(event.nodes)),
-        _on(Room, lambda session, event, now: session.spare_room.heard(event, now)),
+        _on(Room, lambda session, event, now: session.spare_room.probed(event, now)),
         _on(StopRequested, lambda session, event, now: session._stop(event.reason, None, now)),
         _on(StopOrder, lambda session, event, now: session._stop(event.reason, event.grace, now)),
         _on(CheckpointOrder, lambda session, event, now: session.notices.checkpoint_requested(event.reason)),

@@ -530,6 +530,11 @@ class SessionState:
         return task.index < self.sizing.types[task.type].instances
 
     @property
+    def is_ending(self) -> bool:
+        """Whether the job is ending, or its deciding tasks have succeeded."""
+        return self.verdict is not None or self.phase is JobState.FINISHING
+
+    @property
     def finished(self) -> bool:
         return self.phase.is_final
 

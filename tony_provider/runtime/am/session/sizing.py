@@ -24,7 +24,7 @@ class TypeSizes(Part):
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
-        self.sparing = [name for name, task in self._state.job.tasks.items() if task.grow is GrowRule.SPARE]
+        self.using_spare = [name for name, task in self._state.job.tasks.items() if task.grow is GrowRule.SPARE]
         self._types = self._state.sizing.types
 
     def take_over(self, sizing: Sizing) -> None:
@@ -37,7 +37,7 @@ class TypeSizes(Part):
                 self._state.by_name[name].stop_requesting()
 
     @property
-    def wanted(self) -> dict[str, int]:
+    def requested(self) -> dict[str, int]:
         """The requested number of tasks, by type that is being resized."""
         return {name: size.requested for name, size in self._types.items() if size.requested is not None}
 
@@ -48,20 +48,20 @@ class TypeSizes(Part):
 
     # ---- present numbers ---------------------------------------------------------------------------------------
 
-    def there(self, name: str) -> list[Task]:
+    def present(self, name: str) -> list[Task]:
         """Return the tasks of a type that have a container or wait for one."""
         return [task for task in self._state.of_type[name] if not task.unrequested]
 
     def number(self, name: str) -> int:
         """Return the present number of tasks of a type, or the requested number during a resize."""
         requested = self._types[name].requested
-        return len(self.there(name)) if requested is None else requested
+        return len(self.present(name)) if requested is None else requested
 
     def needed(self, name: str) -> int:
         """Return the number of tasks of a type that are always replaced."""
         return self._limited(name, self._state.job.tasks[name].instances)
 
-    def most(self, name: str) -> int:
+    def policy_limit(self, name: str) -> int:
         """Return the largest number of tasks of a type that the job's policy may request."""
         return self._limited(name, self._state.job.tasks[name].most_instances)
 
@@ -71,25 +71,25 @@ class TypeSizes(Part):
 
     def excess(self, name: str) -> list[Task]:
         """Return the surplus tasks of a type. If the type uses spare capacity, tasks without a container come first."""
-        there = self.there(name)
-        more = max(0, len(there) - self.number(name))
-        first = sorted(there, key=_goes_first if name in self.sparing else _goes_by_index)
+        present = self.present(name)
+        more = max(0, len(present) - self.number(name))
+        first = sorted(present, key=_goes_first if name in self.using_spare else _goes_by_index)
         return sorted(first[:more], key=lambda task: task.index)
 
     # ---- requested numbers -------------------------------------------------------------------------------------
 
-    def want(self, counts: Mapping[str, int], reason: str, *, by_policy: bool) -> None:
+    def request(self, counts: Mapping[str, int], reason: str, *, by_policy: bool) -> None:
         """Request these numbers of tasks. Types that already have their number, or are to get it, do not change."""
-        sizes = {name: self._asked(name, number, by_policy=by_policy) for name, number in counts.items()}
+        sizes = {name: self._after_request(name, number, by_policy=by_policy) for name, number in counts.items()}
         if all(size == self._types[name] for name, size in sizes.items()):
             return
         before = {name: self.number(name) for name in counts}
         self._types.update(sizes)
         changes = [f"{count(was, name)} -> {counts[name]}" for name, was in before.items() if was != counts[name]]
-        limits = [f"{name}: {_at_most(sizes[name].spare_limit)}" for name in counts if name in self.sparing]
+        limits = [f"{name}: {_at_most(sizes[name].spare_limit)}" for name in counts if name in self.using_spare]
         self._state.note_sizing("resizing", f"{', '.join(changes or limits)}: {first_line(reason)}")
 
-    def _asked(self, name: str, number: int, *, by_policy: bool) -> TypeSize:
+    def _after_request(self, name: str, number: int, *, by_policy: bool) -> TypeSize:
         """Return the size of a type after a request.
 
         A user who shrinks a type sets a limit for the policy, and a user who enlarges it lifts that limit.
@@ -99,10 +99,10 @@ class TypeSizes(Part):
             size = attrs.evolve(size, requested=number, by_policy=by_policy)
         if by_policy:
             return size
-        limit = number if name in self.sparing and number <= present else None
+        limit = number if name in self.using_spare and number <= present else None
         return attrs.evolve(size, by_policy=False, spare_limit=limit)
 
-    def resized(self, name: str, message: str) -> None:
+    def end_resize(self, name: str, message: str) -> None:
         """Note that the resize of a type is over."""
         self._types[name] = attrs.evolve(self._types[name], requested=None, by_policy=False)
         self._state.note_sizing("resized", message)
@@ -119,19 +119,19 @@ class TypeSizes(Part):
         if self._state.verdict:
             return False
         fewer: dict[str, int] = {}
-        for name in dict.fromkeys(task.type for task in tasks if task.type in self.sparing):
-            staying = [task for task in self.there(name) if not task.left_out and not task.preempted]
+        for name in dict.fromkeys(task.type for task in tasks if task.type in self.using_spare):
+            staying = [task for task in self.present(name) if not task.left_out and not task.preempted]
             number = max(self.needed(name), len(staying))
             if number < self.number(name):
                 fewer[name] = number
-        self.want(fewer, reason, by_policy=True)
+        self.request(fewer, reason, by_policy=True)
         return any(not task.left_out for name in fewer for task in self.excess(name))
 
     def may_go(self, task: Task) -> bool:
         """Return whether the job can continue at once without this task, whose container is gone."""
-        if task.type not in self.sparing or self._containers.gathers(task):
+        if task.type not in self.using_spare or self._containers.gathers(task):
             return False
-        others = [each for each in self.there(task.type) if not each.left_out and each is not task]
+        others = [each for each in self.present(task.type) if not each.left_out and each is not task]
         return len(others) >= self.needed(task.type)
 
     def stop_requesting(self, task: Task) -> None:
@@ -140,7 +140,7 @@ class TypeSizes(Part):
         known = reopened_record(task)
         task.stop_requesting()
         data: dict[str, Any] = {"tasks": {task.name: {"attempt": task.attempt, **known}}}
-        size, number = self._types[task.type], len(self.there(task.type))
+        size, number = self._types[task.type], len(self.present(task.type))
         if size.requested is not None and size.requested > number:
             self._types[task.type] = attrs.evolve(size, requested=number)
         message = f"going on without {task.name}, until the queue has room to spare again"
@@ -157,8 +157,8 @@ class TypeSizes(Part):
         if unrequested:
             names = some(task.name for task in unrequested)
             self._state.note_sizing("occupied", f"{names}: no place is kept vacant any more")
-        own = [name for name in self.sparing if self._types[name].requested is None or self._types[name].by_policy]
-        self.want({name: self.needed(name) for name in own}, reason, by_policy=True)
+        own = [name for name in self.using_spare if self._types[name].requested is None or self._types[name].by_policy]
+        self.request({name: self.needed(name) for name in own}, reason, by_policy=True)
 
 
 def _goes_by_index(task: Task) -> int:
@@ -180,21 +180,21 @@ class AdvanceNotices(Part):
     def preempting(self, container_ids: Sequence[str], seconds: Optional[float]) -> None:
         tasks = [self._containers.task_in(container_id) for container_id in container_ids]
         why = "the cluster wants containers back"
-        new = self._yield([task for task in tasks if task], "preempting", why, seconds)
+        new = self._mark_preempted([task for task in tasks if task], "preempting", why, seconds)
         if new and not self._sizes.give_back(new, why):  # the shrinking itself requests a checkpoint
-            self._checkpoints.ask(_soon(why, seconds))
+            self._checkpoints.ask(_with_time(why, seconds))
 
     def node_leaving(self, node: str, seconds: Optional[float]) -> None:
         tasks = [task for task in self._state.tasks if task.has_container and task.node == node]
         why = f"{node} is taken out of service"
-        if self._yield(tasks, "node_leaving", why, seconds):
-            self._checkpoints.ask(_soon(why, seconds))
+        if self._mark_preempted(tasks, "node_leaving", why, seconds):
+            self._checkpoints.ask(_with_time(why, seconds))
 
     def checkpoint_requested(self, reason: str) -> None:
         asked = self._checkpoints.ask(reason)
         self._state.note("checkpoint_requested", reason if asked else f"{reason}; nobody runs who could make one")
 
-    def _yield(self, tasks: Sequence[Task], event: str, why: str, seconds: Optional[float]) -> list[Task]:
+    def _mark_preempted(self, tasks: Sequence[Task], event: str, why: str, seconds: Optional[float]) -> list[Task]:
         """Mark tasks whose containers the cluster takes back, which is not their nodes' fault.
 
         Return newly marked tasks.
@@ -203,9 +203,9 @@ class AdvanceNotices(Part):
         for task in new:
             task.preempted = True
         if new:
-            self._state.note(event, f"{_soon(why, seconds)}: {some(task.name for task in new)}")
+            self._state.note(event, f"{_with_time(why, seconds)}: {some(task.name for task in new)}")
         return new
 
 
-def _soon(why: str, seconds: Optional[float]) -> str:
+def _with_time(why: str, seconds: Optional[float]) -> str:
     return why if seconds is None else f"{why} in {seconds:.0f} s"

@@ -64,15 +64,15 @@ class Stages(Part):
             return
         self._waiting = {name: waits for name, waits in self._waiting.items() if self._waits(name)}
         if self._state.phase is not JobState.RUNNING:
-            self._look_at_hopeless(now)  # no task may be left that could make the job run
+            self._check_hopeless(now)  # no task may be left that could make the job run
             return
         due = [name for name, waits in self._waiting.items() if all(wait.over for wait in waits)]
         if due:
             self._since = None
             self._open([task for name in due for task in self._tasks[name] if task.waits_for_types], now)
         elif self._waiting:
-            self._look_at_hopeless(now)
-            self._look_at_time(now)
+            self._check_hopeless(now)
+            self._check_time(now)
 
     def _open(self, tasks: Sequence[Task], now: float) -> None:
         names = ", ".join(dict.fromkeys(task.type for task in tasks))
@@ -86,7 +86,7 @@ class Stages(Part):
             self._state.emit(self._containers.gang.ask(tasks))
             self._restarts.begin_each(tasks, now)
 
-    def _look_at_hopeless(self, now: float) -> None:
+    def _check_hopeless(self, now: float) -> None:
         for name, waits in self._waiting.items():
             for wait in waits:
                 lost = wait.hopeless
@@ -95,7 +95,7 @@ class Stages(Part):
                     self._completion.fail(attrs.evolve(lost.failure, message=message), now)
                     return
 
-    def _look_at_time(self, now: float) -> None:
+    def _check_time(self, now: float) -> None:
         self._since = now if self._since is None else self._since
         limit = self._state.job.timeouts.dependency
         if limit is not None and now - self._since >= limit and self._state.verdict is None:
@@ -120,7 +120,7 @@ class _Wait:
     other: str  # the awaited type
     tasks: Sequence[Task]
     milestone: Milestone
-    _looking_at: int = 0  # index of a task that had not reached it at the last check
+    _checked_from: int = 0  # index of a task that had not reached it at the last check
 
     @property
     def over(self) -> bool:
@@ -129,9 +129,9 @@ class _Wait:
         Called after every message of thousands of executors, so a check continues at the last index.
         """
         for _ in self.tasks:
-            if not self._reached(self.tasks[self._looking_at % len(self.tasks)]):
+            if not self._reached(self.tasks[self._checked_from % len(self.tasks)]):
                 return False
-            self._looking_at = (self._looking_at + 1) % len(self.tasks)
+            self._checked_from = (self._checked_from + 1) % len(self.tasks)
         return self.hopeless is None
 
     def _reached(self, task: Task) -> bool:

@@ -24,7 +24,7 @@ class Suspension(Part):
         windows = self._state.job.windows
         self._week = Week(map(read_hours, windows.open), context.zone_offsets) if windows else None
         self._checkpoint_wait = context.checkpoints.new_wait()
-        self._looking_at = 0  # index of a task that delayed the suspension at the last check
+        self._checked_from = 0  # index of a task that delayed the suspension at the last check
 
     @property
     def reason(self) -> Optional[str]:
@@ -76,18 +76,18 @@ class Suspension(Part):
             self._hold(why, HoldSource.WINDOWS)
 
     def _hold(self, reason: str, source: HoldSource) -> None:
-        if not self._is_ending:
+        if not self._state.is_ending:
             self._state.sizing.hold = Hold(reason, source, released=self.is_complete)
             self._state.note_sizing("suspending", reason)
 
     def _resume(self, reason: str, now: float, *, override_until: float = 0.0) -> None:
-        if self._is_ending:
+        if self._state.is_ending:
             return
         self._state.sizing.hold, self._state.sizing.override_until = None, override_until
         self._checkpoint_wait.end()
         self._state.note_sizing("resumed", reason)
         if self._state.phase is JobState.SUSPENDED:
-            self._come_again(now)
+            self._start_again(now)
         else:
             self._restarts.restart_all(f"the job is not suspended after all: {reason}", now)
 
@@ -102,36 +102,32 @@ class Suspension(Part):
         """Take the next step: request a checkpoint, stop all processes, or release all containers."""
         if self.reason is None or self._state.phase is JobState.SUSPENDED:
             return
-        if self._is_ending:  # tasks that may run until the end continue
+        if self._state.is_ending:  # tasks that may run until the end continue
             self._restarts.restart_all("the job is ending", now)
             return
         if not self._restarts.held:
             # No task of a gang that restarts can save a checkpoint.
             restarting = self._state.phase is JobState.RESTARTING
-            if not restarting and not self._checkpoint_wait.is_over(self._words, now):
+            if not restarting and not self._checkpoint_wait.is_over(self._message, now):
                 return
-            self._restarts.stop_all(self._words, now)
+            self._restarts.stop_all(self._message, now)
         if not self._restarts.undecided and not self._is_held_up():
-            self._come_down()
-            self._give_back(now)
+            self._reset_sizes()
+            self._release_all(now)
 
-    def stay(self, now: float) -> None:
+    def stay_suspended(self, now: float) -> None:
         """Stay suspended under a new application master, because no user process is running."""
         if not self.is_complete:  # a user may have requested another number since
-            self._come_down()
-        self._give_back(now)
+            self._reset_sizes()
+        self._release_all(now)
 
-    def _come_down(self) -> None:
+    def _reset_sizes(self) -> None:
         if not self._groups.gang_has_succeeded:
             self._sizes.reset_to_needed("it is suspended, and begins with what it needs")
 
     @property
-    def _words(self) -> str:
+    def _message(self) -> str:
         return f"the job is suspended: {first_line(self.reason or '')}"
-
-    @property
-    def _is_ending(self) -> bool:
-        return self._state.verdict is not None or self._state.phase is JobState.FINISHING
 
     def _is_held_up(self) -> bool:
         """Return whether a task may still deliver results, or its success is not on the store yet.
@@ -141,26 +137,26 @@ class Suspension(Part):
         """
         tasks = self._state.tasks
         for _ in tasks:
-            task = tasks[self._looking_at % len(tasks)]
+            task = tasks[self._checked_from % len(tasks)]
             if task.busy or (task.recorded and task.has_container):
                 return True
-            self._looking_at = (self._looking_at + 1) % len(tasks)
+            self._checked_from = (self._checked_from + 1) % len(tasks)
         return False
 
-    def _give_back(self, now: float) -> None:
+    def _release_all(self, now: float) -> None:
         self._checkpoint_wait.end()
         self._restarts.forget_starts()
-        self._containers.suspend([task for task in self._state.tasks if self._comes_again(task)], now, self._words)
+        self._containers.suspend([task for task in self._state.tasks if self._starts_again(task)], now, self._message)
         if hold := self._state.sizing.hold:
             self._state.sizing.hold = attrs.evolve(hold, released=True)
         self._state.note_sizing("suspended", "no container is held or asked for")
 
-    def _comes_again(self, task: Task) -> bool:
+    def _starts_again(self, task: Task) -> bool:
         return not task.done and not task.waits_for_types and not self._groups.is_needless(task)
 
-    def _come_again(self, now: float) -> None:
+    def _start_again(self, now: float) -> None:
         """Begin again as at the job's start: stage by stage, and from the newest checkpoint."""
-        tasks = [task for task in self._state.tasks if self._comes_again(task)]
+        tasks = [task for task in self._state.tasks if self._starts_again(task)]
         self._context.stages.reset(tasks, {task.type for task in tasks})
         if tasks:
             self._containers.ask_for([task for task in tasks if not task.waits_for_types], now)

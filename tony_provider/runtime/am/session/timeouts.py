@@ -31,10 +31,10 @@ class Timers(Part):
         """Check every deadline."""
         self._forgive_own_sleep(now)
         if self._state.verdict is None:
-            self._look_at_lifetime(now)
+            self._check_lifetime(now)
             self._suspension.check_windows(now)
-            self._look_at_queue(now)
-            self._look_at_starts(now)
+            self._check_queue(now)
+            self._check_starts(now)
             self._context.liveness.tick(now)
             self._context.elastic.check(now)
             self._context.spare_room.tick(now)
@@ -46,12 +46,12 @@ class Timers(Part):
         if asleep > _ASLEEP:
             self._context.liveness.forgive(asleep, now)
 
-    def _look_at_queue(self, now: float) -> None:
+    def _check_queue(self, now: float) -> None:
         missing = self._containers.gang.timed_out(now) if self._state.phase is JobState.WAITING else None
         if missing:
             self._completion.fail(Failure(FailureKind.QUEUE_TIMEOUT, missing), now)
 
-    def _look_at_lifetime(self, now: float) -> None:
+    def _check_lifetime(self, now: float) -> None:
         over = [reason for end, reason in self._ends() if now >= end]
         if over:
             self._completion.kill(over[0], now)
@@ -65,7 +65,7 @@ class Timers(Part):
 
     # ---- missing containers and executors ----------------------------------------------------------------------
 
-    def _look_at_starts(self, now: float) -> None:
+    def _check_starts(self, now: float) -> None:
         late = [
             task for task in self._state.tasks if task.deadline is not None and now >= task.deadline and not task.ending
         ]
@@ -100,15 +100,15 @@ class Liveness(Part):
     def tick(self, now: float) -> None:
         for task in self._state.tasks:
             if task.has_container and not task.ending:
-                self._look_at_silence(task, now)
-                self._look_at_stop(task, now)
-        self._look_at_stalls(now)
+                self._check_silence(task, now)
+                self._check_stop(task, now)
+        self._check_stalls(now)
 
-    def _look_at_silence(self, task: Task, now: float) -> None:
+    def _check_silence(self, task: Task, now: float) -> None:
         if task.heard_at is not None and now - task.heard_at > self.lost_after:
             self._context.container_failures.silent(task, now - task.heard_at, now)
 
-    def _look_at_stop(self, task: Task, now: float) -> None:
+    def _check_stop(self, task: Task, now: float) -> None:
         process = task.process
         if process is None or process.settled or process.stop_by is None or now < process.stop_by:
             return
@@ -117,7 +117,7 @@ class Liveness(Part):
         else:
             self._context.reports.settled(task, Settlement(process.start, "its last copies took too long"), now)
 
-    def _look_at_stalls(self, now: float) -> None:
+    def _check_stalls(self, now: float) -> None:
         limit = self._state.job.timeouts.stall
         if limit is None:
             return
@@ -129,7 +129,7 @@ class Liveness(Part):
             # The process may have taken a step since its last heartbeat.
             idle = moved_at is not None and now - moved_at >= limit + self.heartbeat_seconds
             if idle and self._groups.preparing(task) is None and not self._groups.of(task).root_cause.pending:
-                self._restarts.trouble(task, failures.of_stall(task, limit), now)
+                self._restarts.record_failure(task, failures.of_stall(task, limit), now)
 
 
 def _runs(task: Task) -> bool:

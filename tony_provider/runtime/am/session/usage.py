@@ -93,7 +93,7 @@ class TimeLedger:
             self._doing, self._silent = START, times.start
         self._since = min(now, former.updated_ms / 1000 - self._state.epoch)
 
-    def look(self, now: float) -> None:
+    def update(self, now: float) -> None:
         """Assign the time since the last call."""
         seconds = max(0.0, now - self._since)
         self._since = now
@@ -105,7 +105,7 @@ class TimeLedger:
         if self._started == self._state.generation.number > self._heard:
             self._listen(seconds)
         before, self._doing = self._doing, self._now_doing()
-        self._alone.look(self._doing == TRAINING)
+        self._alone.update(self._doing == TRAINING)
         if self._doing != before:
             self._judge_silence(before)
             if before == TRAINING:
@@ -117,7 +117,7 @@ class TimeLedger:
             self._judge_silence(self._doing)
             self._started, self._silent, self._presumed = task.process.generation, 0.0, 0.0
         if self._alone.is_down(task) and task.progress is None:
-            self.look(now)
+            self.update(now)
             self._alone.works(task)
 
     def reported(self, task: Task, progress: TaskProgress, now: float) -> None:
@@ -126,7 +126,7 @@ class TimeLedger:
         if process is None or process.started_at is None or process.generation != self._state.generation.number:
             return  # the report may date from before the last failure
         if self._heard < process.generation:
-            self.look(now)
+            self.update(now)
             silent = self._silent + self._presumed
             self._first = _FirstReport(task.name, self._done(progress.step), silent, self._beginning, self._silent)
             self._heard = self._works = process.generation
@@ -134,7 +134,7 @@ class TimeLedger:
             # Not earlier, because processes that stop for a restart may still report their last steps.
             self._reached, self._step = max(self._reached, self._step), 0
         self._step = max(self._step, progress.step)
-        self.look(now)
+        self.update(now)
         if self._first and self._first.task == task.name:
             self._weigh(progress.steps_per_second)
         self._alone.reported(task, progress.step)
@@ -367,7 +367,7 @@ class LoneRestarts:
         """The fraction of the tasks that repeat steps, from 0 to 1."""
         return len(self._behind) / self._tasks if self._behind else 0.0
 
-    def look(self, trains: bool) -> None:
+    def update(self, trains: bool) -> None:
         """Find tasks that restart alone. ``trains`` is False if the whole gang restarts."""
         if not trains:
             self._down, self._behind = {}, {}
