@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
+
 from tony_provider.runtime.frameworks import base
 from tony_provider.runtime.frameworks.base import Framework
-from tony_provider.runtime.frameworks.generic import Generic
-from tony_provider.runtime.frameworks.horovod import Horovod
-from tony_provider.runtime.frameworks.jax import Jax
-from tony_provider.runtime.frameworks.mpi import MPI
-from tony_provider.runtime.frameworks.mxnet import MXNet
-from tony_provider.runtime.frameworks.pytorch import PyTorch
-from tony_provider.runtime.frameworks.ray import Ray
-from tony_provider.runtime.frameworks.standalone import Standalone
-from tony_provider.runtime.frameworks.tensorflow import TensorFlow
-from tony_provider.runtime.frameworks.xgboost import XGBoost
 from tony_provider.runtime.jobspec.model import Role, TaskSpec, role_of
 
-_OURS: dict[str, Framework] = {
-    framework.name: framework
-    for framework in (
-        TensorFlow(),
-        PyTorch(),
-        Jax(),
-        XGBoost(),
-        Ray(),
-        Horovod(),
-        MPI(),
-        MXNet(),
-        Generic(),
-        Standalone(),
-    )
+# Class of each built-in framework, by name, which is also the name of its module. A process loads only its job's.
+_OURS = {
+    "tensorflow": "TensorFlow",
+    "pytorch": "PyTorch",
+    "jax": "Jax",
+    "xgboost": "XGBoost",
+    "ray": "Ray",
+    "horovod": "Horovod",
+    "mpi": "MPI",
+    "mxnet": "MXNet",
+    "generic": "Generic",
+    "standalone": "Standalone",
 }
+
+
+@cache
+def _load(name: str) -> Framework:
+    framework: Framework = getattr(import_module(f"{__name__}.{name}"), _OURS[name])()
+    return framework
 
 
 class UnknownFrameworkError(LookupError):
@@ -48,7 +45,7 @@ def get_framework(name: str) -> Framework:
     Raises UnknownFrameworkError, which lists the known names, or LookupError if a plugin cannot be loaded.
     """
     if name in _OURS:
-        return _OURS[name]
+        return _load(name)
     found = base.load_plugin(name)
     if found is None:
         raise UnknownFrameworkError(f"no framework {name!r}; there are {', '.join(names())}")
