@@ -16,6 +16,7 @@ import requests
 from tests.hadoop.cluster import HadoopCluster
 from tests.hooks.conftest import AddConnection, add_yarn
 from tests.hooks.jobs import ended, identity, job, processes_with, running
+from tests.permissions import open_to_all
 from tests.waiting import settled, until
 from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, SubmissionRefused, UnexpectedAnswer
 from tony_provider.cluster.interface import ApplicationState
@@ -45,8 +46,7 @@ def hook(request: pytest.FixtureRequest) -> TonyHook:
 @pytest.fixture
 def marker(tmp_path: Path) -> Path:
     """In a directory that any user may write."""
-    for each in (tmp_path, *list(tmp_path.parents)[:2]):
-        each.chmod(0o755)
+    open_to_all(tmp_path)
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(0o777)

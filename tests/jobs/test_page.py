@@ -17,6 +17,7 @@ from tests.browser import PICTURES, browser, complaints, photograph, prefer
 from tests.hadoop.client import HttpError
 from tests.jobs.job import Job
 from tests.jobs.places import LocalPlace, Place, YarnPlace
+from tests.permissions import open_to_all
 from tests.waiting import until
 from tony_provider.runtime.common.codec import load_json
 from tony_provider.runtime.protocol import master_files
@@ -47,8 +48,7 @@ fetch(location.pathname + "control/stop?user.name=alice", order)
 @pytest.fixture
 def go(tmp_path: Path) -> Path:
     """The trainings end when this is there, in a directory that any user may read."""
-    for each in (tmp_path, *list(tmp_path.parents)[:2]):
-        each.chmod(0o755)
+    open_to_all(tmp_path)
     return tmp_path / "go"
 
 

@@ -9,6 +9,7 @@ from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.node_view import lacks_rights
 from tests.jobs.places import USER
+from tests.permissions import open_to_all
 from tests.secure.field import CLUSTERS, Field
 from tests.secure.row import SHARED
 from tests.secure.standing import Standing
@@ -35,8 +36,7 @@ def user_containers(start_hadoop: StartHadoop) -> Iterator[HadoopCluster]:
 @pytest.fixture
 def new_field(tmp_path: Path, standing: Standing, monkeypatch: pytest.MonkeyPatch) -> Iterator[NewField]:
     """Makes the field of one row."""
-    for each in (tmp_path, *list(tmp_path.parents)[:2]):
-        each.chmod(0o755)  # containers of other users look into it
+    open_to_all(tmp_path)
     fields: list[Field] = []
 
     def new(hadoop: HadoopCluster) -> Field:
