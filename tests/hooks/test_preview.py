@@ -19,7 +19,7 @@ from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.submission.submitter import APPLICATION_ID
 from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.cluster.training.plan import ChainOrigin
-from tony_provider.cluster.yarn.delegation_tokens import KeyServerAccess, StoreTokens
+from tony_provider.cluster.yarn.delegation_tokens import HdfsClusters, KeyServerAccess, StoreTokens
 from tony_provider.cluster.yarn.rest import YarnRest
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
@@ -100,6 +100,6 @@ def test_a_token_that_is_only_shown_is_asked_of_nobody() -> None:
     nobody, credentials = cast(WebHdfsStorage, None), Credentials()
     rest = cast(YarnRest, SimpleNamespace(setting=lambda _name: None))
     no_server = KeyServerAccess(NO_KEY_SERVER, cast(Any, None))
-    tokens = StoreTokens(nobody, rest, "127.0.0.1:8020", "alice", "rm/_HOST@REALM", others={}, key_server=no_server)
+    tokens = StoreTokens(HdfsClusters(nobody, "127.0.0.1:8020", {}, no_server), rest, "alice", "rm/_HOST@REALM")
     tokens.pretend(credentials)
     assert list(credentials.tokens) == ["127.0.0.1:8020"]

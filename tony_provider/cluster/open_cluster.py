@@ -85,7 +85,7 @@ def _open_local(settings: Settings) -> OpenCluster:
 
 
 def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
-    from tony_provider.cluster.yarn.delegation_tokens import KeyServerAccess, StoreTokens
+    from tony_provider.cluster.yarn.delegation_tokens import HdfsClusters, KeyServerAccess, StoreTokens
     from tony_provider.cluster.yarn.kerberos import own_tickets, ticket_user
     from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
 
@@ -118,10 +118,8 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     if aside is not None:
         open_server = partial(KeyServer, webhdfs=webhdfs, negotiate=aside)
         key_server = KeyServerAccess(yarn.key_server, open_server, yarn.insecure_http)
-        authority = uris.parse(staging_dir).authority
-        tokens = StoreTokens(
-            storage, rest, authority, user, yarn.rm_principal, yarn.master_keytab, others=others, key_server=key_server
-        )
+        hdfs = HdfsClusters(storage, uris.parse(staging_dir).authority, others, key_server)
+        tokens = StoreTokens(hdfs, rest, user, yarn.rm_principal, yarn.master_keytab)
     return OpenCluster(
         settings,
         cluster,

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+import attrs
+
 from tony_provider.cluster.errors import (
     ClusterError,
     ClusterUnreachable,
@@ -54,21 +56,28 @@ _GOODBYE = 3.0  # seconds for the last request
 _PIECE = 64 << 10  # bytes read from TLS at once
 
 
+@attrs.frozen
+class MasterOfTunnel:
+    """The master of a running application, to which a tunnel leads."""
+
+    cluster: Cluster
+    application_id: str
+    authority: str  # the PEM certificate that authenticates the master
+
+
 class TunnelConnection:
     """One tunnel to the master of a running application. Call ``run`` once, on an event loop.
 
     ``hear`` is called on the loop with each received frame.
     """
 
-    def __init__(
-        self, cluster: Cluster, application_id: str, authority: str, hear: Callable[[tony_pb2.TunnelFrame], None]
-    ) -> None:
-        """``authority`` is the PEM certificate that authenticates the master. Raises PipeError."""
-        self._cluster = cluster
-        self._application_id = application_id
+    def __init__(self, master: MasterOfTunnel, hear: Callable[[tony_pb2.TunnelFrame], None]) -> None:
+        """Raises PipeError."""
+        self._cluster = master.cluster
+        self._application_id = master.application_id
         self._hear = hear
         self._name = secrets.token_hex(16)
-        self._tls = TlsEnd(client_context(authority), application_id)
+        self._tls = TlsEnd(client_context(master.authority), master.application_id)
         self._taken, self._sent = ReceivedBytes(), SentBytes()
         self._reader = FrameReader()
         self._more = asyncio.Event()
@@ -223,9 +232,7 @@ class TaskTunnel:
 
     def __init__(
         self,
-        cluster: Cluster,
-        application_id: str,
-        authority: str,
+        master: MasterOfTunnel,
         task: str,
         port: int = 0,
         *,
@@ -235,12 +242,10 @@ class TaskTunnel:
     ) -> None:
         """``port`` is the task's port, 0 for the first one it was given; ``local_port`` 0 is any free port.
 
-        ``authority`` is the PEM certificate that authenticates the master. ``tell`` is called with messages for people,
-        from the tunnel's thread. Set ``over`` to stop waiting for a tunnel that is not open yet.
+        ``tell`` is called with messages for people, from the tunnel's thread. Set ``over`` to stop waiting for a tunnel
+        that is not open yet.
         """
-        self._cluster = cluster
-        self._application_id = application_id
-        self._authority = authority
+        self._master = master
         self._open = tony_pb2.TunnelOpen(task=task, port=port)
         self._local_port = local_port
         self._tell = tell
@@ -320,7 +325,7 @@ class TaskTunnel:
     async def _carry(self) -> None:
         """Open one tunnel after the other, as long as the application runs."""
         while True:
-            self._carrier = carrier = TunnelConnection(self._cluster, self._application_id, self._authority, self._hear)
+            self._carrier = carrier = TunnelConnection(self._master, self._hear)
             carrying = asyncio.ensure_future(carrier.run())
             opened = asyncio.ensure_future(carrier.is_open.wait())
             try:
@@ -329,7 +334,7 @@ class TaskTunnel:
                     self._ready.set()
                 await carrying
             except TunnelLost as error:
-                await in_thread(lambda: expect_running(self._cluster, self._application_id))
+                await in_thread(lambda: expect_running(self._master.cluster, self._master.application_id))
                 self._tell(f"the tunnel was interrupted, and is opened again: {error}")
                 await self._close_connections()
             finally:

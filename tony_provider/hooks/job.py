@@ -392,15 +392,14 @@ class TonyJob:
 
         Only the application's owner and users with the right to modify it can connect.
         """
-        from tony_provider.cluster.task_tunnel import TaskTunnel, expect_running
+        from tony_provider.cluster.task_tunnel import MasterOfTunnel, TaskTunnel, expect_running
         from tony_provider.cluster.token_refresh import read_master_contact
 
         cluster = self.hook.get_conn()
         expect_running(cluster, self.application_id)
         authority = read_master_contact(self.hook.storage(), self.directory).authority
-        return TaskTunnel(
-            cluster, self.application_id, authority, task, port, local_port=local_port, tell=tell, over=over
-        )
+        master = MasterOfTunnel(cluster, self.application_id, authority)
+        return TaskTunnel(master, task, port, local_port=local_port, tell=tell, over=over)
 
     def refresh_store_token(self) -> TokenLife | None:
         """Send the running job a new HDFS token. Return its lifetime.

@@ -14,7 +14,7 @@ import pytest
 
 from tests.runtime.delegation_tokens import made
 from tony_provider.cluster.settings import NO_KEY_SERVER
-from tony_provider.cluster.yarn.delegation_tokens import KeyServerAccess, StoreTokens
+from tony_provider.cluster.yarn.delegation_tokens import HdfsClusters, KeyServerAccess, StoreTokens
 from tony_provider.cluster.yarn.rest import YarnRest
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, KEY_SERVER_TOKEN, Credentials, Token
 from tony_provider.runtime.storage.errors import StorageAuthError, StorageUnreachable
@@ -61,15 +61,14 @@ def tokens(
     servers: dict[str, Server], *, setting: str | None = None, insecure_http: bool = True, **settings: str
 ) -> StoreTokens:
     known = {"dfs.nameservices": "prod", "yarn.resourcemanager.principal": "rm/_HOST@REALM", **settings}
-    return StoreTokens(
+    hdfs = HdfsClusters(
         cast(WebHdfsStorage, servers["own"]),
-        cast(YarnRest, SimpleNamespace(setting=known.get, active_host=lambda: "rm1")),
         "prod",
-        "alice",
-        None,
-        others={"localhost:8021": cast(WebHdfsStorage, servers["localhost:8021"])},
-        key_server=KeyServerAccess(setting, cast(Any, servers.__getitem__), insecure_http),
+        {"localhost:8021": cast(WebHdfsStorage, servers["localhost:8021"])},
+        KeyServerAccess(setting, cast(Any, servers.__getitem__), insecure_http),
     )
+    rest = cast(YarnRest, SimpleNamespace(setting=known.get, active_host=lambda: "rm1"))
+    return StoreTokens(hdfs, rest, "alice", None)
 
 
 @pytest.mark.parametrize(("use_ip", "host"), [("true", "127.0.0.1"), ("false", "localhost")])

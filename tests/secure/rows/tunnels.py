@@ -9,7 +9,7 @@ from contextlib import suppress
 from tests.secure.field import Field
 from tests.secure.row import row
 from tests.secure.victim import Victim
-from tony_provider.cluster.task_tunnel import HOST, TaskTunnel
+from tony_provider.cluster.task_tunnel import HOST, MasterOfTunnel, TaskTunnel
 from tony_provider.cluster.token_refresh import read_master_contact
 
 _SERVER = f"({sys.executable} -m http.server --bind 127.0.0.1 $TONY_PORT & echo serves $TONY_PORT)"
@@ -30,7 +30,9 @@ def other_jobs_server(field: Field) -> str:
 
         def page(port: int) -> str:
             news: list[str] = []
-            with TaskTunnel(cluster, his.id, about.authority, "worker:0", port, tell=news.append) as way:
+            with TaskTunnel(
+                MasterOfTunnel(cluster, his.id, about.authority), "worker:0", port, tell=news.append
+            ) as way:
                 return _page(way.port) or "; ".join(news)
 
         own, foreign = map(page, ports)

@@ -50,36 +50,37 @@ class KeyServerAccess:
     insecure_http: bool = False  # allows tokens over plain http
 
 
+@attrs.frozen
+class HdfsClusters:
+    """The HDFS clusters and the key server that give tokens."""
+
+    storage: WebHdfsStorage  # with the staging directory
+    authority: str  # of the staging directory's URI: a NameNode's host:port, or a nameservice
+    others: Mapping[str, WebHdfsStorage]  # other HDFS clusters, by the authority in their URIs
+    key_server: KeyServerAccess
+
+
 class StoreTokens:
     """Fetches and cancels delegation tokens of HDFS and its key server for applications.
 
-    :param authority: of the staging directory's URI: a NameNode's host:port, or a nameservice.
     :param user: that applications run as.
     :param rm_principal: Kerberos principal of the ResourceManager, which renews the tokens. None: use its setting.
     :param keytab: with which application masters fetch new tokens. None: the Airflow side sends new tokens.
-    :param others: HDFS clusters in addition to that of the staging directory, by the authority in their URIs.
     """
 
     def __init__(
         self,
-        storage: WebHdfsStorage,
+        hdfs: HdfsClusters,
         rest: YarnRest,
-        authority: str,
         user: str,
         rm_principal: str | None,
         keytab: MasterKeytab | None = None,
-        *,
-        others: Mapping[str, WebHdfsStorage],
-        key_server: KeyServerAccess,
     ) -> None:
-        self._storage = storage
+        self._hdfs = hdfs
         self._rest = rest
-        self._authority = authority
         self._user = user
         self._rm_principal = rm_principal
         self._keytab = keytab
-        self._others = others
-        self._key_server = key_server
 
     def fetch(self, credentials: Credentials) -> StoreToken:
         """Fetch tokens for the current user and add them to ``credentials``. Return them for ``cancel``.
@@ -88,11 +89,13 @@ class StoreTokens:
         """
         if self._keytab is not None:
             credentials.secrets.update(self._keytab_secrets(self._keytab))
-        services = {name: self._service(name) for name in [self._authority, *self._others]}  # before the first token
+        services = {
+            name: self._service(name) for name in [self._hdfs.authority, *self._hdfs.others]
+        }  # before the first token
         renewer = self._renewer()
-        put_store_token(credentials, self._token(self._storage, renewer), [services[self._authority]])
+        put_store_token(credentials, self._token(self._hdfs.storage, renewer), [services[self._hdfs.authority]])
         try:
-            for name, storage in self._others.items():
+            for name, storage in self._hdfs.others.items():
                 put_other_hdfs_token(credentials, name, self._token(storage, renewer), [services[name]])
             self._add_key_server_token(credentials, renewer)
         except BaseException:
@@ -106,8 +109,8 @@ class StoreTokens:
     def pretend(self, credentials: Credentials) -> None:
         """Add empty tokens in place of those of ``fetch``, for display. Contact no server."""
         empty = Token(b"", b"", HDFS_TOKEN, "").to_url_string()
-        put_store_token(credentials, empty, [self._service(self._authority)])
-        for name in self._others:
+        put_store_token(credentials, empty, [self._service(self._hdfs.authority)])
+        for name in self._hdfs.others:
             put_other_hdfs_token(credentials, name, empty, [self._service(name)])
         if uri := self._key_server_uri():
             of_server = Token(b"", b"", KEY_SERVER_TOKEN, "").to_url_string()
@@ -120,11 +123,11 @@ class StoreTokens:
         until then without further renewals. ``names``: the application's servers in addition to the store. Raises
         StorageError for the store itself, StagingFailed if HDFS returns no token.
         """
-        others: dict[str, TokenServer] = {name: each for name, each in self._others.items() if name in names}
+        others: dict[str, TokenServer] = {name: each for name, each in self._hdfs.others.items() if name in names}
         # The application's user can write the names in its file, so contact only servers that the connection knows.
         if any(name.startswith(KEY_SERVER_PREFIX) for name in names) and (uri := self._key_server_uri()) in names:
             others[uri] = self._opened(uri)
-        return fetch_newer_tokens(self._storage, others, self._user)
+        return fetch_newer_tokens(self._hdfs.storage, others, self._user)
 
     def ticket_until(self) -> float | None:
         """Return the epoch seconds until which this worker's own ticket can be renewed.
@@ -138,10 +141,10 @@ class StoreTokens:
 
     def cancel(self, tokens: StoreToken) -> None:
         """Cancel tokens that no application will use. Errors are only logged because the tokens expire."""
-        self._cancel(self._storage, tokens.text)
+        self._cancel(self._hdfs.storage, tokens.text)
         for other in tokens.others:
-            if other.name in self._others:
-                self._cancel(self._others[other.name], other.text)
+            if other.name in self._hdfs.others:
+                self._cancel(self._hdfs.others[other.name], other.text)
             elif other.name.startswith(KEY_SERVER_PREFIX):
                 self._cancel(self._opened(other.name), other.text)
 
@@ -175,7 +178,7 @@ class StoreTokens:
             aliases = self._aliases(server)
             token = server.get_delegation_token(renewer)
         except (StorageError, StagingFailed) as error:
-            if self._key_server.setting is not None:
+            if self._hdfs.key_server.setting is not None:
                 raise
             log.warning(
                 "The job gets no token of the key server, and programs and nodes cannot read encryption zones: %s. Set "
@@ -188,7 +191,7 @@ class StoreTokens:
 
     def _refuse_plain_http(self, uri: str, server: KeyServer) -> None:
         plain = [address for address in server.addresses if address.startswith("http://")]
-        if plain and not self._key_server.insecure_http:
+        if plain and not self._hdfs.key_server.insecure_http:
             raise StorageAuthError(
                 uri,
                 "get a token of",
@@ -209,15 +212,15 @@ class StoreTokens:
 
     def _key_server_uri(self) -> str:
         """Return "" if there is no key server."""
-        setting = self._key_server.setting
+        setting = self._hdfs.key_server.setting
         if setting is None:
-            found = self._storage.key_server()
+            found = self._hdfs.storage.key_server()
             return found if found.startswith(KEY_SERVER_PREFIX) else ""
         return "" if setting == NO_KEY_SERVER else setting
 
     def _opened(self, uri: str) -> KeyServer:
         try:
-            return self._key_server.open(uri)
+            return self._hdfs.key_server.open(uri)
         except ValueError as error:
             raise ConnectionProblem(f"the key server cannot be used: {error}") from error
 

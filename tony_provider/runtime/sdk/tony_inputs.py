@@ -25,6 +25,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -43,45 +44,34 @@ Opener = Callable[[str], BinaryIO]
 """Opens a path or URI as a binary file with ``seek`` and ``read``."""
 
 
+@dataclass(eq=False, repr=False)
 class TaskShard:
     """One file of an input, or a piece of one.
 
+    ``path`` is the path of the local file, or of its local copy (``fetch: true``), otherwise the URI. The copy of a
+    queue's shard exists until the shard is committed, given back or failed.
+
     ``uri`` is the location of the file. ``size`` (bytes), ``modified_ms`` and ``checksum`` are from the listing.
     ``format`` is the job's, or None. A piece of text or TFRecords has ``offset`` and ``length`` in bytes, and its
-    records are those that begin in it. A piece of a Parquet file has ``row_groups``.
+    records are those that begin in it. A piece of a Parquet file has ``row_groups``, the
+    numbers of its row groups.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        size: int = 0,
-        modified_ms: int = 0,
-        format: Optional[str] = None,
-        offset: Optional[int] = None,
-        length: Optional[int] = None,
-        row_groups: Optional[Sequence[int]] = None,
-        checksum: Optional[str] = None,
-        path: str = "",
-    ) -> None:
-        self.uri = uri
-        self.size = size
-        self.modified_ms = modified_ms
-        self.format = format
-        self.offset = offset
-        self.length = length
-        self.row_groups = None if row_groups is None else range(*row_groups)  # numbers of the row groups
-        self.checksum = checksum
-        self._path = path
+    uri: str
+    size: int = 0
+    modified_ms: int = 0
+    format: Optional[str] = None
+    offset: Optional[int] = None
+    length: Optional[int] = None
+    row_groups: Optional[Sequence[int]] = None
+    checksum: Optional[str] = None
+    path: str = ""
 
-    @property
-    def path(self) -> str:
-        """The path of the local file, or of its local copy (``fetch: true``), otherwise the URI.
-
-        The copy of a queue's shard exists until the shard is committed, given back or failed.
-        """
-        if self._path:
-            return self._path
-        return self.uri[len("file://") :] if self.uri.startswith("file:///") else self.uri
+    def __post_init__(self) -> None:
+        if self.row_groups is not None:
+            self.row_groups = range(*self.row_groups)
+        if not self.path:
+            self.path = self.uri[len("file://") :] if self.uri.startswith("file:///") else self.uri
 
     def records(self, opener: Optional[Opener] = None) -> Iterator[Any]:
         """Yield the records by format: lines and TFRecords as bytes, rows of Parquet files as dictionaries.

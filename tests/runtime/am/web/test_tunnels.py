@@ -18,7 +18,7 @@ from tests.runtime.executor.other_container import other_container
 from tony_provider.cluster.application_secrets import application_secrets
 from tony_provider.cluster.errors import MasterOutOfReach, TunnelEnded, TunnelLost, UnexpectedAnswer
 from tony_provider.cluster.interface import Application, ApplicationState
-from tony_provider.cluster.task_tunnel import TaskTunnel, TunnelConnection
+from tony_provider.cluster.task_tunnel import MasterOfTunnel, TaskTunnel, TunnelConnection
 from tony_provider.runtime.am.executor_server import Stream
 from tony_provider.runtime.am.gateway import ExecutorStreams, TunnelStreams
 from tony_provider.runtime.am.web import tunnels as tunnel_route
@@ -110,10 +110,14 @@ class Site:
     link: StandInLink
     heard: list[Any] = attrs.field(factory=list)
 
+    @property
+    def master(self) -> MasterOfTunnel:
+        return MasterOfTunnel(self.cluster, ID, self.authority)  # type: ignore[arg-type]
+
     @asynccontextmanager
     async def carrier(self) -> AsyncIterator[TunnelConnection]:
         """A tunnel that is open, and whose run has not ended."""
-        carrier = TunnelConnection(self.cluster, ID, self.authority, self.heard.append)  # type: ignore[arg-type]
+        carrier = TunnelConnection(self.master, self.heard.append)
         running = asyncio.ensure_future(carrier.run())
         opening = asyncio.ensure_future(carrier.is_open.wait())
         try:
@@ -320,7 +324,7 @@ async def test_a_tunnel_that_the_master_does_not_know_is_lost(site: Site) -> Non
 
 async def test_connections_go_through_again_by_a_tunnel_to_the_next_master(site: Site, echo: int) -> None:
     news: list[str] = []
-    way = TaskTunnel(site.cluster, ID, site.authority, TASK, echo, tell=news.append)  # type: ignore[arg-type]
+    way = TaskTunnel(site.master, TASK, echo, tell=news.append)
     await asyncio.to_thread(way.__enter__)
     try:
         assert await echoed(way) == b"hello"
@@ -349,7 +353,7 @@ async def echoed(way: TaskTunnel) -> bytes:
 async def test_nobody_has_to_wait_for_a_tunnel_that_does_not_open(site: Site) -> None:
     site.cluster.is_away = True
     over = threading.Event()
-    way = TaskTunnel(site.cluster, ID, site.authority, TASK, over=over)  # type: ignore[arg-type]
+    way = TaskTunnel(site.master, TASK, over=over)
     entering = asyncio.ensure_future(asyncio.to_thread(way.__enter__))
     await site.until(lambda: site.cluster.asked)
     over.set()
