@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.history.events import events_in, files_in
-from tony_provider.runtime.am.event_log import EventBacklog, EventLog
+from tony_provider.runtime.am.event_log import EventBacklog, EventLog, EventLogLimits
 from tony_provider.runtime.am.session.recovery import merge_data
+from tony_provider.runtime.am.store_writer import HistoryDirectory
 from tony_provider.runtime.history.events import encode_event, event_segments
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable, uris
 from tony_provider.runtime.storage.base import Source
@@ -59,7 +60,7 @@ class Work:
     """Masters of one application, one after the other."""
 
     directory: Path
-    bounds: dict[str, Any] = attrs.field(factory=dict)
+    limits: EventLogLimits = attrs.field(factory=EventLogLimits)
     store: Store = attrs.field(factory=Store)
     attempt: int = 0
     number: int = 0
@@ -72,14 +73,11 @@ class Work:
         self.attempt += 1
         former = event_segments(self.store, self.directory.as_uri())
         self.log = EventLog(
-            self.store,
-            self.directory.as_uri(),
-            "application_1_1",
+            HistoryDirectory(self.store, self.directory.as_uri(), "application_1_1", self.attempt),
             {"dag": "retrain", "run": "\u202er\x1b[2J1"},  # what would turn a page around is left out
             time_ms=1,
-            am_attempt=self.attempt,
             former=former,
-            **self.bounds,
+            limits=self.limits,
         )
 
     def note(self, data: dict[str, Any] | None = None) -> None:
@@ -119,7 +117,7 @@ def test_events_in_order_after_where_the_job_came_from(directory: Path) -> None:
 
 
 def test_a_job_of_weeks_has_few_files_none_of_which_was_written_twice(directory: Path) -> None:
-    work = Work(directory, {"most_bytes": 20_000, "merged": 8000})
+    work = Work(directory, EventLogLimits(20_000, 8000))
     most = 0
     for _ in range(500):
         work.note()
@@ -135,7 +133,7 @@ def test_a_job_of_weeks_has_few_files_none_of_which_was_written_twice(directory:
 
 
 def test_old_events_go_and_say_how_many_they_were(directory: Path) -> None:
-    work = Work(directory, {"most_bytes": 2500, "merged": 2000})
+    work = Work(directory, EventLogLimits(2500, 2000))
     for number in range(200):
         work.note({"tasks": {"worker:0": {"attempt": number}}, f"key-{number % 3}": number})
         assert work.write()
@@ -196,7 +194,7 @@ def test_whoever_dies_nothing_is_there_twice_and_nothing_that_was_kept_is_lost(
     ``before`` and ``after`` alone: see Store.
     """
     with TemporaryDirectory() as path:
-        work = Work(Path(path), {"most_bytes": most_bytes, "merged": merged})
+        work = Work(Path(path), EventLogLimits(most_bytes, merged))
         kept: list[dict[str, Any]] = []  # data of the notes on the store
         waiting: list[dict[str, Any]] = []
         for step in steps:

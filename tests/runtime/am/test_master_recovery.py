@@ -44,7 +44,7 @@ def ended(state: JobState) -> JobStatus:
 def test_first_master_inherits_nothing(tmp_path: Path, application: Path) -> None:
     noted(application, {"event": "application", "time_ms": 1})
     found = read_recovered_state(ownership(describe(tmp_path)))
-    assert (found.legacy, found.fenced) == (None, "")
+    assert (found.previous, found.fenced) == (None, "")
 
 
 def test_counters_come_from_the_event_log(tmp_path: Path, application: Path) -> None:
@@ -54,26 +54,26 @@ def test_counters_come_from_the_event_log(tmp_path: Path, application: Path) -> 
         {"event": "rendezvous", "data": {"generation": 4}, "time_ms": 6000},
     )
     (application / contract.STATUS_FILE).write_bytes(dump_json(RUNNING))
-    legacy = read_recovered_state(ownership(describe(tmp_path), attempt=2)).legacy
-    assert legacy
-    assert [each.range for each in legacy.events] == [EventRange(1, 1, 2)]
-    assert (legacy.history.generation, legacy.history.started) == (4, 5.0)
-    assert legacy.result is None
+    previous = read_recovered_state(ownership(describe(tmp_path), attempt=2)).previous
+    assert previous
+    assert [each.range for each in previous.events] == [EventRange(1, 1, 2)]
+    assert (previous.history.generation, previous.history.started) == (4, 5.0)
+    assert previous.result is None
 
 
 def test_former_master_that_left_nothing(tmp_path: Path) -> None:
     """It died before it could."""
-    legacy = read_recovered_state(ownership(describe(tmp_path), attempt=2)).legacy
-    assert legacy
-    assert (legacy.events, legacy.result, legacy.history.generation) == ([], None, 0)
+    previous = read_recovered_state(ownership(describe(tmp_path), attempt=2)).previous
+    assert previous
+    assert (previous.events, previous.result, previous.history.generation) == ([], None, 0)
 
 
 def test_result_of_a_job_that_had_ended_stands(tmp_path: Path, application: Path) -> None:
     for name in (contract.STATUS_FILE, contract.RESULT_FILE):
         (application / name).write_bytes(dump_json(ended(JobState.SUCCEEDED)))
-    legacy = read_recovered_state(ownership(describe(tmp_path), attempt=2)).legacy
-    assert legacy
-    assert legacy.result == ended(JobState.SUCCEEDED)
+    previous = read_recovered_state(ownership(describe(tmp_path), attempt=2)).previous
+    assert previous
+    assert previous.result == ended(JobState.SUCCEEDED)
 
 
 @pytest.mark.parametrize("status", [dump_json(RUNNING), b"{", None])
@@ -83,9 +83,9 @@ def test_last_word_of_a_master_that_was_killed_is_taken_back(
     (application / contract.RESULT_FILE).write_bytes(dump_json(ended(JobState.KILLED)))
     if status is not None:
         (application / contract.STATUS_FILE).write_bytes(status)
-    legacy = read_recovered_state(ownership(describe(tmp_path), attempt=2)).legacy
-    assert legacy
-    assert legacy.result is None
+    previous = read_recovered_state(ownership(describe(tmp_path), attempt=2)).previous
+    assert previous
+    assert previous.result is None
     assert not (application / contract.RESULT_FILE).exists()
 
 

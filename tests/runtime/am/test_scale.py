@@ -26,6 +26,7 @@ from tony_provider.runtime.am.executor_launch import ExecutorLaunches
 from tony_provider.runtime.am.executor_messages import Rendezvous
 from tony_provider.runtime.am.executor_server import WriteTurns
 from tony_provider.runtime.am.local_resource_manager import LocalResourceManager
+from tony_provider.runtime.am.output_publisher import OutputPublisher
 from tony_provider.runtime.am.ownership import Ownership
 from tony_provider.runtime.am.records import ApplicationRecords
 from tony_provider.runtime.am.resource_manager import Registered
@@ -155,7 +156,8 @@ async def test_steps_that_wait_by_the_thousand_let_others_have_the_loop(
     launches = ExecutorLaunches(description, credentials, b"", description.runtime, Address("127.0.0.1", 1))
     records = ApplicationRecords(LocalStorage(), description)
     access = StoreAccess(description, credentials, LocalStorage())
-    leading = master.Master(description, manager, launches, records, ownership, chain, access=access)
+    data = master.JobData([], OutputPublisher(ownership))
+    leading = master.Master(manager, launches, records, chain, access, data)
     rounds = [0]
 
     async def others() -> None:

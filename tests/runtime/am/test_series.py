@@ -20,6 +20,7 @@ from tony_provider.runtime.am import sample_series
 from tony_provider.runtime.am import sample_series as series_module
 from tony_provider.runtime.am.sample_series import Series
 from tony_provider.runtime.am.session.session_state import Heartbeat, Task
+from tony_provider.runtime.am.store_writer import HistoryDirectory
 from tony_provider.runtime.history.samples import TaskSample, read_segment, segment_name
 from tony_provider.runtime.protocol.status import TaskProgress
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable
@@ -49,10 +50,7 @@ class Work:
         self.told: list[str] = []
         self.directory = directory.as_uri()
         self.series = Series(
-            self.storage,
-            self.directory,
-            "application_1_1",
-            am_attempt=am_attempt,
+            HistoryDirectory(self.storage, self.directory, "application_1_1", am_attempt),
             kept=kept,
             tell=lambda event, _: self.told.append(event),
         )

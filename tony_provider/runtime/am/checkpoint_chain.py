@@ -40,7 +40,7 @@ class OwnChain:
         self._reader = description.application_id
         self._quotas = QuotaWatch(storage, chain, description.job.checkpoint.keep) if chain else None
         self._pinned = ""  # URI of the checkpoint of the former chain that is in use
-        self._ownership = ownership
+        self.ownership = ownership
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chain")
 
     async def do(self, work: Callable[[], T]) -> T:
@@ -115,7 +115,7 @@ class OwnChain:
             self._pinned = uri
             if chosen and former.pin(uri, self._reader):
                 return chosen
-        raise NoCheckpointLeft(self._ownership.description.continues or "")
+        raise NoCheckpointLeft(self.ownership.description.continues or "")
 
     def _unpin(self) -> None:
         if self._former and self._pinned:
@@ -142,11 +142,11 @@ class OwnChain:
 
     def _sweep_event_files(self) -> None:
         """Remove temporary event files, whose writers have ended. The chain's other files may still have writers."""
-        directory = uris.join(self._ownership.description.chain_dir or "", contract.TENSORBOARD_DIR)
-        remove_leftovers(self._ownership.storage, directory)
+        directory = uris.join(self.ownership.description.chain_dir or "", contract.TENSORBOARD_DIR)
+        remove_leftovers(self.ownership.storage, directory)
 
     def _owned(self, work: Callable[[], T]) -> T:
-        self._ownership.check()
+        self.ownership.check()
         return work()
 
 

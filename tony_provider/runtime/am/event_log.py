@@ -21,8 +21,7 @@ from typing import Any, Callable, Optional
 import attrs
 
 from tony_provider.runtime.am.session.recovery import merge_data
-from tony_provider.runtime.am.store_writer import StoreWriter
-from tony_provider.runtime.common import contract
+from tony_provider.runtime.am.store_writer import HistoryDirectory, StoreWriter
 from tony_provider.runtime.common.bounds import EVENT_SEGMENT_LIMIT
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.history.events import (
@@ -35,19 +34,15 @@ from tony_provider.runtime.history.events import (
     read_event_segment,
 )
 from tony_provider.runtime.storage import (
-    Storage,
     StorageError,
     StorageNotFound,
     StorageTooLarge,
     read_whole,
-    uris,
     write_atomically,
 )
 
 log = logging.getLogger(__name__)
 
-_MOST_BYTES = 512 << 10  # for all segments
-_MERGED = 256 << 10  # size limit in bytes of a segment's text after it has absorbed others
 _LARGER = 2.0  # a new segment absorbs segments of at most this multiple of its size
 _ROOM = 0.75  # share of the bytes that stay in use after old events were dropped
 _MOST_TEXT = 64 << 20  # size limit in bytes for reading a segment back, far above real sizes
@@ -64,35 +59,34 @@ class _Segment:
     size: int = 0  # size of its file in bytes, once it is on the store
 
 
+@attrs.frozen
+class EventLogLimits:
+    """Size limits of an event log, in bytes."""
+
+    stored: int = 512 << 10  # for all segments on the store
+    merged: int = 256 << 10  # for the text of a segment after it has absorbed others
+
+
 class EventLog(StoreWriter):
     """Records the events of one application master, after the events of former ones."""
 
     def __init__(
         self,
-        storage: Storage,
-        application_dir: str,
-        application_id: str,
+        directory: HistoryDirectory,
         labels: Mapping[str, str],
         *,
         time_ms: int,
-        am_attempt: int = 1,
         former: Iterable[StoredSegment] = (),
-        most_bytes: int = _MOST_BYTES,
-        merged: int = _MERGED,
+        limits: EventLogLimits = EventLogLimits(),
         tell: Callable[[str, str], None] = lambda event, message: None,
     ) -> None:
         """``former``: segments of former application masters. ``labels`` and ``time_ms``: for the first event.
 
-        ``most_bytes``: size limit for all segments on the store. ``merged``: size limit in bytes of a segment's text
-        after it has absorbed others. ``tell``: see StoreWriter.
+        ``tell``: see StoreWriter.
         """
         super().__init__("events", tell=tell)
-        self._storage = storage
-        self._directory = uris.join(application_dir, contract.HISTORY_DIR)
-        self._application_id = application_id
-        self._am_attempt = am_attempt
-        self._most_bytes = most_bytes
-        self._merged = merged
+        self._directory = directory
+        self._limits = limits
         self._backlog = EventBacklog()
         self._published = 0  # the number of the newest event on the store
         known = list(former)
@@ -164,10 +158,10 @@ class EventLog(StoreWriter):
         first = before[0].range.first if before else self._published + 1
         last = self._published + taken.events
         lines = [*(line for segment in before for line in segment.lines), *taken.lines()]
-        return _Segment(EventRange(self._am_attempt, first, last), lines, sum(map(len, lines)))
+        return _Segment(EventRange(self._directory.am_attempt, first, last), lines, sum(map(len, lines)))
 
     def _takes_in(self, segment: _Segment, text: int) -> bool:
-        return segment.text + text <= self._merged and (self._is_ending or segment.text <= _LARGER * text)
+        return segment.text + text <= self._limits.merged and (self._is_ending or segment.text <= _LARGER * text)
 
     def _took(self, segment: _Segment) -> None:
         """Update the lists of segments after the store accepted ``segment``."""
@@ -176,22 +170,22 @@ class EventLog(StoreWriter):
         self._useless |= {each for each in known if segment.range.covers(each)}
         self._uncertain = {each for each in self._uncertain - self._useless if each != segment.range}
         self._open = [*(each for each in self._open if not segment.range.covers(each.range)), segment]
-        while sum(each.text for each in self._open) > self._merged:
+        while sum(each.text for each in self._open) > self._limits.merged:
             closed = self._open.pop(0)
             self._closed.append(StoredSegment(closed.range, closed.size))
 
     def _write(self, segment: EventRange, lines: Iterable[bytes]) -> int:
-        data = encode_events(self._application_id, lines)
-        write_atomically(self._storage, self._uri(segment), data)
+        data = encode_events(self._directory.application_id, lines)
+        write_atomically(self._directory.storage, self._directory.uri(segment.file), data)
         return len(data)
 
     # ---- old segments; all of this blocks ------------------------------------------------------------------------
 
     def _tidy(self) -> None:
-        while self._size > self._most_bytes and (oldest := self._oldest()):
+        while self._size > self._limits.stored and (oldest := self._oldest()):
             self._drop(oldest)
         for each in sorted(self._useless):
-            self._storage.remove(self._uri(each))
+            self._directory.storage.remove(self._directory.uri(each.file))
             self._useless.discard(each)
 
     @property
@@ -204,7 +198,7 @@ class EventLog(StoreWriter):
 
         Empty if none qualify.
         """
-        excess = self._size - _ROOM * self._most_bytes
+        excess = self._size - _ROOM * self._limits.stored
         for am_attempt in sorted({each.range.am_attempt for each in self._closed}):
             chosen: list[StoredSegment] = []
             for each in self._closed:
@@ -232,7 +226,7 @@ class EventLog(StoreWriter):
 
     def _read(self, segment: EventRange) -> list[dict[str, Any]]:
         try:
-            data = read_whole(self._storage, self._uri(segment), EVENT_SEGMENT_LIMIT)
+            data = read_whole(self._directory.storage, self._directory.uri(segment.file), EVENT_SEGMENT_LIMIT)
         except StorageNotFound:
             return []
         except StorageTooLarge as error:
@@ -242,9 +236,6 @@ class EventLog(StoreWriter):
         for problem in found.problems:
             log.warning("%s: %s", segment.file, problem)
         return found.events
-
-    def _uri(self, segment: EventRange) -> str:
-        return uris.join(self._directory, segment.file)
 
 
 @attrs.define

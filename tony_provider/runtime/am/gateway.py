@@ -21,6 +21,7 @@ from tony_provider.runtime.am import executor_messages
 from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, CommitRequest
 from tony_provider.runtime.am.executor_server import Listener, Outgoing, Stream
 from tony_provider.runtime.am.input_shards import InputAssigner
+from tony_provider.runtime.am.ownership import Ownership
 from tony_provider.runtime.am.session.actions import Action
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.session_events import (
@@ -36,11 +37,11 @@ from tony_provider.runtime.am.session.session_events import (
     RestoreFailed,
 )
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
-from tony_provider.runtime.am.token_replacement import StoreAccess
 from tony_provider.runtime.common import clock, contract
 from tony_provider.runtime.common.clock import difference, epoch_ms
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.protocol import limits, messages, tony_pb2
+from tony_provider.runtime.protocol.store_tokens import StoreToken
 from tony_provider.runtime.protocol.task_identity import TaskIdentity
 from tony_provider.runtime.protocol.timing import CLOCKS_DIFFER
 from tony_provider.runtime.protocol.tunnel_streams import FrameError, Window
@@ -64,24 +65,21 @@ class ExecutorGateway(Listener):
         session: Session,
         checkpoints: CheckpointCommits,
         inputs: InputAssigner,
+        ownership: Ownership,
         post: Callable[[Step], None],
         heard: Callable[[str, int, Union[Heartbeat, ProcessEnd], float], None],
-        last_outputs: LastOutputs,
-        access: StoreAccess,
-        *,
-        am_attempt: int,
     ) -> None:
         self.streams = ExecutorStreams()
         self.executor_requests = ExecutorRequests(self.streams)
         self.tunnel_streams = TunnelStreams(self.streams)
         self.clocks = NodeClocks()
+        self.last_outputs = LastOutputs(ownership.storage, ownership.description.application_dir)
+        self.newer_token: Optional[StoreToken] = None  # for containers that were launched with an older one
         self._session = session
         self._inputs = inputs
         self._post = post
         self._heard = heard
-        self._last_outputs = last_outputs
-        self._access = access
-        self._am_attempt = am_attempt
+        self._am_attempt = ownership.am_attempt
         self._handlers: Mapping[Optional[str], Callable[[Stream, str, int, tony_pb2.FromExecutor], None]] = {
             "uploaded": lambda stream, task, attempt, message: checkpoints.uploaded(
                 CommitRequest(task, attempt, message.uploaded, partial(_answer, stream, message))
@@ -97,6 +95,11 @@ class ExecutorGateway(Listener):
             ),
         }
 
+    def send_newer_token(self, token: StoreToken) -> None:
+        """Send the token to all executors, and to those that connect later."""
+        self.newer_token = token
+        self.streams.send_all([task.name for task in self._session.tasks], executor_messages.newer_token(token))
+
     def refusal(self, identity: TaskIdentity) -> Optional[str]:
         return self._session.refusal(identity.task, identity.attempt, identity.container_id)
 
@@ -111,7 +114,7 @@ class ExecutorGateway(Listener):
             self.tunnel_streams.received(stream, message.tunnel)
         else:
             if kind == "last_words":
-                self._last_outputs.keep(stream.identity, message.last_words.output)
+                self.last_outputs.keep(stream.identity, message.last_words.output)
             self._post(partial(self._received, stream, message))
 
     def detached(self, stream: Stream) -> None:
@@ -125,8 +128,8 @@ class ExecutorGateway(Listener):
         identity = stream.identity
         self.streams.attach(stream)
         stream.send(executor_messages.welcome(self._am_attempt, self._session.liveness.heartbeat_seconds))
-        if self._access.newer:  # its container may have been launched before
-            stream.send(executor_messages.newer_token(self._access.newer))
+        if self.newer_token:
+            stream.send(executor_messages.newer_token(self.newer_token))
         log.info(
             "%s: its executor is process %d on %s, with Python %s",
             identity.task,

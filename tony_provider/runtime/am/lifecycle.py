@@ -21,7 +21,7 @@ from tony_provider.runtime.am.checkpoint_chain import OwnChain
 from tony_provider.runtime.am.executor_launch import ExecutorLaunches, application_file
 from tony_provider.runtime.am.executor_server import ExecutorService, Server
 from tony_provider.runtime.am.input_shards import OpenedInput, close_inputs, open_inputs
-from tony_provider.runtime.am.master import DismissedError, Master
+from tony_provider.runtime.am.master import DismissedError, JobData, Master
 from tony_provider.runtime.am.output_publisher import OutputPublisher
 from tony_provider.runtime.am.ownership import Ownership, SupersededError
 from tony_provider.runtime.am.records import (
@@ -172,17 +172,11 @@ class MasterLifecycle:
             await self.access.until_it_holds()
             found = await retry_until_reachable(partial(read_recovered_state, self.ownership))
             clock.follow(storage.clock_ahead)  # because the masters of a job compare times that others have written
-            legacy = found.legacy
-            records = ApplicationRecords(
-                storage,
-                description,
-                am_attempt=self.ownership.am_attempt,
-                former_events=legacy.events if legacy else (),
-                former_series=legacy.series if legacy else 0,
-            )
-            self.chain.swept = legacy.history.generation if legacy else 0
-            if legacy and legacy.result:
-                return await self._leave_after(legacy.result, records)
+            previous = found.previous
+            records = ApplicationRecords(storage, description, am_attempt=self.ownership.am_attempt, previous=previous)
+            self.chain.swept = previous.history.generation if previous else 0
+            if previous and previous.result:
+                return await self._leave_after(previous.result, records)
             staged = await retry_until_reachable(
                 partial(application_file, storage, description, self.credentials.secrets)
             )
@@ -193,18 +187,8 @@ class MasterLifecycle:
             log.error("%s", error)  # noqa: TRY400 - its trace tells nothing more
             return await self._leave(FinalStatus.FAILED, self.access.explained(str(error), epoch_ms()))
         launches = ExecutorLaunches(description, self.credentials, self._task_key, staged, self.server.address)
-        master = Master(
-            description,
-            self.resource_manager,
-            launches,
-            records,
-            self.ownership,
-            self.chain,
-            access=self.access,
-            inputs=inputs,
-            outputs=outputs,
-            former=legacy,
-        )
+        data = JobData(inputs, outputs)
+        master = Master(self.resource_manager, launches, records, self.chain, self.access, data)
         try:
             refused = _refused(found.fenced, input_problem, output_problem)
             return await self._run(master, records, registered, found, refused)
@@ -253,7 +237,7 @@ class MasterLifecycle:
             await records.stop()
         if master.cut_off:
             await master.check_newest()
-        return await self._end(verdict, _last_known(master.status(), found.legacy), records)
+        return await self._end(verdict, _last_known(master.status(), found.previous), records)
 
     # ---- the end -----------------------------------------------------------------------------------------------
 
@@ -313,12 +297,12 @@ def _refused(fenced: str, input_problem: str, output_problem: str) -> Optional[t
     return next(((kind, reason) for kind, reason in reasons if reason), None)
 
 
-def _last_known(status: JobStatus, legacy: Optional[PreviousMasters]) -> JobStatus:
+def _last_known(status: JobStatus, previous: Optional[PreviousMasters]) -> JobStatus:
     """Return the former application master's status if it was already ending the job, because tasks reported to it."""
-    if legacy is None or legacy.history.verdict is None or legacy.status is None:
+    if previous is None or previous.history.verdict is None or previous.status is None:
         return status
     return attrs.evolve(
-        legacy.status, am_attempt=status.am_attempt, updated_ms=status.updated_ms, finished_ms=status.finished_ms
+        previous.status, am_attempt=status.am_attempt, updated_ms=status.updated_ms, finished_ms=status.finished_ms
     )
 
 

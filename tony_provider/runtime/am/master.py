@@ -16,11 +16,11 @@ from tony_provider.runtime.am import executor_messages
 from tony_provider.runtime.am.checkpoint_chain import OwnChain
 from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits
 from tony_provider.runtime.am.executor_launch import ExecutorLaunches
-from tony_provider.runtime.am.gateway import ExecutorGateway, LastOutputs, Step
+from tony_provider.runtime.am.gateway import ExecutorGateway, Step
 from tony_provider.runtime.am.input_shards import InputAssigner, OpenedInput
 from tony_provider.runtime.am.output_publisher import OutputPublisher, TaskParts
-from tony_provider.runtime.am.ownership import FencedError, Ownership, SupersededError
-from tony_provider.runtime.am.records import ApplicationRecords, PreviousMasters
+from tony_provider.runtime.am.ownership import FencedError, SupersededError
+from tony_provider.runtime.am.records import ApplicationRecords
 from tony_provider.runtime.am.resource_manager import (
     AttemptOver,
     Background,
@@ -48,7 +48,6 @@ from tony_provider.runtime.am.session.session_events import (
 )
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
 from tony_provider.runtime.am.token_replacement import StoreAccess
-from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint.training_owner import Stop
 from tony_provider.runtime.common.clock import epoch_ms, moment
 from tony_provider.runtime.common.concurrency import retry
@@ -76,6 +75,14 @@ class DismissedError(Exception):
     """The cluster has ended this application master's attempt, which must not change the job's state any more."""
 
 
+@attrs.frozen
+class JobData:
+    """The opened inputs and outputs of a job."""
+
+    inputs: Sequence[OpenedInput]
+    outputs: OutputPublisher
+
+
 class Master:
     """Runs one session of a job.
 
@@ -84,38 +91,29 @@ class Master:
 
     def __init__(
         self,
-        description: ApplicationDescription,
         resource_manager: ResourceManager,
         launches: ExecutorLaunches,
         records: ApplicationRecords,
-        ownership: Ownership,
         chain: OwnChain,
-        *,
         access: StoreAccess,
-        inputs: Sequence[OpenedInput] = (),
-        outputs: Optional[OutputPublisher] = None,
-        former: Optional[PreviousMasters] = None,
-        jitter: Callable[[], float] = random.random,
+        data: JobData,
     ) -> None:
-        """Create the master, within a running event loop.
-
-        ``former``: state that former application masters have left. ``jitter``: see Session.
-        """
-        self.description = description
+        """Create the master, within a running event loop."""
+        ownership = chain.ownership
+        self.description = description = ownership.description
         self._rm = resource_manager
         self._launches = launches
         self._records = records
         self._ownership = ownership
-        self._former = former
         self._access = access
         access.listeners.append(self._has_newer_token)
-        started = former.history.started if former else None
+        started = records.previous.history.started if records.previous else None
         self._started_ms = epoch_ms() if started is None else int(started * 1000)
         job = description.job
         self.session = Session(
             job,
             get_framework(job.framework),
-            jitter=jitter,
+            jitter=random.random,
             epoch=epoch_ms() / 1000 - _now(),
             zone_offsets=description.zone_offsets,
         )
@@ -132,27 +130,20 @@ class Master:
             self._send,
         )
         self._inputs = InputAssigner(
-            inputs,
+            data.inputs,
             self.session,
             ownership,
             lambda *said: self._note(Note(*said)),
             lambda problem: self.post(JobFailed(FailureKind.INPUT, problem)),
         )
-        self._outputs = outputs or OutputPublisher(ownership)
+        self._outputs = data.outputs
         self._task_parts = TaskParts(
             self._outputs, self.session, records.when_kept, lambda *said: self._note(Note(*said))
         )
-        self._last_outputs = LastOutputs(ownership.storage, description.application_dir)
         self.executors = ExecutorGateway(
-            self.session,
-            self._checkpoints,
-            self._inputs,
-            self._steps.put_nowait,
-            self._heard,
-            self._last_outputs,
-            access,
-            am_attempt=ownership.am_attempt,
+            self.session, self._checkpoints, self._inputs, ownership, self._steps.put_nowait, self._heard
         )
+        self.executors.newer_token = access.newer
         self._rendezvous = executor_messages.Rendezvous()
         self._launching: asyncio.Queue[actions.LaunchTask] = asyncio.Queue()
         self._verdict: Optional[Verdict] = None
@@ -161,7 +152,7 @@ class Master:
         self._stop_seen = False  # the store contains a stop order, and the session has received it
         self._cluster_away = ""  # since when and why the cluster is unreachable, otherwise empty
         self.cut_off = False  # the cluster became unreachable, and no event has arrived since
-        self._carriers = self._make_carriers()
+        self._action_handlers = self._make_action_handlers()
         self._cluster_handlers: dict[type, Callable[[Any], list[Action]]] = {
             ConnectionLost: self._connection_lost,
             ConnectionRestored: lambda _: [Note("cluster_reachable", "the cluster answers again")],
@@ -231,7 +222,7 @@ class Master:
         before = self.session.phase
         for action in self.session.handle(self._first_event(registered, refused), _now()):
             self._carry_out(action)
-        self._look_at_phase(before)
+        self._report_phase(before)
 
     async def run(self) -> Verdict:
         """Take steps until all tasks are stopped, and return how the job ended.
@@ -251,13 +242,12 @@ class Master:
             return await self._ended
         finally:
             await self._background.close()
-            await self._last_outputs.close()
+            await self.executors.last_outputs.close()
 
     def _first_event(self, registered: Registered, refused: Optional[tuple[FailureKind, str]]) -> session_events.Event:
-        if self._former and not refused:
-            return Recovered(
-                registered.containers, self._former.history, registered.largest, former=self._former.status
-            )
+        previous = self._records.previous
+        if previous and not refused:
+            return Recovered(registered.containers, previous.history, registered.largest, former=previous.status)
         self._rm.release([container.id for container in registered.containers])
         if refused:
             return JobFailed(*refused)
@@ -278,15 +268,15 @@ class Master:
             for action in step(_now()):
                 self._carry_out(action)
                 began = await _share_loop(began)
-            self._look_at_phase(before)
+            self._report_phase(before)
             began = await _share_loop(began)
         if not self._ended.done():
             self._ended.set_result(self._verdict)
 
     def _carry_out(self, action: Action) -> None:
-        self._carriers[type(action)](action)
+        self._action_handlers[type(action)](action)
 
-    def _look_at_phase(self, before: JobState) -> None:
+    def _report_phase(self, before: JobState) -> None:
         if self.session.phase is not before:
             leader = self.session.state.leader
             self._leader = leader.name if leader else ""
@@ -375,7 +365,7 @@ class Master:
 
     # ---- what the session wants --------------------------------------------------------------------------------
 
-    def _make_carriers(self) -> dict[type, Callable[[Any], None]]:
+    def _make_action_handlers(self) -> dict[type, Callable[[Any], None]]:
         """Return the function that executes each kind of action."""
         rm, checkpoints, streams = self._rm, self._checkpoints, self.executors.streams
         return {
@@ -407,9 +397,7 @@ class Master:
 
     def _has_newer_token(self, token: StoreToken) -> None:
         self._note(Note("store_token", f"a newer token of the store, which holds until {moment(token.until_ms)}"))
-        self.executors.streams.send_all(
-            [task.name for task in self.session.tasks], executor_messages.newer_token(token)
-        )
+        self.executors.send_newer_token(token)
         self._records.changed()
 
     def _note(self, note: Note) -> None:

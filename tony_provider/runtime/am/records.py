@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Sequence
 from functools import partial
 from typing import Callable, Optional, TypeVar
 
@@ -20,7 +19,7 @@ from tony_provider.runtime.am.ownership import FencedError, Ownership
 from tony_provider.runtime.am.sample_series import Series
 from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.am.session.recovery import History
-from tony_provider.runtime.am.store_writer import FileUpdater
+from tony_provider.runtime.am.store_writer import FileUpdater, HistoryDirectory
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import STATUS_LIMIT
@@ -55,31 +54,17 @@ class ApplicationRecords:
         description: ApplicationDescription,
         *,
         am_attempt: int = 1,
-        former_events: Sequence[StoredSegment] = (),
-        former_series: int = 0,
+        previous: Optional[PreviousMasters] = None,
     ) -> None:
-        """``former_events`` and ``former_series`` (bytes of series): records of former application masters."""
+        """``previous``: records of previous application masters."""
+        self.previous = previous
         self._storage = storage
         self._directory = description.application_dir
-        self._events = EventLog(
-            storage,
-            description.application_dir,
-            description.application_id,
-            description.labels,
-            time_ms=epoch_ms(),
-            am_attempt=am_attempt,
-            former=former_events,
-            tell=self._tell,
-        )
+        history = HistoryDirectory(storage, description.application_dir, description.application_id, am_attempt)
+        events = previous.events if previous else ()
+        self._events = EventLog(history, description.labels, time_ms=epoch_ms(), former=events, tell=self._tell)
         self._status_file: Optional[FileUpdater] = None
-        self.series = Series(
-            storage,
-            description.application_dir,
-            description.application_id,
-            am_attempt=am_attempt,
-            kept=former_series,
-            tell=self._tell,
-        )
+        self.series = Series(history, kept=previous.series if previous else 0, tell=self._tell)
         self._publishing: Optional[asyncio.Future[tuple[None, None, None]]] = None
 
     def start(self, status: Callable[[], JobStatus]) -> None:
@@ -210,7 +195,7 @@ class PreviousMasters:
 class RecoveredState:
     """The state that an application master finds at its start."""
 
-    legacy: Optional[PreviousMasters]  # None for the first application master
+    previous: Optional[PreviousMasters]  # None for the first application master
     fenced: str  # reason why no task may be started, otherwise empty
 
 

@@ -14,8 +14,7 @@ from typing import Callable, Optional
 import attrs
 
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessState, Task
-from tony_provider.runtime.am.store_writer import FileUpdater
-from tony_provider.runtime.common import contract
+from tony_provider.runtime.am.store_writer import FileUpdater, HistoryDirectory
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.history.samples import (
     SampleCompressor,
@@ -33,7 +32,6 @@ from tony_provider.runtime.protocol.metrics import (
     present_use,
 )
 from tony_provider.runtime.protocol.status import TaskProgress
-from tony_provider.runtime.storage import Storage, uris
 
 _SOONEST = 15.0  # seconds that a segment covers at the beginning of a job
 _LATEST = 900.0
@@ -54,19 +52,13 @@ class Series:
 
     def __init__(
         self,
-        storage: Storage,
-        application_dir: str,
-        application_id: str,
+        directory: HistoryDirectory,
         *,
-        am_attempt: int = 1,
         kept: int = 0,
         tell: Callable[[str, str], None] = lambda event, message: None,
     ) -> None:
         """``kept``: bytes of former application masters' series. ``tell``: see FileUpdater."""
-        self._storage = storage
-        self._directory = uris.join(application_dir, contract.HISTORY_DIR)
-        self._application_id = application_id
-        self._am_attempt = am_attempt
+        self._directory = directory
         self._tell = tell
         self._budget = SeriesBudget(kept)
         self._metrics = KeptMetrics()
@@ -140,7 +132,7 @@ class Series:
         former = self._closed.get(task.name)
         if former is not None and former.attempt == task.attempt:
             began, before = max(began, min(former.heard, now)), former.fold.newest
-        elif self._am_attempt == 1:
+        elif self._directory.am_attempt == 1:
             before = NO_COUNTS
         else:
             before = counters
@@ -216,7 +208,7 @@ class Series:
         """Complete the open segment."""
         self._number += 1
         header = SampleSegmentHeader(
-            application_id=self._application_id,
+            application_id=self._directory.application_id,
             samples_left_out=self._left_out,
             metrics_left_out=self._metrics.left_out,
             such_as=self._metrics.such_as,
@@ -224,8 +216,8 @@ class Series:
         data = encode_header(header) + self._compressor.finish()
         self._budget.used(self._size, len(data))
         self._compressor, self._lines, self._size = SampleCompressor(), 0, 0
-        uri = uris.join(self._directory, segment_name(self._am_attempt, self._number))
-        return FileUpdater(self._storage, uri, lambda: lambda: data, tell=self._tell)
+        uri = self._directory.uri(segment_name(self._directory.am_attempt, self._number))
+        return FileUpdater(self._directory.storage, uri, lambda: lambda: data, tell=self._tell)
 
     async def _pause(self, seconds: float) -> None:
         try:

@@ -11,6 +11,9 @@ import time
 from abc import ABC, abstractmethod
 from typing import Callable, Optional
 
+import attrs
+
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms, moment
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.common.quantities import span
@@ -24,6 +27,20 @@ SOONEST = 1.0  # seconds between two writes
 LATEST = 5.0  # seconds until a small change is written
 _REST = 5.0  # minimum pause as a multiple of the time to serialize the last content
 _AFTER_ERROR = 5.0
+
+
+@attrs.frozen
+class HistoryDirectory:
+    """The directory for the events and series of an application, and the application master that writes there."""
+
+    storage: Storage
+    application_dir: str
+    application_id: str
+    am_attempt: int = 1
+
+    def uri(self, name: str) -> str:
+        """Return the URI of a file in the directory."""
+        return uris.join(self.application_dir, contract.HISTORY_DIR, name)
 
 
 class StoreWriter(ABC):
