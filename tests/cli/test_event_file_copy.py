@@ -46,7 +46,7 @@ def copied(local: TonyHook, tmp_path: Path) -> Iterator[Copied]:
     store, here = tmp_path / "tony" / "events", tmp_path / "here"
     here.mkdir()
     training = local.identity(dag_id="clicks", run_id="1", task_id="train")
-    copy = EventFileCopy(local, {f"file://{store}": here}, [training], refresh=0.05, most_bytes=MEBIBYTE)
+    copy = EventFileCopy(local, {f"file://{store}": here}, [training], refresh=0.05, size_limit=MEBIBYTE)
     yield Copied(store, here, copy)
     copy.stop()
     assert "event-files" not in [thread.name for thread in threading.enumerate()]

@@ -478,7 +478,7 @@ OTHERS = [
     Parser("executor-message", _message, _messages),
     Parser(
         "metrics",
-        in_a_file(lambda path: ProgressReader(path).look(0.0)),
+        in_a_file(lambda path: ProgressReader(path).poll(0.0)),
         lambda: [b'{"step":5,"total_steps":10,"loss":0.5}\n{"acc":1}\n'],
     ),
     Parser("returned", in_a_file(read_returned), lambda: JSON_OF_ALL, (ReturnedError, OSError)),

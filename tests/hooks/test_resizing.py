@@ -14,7 +14,7 @@ from tony_provider.runtime.parsing.parse import parse_job
 def test_all_that_are_asked_for_must_have_room_and_of_other_types_what_is_needed() -> None:
     worker = {"command": "true", "instances": 4, "min_instances": 2, "max_instances": 9}
     job = parse_job({"framework": "generic", "tasks": {"worker": worker, "more": worker}})
-    assert (job.size, job.at_once("worker")) == (18, 2)
+    assert (job.size, job.minimum_containers("worker")) == (18, 2)
 
     larger = resized(job, {"worker": 9})
 

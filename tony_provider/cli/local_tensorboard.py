@@ -75,13 +75,13 @@ class EventFileCopy:
         trainings: list[Identity],
         *,
         refresh: float,
-        most_bytes: int,
+        size_limit: int,
     ) -> None:
         self._hook = hook
         self._trainings = trainings
         self._refresh = refresh
-        self._most_bytes = most_bytes
-        self._mirror = EventFileMirror(hook.storage(), sources, most_bytes, is_copied)
+        self._size_limit = size_limit
+        self._mirror = EventFileMirror(hook.storage(), sources, size_limit, is_copied)
         self._given_up = threading.Event()
         self._thread = threading.Thread(target=self._work, name="event-files", daemon=True)
         self._said_left_out = self._said_cut = False
@@ -143,7 +143,7 @@ class EventFileCopy:
         if done.left_out and not self._said_left_out:
             self._said_left_out = True
             self.news.put(
-                f"{count(done.left_out, 'file')} left out: more than {size(self._most_bytes)} would be copied; name "
+                f"{count(done.left_out, 'file')} left out: more than {size(self._size_limit)} would be copied; name "
                 "fewer jobs, or give --most"
             )
         if done.is_cut and not self._said_cut:
@@ -292,7 +292,7 @@ _SHORTEST_REFRESH = 1.0  # seconds
 def tensorboard(args: Namespace) -> None:
     """Copy event files and show them until Ctrl-C or a signal. Removes all local files at the end."""
     refresh = max(_SHORTEST_REFRESH, seconds_of("--refresh", args.refresh))
-    most_bytes = bytes_of("--most", args.most)
+    size_limit = bytes_of("--most", args.most)
     expect_tensorboard()
     port = choose_port(args.port)
     hook = hook_of(args)
@@ -305,7 +305,7 @@ def tensorboard(args: Namespace) -> None:
         curves.mkdir()
         own.mkdir()
         sources = {uri: curves / label for uri, label in jobs.labels.items()}
-        copy = EventFileCopy(hook, sources, jobs.trainings, refresh=refresh, most_bytes=most_bytes)
+        copy = EventFileCopy(hook, sources, jobs.trainings, refresh=refresh, size_limit=size_limit)
         stack.callback(copy.stop)
         copy.start()
         if not _first_look(copy, sources, over):

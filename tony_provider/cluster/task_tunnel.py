@@ -259,7 +259,7 @@ class TaskTunnel:
         self._ready = threading.Event()
         self._over = threading.Event()
         self._problem: Exception | None = None
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="tunnel", daemon=True)
 
     @property
@@ -360,10 +360,10 @@ class TaskTunnel:
         if carrier is None or not carrier.is_open.is_set():
             return
         if await asyncio.to_thread(peer_users, writer.get_extra_info("socket")) != {os.getuid()}:
-            self._tell_once("a process of another user of this machine was not let through")
+            self._report_once("a process of another user of this machine was not let through")
             return
         if len(self._relays) >= TUNNEL_STREAMS:
-            self._tell_once(f"more than {TUNNEL_STREAMS} connections at once are not let through")
+            self._report_once(f"more than {TUNNEL_STREAMS} connections at once are not let through")
             return
         number = next(self._numbers)
         relay = self._relays[number] = Relay(number, lambda frame: carrier.send([frame]))
@@ -373,7 +373,7 @@ class TaskTunnel:
         finally:
             del self._relays[number]
             if relay.why:
-                self._tell_once(relay.why)
+                self._report_once(relay.why)
 
     def _hear(self, frame: tony_pb2.TunnelFrame) -> None:
         if (relay := self._relays.get(frame.stream)) is not None:
@@ -385,7 +385,7 @@ class TaskTunnel:
             each.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
 
-    def _tell_once(self, news: str) -> None:
-        if news not in self._told:
-            self._told.add(news)
+    def _report_once(self, news: str) -> None:
+        if news not in self._reported:
+            self._reported.add(news)
             self._tell(news)

@@ -139,7 +139,7 @@ def warn_of_short_ticket(until: float | None, token: StoreToken, job: JobSpec) -
 ACTION = "tokens"
 
 
-def renew_store_token(
+def refresh_store_tokens(
     opened: OpenCluster, application_dir: str, application_id: str, *, seconds: float = CONTROL_SECONDS
 ) -> TokenLife | None:
     """Send a newer store token to the master of a running application; return how long the token lives.

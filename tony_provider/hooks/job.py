@@ -407,9 +407,9 @@ class TonyJob:
         Return None if HDFS requires no tokens. Operators and triggers that wait for the job do this automatically.
         Raises MasterOutOfReach if no master accepts the token.
         """
-        from tony_provider.cluster.token_refresh import renew_store_token
+        from tony_provider.cluster.token_refresh import refresh_store_tokens
 
-        return renew_store_token(self.hook.opened, self.directory, self.application_id)
+        return refresh_store_tokens(self.hook.opened, self.directory, self.application_id)
 
     def clean_up(self) -> None:
         """Remove files that an ended job no longer needs, in case its master died before it could do so.

@@ -67,8 +67,8 @@ def _framework(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> Non
             "`tolerated_failures: 50%`",
             value,
         )
-    elif told := _OF_THEIRS.get(value.lower()):
-        draft.leave_out(key, f"{told}: the addresses are in TONY_CLUSTER_SPEC", value)
+    elif reason := _OF_THEIRS.get(value.lower()):
+        draft.leave_out(key, f"{reason}: the addresses are in TONY_CLUSTER_SPEC", value)
 
 
 def _files(target: str, *, are_stored: bool = False) -> KeyRule:

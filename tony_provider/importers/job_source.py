@@ -316,9 +316,10 @@ def carry_variables(draft: Draft, folder: Path, variables: Mapping[str, str], in
     wanted = [name for name in (*variables, *instead) if name not in already]
     programs = list(_variable_texts(draft, folder))
     if not programs:
-        told = ", ".join(wanted)
+        names = ", ".join(wanted)
         draft.leave_out(
-            "variables", f"no program is there to be looked at; should it read one of {told}, the command has to set it"
+            "variables",
+            f"no program is there to be looked at; should it read one of {names}, the command has to set it",
         )
         return
     named = [name for name in wanted if any(_names(text, name) for text in programs)]

@@ -74,7 +74,7 @@ class Draft:
         self.no_command: dict[str, str] = {}  # task type -> where the other system has its command
         self.exports = ""  # prefix of every command
         self._types: dict[str, str] = {}  # their name -> ours
-        self._told: set[str] = set()  # repr of each item in ``left_out``
+        self._reported: set[str] = set()  # repr of each item in ``left_out``
         self._added: set[tuple[KeyPath, str]] = set()  # elements added to lists
 
     def put(self, path: KeyPath | str, value: Any, key: str, names: Sequence[str] = ()) -> None:
@@ -173,8 +173,8 @@ class Draft:
     def leave_out(self, key: str, why: str, value: object = NOT_GIVEN) -> None:
         """Record once that their key is not carried over."""
         item = NotCarriedOver(key, why, value)
-        if repr(item) not in self._told:
-            self._told.add(repr(item))
+        if repr(item) not in self._reported:
+            self._reported.add(repr(item))
             self.left_out.append(item)
 
     @property
@@ -308,11 +308,11 @@ class Keys:
         if found is None:
             return False
         rule, names = found
-        told = key.replace(_DOT, ".")
+        plain_key = key.replace(_DOT, ".")
         try:
-            rule.carry(draft, told, value, names)
+            rule.carry(draft, plain_key, value, names)
         except BadValue as error:
-            draft.leave_out(told, str(error), value)
+            draft.leave_out(plain_key, str(error), value)
         return True
 
     def carry_options(

@@ -131,8 +131,8 @@ def _expect_commands(draft: Draft, job: Mapping[str, Any]) -> None:
     if not isinstance(tasks, Mapping) or not all(isinstance(task, Mapping) for task in tasks.values()):
         return  # the parser reports this error
     if not tasks:
-        told = "\n".join(f"  {each}" for each in draft.left_out)
-        raise NotImportable("there is no task type with an instance in it" + (f"; it says:\n{told}" if told else ""))
+        lines = "\n".join(f"  {each}" for each in draft.left_out)
+        raise NotImportable("there is no task type with an instance in it" + (f"; it says:\n{lines}" if lines else ""))
     lacking = [
         f"  {child('tasks', name, 'command')}: {draft.no_command.get(name, _UNKNOWN)}"
         for name, task in tasks.items()
@@ -159,7 +159,7 @@ def _leave_behind(draft: Draft, error: SpecError, given: Mapping[str, Any]) -> N
         if found is not None and not _said(given, found[0]):
             wrong.setdefault(found[0], (found[1], problem.message))
     if not wrong:
-        raise NotImportable(_told(error.problems)) from error
+        raise NotImportable(_format_problems(error.problems)) from error
     for path in sorted(wrong, key=_place, reverse=True):  # later elements of a list first
         key, message = wrong[path]
         draft.leave_out(key, f"{'.'.join(path)} here {message}", draft.remove(path))
@@ -170,7 +170,7 @@ def _place(path: KeyPath) -> list[tuple[int, str]]:
     return [(int(step) if step.isdecimal() else -1, step) for step in path]
 
 
-def _told(problems: tuple[Problem, ...]) -> str:
+def _format_problems(problems: tuple[Problem, ...]) -> str:
     lines = "\n".join(f"  {each}" for each in problems)
     return f"what was read makes no valid job; lay other values over it with --set KEY=VALUE:\n{lines}"
 

@@ -52,11 +52,11 @@ def put_placement(draft: Draft, key: str, value: Any, names: Sequence[str]) -> N
     if not isinstance(constraints, list):
         raise BadValue("should be a mapping with a list of `constraints`")
     for index, each in enumerate(constraints):
-        told = f"{key}.constraints[{index}]"
+        constraint_key = f"{key}.constraints[{index}]"
         try:
-            _constraint(draft, told, nested_mapping(each), names[0])
+            _constraint(draft, constraint_key, nested_mapping(each), names[0])
         except BadValue as error:
-            draft.leave_out(told, str(error), each)
+            draft.leave_out(constraint_key, str(error), each)
 
 
 def _constraint(draft: Draft, key: str, given: Mapping[str, Any], component: str) -> None:

@@ -47,30 +47,31 @@ def take_image(draft: Draft, above: KeyPath, key: str, given: Mapping[str, Any])
         if not name.startswith(_PREFIX):
             rest[name] = value
             continue
-        told = f"{key}.{name}"
+        full_key = f"{key}.{name}"
         try:
             if name == _TYPE:
-                _put_runtime(draft, above, told, str(value).lower())
+                _put_runtime(draft, above, full_key, str(value).lower())
             elif name == _OF_THE_JOB:
-                draft.put("docker.client_config", value, told)
+                draft.put("docker.client_config", value, full_key)
             elif name in _KEYS:
                 here, read = _KEYS[name]
-                draft.put((*above, "docker", here), read(value), told)
+                draft.put((*above, "docker", here), read(value), full_key)
             elif name == ENTRY_POINT:
                 if boolean(value):
-                    draft.leave_out(told, "a command is always given; the image's own entry point is not run", value)
+                    reason = "a command is always given; the image's own entry point is not run"
+                    draft.leave_out(full_key, reason, value)
             else:
-                draft.leave_out(told, "no key of `docker` does what this variable does", value)
+                draft.leave_out(full_key, "no key of `docker` does what this variable does", value)
         except BadValue as error:
-            draft.leave_out(told, str(error), value)
+            draft.leave_out(full_key, str(error), value)
     return rest
 
 
-def _put_runtime(draft: Draft, above: KeyPath, told: str, runtime: str) -> None:
+def _put_runtime(draft: Draft, above: KeyPath, full_key: str, runtime: str) -> None:
     if runtime not in _RUNTIMES:
-        draft.leave_out(told, f"is none of {', '.join(_RUNTIMES)}", runtime)
+        draft.leave_out(full_key, f"is none of {', '.join(_RUNTIMES)}", runtime)
     elif (ours := _RUNTIMES[runtime]) is not None:
-        draft.put((*above, "docker", "runtime"), ours, told)
+        draft.put((*above, "docker", "runtime"), ours, full_key)
 
 
 def finish_images(draft: Draft) -> None:

@@ -14,7 +14,7 @@ from tony_provider.cluster.findings import Severity
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.cluster.settings import Settings, YarnSettings
 from tony_provider.cluster.submission.submitter import submit
-from tony_provider.cluster.token_refresh import renew_store_token
+from tony_provider.cluster.token_refresh import refresh_store_tokens
 from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig
 
 RM, NN = "http://rm:8088", "http://nn:9870"
@@ -63,4 +63,4 @@ def test_neither_submission_nor_renewal_gets_further() -> None:
     with pytest.raises(ConnectionProblem, match="plain http with Kerberos"):
         submit(opened, nobody, mask=nobody)
     with pytest.raises(ConnectionProblem, match="plain http with Kerberos"):
-        renew_store_token(opened, "hdfs://nn/tony/1", "application_1_0001")
+        refresh_store_tokens(opened, "hdfs://nn/tony/1", "application_1_0001")

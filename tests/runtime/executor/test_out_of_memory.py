@@ -49,5 +49,5 @@ async def test_out_of_memory_takes_the_user_process_and_is_told(launch: Launch, 
 
 def test_nothing_was_killed_for_memory() -> None:
     watch = OutOfMemoryWatch()
-    watch.look()
+    watch.read()
     assert not watch.killed_recently()

@@ -25,20 +25,20 @@ def append(file: Path, *reports: object) -> None:
 
 def test_nothing_reported(file: Path) -> None:
     reader = ProgressReader(file)
-    assert reader.look(0) is None
+    assert reader.poll(0) is None
     file.touch()
-    assert reader.look(1) is None
+    assert reader.poll(1) is None
 
 
 def test_the_newest_of_each_counts(file: Path) -> None:
     reader = ProgressReader(file)
     append(file, {"step": 1, "total_steps": 100, "loss": 0.9}, {"step": 2, "accuracy": 0.5}, {"loss": 0.7})
-    progress = reader.look(0)
+    progress = reader.poll(0)
     assert progress is not None
     assert (progress.step, progress.total_steps) == (2, 100)
     assert progress.metrics == pytest.approx({"loss": 0.7, "accuracy": 0.5})
     append(file, {"step": 3.0, "loss": 10**400})
-    progress = reader.look(1)
+    progress = reader.poll(1)
     assert progress is not None
     assert progress.step == 3
     assert math.isinf(progress.metrics["loss"])
@@ -52,7 +52,7 @@ def test_malformed_lines_are_counted_and_said_once(file: Path, caplog: pytest.Lo
             'not json\n[1]\n{"step": -1}\n{"step": "7"}\n{"step": true}\n{"step": 1.5}\n\n' + "[" * 2_000_000 + "\n"
         )
     append(file, {"step": 6})
-    progress = reader.look(0)
+    progress = reader.poll(0)
     assert progress is not None
     assert progress.step == 6
     assert reader.malformed == 7
@@ -62,17 +62,17 @@ def test_malformed_lines_are_counted_and_said_once(file: Path, caplog: pytest.Lo
 def test_a_file_that_was_cut_short_or_replaced_is_read_from_its_beginning(file: Path) -> None:
     reader = ProgressReader(file)
     append(file, {"step": 100}, {"step": 200})
-    assert reader.look(0).step == 200  # type: ignore[union-attr]
+    assert reader.poll(0).step == 200  # type: ignore[union-attr]
     file.write_text('{"step": 1}\n')
-    assert reader.look(1).step == 1  # type: ignore[union-attr]
+    assert reader.poll(1).step == 1  # type: ignore[union-attr]
     file.rename(file.with_suffix(".old"))
     append(file, {"step": 7}, {"step": 8}, {"step": 9})
-    assert reader.look(2).step == 9  # type: ignore[union-attr]
+    assert reader.poll(2).step == 9  # type: ignore[union-attr]
 
 
 def test_an_unreadable_file_is_not_fatal(file: Path) -> None:
     file.mkdir()
-    assert ProgressReader(file).look(0) is None
+    assert ProgressReader(file).poll(0) is None
 
 
 @given(st.binary(max_size=400))
@@ -80,7 +80,7 @@ def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> Non
     file = tmp_path_factory.mktemp("progress") / "metrics"
     file.write_bytes(data + b"\n")
     append(file, {"step": 3})
-    progress = ProgressReader(file).look(0)
+    progress = ProgressReader(file).poll(0)
     assert progress is not None
     assert progress.step == 3
 
@@ -107,7 +107,7 @@ def test_long_lines_are_read_wherever_a_look_or_a_piece_ends(file: Path, looked_
     for begin, end in itertools.pairwise([0, *looked_at, len(data)]):
         with file.open("ab") as stream:
             stream.write(data[begin:end])
-        progress = reader.look(0)
+        progress = reader.poll(0)
     assert progress is not None
     assert (progress.step, reader.malformed) == (12, 0)
 
@@ -170,12 +170,12 @@ def test_speed_begins_again_with_the_steps() -> None:
 @pytest.mark.parametrize("name", ["\ud800", "x" * 60_000])
 def test_metrics_that_no_message_can_carry_are_left_out(file: Path, name: str) -> None:
     append(file, {name: 1, "loss": 0.5})
-    progress = ProgressReader(file).look(0)
+    progress = ProgressReader(file).poll(0)
     assert progress is not None
     assert dict(progress.metrics) == {"loss": 0.5}
 
 
 def test_a_fifo_in_the_place_of_the_file_is_not_waited_for(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     os.mkfifo(file)
-    assert ProgressReader(file).look(0) is None
+    assert ProgressReader(file).poll(0) is None
     assert "no regular file" in caplog.text

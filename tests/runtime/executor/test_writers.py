@@ -135,7 +135,7 @@ def test_a_directory_that_is_reached_by_a_link(directory: Path, start: Start) ->
 
 
 def look(writers: Writers, now: float) -> set[str]:
-    return writers.look(processes.descendants(os.getpid()), now)
+    return writers.scan(processes.descendants(os.getpid()), now)
 
 
 def test_a_file_whose_writer_was_killed_counts_for_some_time(directory: Path, start: Start) -> None:

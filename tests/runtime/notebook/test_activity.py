@@ -16,41 +16,41 @@ def kernel(state: str = "idle", last: str = "2026-11-25T20:00:00Z", name: str = 
 def test_a_kernel_that_computes_for_hours_is_activity() -> None:
     idleness = Idleness(0.0)
     for now in range(0, 7200, 5):
-        assert idleness.look(ServerActivity.of([kernel("busy")], []), now, changed=False) == 0
-    assert idleness.look(ServerActivity.of([kernel()], []), 7205, changed=False) == 10
+        assert idleness.record(ServerActivity.of([kernel("busy")], []), now, changed=False) == 0
+    assert idleness.record(ServerActivity.of([kernel()], []), 7205, changed=False) == 10
 
 
 def test_a_page_that_was_left_open_is_none() -> None:
     idleness = Idleness(0.0)
-    idleness.look(ServerActivity.of([kernel()], None), 5, changed=False)
-    assert idleness.look(ServerActivity.of([kernel()], None), 3605, changed=False) == 3600
+    idleness.record(ServerActivity.of([kernel()], None), 5, changed=False)
+    assert idleness.record(ServerActivity.of([kernel()], None), 3605, changed=False) == 3600
 
 
 def test_messages_of_kernels_and_terminals_and_files_that_change_are_activity() -> None:
     idleness = Idleness(0.0)
     terminal = {"name": "1", "last_activity": "2026-11-25T20:00:00Z"}
-    assert idleness.look(ServerActivity.of([kernel()], [terminal]), 10, changed=False) == 0
-    assert idleness.look(ServerActivity.of([kernel(last="2026-11-25T20:00:09Z")], [terminal]), 20, changed=False) == 0
-    assert idleness.look(ServerActivity.of([], [{**terminal, "last_activity": "later"}]), 30, changed=False) == 0
-    assert idleness.look(ServerActivity.of([], []), 40, changed=True) == 0
-    assert idleness.look(ServerActivity.of([], []), 50, changed=False) == 10
+    assert idleness.record(ServerActivity.of([kernel()], [terminal]), 10, changed=False) == 0
+    assert idleness.record(ServerActivity.of([kernel(last="2026-11-25T20:00:09Z")], [terminal]), 20, changed=False) == 0
+    assert idleness.record(ServerActivity.of([], [{**terminal, "last_activity": "later"}]), 30, changed=False) == 0
+    assert idleness.record(ServerActivity.of([], []), 40, changed=True) == 0
+    assert idleness.record(ServerActivity.of([], []), 50, changed=False) == 10
 
 
 def test_a_server_that_does_not_answer_is_no_activity_and_neither_is_its_return() -> None:
     idleness = Idleness(0.0)
-    idleness.look(ServerActivity.of([kernel()], []), 10, changed=False)
-    assert idleness.look(None, 20, changed=False) == 10
-    assert idleness.look(ServerActivity.of([kernel()], []), 30, changed=False) == 20
+    idleness.record(ServerActivity.of([kernel()], []), 10, changed=False)
+    assert idleness.record(None, 20, changed=False) == 10
+    assert idleness.record(ServerActivity.of([kernel()], []), 30, changed=False) == 20
 
 
 def test_the_start_of_a_server_is_no_idleness_unless_it_never_answers() -> None:
     idleness = Idleness(0.0)
-    assert idleness.look(None, 290, changed=False) == 0
-    assert idleness.look(None, 400, changed=False) == 110
+    assert idleness.record(None, 290, changed=False) == 0
+    assert idleness.record(None, 400, changed=False) == 110
     started = Idleness(0.0)
-    started.look(None, 10, changed=False)
-    started.look(ServerActivity.of([], []), 20, changed=False)
-    assert started.look(None, 30, changed=False) == 20
+    started.record(None, 10, changed=False)
+    started.record(ServerActivity.of([], []), 20, changed=False)
+    assert started.record(None, 30, changed=False) == 20
 
 
 ANSWERS = st.recursive(
@@ -65,7 +65,7 @@ ANSWERS = st.recursive(
 
 @given(ANSWERS, ANSWERS)
 def test_whatever_a_server_answers_is_taken(kernels: Any, terminals: Any) -> None:
-    assert Idleness(0.0).look(ServerActivity.of(kernels, terminals), 1.0, changed=False) in (0.0, 1.0)
+    assert Idleness(0.0).record(ServerActivity.of(kernels, terminals), 1.0, changed=False) in (0.0, 1.0)
 
 
 @given(st.floats(0, 1e6), st.integers(0, 4_000_000_000), st.integers(0, 1 << 50))

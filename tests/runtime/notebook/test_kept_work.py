@@ -66,11 +66,11 @@ def test_what_is_kept_is_put_back(work: KeptWork, tmp_path: Path) -> None:
     (work.directory / "tools" / "run.sh").chmod(0o700)
     (work.directory / "tools" / "empty").mkdir()
     (work.directory / "tools" / "link").symlink_to("run.sh")
-    assert work.look()
+    assert work.poll()
     assert not work.is_kept
     assert work.keep() == "3 files kept, 15 B"
     assert work.is_kept
-    assert not work.look()
+    assert not work.poll()
     other = put_back(work, tmp_path / "other")
     assert other.is_kept
     assert sorted(files_below(other.directory)) == ["a.ipynb", "tools/link", "tools/run.sh"]
@@ -104,10 +104,10 @@ def test_copies_and_half_written_files_of_jupyter_are_no_work(work: KeptWork) ->
         (work.directory / name).mkdir()
         (work.directory / name / "a").touch()
     (work.directory / ".~a.ipynb").touch()
-    assert not work.look()
+    assert not work.poll()
     (work.directory / "job").unlink()
     (work.directory / "job").mkdir()  # somebody's own
-    assert work.look()
+    assert work.poll()
 
 
 def test_what_has_no_room_is_named_where_people_look(work: KeptWork, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_what_has_no_room_is_named_where_people_look(work: KeptWork, tmp_path: P
     note = (work.directory / NOT_KEPT).read_text()
     assert "2.0 KiB  data.parquet" in note
     assert "may have 1000 B" in note
-    assert not work.look()  # the note is none of the work
+    assert not work.poll()  # the note is none of the work
     assert files_below(put_back(work, tmp_path / "other").directory) == ["a.ipynb"]
     (work.directory / "data.parquet").unlink()
     work.keep()
@@ -163,7 +163,7 @@ def test_a_start_again_in_the_same_container_goes_on_with_what_is_there(work: Ke
     again = KeptWork(work.directory, work._checkpoints, 1000)
     again.restore(str(newest(work)))
     assert (again.directory / "a.ipynb").read_text() == "second"
-    again.look()
+    again.poll()
     assert not again.is_kept
 
 

@@ -48,7 +48,7 @@ class Notebook:
 
     def close(self) -> None:
         for one, future in self.serving:
-            one.told.set()
+            one.stop_requested.set()
             future.result(60)
 
     def put(self, name: str, text: str) -> None:
@@ -142,7 +142,7 @@ def test_a_busy_kernel_keeps_it_and_a_request_has_its_work_kept(notebook: Notebo
     notebook.put("request", "somebody")
     until(lambda: list((notebook.folder / "checkpoints").glob("*.tony.json")), "the work to be kept")
     until(lambda: not (notebook.folder / "request").exists(), "the request to be taken")
-    one.told.set()
+    one.stop_requested.set()
     assert code.result(60) == TOLD_TO_END
     assert notebook.kept == ["a.ipynb"]
     assert not (notebook.folder / "result.json").exists()

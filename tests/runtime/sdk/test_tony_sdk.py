@@ -65,7 +65,7 @@ def test_the_executor_reads_what_was_reported(
         patch.setenv(contract.ENV_METRICS_FILE, str(file))
         assert tony_sdk.report(step, total, **metrics)
     reader = ProgressReader(file)
-    progress = reader.look(0)
+    progress = reader.poll(0)
     assert progress is not None
     assert (progress.step, progress.total_steps) == (step, total or 0)
     assert dict(progress.metrics) == pytest.approx(metrics, nan_ok=True)

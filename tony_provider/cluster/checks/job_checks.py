@@ -352,12 +352,12 @@ def suitable_environments(
         return {}
     nodes = _nodes(opened, named_runtime(opened)) if nodes is None else nodes
     try:
-        looked_at = inspect_environments(job, sources, opened.storage, nodes, shared_cache(opened))
+        inspected = inspect_environments(job, sources, opened.storage, nodes, shared_cache(opened))
     except OSError as error:
         raise SourceMissing(f"an environment of the job cannot be read: {error}") from error
-    if looked_at.problems:
-        raise JobRejected(looked_at.problems)
-    return looked_at.contents
+    if inspected.problems:
+        raise JobRejected(inspected.problems)
+    return inspected.contents
 
 
 def shared_cache(opened: OpenCluster) -> SharedCache | None:

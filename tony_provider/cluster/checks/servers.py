@@ -128,7 +128,7 @@ class ServerTls:
 
     def check(self) -> Iterator[Finding]:
         try:
-            certificate, version = self._look(_context(self._verify))
+            certificate, version = self._connect(_context(self._verify))
         except (OSError, ValueError):
             return  # the server's own check reports the error
         findings = [*self._ends(certificate), *self._old_versions(), *self._unknown_to_nodes()]
@@ -147,7 +147,7 @@ class ServerTls:
 
     def _old_versions(self) -> Iterator[Finding]:
         try:
-            _, version = self._look(_old_context())
+            _, version = self._connect(_old_context())
         except (OSError, ValueError):
             return
         advice = "have its administrator allow TLS 1.2 and later only"
@@ -158,7 +158,7 @@ class ServerTls:
         if not self._for_nodes or self._verify is False:
             return
         try:
-            self._look(_context(True))
+            self._connect(_context(True))
         except ssl.SSLCertVerificationError as error:
             yield warning(
                 self.what,
@@ -169,7 +169,7 @@ class ServerTls:
         except OSError:
             return
 
-    def _look(self, context: ssl.SSLContext) -> tuple[x509.Certificate, str]:
+    def _connect(self, context: ssl.SSLContext) -> tuple[x509.Certificate, str]:
         host, _ = self._place
         with (
             socket.create_connection(self._place, timeout=CONNECT_SECONDS) as connection,

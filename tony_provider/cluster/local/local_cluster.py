@@ -76,7 +76,9 @@ def capacity_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
 
 def _size_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
     first_come = job.start is StartRule.FIRST_COME  # otherwise all tasks of a stage are requested at once
-    tasks = {name: (task, job.at_once(name) if first_come else task.instances) for name, task in job.tasks.items()}
+    tasks = {
+        name: (task, job.minimum_containers(name) if first_come else task.instances) for name, task in job.tasks.items()
+    }
     peak = PeakDemand(job)
 
     def most(weights: dict[str, int]) -> int:

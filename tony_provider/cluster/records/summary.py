@@ -265,8 +265,8 @@ def reason(application: Application | None, status: JobStatus | None) -> str:
     of_job = (
         [status.failure.message if status.failure else "", status.message] if status and status.state.is_final else []
     )
-    told = [of_cluster, *of_job] if ended is FinalStatus.KILLED else [*of_job, of_cluster]
-    why, _, printed = next((each for each in told if each.strip()), "").strip().partition("\n")
+    messages = [of_cluster, *of_job] if ended is FinalStatus.KILLED else [*of_job, of_cluster]
+    why, _, printed = next((each for each in messages if each.strip()), "").strip().partition("\n")
     return "\n".join(line for line in (_line(why), _last_words(printed)) if line)
 
 

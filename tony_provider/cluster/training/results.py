@@ -113,9 +113,9 @@ def labels(storage: Storage, application_dir: str) -> dict[str, str]:
     They are in the application's description, which exists while it lives, and in its first event. Return an empty
     dictionary if neither can be read. Raises StorageError.
     """
-    told = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
+    application_file = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     try:
-        found = read_json(read_whole(storage, told, bounds.APPLICATION_LIMIT))["labels"]
+        found = read_json(read_whole(storage, application_file, bounds.APPLICATION_LIMIT))["labels"]
     except (StorageNotFound, StorageTooLarge, BoundedJsonError, KeyError, TypeError):
         found = first_event(storage, application_dir).get("labels")
     return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}

@@ -64,7 +64,8 @@ def demands(job: JobSpec, units: Mapping[str, str]) -> Iterator[Demand]:
         wanted = {MEMORY: int(task.memory), VCORES: task.vcores, **others}
         if task.gpus:
             wanted[GPU] = task.gpus
-        yield Demand(f"tasks.{name}", wanted, task.node_label or job.node_label, job.at_once(name), units, name)
+        label, count = task.node_label or job.node_label, job.minimum_containers(name)
+        yield Demand(f"tasks.{name}", wanted, label, count, units, name)
 
 
 def shortages(
@@ -368,7 +369,7 @@ def suitable(placement: Placement | None, label: str | None, nodes: Sequence[Nod
 
 
 def _too_few(job: JobSpec, task_type: str, placement: Placement, nodes: Sequence[Node], path: str) -> Iterator[str]:
-    needed = job.at_once(task_type)
+    needed = job.minimum_containers(task_type)
     if not nodes:
         yield f"{path}: no node keeps all of it"
         return

@@ -68,8 +68,8 @@ class MasterProxy:
             if answer is not None:
                 return answer
             if somebody or time.monotonic() + _PAUSE >= deadline:
-                told = "; ".join(map(str, problems))
-                raise MasterOutOfReach(f"the master of {application_id} cannot be asked: {told}")
+                reasons = "; ".join(map(str, problems))
+                raise MasterOutOfReach(f"the master of {application_id} cannot be asked: {reasons}")
             time.sleep(_PAUSE)
 
     def _further(self, application_id: str, known: Sequence[str]) -> list[str]:

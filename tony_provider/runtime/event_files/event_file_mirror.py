@@ -53,17 +53,17 @@ class EventFileMirror:
         self,
         storage: Storage,
         places: Mapping[str, Path],
-        most_bytes: int,
+        size_limit: int,
         wanted: Callable[[str], bool] = _everything,
     ) -> None:
         """Copy from each URI in ``places``, including its subdirectories, to its local directory.
 
-        ``wanted`` returns whether to copy the file with this name relative to its URI, with slashes. ``most_bytes`` is
+        ``wanted`` returns whether to copy the file with this name relative to its URI, with slashes. ``size_limit`` is
         the size limit for all copies together.
         """
         self._storage = storage
         self._places = places
-        self._most_bytes = most_bytes
+        self._size_limit = size_limit
         self._wanted = wanted
         self._seen: dict[Path, tuple[int, int]] = {}  # size and modification time on the store at the last copy
         self._bytes = 0  # total size of the files in _seen
@@ -121,7 +121,7 @@ class EventFileMirror:
         before, _ = known = self._seen.get(local, (0, 0))
         if known == state:
             return
-        if self._bytes - before + status.size > self._most_bytes:
+        if self._bytes - before + status.size > self._size_limit:
             done.left_out += 1
             return
         try:

@@ -383,7 +383,7 @@ class CheckpointDirectory:
         self._whole, self._foreign = whole, frozenset(whole.nodes.keys() - tree.nodes.keys())
         self._watch.observe(time.monotonic(), tree, () if writers else None)
         if writers and self._watch.has_news:
-            self._watch.opened(self._writers.look(processes.descendants(os.getpid()), time.monotonic()))
+            self._watch.opened(self._writers.scan(processes.descendants(os.getpid()), time.monotonic()))
         return tree
 
     def _scan(self) -> Tree:

@@ -126,13 +126,13 @@ class CheckpointMirror(BackgroundWork):
             self._ordered = wanted.uri if wanted.wanted else self._ordered
             self._nudge.set()
 
-    async def finish(self, stopping: StopRequest, deadline: Deadline, *, succeeded: bool) -> str:
+    async def finish(self, stop_request: StopRequest, deadline: Deadline, *, succeeded: bool) -> str:
         """Store the directory after the processes have ended. Return the reason if that fails, or an empty text."""
         if self._work is None:
             return ""  # no process ever ran
         self._directory.ended()
         self._succeeded = succeeded
-        if await self._end(self._work, stopping, deadline):
+        if await self._end(self._work, stop_request, deadline):
             return self._newest.text if self._newest else ""
         given_up = self._describe_timeout()
         await self.close()

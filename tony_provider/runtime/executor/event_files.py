@@ -87,10 +87,10 @@ DOWNLOAD_LIMIT = 8 << 30  # bytes on this node's disk; later files are left out
 class EventFileDownload(PeriodicTransfer):
     """Copies new event files of all tasks from the store."""
 
-    def __init__(self, storage: Storage, source: str, directory: Path, most_bytes: int = DOWNLOAD_LIMIT) -> None:
+    def __init__(self, storage: Storage, source: str, directory: Path, size_limit: int = DOWNLOAD_LIMIT) -> None:
         """Copy the URI ``source`` to ``directory``, both with their subdirectories."""
         super().__init__()
-        self._mirror = EventFileMirror(storage, {source: directory}, most_bytes)
+        self._mirror = EventFileMirror(storage, {source: directory}, size_limit)
 
     def round(self) -> None:
         done = self._mirror.round(self.cancelled)
@@ -104,13 +104,13 @@ class EventFileUpload(PeriodicTransfer):
     The upload never removes files from the store.
     """
 
-    def __init__(self, storage: Storage, directory: Path, target: str, most_bytes: int = UPLOAD_LIMIT) -> None:
+    def __init__(self, storage: Storage, directory: Path, target: str, size_limit: int = UPLOAD_LIMIT) -> None:
         """Copy ``directory`` to the URI ``target``, both with their subdirectories."""
         super().__init__()
         self._upload = DirectoryUpload(storage, self.cancelled, log.warning, overwrite=True)
         self._directory = directory
         self._target = target
-        self._most_bytes = most_bytes
+        self._size_limit = size_limit
         self._kept: dict[str, FileVersion] = {}
         self._left_out: set[str] = set()
 
@@ -140,9 +140,9 @@ class EventFileUpload(PeriodicTransfer):
 
     def _is_allowed(self, path: str, size: int) -> bool:
         others = sum(kept.size for name, kept in self._kept.items() if name != path)
-        if others + size <= self._most_bytes and len(self._kept.keys() | {path}) <= UPLOADED_FILES_LIMIT:
+        if others + size <= self._size_limit and len(self._kept.keys() | {path}) <= UPLOADED_FILES_LIMIT:
             return True
-        self._leave_out(path, f"a task's may have {self._most_bytes} bytes in {UPLOADED_FILES_LIMIT} files")
+        self._leave_out(path, f"a task's may have {self._size_limit} bytes in {UPLOADED_FILES_LIMIT} files")
         return False
 
     def _leave_out(self, path: str, reason: str) -> None:

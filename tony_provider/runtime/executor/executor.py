@@ -339,7 +339,7 @@ class Executor:
         except OSError as error:
             log.warning("the user process cannot be asked for a checkpoint: %s", error)
         if self._current is not None:
-            self._current.look_for_checkpoint()
+            self._current.inspect_checkpoints()
 
     # ---- background tasks --------------------------------------------------------------------------------------
 

@@ -154,7 +154,7 @@ class HadoopAccess:
         self._token_file = directory / "tokens"
         self._tokens = UserTokens(container.credentials, self._token_file)
         self._lock = threading.Lock()  # for the token file
-        self._trouble = ""  # problem with the token file that was logged last
+        self._problem = ""  # problem with the token file that was logged last
         self._found: Optional[dict[str, str]] = None  # set by the first start
         self._in_use = False  # a process may read the token file
         self._notes: list[str] = []  # sources of the configuration and of the class path
@@ -176,16 +176,16 @@ class HadoopAccess:
 
         After a failure the next call retries. There is no file while no user process runs.
         """
-        trouble = ""
+        problem = ""
         try:
             with self._lock:
                 if self._in_use:
                     self._tokens.follow()
         except OSError as error:
-            trouble = str(error)
-        if trouble not in ("", self._trouble):
-            log.warning("the user process's HDFS tokens could not be renewed: %s", trouble)
-        self._trouble = trouble
+            problem = str(error)
+        if problem not in ("", self._problem):
+            log.warning("the user process's HDFS tokens could not be renewed: %s", problem)
+        self._problem = problem
 
     def remove_tokens(self) -> None:
         """Remove the token file when its processes have ended. Blocks. Raises OSError.

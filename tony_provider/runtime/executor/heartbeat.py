@@ -207,13 +207,13 @@ class HeartbeatContent:
         if current.pids:
             processes.reap_orphans(table, os.getpid(), current.children)
         heartbeat.ready = current.ready
-        await current.look_at_memory()
+        await current.read_memory()
         progress = await current.progress()
         if progress is not None:
             heartbeat.progress.CopyFrom(progress)
         if not (ending and current.over.is_set()):
             heartbeat.activity = current.activity
-        heartbeat.trouble = replaced(current.trouble)
+        heartbeat.trouble = replaced(current.problem)
         heartbeat.notices.extend(current.notices)
         for local_rank, process in list(enumerate(current.running))[1:]:
             own = {pid: table[pid] for pid in (process.pid, *processes.below(process.pid, table)) if pid in table}

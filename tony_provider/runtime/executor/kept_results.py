@@ -97,10 +97,10 @@ class NotStoredError(Exception):
 class UploadRetries(StartPart):
     """Retries uploads of one start of the user process, each for at most ``timeouts.upload`` seconds."""
 
-    def __init__(self, context: ExecutorContext, stopping: StopRequest) -> None:
+    def __init__(self, context: ExecutorContext, stop_request: StopRequest) -> None:
         super().__init__()
         self._context = context
-        self._stopping = stopping
+        self._stop_request = stop_request
 
     async def run(self, work: Callable[[], T]) -> T:
         """Return the result of ``work``, which blocks and raises Cancelled soon after the start is stopped.
@@ -125,15 +125,15 @@ class UploadRetries(StartPart):
         raise AssertionError
 
     async def _try(self, work: Callable[[], T]) -> T:
-        result = await self._stopping.result_of(asyncio.to_thread(work), "the upload")
+        result = await self._stop_request.result_of(asyncio.to_thread(work), "the upload")
         self.problem = ""
         return result
 
     async def _pause(self, seconds: float) -> None:
         """Wait between two attempts. Raises Cancelled."""
         with suppress(asyncio.TimeoutError):
-            await wait_with_timeout(self._stopping.wait(), seconds)
-        if self._stopping.asked:
+            await wait_with_timeout(self._stop_request.wait(), seconds)
+        if self._stop_request.asked:
             raise Cancelled("told to stop while it waited for the store")
 
     def _note_failure(self, error: StorageError, left: float) -> None:
@@ -154,7 +154,7 @@ class UploadRetries(StartPart):
 async def keep_results(
     context: ExecutorContext,
     order: StartOrder,
-    stopping: StopRequest,
+    stop_request: StopRequest,
     retries: UploadRetries,
     warn: Callable[[str], None],
 ) -> str:
@@ -164,7 +164,7 @@ async def keep_results(
 
     Raises NotStoredError, Cancelled.
     """
-    return await retries.run(partial(_keep, context, order, stopping.cancelled, warn))
+    return await retries.run(partial(_keep, context, order, stop_request.cancelled, warn))
 
 
 def _keep(context: ExecutorContext, order: StartOrder, cancelled: threading.Event, warn: Callable[[str], None]) -> str:

@@ -63,25 +63,25 @@ class ModelExports(BackgroundWork):
         self._target = uris.join(context.container.description.application_dir, contract.EXPORTS_DIR)
         self._asked_ms = 0  # time of the newest request that the process got
         self._waiting: dict[int, _Found] = {}  # by step, in the order of their appearance
-        self._looking = asyncio.Lock()
+        self._scanning = asyncio.Lock()
         self._cancelled = threading.Event()
 
     async def ask(self, wanted: tony_pb2.ExportNow) -> None:
         """Request an export from the user process, unless it already got this request."""
         if self._work is None or self._ended or wanted.asked_ms == self._asked_ms:
             return
-        await self._look()  # exports that exist by now are no answer
+        await self._scan()  # exports that exist by now are no answer
         self._asked_ms = wanted.asked_ms
         try:
             await asyncio.to_thread(self._context.workspace.request_export, wanted.reason)
         except OSError as error:
             log.warning("the user process cannot be asked for an export: %s", error)
 
-    async def finish(self, stopping: StopRequest, deadline: Deadline) -> None:
+    async def finish(self, stop_request: StopRequest, deadline: Deadline) -> None:
         """Upload the remaining exports after the user process has ended, until the deadline."""
         if self._work is None:
             return  # no process ever ran
-        if await self._end(self._work, stopping, deadline):
+        if await self._end(self._work, stop_request, deadline):
             return
         await self.close()
         for found in list(self._waiting.values()):
@@ -98,7 +98,7 @@ class ModelExports(BackgroundWork):
         tries = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             last = self._ended
-            await self._look()
+            await self._scan()
             await self._drop_older()
             if not await self._upload_all():
                 await self._pause(next(tries))
@@ -115,9 +115,9 @@ class ModelExports(BackgroundWork):
                 return False
         return True
 
-    async def _look(self) -> None:
+    async def _scan(self) -> None:
         """Find exports that have appeared."""
-        async with self._looking:
+        async with self._scanning:
             try:
                 for step, path in await asyncio.to_thread(_exports_in, self._context.workspace.exports):
                     if step not in self._waiting:
@@ -162,7 +162,7 @@ class ModelExports(BackgroundWork):
         concluded = tony_pb2.FromExecutor(exported=message)
         self._replay = [concluded]
         self._send(concluded)
-        async with self._looking:  # otherwise a scan would find the export again
+        async with self._scanning:  # otherwise a scan would find the export again
             await asyncio.to_thread(_remove, found.local)
             del self._waiting[found.step]
 

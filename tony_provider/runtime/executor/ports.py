@@ -146,7 +146,7 @@ class ReadinessWatch:
         self._probe = probe
         self._environ = environ
         self._watching: Optional[asyncio.Task[None]] = None
-        self._told = False  # whether the warning about another container or user was logged
+        self._warned = False  # whether the warning about another container or user was logged
         self.ready = False
         self.pid: Optional[int] = None  # PID of the probe's command while it runs
 
@@ -162,11 +162,11 @@ class ReadinessWatch:
 
     async def _watch(self) -> None:
         while not self.ready:
-            self.ready = await self._look()
+            self.ready = await self._probe_once()
             await asyncio.sleep(_PAUSE)
         log.info("the readiness probe has succeeded")
 
-    async def _look(self) -> bool:
+    async def _probe_once(self) -> bool:
         if self._probe.file is not None:
             # Path.exists would raise errors in the path, which may disappear while the program runs.
             return await asyncio.to_thread(os.path.exists, Path(self._container.directory, self._probe.file))
@@ -193,8 +193,8 @@ class ReadinessWatch:
         except NoListenerError:
             return False
         except ForeignListenerError as error:
-            if not self._told:
-                self._told = True
+            if not self._warned:
+                self._warned = True
                 log.warning(
                     "the readiness probe ignores an answer: %s; let the program listen on another port, such as the "
                     "value of %s",

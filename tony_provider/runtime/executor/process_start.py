@@ -53,15 +53,15 @@ class ProcessStart:
         self._context = context
         self._send = send
         self._activity = "starting"
-        self._stopping = StopRequest()
-        self._processes = UserProcesses(context, self._stopping, self._warn, self._send_stacks)
+        self._stop_request = StopRequest()
+        self._processes = UserProcesses(context, self._stop_request, self._warn, self._send_stacks)
         # By local rank. Empty until the metrics files of former processes are removed.
         self._readers: list[ProcessProgress] = []
         self._reading = asyncio.Lock()
         self._readiness: Optional[ReadinessWatch] = None  # created by the preparation, if the task has a probe
-        self._retries = UploadRetries(context, self._stopping)
+        self._retries = UploadRetries(context, self._stop_request)
         self._left_out: list[str] = []  # warnings about entries of models and outputs
-        self._outputs = TaskOutputs(context, order.start, self._stopping, self._retries, self._warn)
+        self._outputs = TaskOutputs(context, order.start, self._stop_request, self._retries, self._warn)
         self._inputs = TaskInputs(context, order.start, requests, self._outputs)
         self._exports: Optional[ModelExports] = ModelExports(context, send, self._warn) if self._is_leader else None
         self._mirror: Optional[CheckpointMirror] = None
@@ -117,7 +117,7 @@ class ProcessStart:
         return f"running, {copying}" if self._activity == "running" else copying
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """The reason if uploads to the store fail at present, for the status. Otherwise an empty text."""
         return next((part.problem for part in self._parts if part.problem), "")
 
@@ -131,13 +131,13 @@ class ProcessStart:
 
         A further call can only shorten both times. ``stacks``: log the stacks of all threads first.
         """
-        self._stopping.ask(grace, copy_seconds, stacks=stacks)
+        self._stop_request.ask(grace, copy_seconds, stacks=stacks)
 
     def stop_for_container_end(self, grace: float) -> None:
         """Stop the start because YARN ends the container. The processes count as stopped, whatever the exit code."""
-        self._stopping.ask(grace, 0.0, container_ending=True)
+        self._stop_request.ask(grace, 0.0, container_ending=True)
 
-    def look_for_checkpoint(self) -> None:
+    def inspect_checkpoints(self) -> None:
         """Inspect the checkpoint directory at once, because it may contain a new checkpoint."""
         if self._mirror is not None:
             self._mirror.inspect_now()
@@ -161,11 +161,11 @@ class ProcessStart:
         if not self._readers:
             return None
         async with self._reading:
-            return await asyncio.to_thread(self._readers[local_rank].look, time.monotonic())
+            return await asyncio.to_thread(self._readers[local_rank].poll, time.monotonic())
 
-    async def look_at_memory(self) -> None:
-        """Read the kernel's counters; see ``UserProcesses.look_at_memory``."""
-        await self._processes.look_at_memory()
+    async def read_memory(self) -> None:
+        """Read the kernel's counters; see ``UserProcesses.read_memory``."""
+        await self._processes.read_memory()
 
     async def run(self) -> None:
         """Prepare, run and conclude the start, and set ``over``. Raises only internal errors."""
@@ -204,21 +204,21 @@ class ProcessStart:
 
     async def _prepare(self) -> PreparedStart:
         """Return the prepared start. Raises PreparationError, Cancelled, and the errors of ``prepare_start``."""
-        if self._stopping.asked:
+        if self._stop_request.asked:
             raise Cancelled("stopped before its turn came")
         loop = asyncio.get_running_loop()
         resume = self.order.resume
         self._activity = f"restoring {resume.label}" if resume else "starting"
         preparing = loop.run_in_executor(
-            self._context.preparing, prepare_start, self._context, self.order, self._stopping.cancelled
+            self._context.preparing, prepare_start, self._context, self.order, self._stop_request.cancelled
         )
-        prepared = await self._stopping.result_of(preparing, "a copy from the store")
+        prepared = await self._stop_request.result_of(preparing, "a copy from the store")
         self.resumed = prepared.resumed
         probe = self._context.container.spec.ready
         if probe is not None:
             self._readiness = ReadinessWatch(self._context.container, probe, prepared.launches[0].environ)
         self._readers = await asyncio.to_thread(_progress_readers, self._context)
-        if self._stopping.asked:
+        if self._stop_request.asked:
             raise Cancelled("stopped before it had started")
         return prepared
 
@@ -226,7 +226,7 @@ class ProcessStart:
         """Return the variables by which the process finds its inputs. Raises PreparationError, Cancelled."""
         self._activity = "fetching its part of the inputs"
         opening = asyncio.ensure_future(self._inputs.open())
-        if not await self._stopping.bound(opening, lambda: self._stopping.asked_at):
+        if not await self._stop_request.bound(opening, lambda: self._stop_request.asked_at):
             opening.cancel()
             await asyncio.wait({opening})
             raise Cancelled("stopped before its part of the inputs was there")
@@ -264,7 +264,7 @@ class ProcessStart:
             reason=replaced(str(error)),
         )
         self._send_and_remember(tony_pb2.FromExecutor(restore_failed=failed))
-        await self._stopping.wait()
+        await self._stop_request.wait()
 
     # ---- after it ------------------------------------------------------------------------------------------------
 
@@ -274,7 +274,7 @@ class ProcessStart:
         progress = await self.progress()
         if progress is not None:
             exited.progress.CopyFrom(progress)
-        exited.stopped = exited.stopped or self._stopping.container_ending
+        exited.stopped = exited.stopped or self._stop_request.container_ending
         exited.output_problem = self._context.output.problem
         log.info("%s ended: exit code %d, signal %d", self.order, exited.exit_code, exited.signal)
         if _succeeded(exited):
@@ -311,11 +311,11 @@ class ProcessStart:
         seconds = self._context.container.job.timeouts.checkpoint
 
         def deadline() -> float:
-            return self._stopping.copy_until(ended_at, seconds)
+            return self._stop_request.copy_until(ended_at, seconds)
 
         mirror, exports = self._mirror, self._exports
-        exporting = asyncio.ensure_future(exports.finish(self._stopping, deadline)) if exports else None
-        problem = await mirror.finish(self._stopping, deadline, succeeded=succeeded) if mirror else ""
+        exporting = asyncio.ensure_future(exports.finish(self._stop_request, deadline)) if exports else None
+        problem = await mirror.finish(self._stop_request, deadline, succeeded=succeeded) if mirror else ""
         if exporting is not None:
             await exporting
         return problem
@@ -334,7 +334,7 @@ class ProcessStart:
         try:
             if self._is_leader:
                 exited.model_dir = await keep_results(
-                    self._context, self.order, self._stopping, self._retries, self._warn
+                    self._context, self.order, self._stop_request, self._retries, self._warn
                 )
             exited.outputs.extend(await self._outputs.keep())
         except Cancelled:

@@ -396,7 +396,7 @@ class Writers:
         self._before: dict[str, set[tuple[int, int]]] = {}  # PIDs and start times of the writers, by path
         self._abandoned: dict[str, float] = {}  # when the writers of a path were found to be gone
 
-    def look(self, table: Mapping[int, Process], now: float) -> set[str]:
+    def scan(self, table: Mapping[int, Process], now: float) -> set[str]:
         """Return the paths that any of the processes can write into. Blocks shortly. ``now``: monotonic seconds.
 
         A path whose writers have all ended since the last call is returned for some more seconds, because a process
@@ -476,7 +476,7 @@ class OutOfMemoryWatch:
         self._source = next((path for path in _sources() if _kills(path) is not None), None)
         self._seen: deque[int] = deque([self._count()], maxlen=2)
 
-    def look(self) -> None:
+    def read(self) -> None:
         """Read the counters. Blocks shortly."""
         self._seen.append(self._count())
 

@@ -106,7 +106,7 @@ class ProgressReader:
         self._metrics: dict[str, float] = {}
         self._warned: set[str] = set()
 
-    def look(self, now: float) -> Optional[tony_pb2.Progress]:
+    def poll(self, now: float) -> Optional[tony_pb2.Progress]:
         """Read new reports. Return None if there is no report yet. ``now``: seconds of any monotonic clock. Blocks."""
         try:
             lines, too_long = self._tail.read()
@@ -377,7 +377,7 @@ class EventScalars:
         self._speed = SpeedMeter()
         self._former = dict(self._found())
 
-    def look(self, now: float) -> Optional[tony_pb2.Progress]:
+    def poll(self, now: float) -> Optional[tony_pb2.Progress]:
         """Read new records. Return None if there is no step yet. ``now``: seconds of any monotonic clock. Blocks."""
         self._find()
         left = _BYTES_AT_ONCE
@@ -442,11 +442,11 @@ class ProcessProgress:
 
     def reported(self, now: float) -> Optional[tony_pb2.Progress]:
         """Return the progress that the process reported itself. ``now``: seconds of any monotonic clock. Blocks."""
-        return self._reports.look(now)
+        return self._reports.poll(now)
 
-    def look(self, now: float) -> Optional[tony_pb2.Progress]:
+    def poll(self, now: float) -> Optional[tony_pb2.Progress]:
         """Return the progress, or None if there is none yet. ``now``: seconds of any monotonic clock. Blocks."""
-        reported = self._reports.look(now)
+        reported = self._reports.poll(now)
         if reported is not None:
             self._events = None
-        return self._events.look(now) if self._events else reported
+        return self._events.poll(now) if self._events else reported

@@ -60,14 +60,14 @@ class BackgroundWork(StartPart):
     async def _run(self) -> None:
         """Do the work. Return soon after ``_ended`` is set and nothing is left to do. May be cancelled."""
 
-    async def _end(self, work: asyncio.Future[None], stopping: StopRequest, deadline: Deadline) -> bool:
+    async def _end(self, work: asyncio.Future[None], stop_request: StopRequest, deadline: Deadline) -> bool:
         """Let the work end after the user processes have ended. Return False if it has not ended at the deadline.
 
         Raises internal errors of the work.
         """
         self._ended = True
         self._nudge.set()
-        if not await stopping.bound(work, deadline):
+        if not await stop_request.bound(work, deadline):
             return False
         work.result()
         return True

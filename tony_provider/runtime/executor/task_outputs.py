@@ -132,7 +132,7 @@ class TaskOutputs(StartPart):
         self,
         context: ExecutorContext,
         start: int,
-        stopping: StopRequest,
+        stop_request: StopRequest,
         retries: UploadRetries,
         warn: Callable[[str], None],
     ) -> None:
@@ -141,7 +141,7 @@ class TaskOutputs(StartPart):
         self._context = context
         self._warn = warn
         self._start = start
-        self._stopping = stopping
+        self._stop_request = stop_request
         self._retries = retries
         self._stores = JobStores(context.storage, context.container.description.application_dir)
         self._directories: list[OutputDirectory] = []
@@ -172,7 +172,7 @@ class TaskOutputs(StartPart):
         if not there:
             message = "all nodes must have the file system mounted that it is on"
             raise NoSuchStoreError(f"{where}: {place.target} is not there on this node; {message}")
-        return OutputDirectory(name, path, storage, part, self._stopping.cancelled, self._warn)
+        return OutputDirectory(name, path, storage, part, self._stop_request.cancelled, self._warn)
 
     # ---- for shards --------------------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class TaskOutputs(StartPart):
             copies.names.append(said)
             return
         directory, name = found
-        seconds, cancelled = self._context.container.job.timeouts.upload, self._stopping.cancelled
+        seconds, cancelled = self._context.container.job.timeouts.upload, self._stop_request.cancelled
         for file in directory.files_at(name):
             if file in directory.committed:
                 raise NotCopiedError(f"{file} was made of an earlier shard; write a file for each shard")

@@ -157,7 +157,7 @@ class FetchedPage:
 
 
 async def fetch_page(
-    port: int, method: str, target: str, headers: Headers, body: bytes, *, most_bytes: int
+    port: int, method: str, target: str, headers: Headers, body: bytes, *, size_limit: int
 ) -> FetchedPage:
     """Send one request to a server of this container, and return the answer. ``target``: path and query.
 
@@ -178,7 +178,7 @@ async def fetch_page(
             h11.EndOfMessage(),
         ):
             writer.write(http.send(event) or b"")
-        return await _receive(http, reader, most_bytes)
+        return await _receive(http, reader, size_limit)
     except (h11.LocalProtocolError, UnicodeEncodeError) as error:
         raise NoPageError(f"this cannot be asked: {error}") from error
     except h11.RemoteProtocolError as error:
@@ -189,7 +189,7 @@ async def fetch_page(
         writer.transport.abort()
 
 
-async def _receive(http: h11.Connection, reader: asyncio.StreamReader, most_bytes: int) -> FetchedPage:
+async def _receive(http: h11.Connection, reader: asyncio.StreamReader, size_limit: int) -> FetchedPage:
     status, headers, body = 0, {}, bytearray()
     while True:
         event = http.next_event()
@@ -200,8 +200,8 @@ async def _receive(http: h11.Connection, reader: asyncio.StreamReader, most_byte
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
         elif isinstance(event, h11.Data):
             body += event.data
-            if len(body) > most_bytes:
-                raise NoPageError(f"the answer has more than {most_bytes} bytes")
+            if len(body) > size_limit:
+                raise NoPageError(f"the answer has more than {size_limit} bytes")
         elif isinstance(event, h11.EndOfMessage):
             return FetchedPage(status, headers, bytes(body))
         elif not isinstance(event, h11.InformationalResponse):
@@ -246,7 +246,7 @@ class PageFetcher:
                 self._path + wanted.target,
                 list(wanted.headers.items()),
                 wanted.body,
-                most_bytes=LARGEST_PAGE,
+                size_limit=LARGEST_PAGE,
             )
             await self._send(wanted.question, page)
 

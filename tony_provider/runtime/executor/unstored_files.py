@@ -51,7 +51,7 @@ class WorkingDirectories:
         self._without = {identity for path in without if (identity := _identity(os.path.realpath(path))) is not None}
         self._roots = [self._container]
 
-    def look(self, pids: Iterable[int]) -> dict[str, FileVersion]:
+    def scan(self, pids: Iterable[int]) -> dict[str, FileVersion]:
         """Return the files that may belong to a checkpoint, by path. Blocks.
 
         Paths are relative to the container's directory if they are below it. Links are not followed. Directories that
@@ -226,7 +226,7 @@ class UnstoredFiles(BackgroundWork):
             return None
         pids = list(processes.descendants(os.getpid()))
         now_ns = time.time_ns()
-        stray = self._strays.observe(self._directories.look(pids), now_ns, ended=ended)
+        stray = self._strays.observe(self._directories.scan(pids), now_ns, ended=ended)
         if stray is None or (now_ns - stray.written_ns < _PATIENCE_NS and not ended):
             return None
         self._saves_in_place = self._saves_in_place or self._has_saved_since(stray)

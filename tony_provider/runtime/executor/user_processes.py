@@ -235,7 +235,7 @@ class UserProcesses:
     def __init__(
         self,
         context: ExecutorContext,
-        stopping: StopRequest,
+        stop_request: StopRequest,
         warn: Callable[[str], None],
         send_stacks: Callable[[Sequence[tony_pb2.ProcessStack]], None],
     ) -> None:
@@ -247,7 +247,7 @@ class UserProcesses:
         self._context = context
         self._send_stacks = send_stacks
         self._warn = warn
-        self._stopping = stopping
+        self._stop_request = stop_request
         self._memory = OutOfMemoryWatch()
         self.running: list[UserProcess] = []  # by local rank; empty when all have ended
         self._helpers: list[UserProcess] = []  # in any order; empty when all have ended
@@ -265,10 +265,10 @@ class UserProcesses:
     def _every(self) -> list[UserProcess]:
         return [*self.running, *self._helpers]
 
-    async def look_at_memory(self) -> None:
+    async def read_memory(self) -> None:
         """Ignore earlier kills by the kernel, which hit other processes. Call this regularly during a run."""
         if self.running:
-            await asyncio.to_thread(self._memory.look)
+            await asyncio.to_thread(self._memory.read)
 
     async def run(
         self, launches: Sequence[ProcessLaunch], exited: tony_pb2.ProcessExited, started: Callable[[int], None]
@@ -278,7 +278,7 @@ class UserProcesses:
         Fills ``exited`` with the result: that of the first process to fail, if any. ``started`` gets the PID of the
         first process. Raises OSError if a process cannot be started; then none is left.
         """
-        await asyncio.to_thread(self._memory.look)
+        await asyncio.to_thread(self._memory.read)
         async with AsyncExitStack() as captures:
             try:
                 await self._start(launches, captures)
@@ -323,13 +323,13 @@ class UserProcesses:
         by_itself = first_bad is not None or children_gone
         exited.stopped = not by_itself
         killed = by_itself and await asyncio.to_thread(self._memory.killed_recently)
-        if self._stopping.stacks and not by_itself:
+        if self._stop_request.stacks and not by_itself:
             self._send_stacks(await write_stacks(self.running, self._context))
         if first_bad and living:
             await asyncio.to_thread(self._context.output.note, f"{first_bad.name} has failed, the others are stopped")
         grace = self._context.container.job.timeouts.grace if living else LEFTOVER_GRACE
         latest = time.monotonic() + grace if by_itself else float("inf")
-        left = await processes.stop_all(os.getpid(), self.pids, lambda: min(latest, self._stopping.kill_at()))
+        left = await processes.stop_all(os.getpid(), self.pids, lambda: min(latest, self._stop_request.kill_at()))
         await asyncio.wait({process.ending for process in self._every}, timeout=processes.KILL_TIMEOUT)
         reported = first_bad or self.running[0]
         exited.process = first_bad.name if first_bad else ""
@@ -347,7 +347,7 @@ class UserProcesses:
 
     async def _until_over(self) -> Optional[UserProcess]:
         """Wait until all have ended, one or a helper has failed, or a stop is requested. Return the first failure."""
-        stopping = asyncio.ensure_future(self._stopping.wait())
+        stopping = asyncio.ensure_future(self._stop_request.wait())
         try:
             while True:
                 living = {process.ending for process in self.running if not process.ending.done()}
@@ -371,7 +371,7 @@ class UserProcesses:
         helpers = [helper.pid for helper in self._helpers]  # they are stopped after all other processes have ended
 
         def deadline() -> float:
-            return min(latest, self._stopping.asked_at, 0.0 if self._failed_helper and waits else latest)
+            return min(latest, self._stop_request.asked_at, 0.0 if self._failed_helper and waits else latest)
 
         if not await processes.wait_until_gone(root, self.pids, deadline, helpers):
             return True

@@ -54,8 +54,8 @@ def cut_files(
             return cut_row_groups(whole, _row_groups(whole, stores), size)
         return cut_bytes(whole, size)
 
-    looked_into = spec.checksum or (spec.format is InputFormat.PARQUET and size is not None)
-    for found in in_parallel_ordered(shards, files, _AT_ONCE, check_cancelled) if looked_into else map(shards, files):
+    reads_content = spec.checksum or (spec.format is InputFormat.PARQUET and size is not None)
+    for found in in_parallel_ordered(shards, files, _AT_ONCE, check_cancelled) if reads_content else map(shards, files):
         yield from found
 
 

@@ -493,7 +493,7 @@ class JobSpec:
         everybody = {PREPARE: Milestone.SUCCEEDED} if PREPARE in self.tasks and task_type != PREPARE else {}
         return {**everybody, **self.tasks[task_type].after}
 
-    def at_once(self, task_type: str) -> int:
+    def minimum_containers(self, task_type: str) -> int:
         """Return how many containers of a type must run at the same time for the job to continue."""
         task = self.tasks[task_type]
         role = self.role(task_type)

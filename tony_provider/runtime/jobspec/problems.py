@@ -50,7 +50,7 @@ class Problem:
 class SpecError(ValueError):
     """A specification cannot be run as written; ``problems`` holds all problems.
 
-    The message lists the first problems, as ``told`` returns them.
+    The message lists the first problems, as ``first_problems`` returns them.
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:

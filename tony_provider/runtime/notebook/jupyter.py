@@ -48,7 +48,7 @@ class Idleness:
         self._starts_until: Optional[float] = now + _START  # None: the server has answered
         self._known: dict[str, str] = {}
 
-    def look(self, seen: Optional[ServerActivity], now: float, *, changed: bool) -> float:
+    def record(self, seen: Optional[ServerActivity], now: float, *, changed: bool) -> float:
         """Record one poll, and return for how many seconds the server has been idle.
 
         ``seen`` is None if the server did not answer, which is no sign of activity. The time until its first answer
@@ -187,7 +187,7 @@ class Jupyter:
         assert self._process is not None  # noqa: S101 - it was started
         return self._process.poll()
 
-    def look(self) -> Optional[ServerActivity]:
+    def activity(self) -> Optional[ServerActivity]:
         """Return the current activity, or None if the server does not answer."""
         kernels = self._ask("/api/kernels")
         return None if kernels is None else ServerActivity.of(kernels, self._ask("/api/terminals"))

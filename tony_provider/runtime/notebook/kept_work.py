@@ -46,13 +46,13 @@ class WorkChoice:
     left: Sequence[WorkFile]
 
     @classmethod
-    def of(cls, found: Sequence[WorkFile], most_bytes: int, most_files: int = MOST_FILES) -> WorkChoice:
+    def of(cls, found: Sequence[WorkFile], size_limit: int, most_files: int = MOST_FILES) -> WorkChoice:
         """Choose files from the smallest up, so that a large data file does not displace notebooks."""
         kept: list[WorkFile] = []
         left: list[WorkFile] = []
         size = 0
         for each in sorted(found, key=lambda file: (file.size, file.path)):
-            if size + each.size <= most_bytes and len(kept) < most_files:
+            if size + each.size <= size_limit and len(kept) < most_files:
                 kept.append(each)
                 size += each.size
             else:
@@ -201,11 +201,11 @@ or open the notebook again with more: airflow tony notebook --keep 8GiB
 class KeptWork:
     """The directory of a notebook's work and its archives."""
 
-    def __init__(self, directory: Path, checkpoints: Path, most_bytes: int, links: Sequence[str] = ()) -> None:
-        """Keep up to ``most_bytes`` of ``directory``. ``links`` are names in it that we made, which are not kept."""
+    def __init__(self, directory: Path, checkpoints: Path, size_limit: int, links: Sequence[str] = ()) -> None:
+        """Keep up to ``size_limit`` of ``directory``. ``links`` are names in it that we made, which are not kept."""
         self.directory = directory
         self._checkpoints = checkpoints
-        self._most_bytes = most_bytes
+        self._size_limit = size_limit
         self._links = frozenset(links)
         self._seen: Optional[Sequence[WorkFile]] = None  # at the last listing
         self._kept: Optional[Sequence[WorkFile]] = None  # listing of the files that were kept last
@@ -230,7 +230,7 @@ class KeptWork:
         self._seen = self._kept = self._found()
         return f"as it was kept last ({count_files(self._kept)})" if resume_from else "new, and empty"
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """List all files; returns whether something has changed since the last listing."""
         before, self._seen = self._seen, self._found()
         return self._seen != before
@@ -243,7 +243,7 @@ class KeptWork:
     def keep(self) -> str:
         """Keep the current work; returns a description of the result for users. Raises OSError."""
         found = self._seen = self._found()
-        choice = WorkChoice.of(found, self._most_bytes)
+        choice = WorkChoice.of(found, self._size_limit)
         number = 1 + max([int(os.environ.get("TONY_RESUME_STEP") or 0), *(n for n, _ in self._archives())])
         archive = self._checkpoints / f"work-{number}.tar"
         partly = archive.with_name(f".{archive.name}.partly")
@@ -302,6 +302,6 @@ class KeptWork:
             note.unlink(missing_ok=True)
         elif left != self._left:
             lines = [f"{format_size(each.size):>10}  {each.path}" for each in left]
-            text = _NOTE.format(most=format_size(self._most_bytes), files=MOST_FILES, lines="\n".join(lines))
+            text = _NOTE.format(most=format_size(self._size_limit), files=MOST_FILES, lines="\n".join(lines))
             note.write_text(text, errors="surrogateescape")
         self._left = left

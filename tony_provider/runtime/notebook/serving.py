@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     if before := os.environ.get("TONY_WARM_START"):
         _link(work / CHECKPOINT, Path(before))
     serving = Serving(Jupyter(module, work, int(os.environ["TONY_PORT"])), kept, options)
-    signal.signal(signal.SIGTERM, lambda *_: serving.told.set())
+    signal.signal(signal.SIGTERM, lambda *_: serving.stop_requested.set())
     return serving.run()
 
 
@@ -70,12 +70,12 @@ class Serving:
     """Runs the server until it must end."""
 
     def __init__(self, jupyter: Jupyter, work: KeptWork, options: NotebookOptions) -> None:
-        self.told = threading.Event()  # set by SIGTERM
+        self.stop_requested = threading.Event()  # set by SIGTERM
         self._jupyter = jupyter
         self._work = work
         self._options = options
         self._not_kept = ""  # the part of the work that is not kept and why, for users
-        self._next_look = 0.0  # earliest time for the next listing of files
+        self._next_poll = 0.0  # earliest time for the next listing of files
         self._next_keep = 0.0
 
     def run(self) -> int:
@@ -85,11 +85,11 @@ class Serving:
             why = self._until_the_end()
         finally:
             self._jupyter.stop()
-            self._work.look()
+            self._work.poll()
             if not self._work.is_kept:
                 self._keep()
         code = self._jupyter.ended
-        if self.told.is_set():
+        if self.stop_requested.is_set():
             return TOLD_TO_END
         if why is None and code:
             say(f"Jupyter has ended with {code}")
@@ -104,26 +104,26 @@ class Serving:
         idle, until = self._options.idle, self._options.until
         idleness = Idleness(time.monotonic())
         period = min(_PERIOD, idle / _SHORT) if idle else _PERIOD
-        while not self.told.wait(period):
+        while not self.stop_requested.wait(period):
             if self._jupyter.ended is not None:
                 return None
-            touched = self._look_at_files()
+            touched = self._poll_files()
             if not self._work.is_kept and (self._is_wanted() or time.monotonic() >= self._next_keep):
                 self._keep()
-            quiet = idleness.look(self._jupyter.look(), time.monotonic(), changed=touched)
+            quiet = idleness.record(self._jupyter.activity(), time.monotonic(), changed=touched)
             if idle and quiet >= idle:
                 return f"ended: nothing went on for {quiet:.0f} s"
             if until and time.time() >= until:
                 return "ended: its time is over"
         return None
 
-    def _look_at_files(self) -> bool:
+    def _poll_files(self) -> bool:
         """Return whether a file has changed. Skips polls if listing the directory takes long."""
         began = time.monotonic()
-        if began < self._next_look:
+        if began < self._next_poll:
             return False
-        touched = self._work.look()
-        self._next_look = began + _SHARE * (time.monotonic() - began)
+        touched = self._work.poll()
+        self._next_poll = began + _SHARE * (time.monotonic() - began)
         return touched
 
     def _is_wanted(self) -> bool:

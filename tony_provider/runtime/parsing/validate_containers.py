@@ -47,11 +47,12 @@ def docker_problems(job: JobSpec) -> Iterator[Problem]:
         yield from _values(path, docker)
         yield from _contradictions(path, docker)
     every = images(job)
-    told: dict[str, Problem] = {}  # a problem of the job's own key applies to each kind of container that inherits it
+    # A problem of the job's own key applies to each kind of container that inherits it.
+    problems: dict[str, Problem] = {}
     for path, image in every.items():
         for problem in _as_a_whole(job, path, image):
-            told.setdefault(problem.path, problem)
-    yield from told.values()
+            problems.setdefault(problem.path, problem)
+    yield from problems.values()
     if job.docker is not None and job.docker.client_config and not any(map(is_docker_image, every.values())):
         yield Problem("docker.client_config", job.docker.client_config, "means nothing: no container is Docker's")
 
@@ -245,8 +246,8 @@ def _of_rules(job: JobSpec, task_type: str, placement: Placement, path: str) -> 
             if rule.min:
                 message = "counts those that are there before, so that the first one would wait for ever; leave it out"
                 yield Problem(child(where, "min"), rule.min, message)
-            if beside and rule.max is not None and rule.max < job.at_once(task_type):
-                message = f"{job.at_once(task_type)} are to be together on one {beside[0].scope.value}"
+            if beside and rule.max is not None and rule.max < job.minimum_containers(task_type):
+                message = f"{job.minimum_containers(task_type)} are to be together on one {beside[0].scope.value}"
                 yield Problem(child(where, "max"), rule.max, message)
 
 

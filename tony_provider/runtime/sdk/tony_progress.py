@@ -22,7 +22,7 @@ class _Listener:
     """Records the first SIGTERM of this process, which then does not end it. A second SIGTERM has its normal effect."""
 
     def __init__(self) -> None:
-        self.told = False
+        self.stop_requested = False
         self.process = os.getpid()
         former = signal.getsignal(signal.SIGTERM)
         owner = getattr(former, "__self__", None)
@@ -36,7 +36,7 @@ class _Listener:
         if os.getpid() != self.process:  # a child, such as a data loader, is not asked to stop
             os.kill(os.getpid(), number)
             return
-        self.told = True
+        self.stop_requested = True
         if callable(self._former):
             self._former(number, frame)
 
@@ -53,7 +53,7 @@ def stopping() -> bool:
         if threading.current_thread() is not threading.main_thread():
             return False
         _listener = _Listener()
-    return _listener.told
+    return _listener.stop_requested
 
 
 _PAUSE = 1.0  # seconds between two reports

@@ -315,8 +315,8 @@ def stopping() -> bool:
     ranks train in step, they receive the signal at different times, so end together or ignore it. Returns False outside
     a job, or if the first call is not in the main thread. Needs ``tony_progress.py`` next to this file.
     """
-    told: bool = importlib.import_module("tony_progress").stopping()
-    return told
+    requested: bool = importlib.import_module("tony_progress").stopping()
+    return requested
 
 
 def keras_callback(*, checkpoints: bool = False, exports: bool = True, stop: bool = False) -> Any:

@@ -61,7 +61,7 @@ class _Tracker:
         """Start the tracker and send its address to every other rank. Returns the arguments for all ranks."""
         self._tracker.start()
         arguments: dict[str, Any] = self._tracker.worker_args()
-        told = json.dumps(arguments).encode()
+        message = json.dumps(arguments).encode()
         missing = set(range(1, self._world_size))
         until = time.monotonic() + MEETING_SECONDS
         with _listening(self._port) as server:
@@ -75,7 +75,7 @@ class _Tracker:
                 except socket.timeout:
                     continue
                 with connection:
-                    missing.discard(_tell_rank(connection, told))
+                    missing.discard(_tell_rank(connection, message))
         return arguments
 
     def wait(self) -> None:
@@ -83,7 +83,7 @@ class _Tracker:
         self._tracker.wait_for()
 
 
-def _tell_rank(connection: socket.socket, told: bytes) -> int:
+def _tell_rank(connection: socket.socket, message: bytes) -> int:
     """Send the arguments; returns the rank that received them, or -1 if the client is no rank of the job."""
     connection.settimeout(_ANSWER_SECONDS)
     try:
@@ -91,7 +91,7 @@ def _tell_rank(connection: socket.socket, told: bytes) -> int:
             word, _, rank = stream.readline(64).decode("ascii", "replace").strip().partition(" ")
         if word != _WORD or not rank.isdecimal():
             return -1
-        connection.sendall(told)
+        connection.sendall(message)
     except OSError:
         return -1  # the rank retries
     return int(rank)
@@ -107,8 +107,8 @@ def _ask(rank: int) -> dict[str, Any]:
                 connection.settimeout(_ANSWER_SECONDS)
                 connection.sendall(f"{_WORD} {rank}\n".encode())
                 with connection.makefile("rb") as stream:
-                    told: dict[str, Any] = json.loads(stream.read())
-                    return told
+                    message: dict[str, Any] = json.loads(stream.read())
+                    return message
         except (OSError, ValueError) as error:
             problem = error
             time.sleep(_PAUSE)

@@ -341,11 +341,11 @@ def read_bytes(storage: Storage, uri: str, *, offset: int = 0, length: Optional[
         return stream.read()
 
 
-def read_whole(storage: Storage, uri: str, most_bytes: int) -> bytes:
-    """Return a small file of at most ``most_bytes`` that others may write. Raises StorageTooLarge if it is larger."""
-    data = read_bytes(storage, uri, length=most_bytes + 1)
-    if len(data) > most_bytes:
-        raise StorageTooLarge(uri, "read", f"it has more than {most_bytes} bytes, which none of its kind has")
+def read_whole(storage: Storage, uri: str, size_limit: int) -> bytes:
+    """Return a small file of at most ``size_limit`` that others may write. Raises StorageTooLarge if it is larger."""
+    data = read_bytes(storage, uri, length=size_limit + 1)
+    if len(data) > size_limit:
+        raise StorageTooLarge(uri, "read", f"it has more than {size_limit} bytes, which none of its kind has")
     return data
 
 

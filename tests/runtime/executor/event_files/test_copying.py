@@ -49,8 +49,8 @@ class Way:
         self.task.mkdir()
         self.shown.mkdir()
         store = f"file://{self.root}/store"
-        self.keeper = EventFileUpload(self.storage, self.task, f"{store}/worker-0", most_bytes=1000)
-        self.gatherer = EventFileDownload(self.storage, store, self.shown, most_bytes=1000)
+        self.keeper = EventFileUpload(self.storage, self.task, f"{store}/worker-0", size_limit=1000)
+        self.gatherer = EventFileDownload(self.storage, store, self.shown, size_limit=1000)
 
     @property
     def task(self) -> Path:

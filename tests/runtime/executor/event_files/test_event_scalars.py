@@ -54,14 +54,14 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 def test_the_newest_scalars_count(tmp_path: Path) -> None:
     events = EventScalars(tmp_path)
-    assert events.look(0) is None
+    assert events.poll(0) is None
     write(tmp_path)
-    progress = events.look(1)
+    progress = events.poll(1)
     assert progress is not None
     assert progress.step == 9
     assert dict(progress.metrics) == pytest.approx({"loss": 0.1, "accuracy": 0.09})
     write(tmp_path / "validation", first=10)
-    progress = events.look(2)
+    progress = events.poll(2)
     assert progress is not None
     assert progress.step == 19
     assert dict(progress.metrics)["validation/loss"] == pytest.approx(0.05)
@@ -77,7 +77,7 @@ def test_keras_writes_such_files(tmp_path: Path) -> None:
     data = tf.data.Dataset.from_tensor_slices((tf.ones((8, 1)), tf.ones((8, 1)))).batch(2)
     board = keras.callbacks.TensorBoard(tmp_path, update_freq=1)
     model.fit(data, validation_data=data, epochs=3, verbose=0, callbacks=[board])
-    progress = events.look(0)
+    progress = events.poll(0)
     assert progress is not None
     assert progress.step == 12
     assert {"train/epoch_loss", "validation/epoch_loss"} <= dict(progress.metrics).keys()
@@ -98,7 +98,7 @@ for style, name in ((False, "plain"), (True, "tensor")):
 """
     python = trainers_environment() / "bin" / "python"
     subprocess.run([python, "-c", program, tmp_path], check=True, timeout=200)
-    assert plain(events.look(0)) == (29, {"plain": 14.5, "tensor": 14.5})
+    assert plain(events.poll(0)) == (29, {"plain": 14.5, "tensor": 14.5})
 
 
 @settings(max_examples=20)
@@ -114,10 +114,10 @@ def test_a_file_that_grows_in_any_pieces_says_the_same(
         for begin, end in zip([0, *cuts], [*cuts, len(written)], strict=True):
             file.write(written[begin:end])
             file.flush()
-            progress = events.look(0)
+            progress = events.poll(0)
             steps.append(progress.step if progress else -1)
     assert steps == sorted(steps)
-    progress = events.look(0)
+    progress = events.poll(0)
     assert progress is not None
     assert progress.step == 9
     assert dict(progress.metrics) == pytest.approx({"loss": 0.1, "accuracy": 0.09})
@@ -134,7 +134,7 @@ def test_damage_is_no_more_than_a_curve_that_ends(
     for at in data.draw(st.lists(st.integers(0, len(written) - 1), max_size=5)):
         damaged[at] ^= data.draw(st.integers(1, 255))
     (folder / NAME).write_bytes(damaged)
-    events.look(0)
+    events.poll(0)
 
 
 @given(st.binary(max_size=200))
@@ -146,9 +146,9 @@ def test_any_bytes_are_scalars_or_an_error(record: bytes) -> None:
 def test_what_a_former_process_has_left_is_not_this_ones(tmp_path: Path) -> None:
     write(tmp_path, first=100)
     events = EventScalars(tmp_path)
-    assert events.look(0) is None
+    assert events.poll(0) is None
     write(tmp_path / "again")
-    progress = events.look(1)
+    progress = events.poll(1)
     assert progress is not None
     assert progress.step == 9
 
@@ -159,7 +159,7 @@ def test_however_much_former_processes_have_left_this_one_is_read(tmp_path: Path
     events = EventScalars(tmp_path)
     with (tmp_path / f"{NAME}.7").open("ab") as file:
         file.write(write(tmp_path / "elsewhere", first=50).read_bytes())
-    progress = events.look(0)
+    progress = events.poll(0)
     assert progress is not None
     assert progress.step == 59
     assert {"loss", "elsewhere/loss"} <= dict(progress.metrics).keys()
@@ -168,9 +168,9 @@ def test_however_much_former_processes_have_left_this_one_is_read(tmp_path: Path
 def test_files_of_another_process_are_not_this_ones(tmp_path: Path) -> None:
     events = EventScalars(tmp_path, [tmp_path / "process-1"])
     write(tmp_path / "process-1")
-    assert events.look(0) is None
+    assert events.poll(0) is None
     write(tmp_path / "process-12", steps=3)
-    assert plain(events.look(1)) is not None
+    assert plain(events.poll(1)) is not None
 
 
 def test_no_look_reads_more_than_its_share(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_no_look_reads_more_than_its_share(tmp_path: Path) -> None:
             tf.summary.text("words", "x" * 8000, step)  # small enough to be looked at
             tf.summary.scalar("loss", 0.5, step)
     writer.close()
-    seen = [progress.step for now in range(4) if (progress := events.look(now)) is not None]
+    seen = [progress.step for now in range(4) if (progress := events.poll(now)) is not None]
     assert seen[0] < seen[1] < seen[2] == seen[3] == 299
 
 
@@ -191,7 +191,7 @@ def test_links_and_pipes_are_left_alone(tmp_path: Path, written: bytes) -> None:
     folder.mkdir()
     (folder / NAME).symlink_to(tmp_path / "outside")
     os.mkfifo(folder / f"{NAME}.pipe")
-    assert EventScalars(folder).look(0) is None
+    assert EventScalars(folder).poll(0) is None
 
 
 def test_own_reports_count_alone(tmp_path: Path, written: bytes) -> None:
@@ -199,8 +199,8 @@ def test_own_reports_count_alone(tmp_path: Path, written: bytes) -> None:
     progress = ProcessProgress(ProgressReader(metrics), EventScalars(tmp_path))
     (tmp_path / NAME).write_bytes(written)
     assert progress.reported(0) is None
-    seen = plain(progress.look(0))
+    seen = plain(progress.poll(0))
     assert seen is not None
     assert seen[0] == 9
     metrics.write_text('{"step": 3, "own": 1}\n')
-    assert plain(progress.look(1)) == (3, {"own": 1.0})
+    assert plain(progress.poll(1)) == (3, {"own": 1.0})

@@ -23,19 +23,19 @@ class NotRead(OSError):  # noqa: N818 - describes what happened
     """No file could be read now, and the file is not the reason. Another attempt may succeed."""
 
 
-def whole(path: Path, most_bytes: int) -> bytes:
+def whole(path: Path, size_limit: int) -> bytes:
     """Return the content of a small file. Raises Unreadable if it is larger, OSError."""
     with path.open("rb") as file:
-        data = file.read(most_bytes + 1)
-    if len(data) > most_bytes:
-        raise Unreadable(f"it has more than {most_bytes} bytes, the limit for such files")
+        data = file.read(size_limit + 1)
+    if len(data) > size_limit:
+        raise Unreadable(f"it has more than {size_limit} bytes, the limit for such files")
     return data
 
 
-def json_object(path: Path, most_bytes: int) -> dict[str, Any]:
+def json_object(path: Path, size_limit: int) -> dict[str, Any]:
     """Return the object in a small JSON file. Raises Unreadable, OSError."""
     try:
-        plain = read_json(whole(path, most_bytes))
+        plain = read_json(whole(path, size_limit))
     except BoundedJsonError as error:
         raise Unreadable(f"it cannot be read: {error}") from error
     if not isinstance(plain, dict):

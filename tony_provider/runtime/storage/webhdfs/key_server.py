@@ -71,14 +71,14 @@ class KeyServer:
 
     def _ask(self, method: str, op: str, what: str, params: dict[str, str]) -> dict[str, Any]:
         deadline = Deadline(_SECONDS)
-        trouble: Optional[BaseException] = None
+        cause: Optional[BaseException] = None
         for address in self.addresses:
             try:
                 return self._ask_one(address, method, op, what, params, deadline)
             except (NotNow, *BROKEN) as error:
-                trouble = error
+                cause = error
                 said = describe_failure(error)
-        raise errors.StorageUnreachable(self.uri, what, f"{address}: {said}") from trouble
+        raise errors.StorageUnreachable(self.uri, what, f"{address}: {said}") from cause
 
     def _ask_one(
         self, address: str, method: str, op: str, what: str, params: dict[str, str], deadline: Deadline

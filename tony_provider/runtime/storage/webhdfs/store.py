@@ -356,11 +356,11 @@ class WebHdfsStorage(Storage):
             raise errors.StorageInvalidPath(str(target), "write", 'HDFS has no names with ":"')
         if target.path != "/" and body.size is not None and body.size <= CHUNK:
             return
-        there = self._look(target)
+        there = self._status_if_any(target)
         if there is not None and (there.is_directory or not overwrite):
             raise _in_the_way(target, there)
 
-    def _look(self, uri: Uri) -> Optional[FileStatus]:
+    def _status_if_any(self, uri: Uri) -> Optional[FileStatus]:
         try:
             return self.status(str(uri))
         except errors.StorageNotFound:
@@ -403,7 +403,7 @@ class WebHdfsStorage(Storage):
         try:
             self._rename(written, target, overwrite=overwrite, what=f"write {target} by renaming")
         except errors.StorageExists as error:
-            there = self._look(target)
+            there = self._status_if_any(target)
             raise error if there is None else _in_the_way(target, there) from error
 
     def _rename(self, source: Uri, target: Uri, *, overwrite: bool, what: str) -> None:
