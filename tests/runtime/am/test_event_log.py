@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.runtime.am.chains import describe, ownership
 from tests.runtime.history.events import events_in, files_in
-from tony_provider.runtime.am.event_log import EventBacklog, EventLog, EventLogLimits
+from tony_provider.runtime.am.event_log import EventBacklog, EventLog
+from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.am.session.recovery import merge_data
-from tony_provider.runtime.am.store_writer import HistoryDirectory
 from tony_provider.runtime.history.events import encode_event, event_segments
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable, uris
 from tony_provider.runtime.storage.base import Source
@@ -60,7 +61,7 @@ class Work:
     """Masters of one application, one after the other."""
 
     directory: Path
-    limits: EventLogLimits = attrs.field(factory=EventLogLimits)
+    limits: dict[str, int] = attrs.field(factory=dict)
     store: Store = attrs.field(factory=Store)
     attempt: int = 0
     number: int = 0
@@ -71,18 +72,16 @@ class Work:
 
     def next_master(self) -> None:
         self.attempt += 1
+        labels = {"dag": "retrain", "run": "\u202er\x1b[2J1"}  # what would turn a page around is left out
+        description = describe(self.directory, application_dir=self.directory.as_uri(), labels=labels)
         former = event_segments(self.store, self.directory.as_uri())
-        self.log = EventLog(
-            HistoryDirectory(self.store, self.directory.as_uri(), "application_1_1", self.attempt),
-            {"dag": "retrain", "run": "\u202er\x1b[2J1"},  # what would turn a page around is left out
-            time_ms=1,
-            former=former,
-            limits=self.limits,
-        )
+        self.log = EventLog(ownership(description, attempt=self.attempt, storage=self.store), former, time_ms=1)
+        for name, limit in self.limits.items():
+            setattr(self.log, name, limit)
 
     def note(self, data: dict[str, Any] | None = None) -> None:
         self.number += 1
-        self.log.append("note", "m", "worker:0", data=data, time_ms=self.number + 1)
+        self.log.append(Note("note", "m", "worker:0", data or {}), self.number + 1)
 
     def write(self) -> bool:
         return _run(self.log.write())
@@ -104,9 +103,9 @@ def _run(work: Coroutine[Any, Any, bool]) -> bool:
 
 def test_events_in_order_after_where_the_job_came_from(directory: Path) -> None:
     work = Work(directory)
-    work.log.append("allocated", "container_1 on node", "worker:0", time_ms=2)
+    work.log.append(Note("allocated", "container_1 on node", "worker:0"), 2)
     assert work.write()
-    work.log.append("rendezvous", "generation 1", data={"generation": 1}, time_ms=3)
+    work.log.append(Note("rendezvous", "generation 1", data={"generation": 1}), 3)
     assert work.finish()
     assert events_in(directory) == [
         FIRST,
@@ -117,7 +116,7 @@ def test_events_in_order_after_where_the_job_came_from(directory: Path) -> None:
 
 
 def test_a_job_of_weeks_has_few_files_none_of_which_was_written_twice(directory: Path) -> None:
-    work = Work(directory, EventLogLimits(20_000, 8000))
+    work = Work(directory, {"size_limit": 20_000, "merge_limit": 8000})
     most = 0
     for _ in range(500):
         work.note()
@@ -133,7 +132,7 @@ def test_a_job_of_weeks_has_few_files_none_of_which_was_written_twice(directory:
 
 
 def test_old_events_go_and_say_how_many_they_were(directory: Path) -> None:
-    work = Work(directory, EventLogLimits(2500, 2000))
+    work = Work(directory, {"size_limit": 2500, "merge_limit": 2000})
     for number in range(200):
         work.note({"tasks": {"worker:0": {"attempt": number}}, f"key-{number % 3}": number})
         assert work.write()
@@ -194,7 +193,7 @@ def test_whoever_dies_nothing_is_there_twice_and_nothing_that_was_kept_is_lost(
     ``before`` and ``after`` alone: see Store.
     """
     with TemporaryDirectory() as path:
-        work = Work(Path(path), EventLogLimits(most_bytes, merged))
+        work = Work(Path(path), {"size_limit": most_bytes, "merge_limit": merged})
         kept: list[dict[str, Any]] = []  # data of the notes on the store
         waiting: list[dict[str, Any]] = []
         for step in steps:

@@ -107,7 +107,10 @@ async def test_it_says_since_when_and_why_a_file_cannot_be_written(tmp_path: Pat
     folder.write_text("a file is in the way")
     events: list[tuple[str, str]] = []
     publisher = FileUpdater(
-        LocalStorage(), (folder / "status.json").as_uri(), lambda: lambda: b"", tell=lambda *event: events.append(event)
+        LocalStorage(),
+        (folder / "status.json").as_uri(),
+        lambda: lambda: b"",
+        note=lambda note: events.append((note.event, note.message)),
     )
     assert publisher.trouble == ""
     for _ in range(2):
@@ -128,7 +131,10 @@ async def test_so_does_a_write_that_hangs(tmp_path: Path, monkeypatch: pytest.Mo
     storage = SlowStorage()
     events: list[tuple[str, str]] = []
     publisher = FileUpdater(
-        storage, (tmp_path / "status.json").as_uri(), lambda: lambda: b"", tell=lambda *event: events.append(event)
+        storage,
+        (tmp_path / "status.json").as_uri(),
+        lambda: lambda: b"",
+        note=lambda note: events.append((note.event, note.message)),
     )
     writing = asyncio.ensure_future(publisher.write())
     await eventually(lambda: publisher.trouble.endswith("the store does not answer"))

@@ -154,7 +154,7 @@ async def test_steps_that_wait_by_the_thousand_let_others_have_the_loop(
     chain = OwnChain(ownership)
     manager = LocalResourceManager(description, description.local)
     launches = ExecutorLaunches(description, credentials, b"", description.runtime, Address("127.0.0.1", 1))
-    records = ApplicationRecords(LocalStorage(), description)
+    records = ApplicationRecords(ownership)
     access = StoreAccess(description, credentials, LocalStorage())
     data = master.JobData([], OutputPublisher(ownership))
     leading = master.Master(manager, launches, records, chain, access, data)

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.runtime.am.chains import describe, ownership
 from tests.runtime.am.session.world import World, job
 from tony_provider.cluster.records.history import read_samples
 from tony_provider.runtime.am import sample_series
 from tony_provider.runtime.am import sample_series as series_module
 from tony_provider.runtime.am.sample_series import Series
 from tony_provider.runtime.am.session.session_state import Heartbeat, Task
-from tony_provider.runtime.am.store_writer import HistoryDirectory
 from tony_provider.runtime.history.samples import TaskSample, read_segment, segment_name
 from tony_provider.runtime.protocol.status import TaskProgress
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable
@@ -49,10 +49,11 @@ class Work:
         self.storage = FullStorage()
         self.told: list[str] = []
         self.directory = directory.as_uri()
+        description = describe(directory, application_dir=self.directory)
         self.series = Series(
-            HistoryDirectory(self.storage, self.directory, "application_1_1", am_attempt),
+            ownership(description, attempt=am_attempt, storage=self.storage),
             kept=kept,
-            tell=lambda event, _: self.told.append(event),
+            note=lambda note: self.told.append(note.event),
         )
         world = World(job({"worker": workers}), ["worker"]).run()
         self.tasks: list[Task] = list(world.session.tasks)

@@ -20,8 +20,10 @@ from typing import Any, Callable, Optional
 
 import attrs
 
+from tony_provider.runtime.am.ownership import Ownership
+from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.am.session.recovery import merge_data
-from tony_provider.runtime.am.store_writer import HistoryDirectory, StoreWriter
+from tony_provider.runtime.am.store_writer import SegmentWriter
 from tony_provider.runtime.common.bounds import EVENT_SEGMENT_LIMIT
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.history.events import (
@@ -33,13 +35,7 @@ from tony_provider.runtime.history.events import (
     encode_events,
     read_event_segment,
 )
-from tony_provider.runtime.storage import (
-    StorageError,
-    StorageNotFound,
-    StorageTooLarge,
-    read_whole,
-    write_atomically,
-)
+from tony_provider.runtime.storage import StorageError, StorageNotFound, StorageTooLarge, read_whole
 
 log = logging.getLogger(__name__)
 
@@ -59,34 +55,25 @@ class _Segment:
     size: int = 0  # size of its file in bytes, once it is on the store
 
 
-@attrs.frozen
-class EventLogLimits:
-    """Size limits of an event log, in bytes."""
-
-    stored: int = 512 << 10  # for all segments on the store
-    merged: int = 256 << 10  # for the text of a segment after it has absorbed others
-
-
-class EventLog(StoreWriter):
+class EventLog(SegmentWriter):
     """Records the events of one application master, after the events of former ones."""
+
+    size_limit = 512 << 10  # bytes of all segments on the store
+    merge_limit = 256 << 10  # bytes of a segment's text after it has absorbed others
 
     def __init__(
         self,
-        directory: HistoryDirectory,
-        labels: Mapping[str, str],
+        ownership: Ownership,
+        former: Iterable[StoredSegment] = (),
         *,
         time_ms: int,
-        former: Iterable[StoredSegment] = (),
-        limits: EventLogLimits = EventLogLimits(),
-        tell: Callable[[str, str], None] = lambda event, message: None,
+        note: Optional[Callable[[Note], None]] = None,
     ) -> None:
-        """``former``: segments of former application masters. ``labels`` and ``time_ms``: for the first event.
+        """``former``: segments of former application masters. ``time_ms``: time of the first event.
 
-        ``tell``: see StoreWriter.
+        ``note``: see StoreWriter.
         """
-        super().__init__("events", tell=tell)
-        self._directory = directory
-        self._limits = limits
+        super().__init__("events", ownership, note)
         self._backlog = EventBacklog()
         self._published = 0  # the number of the newest event on the store
         known = list(former)
@@ -101,25 +88,17 @@ class EventLog(StoreWriter):
                 "time_ms": time_ms,
                 "event": APPLICATION,
                 "message": "",
-                "labels": {name: printable(text) for name, text in labels.items()},
+                "labels": {name: printable(text) for name, text in ownership.description.labels.items()},
             }
             self._backlog.add(encode_event(first))
 
-    def append(
-        self,
-        event: str,
-        message: str,
-        task: Optional[str] = None,
-        *,
-        data: Optional[Mapping[str, Any]] = None,
-        time_ms: int,
-    ) -> None:
+    def append(self, note: Note, time_ms: int) -> None:
         """Record an event. The caller then calls ``changed`` to have it written."""
-        fields: dict[str, Any] = {"time_ms": time_ms, "event": event, "message": message[-_MOST_MESSAGE:]}
-        if task is not None:
-            fields["task"] = task
-        if data:
-            fields["data"] = dict(data)
+        fields: dict[str, Any] = {"time_ms": time_ms, "event": note.event, "message": note.message[-_MOST_MESSAGE:]}
+        if note.task is not None:
+            fields["task"] = note.task
+        if note.data:
+            fields["data"] = dict(note.data)
         self._backlog.add(encode_event(fields))
 
     async def finish(self) -> bool:
@@ -132,7 +111,7 @@ class EventLog(StoreWriter):
         segment = self._next(taken)
         if segment is not None:
             try:
-                size = await asyncio.to_thread(self._write, segment.range, segment.lines)
+                size = await asyncio.to_thread(self._write_range, segment.range, segment.lines)
             except BaseException:
                 self._uncertain.add(segment.range)
                 taken.extend(self._backlog)
@@ -158,10 +137,10 @@ class EventLog(StoreWriter):
         first = before[0].range.first if before else self._published + 1
         last = self._published + taken.events
         lines = [*(line for segment in before for line in segment.lines), *taken.lines()]
-        return _Segment(EventRange(self._directory.am_attempt, first, last), lines, sum(map(len, lines)))
+        return _Segment(EventRange(self._am_attempt, first, last), lines, sum(map(len, lines)))
 
     def _takes_in(self, segment: _Segment, text: int) -> bool:
-        return segment.text + text <= self._limits.merged and (self._is_ending or segment.text <= _LARGER * text)
+        return segment.text + text <= self.merge_limit and (self._is_ending or segment.text <= _LARGER * text)
 
     def _took(self, segment: _Segment) -> None:
         """Update the lists of segments after the store accepted ``segment``."""
@@ -170,22 +149,23 @@ class EventLog(StoreWriter):
         self._useless |= {each for each in known if segment.range.covers(each)}
         self._uncertain = {each for each in self._uncertain - self._useless if each != segment.range}
         self._open = [*(each for each in self._open if not segment.range.covers(each.range)), segment]
-        while sum(each.text for each in self._open) > self._limits.merged:
+        while sum(each.text for each in self._open) > self.merge_limit:
             closed = self._open.pop(0)
             self._closed.append(StoredSegment(closed.range, closed.size))
 
-    def _write(self, segment: EventRange, lines: Iterable[bytes]) -> int:
-        data = encode_events(self._directory.application_id, lines)
-        write_atomically(self._directory.storage, self._directory.uri(segment.file), data)
+    def _write_range(self, segment: EventRange, lines: Iterable[bytes]) -> int:
+        """Write a segment, and return the size of its file. Blocks."""
+        data = encode_events(self._application_id, lines)
+        self._write(segment.file, data)
         return len(data)
 
     # ---- old segments; all of this blocks ------------------------------------------------------------------------
 
     def _tidy(self) -> None:
-        while self._size > self._limits.stored and (oldest := self._oldest()):
+        while self._size > self.size_limit and (oldest := self._oldest()):
             self._drop(oldest)
         for each in sorted(self._useless):
-            self._directory.storage.remove(self._directory.uri(each.file))
+            self._storage.remove(self._uri(each.file))
             self._useless.discard(each)
 
     @property
@@ -198,7 +178,7 @@ class EventLog(StoreWriter):
 
         Empty if none qualify.
         """
-        excess = self._size - _ROOM * self._limits.stored
+        excess = self._size - _ROOM * self.size_limit
         for am_attempt in sorted({each.range.am_attempt for each in self._closed}):
             chosen: list[StoredSegment] = []
             for each in self._closed:
@@ -218,7 +198,7 @@ class EventLog(StoreWriter):
             for event in self._read(each):
                 dropped.add(event)
         dropped.number = whole.events - (dropped.first is not None)  # including events that cannot be read
-        size = self._write(whole, dropped.lines())
+        size = self._write_range(whole, dropped.lines())
         self._useless |= {each for each in ranges if each != whole}
         at = self._closed.index(oldest[0])
         self._closed = [each for each in self._closed if each not in oldest]
@@ -226,7 +206,7 @@ class EventLog(StoreWriter):
 
     def _read(self, segment: EventRange) -> list[dict[str, Any]]:
         try:
-            data = read_whole(self._directory.storage, self._directory.uri(segment.file), EVENT_SEGMENT_LIMIT)
+            data = read_whole(self._storage, self._uri(segment.file), EVENT_SEGMENT_LIMIT)
         except StorageNotFound:
             return []
         except StorageTooLarge as error:

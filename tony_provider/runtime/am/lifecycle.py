@@ -173,7 +173,7 @@ class MasterLifecycle:
             found = await retry_until_reachable(partial(read_recovered_state, self.ownership))
             clock.follow(storage.clock_ahead)  # because the masters of a job compare times that others have written
             previous = found.previous
-            records = ApplicationRecords(storage, description, am_attempt=self.ownership.am_attempt, previous=previous)
+            records = ApplicationRecords(self.ownership, previous)
             self.chain.swept = previous.history.generation if previous else 0
             if previous and previous.result:
                 return await self._leave_after(previous.result, records)

@@ -19,8 +19,7 @@ from tony_provider.runtime.am.ownership import FencedError, Ownership
 from tony_provider.runtime.am.sample_series import Series
 from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.am.session.recovery import History
-from tony_provider.runtime.am.store_writer import FileUpdater, HistoryDirectory
-from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.am.store_writer import FileUpdater
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import STATUS_LIMIT
 from tony_provider.runtime.common.clock import epoch_ms
@@ -48,23 +47,14 @@ log = logging.getLogger(__name__)
 class ApplicationRecords:
     """Writes the status, events, series and result of an application to its directory."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        description: ApplicationDescription,
-        *,
-        am_attempt: int = 1,
-        previous: Optional[PreviousMasters] = None,
-    ) -> None:
+    def __init__(self, ownership: Ownership, previous: Optional[PreviousMasters] = None) -> None:
         """``previous``: records of previous application masters."""
         self.previous = previous
-        self._storage = storage
-        self._directory = description.application_dir
-        history = HistoryDirectory(storage, description.application_dir, description.application_id, am_attempt)
-        events = previous.events if previous else ()
-        self._events = EventLog(history, description.labels, time_ms=epoch_ms(), former=events, tell=self._tell)
+        self._storage = ownership.storage
+        self._directory = ownership.description.application_dir
+        self._events = EventLog(ownership, previous.events if previous else (), time_ms=epoch_ms(), note=self.note)
+        self.series = Series(ownership, kept=previous.series if previous else 0, note=self.note)
         self._status_file: Optional[FileUpdater] = None
-        self.series = Series(history, kept=previous.series if previous else 0, tell=self._tell)
         self._publishing: Optional[asyncio.Future[tuple[None, None, None]]] = None
 
     def start(self, status: Callable[[], JobStatus]) -> None:
@@ -72,7 +62,7 @@ class ApplicationRecords:
         self._status_file = file = self._publisher(
             contract.STATUS_FILE,
             lambda: partial(dump_json, _without(file.trouble, status())),
-            tell=self._tell,
+            note=self.note,
             interval=STATUS_INTERVAL,
         )
         self._publishing = asyncio.gather(self._status_file.run(), self._events.run(), self.series.run())
@@ -90,12 +80,9 @@ class ApplicationRecords:
         written = [each for each in (self._status_file, self._events, self.series) if each]
         return [trouble for each in written if (trouble := each.trouble)]
 
-    def _tell(self, event: str, message: str) -> None:
-        self.note(Note(event, message))
-
     def note(self, note: Note) -> None:
         """Record an event with the current time."""
-        self._events.append(note.event, note.message, note.task, data=note.data, time_ms=epoch_ms())
+        self._events.append(note, epoch_ms())
         self._events.changed()
         self.changed()
 
@@ -149,7 +136,7 @@ class ApplicationRecords:
         name: str,
         content: Callable[[], Callable[[], bytes]],
         *,
-        tell: Callable[[str, str], None] = lambda event, message: None,
+        note: Optional[Callable[[Note], None]] = None,
         interval: Optional[float] = None,
         before_it_appears: Before = without_waiting,
     ) -> FileUpdater:
@@ -158,7 +145,7 @@ class ApplicationRecords:
             uris.join(self._directory, name),
             content,
             interval=interval,
-            tell=tell,
+            note=note,
             before_it_appears=before_it_appears,
         )
 

@@ -13,8 +13,10 @@ from typing import Callable, Optional
 
 import attrs
 
+from tony_provider.runtime.am.ownership import Ownership
+from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessState, Task
-from tony_provider.runtime.am.store_writer import FileUpdater, HistoryDirectory
+from tony_provider.runtime.am.store_writer import SegmentWriter
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.history.samples import (
     SampleCompressor,
@@ -36,7 +38,6 @@ from tony_provider.runtime.protocol.status import TaskProgress
 _SOONEST = 15.0  # seconds that a segment covers at the beginning of a job
 _LATEST = 900.0
 _PART = 0.05  # share of the job's age that a segment covers in between; a killed master loses as much
-_RETRY = 10.0  # seconds until the retry of a failed write
 _MOST_WAITING = 1 << 20  # size limit in bytes of unwritten samples
 _LAST_WRITE = 10.0  # seconds for the last segments, because the result waits for them
 _HEADER = 4096  # size limit in bytes
@@ -44,22 +45,17 @@ _GONE = 60.0  # seconds without a heartbeat until a task's data becomes its last
 _AT_ONCE = 500  # samples until the method yields to the event loop
 
 
-class Series:
+class Series(SegmentWriter):
     """The time series of one application master. Times are the session's, in seconds.
 
     No method blocks or fails the job. At most two segments are in memory.
     """
 
-    def __init__(
-        self,
-        directory: HistoryDirectory,
-        *,
-        kept: int = 0,
-        tell: Callable[[str, str], None] = lambda event, message: None,
-    ) -> None:
-        """``kept``: bytes of former application masters' series. ``tell``: see FileUpdater."""
-        self._directory = directory
-        self._tell = tell
+    _retry_seconds = 10.0
+
+    def __init__(self, ownership: Ownership, *, kept: int = 0, note: Optional[Callable[[Note], None]] = None) -> None:
+        """``kept``: bytes of former application masters' series. ``note``: see StoreWriter."""
+        super().__init__("series", ownership, note)
         self._budget = SeriesBudget(kept)
         self._metrics = KeptMetrics()
         self._buckets: dict[str, TaskBucket] = {}
@@ -69,8 +65,7 @@ class Series:
         self._size = 0  # their size in bytes before compression
         self._left_out = 0
         self._number = 0  # number of the newest segment
-        self._file: Optional[FileUpdater] = None  # a completed segment that is not yet written
-        self._stopping = asyncio.Event()
+        self._segment: Optional[bytes] = None  # a completed segment that is not yet written; ``_name`` is its file
         self._started = 0.0
         self._epoch = 0.0
 
@@ -80,11 +75,6 @@ class Series:
         ``epoch``: added to the session's time, it is the time since the Unix epoch.
         """
         self._started, self._epoch = started, epoch
-
-    @property
-    def trouble(self) -> str:
-        """Since when and why the series cannot be written. Empty if there is no problem."""
-        return self._file.trouble if self._file else ""
 
     # ---- samples -----------------------------------------------------------------------------------------------
 
@@ -132,7 +122,7 @@ class Series:
         former = self._closed.get(task.name)
         if former is not None and former.attempt == task.attempt:
             began, before = max(began, min(former.heard, now)), former.fold.newest
-        elif self._directory.am_attempt == 1:
+        elif self._am_attempt == 1:
             before = NO_COUNTS
         else:
             before = counters
@@ -167,19 +157,6 @@ class Series:
 
     # ---- segments ----------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Write segments until ``stop``."""
-        loop = asyncio.get_running_loop()
-        while not self._stopping.is_set():
-            await self._pause(min(max(_SOONEST, _PART * (loop.time() - self._started)), _LATEST))
-            await self._sample_all(loop.time() - _GONE)
-            while not self._stopping.is_set() and not await self.write():
-                await self._pause(_RETRY)
-
-    def stop(self) -> None:
-        """Have ``run`` return after the write in progress."""
-        self._stopping.set()
-
     async def finish(self) -> bool:
         """Write all remaining samples, after ``run`` has ended. Return False if that failed."""
         await self._sample_all()
@@ -189,26 +166,31 @@ class Series:
             return False
 
     async def _write_all(self) -> bool:
-        return await self.write() and await self.write()
+        return await self.write() and await self.write()  # the segment whose write has failed, and the open one
 
-    async def write(self) -> bool:
-        """Write a segment of the samples so far.
+    def _interval(self) -> float:
+        age = asyncio.get_running_loop().time() - self._started
+        return min(max(_SOONEST, _PART * age), _LATEST)
 
-        Return False if the store did not accept it, so that a retry is necessary.
-        """
-        if self._file is None and self._lines:
-            self._file = self._segment()
-        if self._file is not None:
-            if not await self._file.write():
-                return False
-            self._file = None
-        return True
+    async def _until_due(self) -> bool:
+        is_due = await super()._until_due()
+        if is_due:
+            await self._sample_all(asyncio.get_running_loop().time() - _GONE)
+        return is_due
 
-    def _segment(self) -> FileUpdater:
-        """Complete the open segment."""
+    async def _store(self) -> None:
+        if self._segment is None and self._lines:
+            self._segment = self._complete()
+        if self._segment is not None:
+            await asyncio.to_thread(self._write, self._name, self._segment)
+            self._segment = None
+
+    def _complete(self) -> bytes:
+        """Complete the open segment, and return the content of its file."""
         self._number += 1
+        self._name = segment_name(self._am_attempt, self._number)
         header = SampleSegmentHeader(
-            application_id=self._directory.application_id,
+            application_id=self._application_id,
             samples_left_out=self._left_out,
             metrics_left_out=self._metrics.left_out,
             such_as=self._metrics.such_as,
@@ -216,14 +198,7 @@ class Series:
         data = encode_header(header) + self._compressor.finish()
         self._budget.used(self._size, len(data))
         self._compressor, self._lines, self._size = SampleCompressor(), 0, 0
-        uri = self._directory.uri(segment_name(self._directory.am_attempt, self._number))
-        return FileUpdater(self._directory.storage, uri, lambda: lambda: data, tell=self._tell)
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            await wait_with_timeout(self._stopping.wait(), seconds)
-        except asyncio.TimeoutError:
-            return
+        return data
 
 
 MOST_BYTES = 8 << 20  # for an application: readable by a page in a second or two, and small compared with checkpoints

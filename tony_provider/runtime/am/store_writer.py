@@ -11,8 +11,8 @@ import time
 from abc import ABC, abstractmethod
 from typing import Callable, Optional
 
-import attrs
-
+from tony_provider.runtime.am.ownership import Ownership
+from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms, moment
 from tony_provider.runtime.common.concurrency import wait_with_timeout
@@ -26,21 +26,6 @@ log = logging.getLogger(__name__)
 SOONEST = 1.0  # seconds between two writes
 LATEST = 5.0  # seconds until a small change is written
 _REST = 5.0  # minimum pause as a multiple of the time to serialize the last content
-_AFTER_ERROR = 5.0
-
-
-@attrs.frozen
-class HistoryDirectory:
-    """The directory for the events and series of an application, and the application master that writes there."""
-
-    storage: Storage
-    application_dir: str
-    application_id: str
-    am_attempt: int = 1
-
-    def uri(self, name: str) -> str:
-        """Return the URI of a file in the directory."""
-        return uris.join(self.application_dir, contract.HISTORY_DIR, name)
 
 
 class StoreWriter(ABC):
@@ -49,21 +34,15 @@ class StoreWriter(ABC):
     A failed write is retried after some seconds.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        interval: Optional[float] = None,
-        tell: Callable[[str, str], None] = lambda event, message: None,
-    ) -> None:
+    _retry_seconds = 5.0
+
+    def __init__(self, name: str, note: Optional[Callable[[Note], None]] = None) -> None:
         """``name``: name of the content in messages.
 
-        ``interval``: seconds after which unchanged content is written again; default: never. ``tell`` receives events
-        for the event log: a write has failed, or a write has succeeded after failures.
+        ``note`` receives events for the event log: a write has failed, or a write has succeeded after failures.
         """
         self._name = name
-        self._interval = interval
-        self._tell = tell
+        self._note = note
         self._changed = asyncio.Event()
         self._due: Optional[float] = None
         self._not_before = 0.0
@@ -98,16 +77,17 @@ class StoreWriter(ABC):
     async def run(self) -> None:
         """Write changes until ``stop``."""
         loop = asyncio.get_running_loop()
+        self._schedule()
         while await self._until_due():
             self._due = None
             written = await self.write()
             # Throttle by serialization time so that it does not dominate this process.
             pause = min(max(SOONEST, _REST * self._cost), LATEST)
-            self._not_before = loop.time() + (pause if written else _AFTER_ERROR)
-            if not written:
+            self._not_before = loop.time() + (pause if written else self._retry_seconds)
+            if written:
+                self._schedule()
+            else:
                 self.changed()
-            elif self._interval is not None and self._due is None:
-                self._due = loop.time() + self._interval
 
     def stop(self) -> None:
         """Have ``run`` return after the write in progress."""
@@ -142,14 +122,27 @@ class StoreWriter(ABC):
         self._problem = problem
         if self._since_ms is None:
             self._since_ms = began_ms
-            self._tell("not_written", f"{self._name}: {problem}")
+            self._report("not_written", f"{self._name}: {problem}")
 
     def _succeeded(self, began_ms: int) -> None:
         since_ms = began_ms if self._since_ms is None else self._since_ms
         seconds = (epoch_ms() - since_ms) / 1000
         if self._since_ms is not None or seconds > SLOW_ANSWER:
             self._since_ms = None
-            self._tell("written_again", f"{self._name}, after {span(seconds)}")
+            self._report("written_again", f"{self._name}, after {span(seconds)}")
+
+    def _report(self, event: str, message: str) -> None:
+        if self._note:
+            self._note(Note(event, message))
+
+    def _schedule(self) -> None:
+        interval = self._interval()
+        if self._due is None and interval is not None:
+            self._due = asyncio.get_running_loop().time() + interval
+
+    def _interval(self) -> Optional[float]:
+        """Return the seconds after which the content is written again without a change, or None for never."""
+        return None
 
     async def _until_due(self) -> bool:
         """Wait until a write is due. Return False if the writer must stop."""
@@ -184,15 +177,22 @@ class FileUpdater(StoreWriter):
         content: Callable[[], Callable[[], bytes]],
         *,
         interval: Optional[float] = None,
-        tell: Callable[[str, str], None] = lambda event, message: None,
+        note: Optional[Callable[[Note], None]] = None,
         before_it_appears: Before = without_waiting,
     ) -> None:
-        """``interval``, ``tell``: see StoreWriter. ``before_it_appears``: see Storage; called in a thread."""
-        super().__init__(uris.name(uri), interval=interval, tell=tell)
+        """``interval``: seconds after which unchanged content is written again; default: never.
+
+        ``note``: see StoreWriter. ``before_it_appears``: see Storage; called in a thread.
+        """
+        super().__init__(uris.name(uri), note)
+        self._seconds = interval
         self._storage = storage
         self._uri = uri
         self._content = content
         self._before_it_appears = before_it_appears
+
+    def _interval(self) -> Optional[float]:
+        return self._seconds
 
     async def _store(self) -> None:
         await asyncio.to_thread(self._write, self._content())
@@ -202,3 +202,22 @@ class FileUpdater(StoreWriter):
         data = made()
         self._cost = time.monotonic() - began
         write_atomically(self._storage, self._uri, data, before_it_appears=self._before_it_appears)
+
+
+class SegmentWriter(StoreWriter):
+    """Writes the segments of one application master to the application's history directory. Each is written once."""
+
+    def __init__(self, name: str, ownership: Ownership, note: Optional[Callable[[Note], None]]) -> None:
+        """``name``, ``note``: see StoreWriter."""
+        super().__init__(name, note)
+        self._storage = ownership.storage
+        self._directory = uris.join(ownership.description.application_dir, contract.HISTORY_DIR)
+        self._application_id = ownership.description.application_id
+        self._am_attempt = ownership.am_attempt
+
+    def _uri(self, file: str) -> str:
+        return uris.join(self._directory, file)
+
+    def _write(self, file: str, data: bytes) -> None:
+        """Write a segment. Blocks. Raises StorageError."""
+        write_atomically(self._storage, self._uri(file), data)
