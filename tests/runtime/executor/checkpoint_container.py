@@ -66,7 +66,7 @@ def controlled_clock() -> Iterator[Clock]:
     class Writers:
         directory: Path
 
-        def look(self, _: object, now: float) -> set[str]:
+        def scan(self, _: object, now: float) -> set[str]:
             return clock.writing.get(self.directory, set())
 
     def read(_: CheckpointReader, reader: str, path: Path) -> object:
