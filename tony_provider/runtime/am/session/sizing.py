@@ -156,7 +156,7 @@ class TypeSizes(Part):
             task.request_again()
         if unrequested:
             names = some(task.name for task in unrequested)
-            self._state.note_sizing("occupied", f"{names}: no place is kept vacant any more")
+            self._state.note_sizing("occupied", f"{names}: their indices are used again")
         own = [name for name in self.using_spare if self._types[name].requested is None or self._types[name].by_policy]
         self.request({name: self.needed(name) for name in own}, reason, by_policy=True)
 
