@@ -63,7 +63,7 @@ def as_text(text: str, style: str = "") -> Text:
 
 
 def say(text: str) -> None:
-    """Print output of a command that is no table. The text may contain untrusted names."""
+    """Print a command's output, unless it is a table. The text may contain untrusted names."""
     print(printable(text), flush=True)  # noqa: T201 - output of the command
 
 

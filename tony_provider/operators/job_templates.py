@@ -63,8 +63,8 @@ class JobTemplatesMixin(ReadableTemplates):
     job: Any
     overrides: Any
     secrets: Any
-    is_rendered = False  # Airflow has rendered the template fields, so that they hold values and no templates
-    has_secret_values = False  # ``secrets`` comes from another task, so it is never rendered
+    is_rendered = False  # whether Airflow has rendered the template fields, which then contain values
+    has_secret_values = False  # whether ``secrets`` comes from another task; then it is not rendered
 
     def _do_render_template_fields(
         self,

@@ -263,9 +263,9 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
 
     @contextmanager
     def sent(self, job: JobSpec) -> Iterator[JobSpec]:
-        """Context manager that gives the job as it is submitted.
+        """Context manager that yields the job in the form in which it is submitted.
 
-        Files that it names exist for as long as the context.
+        The files that this job names exist until the context ends.
         """
         yield job
 

@@ -237,7 +237,7 @@ def may_defer_again(store: StateStore, this_try: TryInfo, log: Logger) -> bool:
     times = _counted(store, FAILURES_KEY, this_try, TRIGGER_FAILURE_WINDOW)
     if times is None:
         return False
-    log.warning("The trigger failed, %d times of at most %d", times, MAX_TRIGGER_FAILURES + 1)
+    log.warning("The trigger has failed %d times; the limit is %d", times, MAX_TRIGGER_FAILURES + 1)
     return times <= MAX_TRIGGER_FAILURES
 
 

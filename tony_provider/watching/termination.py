@@ -101,10 +101,10 @@ def end_job(job: TonyJob, kill: KillOrder) -> bool:
 def stop_job(job: TonyJob, kill: KillOrder, *, seconds: float) -> float | None:
     """Ask the application's master to end it, or kill the application if no master answers.
 
-    The order is also recorded on the store, where the master and the next try find it if no YARN server answers. Return
-    the seconds that the end may take from now, or None if the application was killed immediately. A second call does
-    not speed up the end. ``seconds`` limits the wait for the master. Raises ClusterError if the kill failed as well,
-    and TakenOverError if a later try waits for the application.
+    The order is also recorded on the store, where the master and the next try find it if YARN cannot be reached. Return
+    the seconds within which the application will end, or None if it was killed immediately. A second call does not
+    speed up the end. ``seconds`` limits the wait for the master. Raises ClusterError if the kill failed as well, and
+    TakenOverError if a later try waits for the application.
     """
     _record(job, kill, seconds)
     return _order_stop(job, kill, seconds)

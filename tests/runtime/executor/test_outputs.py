@@ -113,7 +113,7 @@ async def test_what_was_made_of_a_shard_is_there_before_its_commit_is_asked_for(
 
     assert "no such file" in error_of(await client.heard(client.say({"done": 7, "outputs": [str(out / "7")]}))).lower()
     again = error_of(await client.heard(client.say({"done": 7, "outputs": [str(out / "1")]})))
-    assert again == "1 was made of an earlier shard; write a file for each shard"
+    assert again == "1 is the output of an earlier shard; write a file for each shard"
 
     (out / "1").unlink()  # it is safe
     client.say("bye")
@@ -148,7 +148,7 @@ async def test_links_count_by_their_names_and_pipes_are_refused(launch: Launch, 
     (out / "round").symlink_to("round")
     for name in ("pipe", "round"):
         said = client.say({"done": 6, "outputs": [str(out / name)]})
-        assert "what was made of the shard is not on the store: " in error_of(await client.heard(said))
+        assert "the output of the shard is not on the store: " in error_of(await client.heard(said))
         (out / name).unlink()
     client.say("bye")
     ended = await running.master.first("exited")

@@ -522,6 +522,6 @@ def _not_allowed(image: Docker, user: str, node: NodeSettings, prefix: str, said
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """Return the first two numbers. If there are none, assume a recent version."""
+    """Return the first two numbers of a version's text, or a recent version if the text has none."""
     found = re.match(r"(\d+)\.(\d+)", text)
     return tuple(map(int, found.groups())) if found else _ALL_SINCE

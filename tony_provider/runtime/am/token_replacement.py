@@ -210,7 +210,8 @@ class StoreAccess:
         await self._try_at(self._description.application_dir, secrets)
 
     async def _try_other(self, token: OtherToken) -> None:
-        if any(each.name == token.name for each in self._description.other_hdfs):  # others are not ours to present
+        if any(each.name == token.name for each in self._description.other_hdfs):
+            # The master uses no tokens of other services.
             secrets = {contract.SECRET_OTHER_TOKEN_PREFIX + token.name: token.text.encode()}
             await self._try_at(_root(token.name), secrets)
 

@@ -21,7 +21,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number, at
-    raise EndlessNumber("a number without an end")
+    raise EndlessNumber("a number that does not end")
 
 
 def encode_varint(value: int) -> bytes:

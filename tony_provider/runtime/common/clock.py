@@ -1,4 +1,4 @@
-"""Points in time for records and for people, and the clocks of HTTP servers. Durations are in ``quantities``."""
+"""Timestamps for records, times as texts, and the clocks of HTTP servers. Durations are in ``quantities``."""
 
 from __future__ import annotations
 

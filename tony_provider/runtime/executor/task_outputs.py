@@ -75,7 +75,7 @@ class OutputDirectory:
         try:
             return self._copy(file)
         except (StorageInvalidPath, StorageUnsupported) as error:
-            raise NotCopiedError(f"what was made of the shard cannot be on the store: {error}") from error
+            raise NotCopiedError(f"the output of the shard cannot be stored: {error}") from error
 
     def _copy(self, file: str) -> str:
         uri, path = self._uri(file), self.path / file
@@ -122,7 +122,7 @@ class NoSuchStoreError(LookupError):
 
 
 class NotCopiedError(Exception):
-    """The files that were made of a shard could not be copied to the store."""
+    """The output files that the program wrote for a shard could not be copied to the store."""
 
 
 class TaskOutputs(StartPart):
@@ -177,7 +177,7 @@ class TaskOutputs(StartPart):
     # ---- for shards --------------------------------------------------------------------------------------------
 
     async def copy(self, said: Sequence[str]) -> ShardCopies:
-        """Copy the files that were made of a shard to the store, if they are in the directory of an output.
+        """Copy the output files of a shard to the store, if they are in the directory of an output.
 
         ``said``: the paths or names that the program reported. Raises NotCopiedError.
         """
@@ -195,7 +195,7 @@ class TaskOutputs(StartPart):
             copies.settle(committed=False)
             if isinstance(error, NotCopiedError):
                 raise
-            raise NotCopiedError(f"what was made of the shard is not on the store: {error}") from error
+            raise NotCopiedError(f"the output of the shard is not on the store: {error}") from error
         return copies
 
     def _copy_one(self, said: str, copies: ShardCopies) -> None:
@@ -207,7 +207,7 @@ class TaskOutputs(StartPart):
         seconds, cancelled = self._context.container.job.timeouts.upload, self._stop_request.cancelled
         for file in directory.files_at(name):
             if file in directory.committed:
-                raise NotCopiedError(f"{file} was made of an earlier shard; write a file for each shard")
+                raise NotCopiedError(f"{file} is the output of an earlier shard; write a file for each shard")
             copies.files.append((directory, file))
             work = partial(directory.copy, file)
             copies.names.append(retry_blocking(work, seconds, StorageError, partial(log.warning, "%s"), cancelled))

@@ -196,8 +196,8 @@ def _named_at(
         yield status
     if empty:
         raise BadInputError(
-            f"{where}: {written} names no file (names that begin with _ or . do not count); correct the path, or have "
-            "what writes it run before this job"
+            f"{where}: {written} names no file (names that begin with _ or . do not count); correct the path, or "
+            "run the task that writes these files before this job"
         )
 
 

@@ -81,7 +81,7 @@ _LOOK_SECONDS = 120.0  # for the first import of Jupyter's libraries from a slow
 _ANSWER_SECONDS = 5.0
 _MOST_BYTES = 4 << 20  # of an answer
 _STOP_SECONDS = 12.0  # between SIGTERM and SIGKILL; kernels need some of them to end
-# not the notebooks' directory: Python imports modules from the directory where it starts
+# Jupyter's working directory: from that of the notebooks, Python would import modules
 _HOME = os.environ.get("HOME") or "/"
 _MEND = "name a python_env that has jupyterlab and ipykernel"
 

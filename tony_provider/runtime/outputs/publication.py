@@ -82,7 +82,7 @@ def check_names(files: Iterable[tuple[str, str]], key: str) -> None:
     Needs some hundred bytes of memory for each file.
     """
     numbers: dict[str, int] = {}  # part -> number
-    seen: dict[bytes, int] = {}  # hash of a path -> number of its part; a million paths would need more memory
+    seen: dict[bytes, int] = {}  # hash of a path -> number of its part; hashes need less memory than paths
     for part, path in files:
         number = numbers.setdefault(part, len(numbers))
         before = seen.setdefault(hashlib.blake2b(os.fsencode(path), digest_size=16).digest(), number)

@@ -357,7 +357,7 @@ def _with_curve(text: str, curve: Optional[CoarseCurve], name: str, write: Calla
     return join(element("span", text), sparkline(curve, name, write))
 
 
-_MOST_FORMER = 5  # limit of links to former containers' logs in a row
+_MOST_FORMER = 5  # limit of links to logs of former containers in one row of the table
 _NUMBER = "number"
 _FIRST = (
     Column("Task", _name, _name),
