@@ -346,7 +346,11 @@ class History:
 
 
 def merge_data(known: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``known`` updated with ``data``, including nested objects."""
+    """Return ``known`` updated with ``data``, including nested objects.
+
+    Parts of a list of events may be merged first, provided that no key has an object after another value, except for
+    None and an object with all its fields.
+    """
     merged = dict(known)
     for key, value in data.items():
         before = merged.get(key)
