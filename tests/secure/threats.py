@@ -57,7 +57,12 @@ SINKS = {
     ),
     "code": Sink(
         r"\bexec\(|\beval\(|runpy\.|import_module\(|marshal\.loads|\bpickle\.loads",
-        ("cluster/environments/runtime_archive.py", "runtime/launch/start.py", "runtime/storage/fsspec_store.py"),
+        (
+            "cluster/environments/runtime_archive.py",
+            "runtime/frameworks/__init__.py",
+            "runtime/launch/start.py",
+            "runtime/storage/fsspec_store.py",
+        ),
     ),
     "programs": Sink(
         r"subprocess\.(run|Popen|check)|create_subprocess|os\.exec|os\.fork|posix_spawn|run_program\(",
@@ -249,6 +254,12 @@ FLOWS = (
         "programs",
         "a shell reads the `command` alone; form values go there by `macros.tony.quote`",
         ("form-overrides", "tests/jobs/test_odd.py::test_names_and_values_with_every_kind_of_character"),
+    ),
+    Flow(
+        _AUTHOR,
+        "code",
+        "`framework` selects one module of a fixed list, or an installed package's entry point",
+        ("tests/runtime/frameworks/test_plugins.py::test_a_name_loads_no_other_module",),
     ),
     Flow(
         _CACHE,

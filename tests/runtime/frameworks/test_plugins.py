@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.runtime.frameworks.installed import GOOD, Install, install
-from tony_provider.runtime.frameworks import get_framework, names
+from tony_provider.runtime.frameworks import UnknownFrameworkError, get_framework, names
 from tony_provider.runtime.jobspec.problems import SpecError
 from tony_provider.runtime.parsing.parse import parse_job
 
@@ -47,3 +47,9 @@ def test_the_error_for_an_unknown_one_says_how_to_add_it() -> None:
         SpecError, match=r"must be one of tensorflow.*entry point in the group tony_provider.frameworks"
     ):
         parse_job({"framework": "caffe", "tasks": {"worker": {"command": "true"}}})
+
+
+@pytest.mark.parametrize("name", ["base", "collective", "tensorflow.TensorFlow", "os", ""])
+def test_a_name_loads_no_other_module(name: str) -> None:
+    with pytest.raises(UnknownFrameworkError, match="no framework"):
+        get_framework(name)
