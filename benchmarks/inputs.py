@@ -23,8 +23,8 @@ from benchmarks.report import OURS, Figure, Ratio, Report, Size
 from tests.jobs.places import USER
 from tests.runtime.am.input_shards.conftest import ADDRESS, StandInSession
 from tests.runtime.am.local_resource_manager.jobs import stage
+from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.input_shards import OpenedInput, QueuedShards, close_inputs, open_inputs
-from tony_provider.runtime.am.ownership import Ownership
 from tony_provider.runtime.inputs.shard_queue import CommitLog, ShardCommit, ShardQueue, ShardReader
 from tony_provider.runtime.inputs.shards import BalancedAssignment
 from tony_provider.runtime.jobspec.model import InputDeal, InputSpec, JobSpec, Memory, TaskSpec

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.scale_nodes import host_of
 from tony_provider.runtime import application
-from tony_provider.runtime.am import executor_limits
+from tony_provider.runtime.am import message_limits
 from tony_provider.runtime.am.lifecycle import MasterContext, serve
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
@@ -160,7 +160,7 @@ async def probe(path: Path) -> None:
 async def main(directory: Path, attempt: int, sockets: list[str]) -> None:
     credentials = Credentials.read_file(directory / "container_tokens")
     description = application.read_description(directory, credentials.secrets)
-    executor_limits.raise_open_files_limit(description.job.size)
+    message_limits.raise_open_files_limit(description.job.size)
     context = MasterContext(description, credentials, "127.0.0.1", attempt)
     manager = StandInResourceManager(description.application_id, attempt, sockets)
     probing = asyncio.ensure_future(probe(directory / PROBE_FILE))

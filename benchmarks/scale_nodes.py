@@ -23,7 +23,7 @@ from typing import Any
 import attrs
 
 from tony_provider.runtime import application
-from tony_provider.runtime.am import executor_limits
+from tony_provider.runtime.am import message_limits
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.executor.executor_container import ContainerCredentials, ExecutorContainer
@@ -222,7 +222,7 @@ async def main(path: Path, directory: Path) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     credentials = Credentials.read_file(directory / "container_tokens")
     description = application.read_description(directory, credentials.secrets)
-    executor_limits.raise_open_files_limit(description.job.size)
+    message_limits.raise_open_files_limit(description.job.size)
     handed_on = (
         contract.SECRET_CA,
         contract.SECRET_CLIENT_CERTIFICATE,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tony_provider.runtime.common.directories import remove_tree
+from tony_provider.runtime.common.files import remove_tree
 
 _NOBODY = 65534
 

@@ -20,15 +20,15 @@ from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn  # noqa: E402
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service  # noqa: E402
 from tony_provider.runtime.hadoop.rpc import RpcClient  # noqa: E402
 from tony_provider.runtime.hadoop.tokens import Credentials, Token  # noqa: E402
-from tony_provider.runtime.hadoop.yarn import (  # noqa: E402
+from tony_provider.runtime.hadoop.yarn_records import (  # noqa: E402
     ALLOCATE,
     APPLICATION_MASTER_PROTOCOL,
     CONTAINER_MANAGEMENT_PROTOCOL,
     FINISH,
     REGISTER,
     START_CONTAINERS,
+    node_address,
 )
-from tony_provider.runtime.hadoop.yarn_records import node_address  # noqa: E402
 
 BEAT = 0.1  # seconds
 TIMEOUT = 20.0

@@ -33,7 +33,7 @@ from tony_provider.cluster.records.summary import JobSummary, plain_of, read_sum
 from tony_provider.cluster.training.results import Delivered
 from tony_provider.importers.key_table import NotImportable
 from tony_provider.importers.read_job import imported_from
-from tony_provider.runtime.am import executor_limits
+from tony_provider.runtime.am import message_limits
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.artifacts.manifest import ALGORITHMS, is_inside
 from tony_provider.runtime.artifacts.tree import Kind, inner_target, scan
@@ -52,7 +52,7 @@ from tony_provider.runtime.common.text import for_terminal, one_line, printable
 from tony_provider.runtime.executor import progress as event_records
 from tony_provider.runtime.executor.kept_results import ReturnedError, read_returned
 from tony_provider.runtime.executor.progress import ProgressReader
-from tony_provider.runtime.executor.virtual_environment import NodePython
+from tony_provider.runtime.executor.user_environment import NodePython
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.tokens import Credentials
@@ -393,9 +393,9 @@ CHECKPOINTS = [
 
 def _message(data: bytes) -> None:
     """What an executor sends, as far as it is taken."""
-    taken = executor_limits.parse_message(data)
-    if isinstance(taken, executor_limits.AcceptedMessage):
-        executor_limits.MessageTrimmer().fit(taken)
+    taken = message_limits.parse_message(data)
+    if isinstance(taken, message_limits.AcceptedMessage):
+        message_limits.MessageTrimmer().fit(taken)
 
 
 def _tunnel_frames() -> list[bytes]:

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from tests import checkpoints
-from tony_provider.runtime.am.ownership import Ownership
+from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.checkpoint.stored_checkpoint import StoredCheckpoint
 from tony_provider.runtime.checkpoint.training_owner import OWNERS_DIR, Owner, Stop, owner_file

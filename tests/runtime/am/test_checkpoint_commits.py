@@ -13,9 +13,8 @@ import pytest
 from tests.runtime.am.chains import APPLICATION_ID, OTHER, commit, describe, keeping, own, ownership, upload
 from tony_provider.runtime.am import checkpoint_commits as module
 from tony_provider.runtime.am import snapshot_rounds
-from tony_provider.runtime.am.checkpoint_chain import OwnChain
+from tony_provider.runtime.am.checkpoint_chain import OwnChain, SupersededError
 from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, CommitRequest
-from tony_provider.runtime.am.ownership import SupersededError
 from tony_provider.runtime.am.session.actions import Note, NoteFailedResume
 from tony_provider.runtime.am.session.restart_policy import CommittedSave
 from tony_provider.runtime.am.session.session import Session

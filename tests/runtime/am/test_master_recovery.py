@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from tests.runtime.am.chains import APPLICATION_ID, OTHER, describe, own, ownership
-from tony_provider.runtime.am.ownership import SupersededError
+from tony_provider.runtime.am.checkpoint_chain import SupersededError
 from tony_provider.runtime.am.records import read_recovered_state, retry_until_reachable
 from tony_provider.runtime.common import concurrency, contract
 from tony_provider.runtime.common.codec import dump_json

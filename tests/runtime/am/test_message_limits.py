@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony_provider.runtime.am.executor_limits import AcceptedMessage, MessageTrimmer, parse_message
+from tony_provider.runtime.am.message_limits import AcceptedMessage, MessageTrimmer, parse_message
 from tony_provider.runtime.protocol import limits, tony_pb2
 
 

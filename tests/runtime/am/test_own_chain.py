@@ -12,8 +12,7 @@ import pytest
 
 from tests import checkpoints
 from tests.runtime.am.chains import APPLICATION_ID, OTHER, commit, describe, files_of, own, ownership
-from tony_provider.runtime.am.checkpoint_chain import OwnChain
-from tony_provider.runtime.am.ownership import FencedError, SupersededError
+from tony_provider.runtime.am.checkpoint_chain import FencedError, OwnChain, SupersededError
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.stored_checkpoint import NoCheckpointLeft, StoredCheckpoint

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from tests.runtime.am.chains import APPLICATION_ID, KEY, OTHER, describe, own, ownership
-from tony_provider.runtime.am.ownership import FencedError, SupersededError
+from tony_provider.runtime.am.checkpoint_chain import FencedError, SupersededError
 from tony_provider.runtime.checkpoint.training_owner import Stop
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.protocol import master_files

@@ -19,15 +19,14 @@ import pytest
 from benchmarks.scale_field import field
 from tests.runtime.am.local_resource_manager.jobs import stage
 from tests.runtime.am.session.world import World, job
-from tony_provider.runtime.am import executor_limits, executor_server, master
+from tony_provider.runtime.am import executor_server, master, message_limits
 from tony_provider.runtime.am import master as cycle_collector
-from tony_provider.runtime.am.checkpoint_chain import OwnChain
+from tony_provider.runtime.am.checkpoint_chain import OwnChain, Ownership
 from tony_provider.runtime.am.executor_launch import ExecutorLaunches
 from tony_provider.runtime.am.executor_messages import Rendezvous
 from tony_provider.runtime.am.executor_server import WriteTurns
 from tony_provider.runtime.am.local_resource_manager import LocalResourceManager
 from tony_provider.runtime.am.output_publisher import OutputPublisher
-from tony_provider.runtime.am.ownership import Ownership
 from tony_provider.runtime.am.records import ApplicationRecords
 from tony_provider.runtime.am.resource_manager import Registered
 from tony_provider.runtime.am.session.session_events import CheckpointOrder, StopOrder
@@ -241,17 +240,17 @@ async def test_the_collector_looks_at_everything_seldom_and_is_left_as_it_was() 
 def test_open_files_are_allowed_for_every_stream_as_far_as_the_node_lets_us(caplog: pytest.LogCaptureFixture) -> None:
     soft, hard = before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        executor_limits.raise_open_files_limit(10)
+        message_limits.raise_open_files_limit(10)
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (max(soft, 2058) if soft >= 0 else soft, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
-        executor_limits.raise_open_files_limit(500)
+        message_limits.raise_open_files_limit(500)
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (2548, hard)
-        assert executor_limits.executor_connection_limit(500) == 1524  # and 1,024 for everything else
+        assert message_limits.executor_connection_limit(500) == 1524  # and 1,024 for everything else
         resource.setrlimit(resource.RLIMIT_NOFILE, (400, hard))
-        assert executor_limits.executor_connection_limit(500) == 200  # half of what there is
+        assert message_limits.executor_connection_limit(500) == 200  # half of what there is
         assert not caplog.records
         if hard != resource.RLIM_INFINITY:
-            executor_limits.raise_open_files_limit(hard)
+            message_limits.raise_open_files_limit(hard)
             assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
             assert f"this node allows {hard}" in caplog.text
     finally:

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from tony_provider.runtime.artifacts.tree import FileVersion
-from tony_provider.runtime.checkpoint.stray_saves import StraySaves, may_be_save, save_remedy
+from tony_provider.runtime.checkpoint.save_finder import StraySaves, may_be_save, save_remedy
 
 SECOND = 10**9
 

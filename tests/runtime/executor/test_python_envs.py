@@ -17,8 +17,7 @@ from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import CONTAINER, job
 from tests.waiting import until
 from tony_provider.runtime.common.concurrency import Cancelled
-from tony_provider.runtime.executor.user_environment import PythonEnvError
-from tony_provider.runtime.executor.virtual_environment import ProgramRunner, interpreter_path
+from tony_provider.runtime.executor.user_environment import ProgramRunner, PythonEnvError, interpreter_path
 
 COMMAND = "python look.py && cowsay -t moo"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.executor.virtual_environment import NodePython, VirtualEnvironment
+from tony_provider.runtime.executor.user_environment import NodePython, VirtualEnvironment
 
 PYTHON = NodePython(Path(os.path.realpath(sys.executable)), sys.version_info[:2], [])
 ENTRY_POINTS = """

@@ -23,7 +23,7 @@ from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
 from tony_provider.runtime.hadoop.rpc import ConnectionSettings, Method, RpcClient
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, Credentials, Token
-from tony_provider.runtime.hadoop.yarn import (
+from tony_provider.runtime.hadoop.yarn_records import (
     ALLOCATE,
     APPLICATION_MASTER_PROTOCOL,
     CONTAINER_MANAGEMENT_PROTOCOL,
@@ -31,8 +31,9 @@ from tony_provider.runtime.hadoop.yarn import (
     FINISH,
     REGISTER,
     START_CONTAINERS,
+    ContainerId,
+    node_address,
 )
-from tony_provider.runtime.hadoop.yarn_records import ContainerId, node_address
 
 TIMEOUT = 60.0
 HEARTBEAT_SECONDS = 0.1

@@ -27,13 +27,13 @@ from tony_provider.runtime.hadoop.errors import (
 from tony_provider.runtime.hadoop.proto.yarn_service_pb2 import AllocateRequestProto, GetContainerStatusesRequestProto
 from tony_provider.runtime.hadoop.rpc import RpcClient
 from tony_provider.runtime.hadoop.tokens import Token
-from tony_provider.runtime.hadoop.yarn import (
+from tony_provider.runtime.hadoop.yarn_records import (
     ALLOCATE,
     APPLICATION_MASTER_PROTOCOL,
     CONTAINER_MANAGEMENT_PROTOCOL,
     CONTAINER_STATUSES,
+    ContainerId,
 )
-from tony_provider.runtime.hadoop.yarn_records import ContainerId
 
 
 @pytest.fixture(scope="module")

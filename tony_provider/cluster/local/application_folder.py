@@ -22,8 +22,7 @@ from tony_provider.cluster.interface import ApplicationState
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import dump_json, load_json
-from tony_provider.runtime.common.directories import remove_tree
-from tony_provider.runtime.common.files import locked, write_private_file
+from tony_provider.runtime.common.files import locked, remove_tree, write_private_file
 from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId, ApplicationId, ContainerId
 from tony_provider.runtime.launch.local_container import PID_FILE, TOKEN_FILE
 from tony_provider.runtime.protocol.master_files import read_report

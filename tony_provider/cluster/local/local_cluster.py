@@ -38,8 +38,7 @@ from tony_provider.cluster.settings import LocalSettings
 from tony_provider.runtime.application import LocalAccess
 from tony_provider.runtime.common.archives import ArchiveError
 from tony_provider.runtime.common.clock import epoch_ms
-from tony_provider.runtime.common.directories import remove_tree
-from tony_provider.runtime.common.files import UnsafeDirectoryError, make_own_directory
+from tony_provider.runtime.common.files import UnsafeDirectoryError, make_own_directory, remove_tree
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.frameworks.task_type_rules import PeakDemand
 from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId, ApplicationId, is_application_id

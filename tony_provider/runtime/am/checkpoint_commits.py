@@ -15,8 +15,7 @@ from typing import Callable, Optional
 import attrs
 
 from tony_provider.runtime.am import executor_messages
-from tony_provider.runtime.am.checkpoint_chain import OwnChain
-from tony_provider.runtime.am.ownership import FencedError
+from tony_provider.runtime.am.checkpoint_chain import FencedError, OwnChain
 from tony_provider.runtime.am.session.actions import Note, NoteFailedResume
 from tony_provider.runtime.am.session.restart_policy import CommittedSave
 from tony_provider.runtime.am.session.session import Session

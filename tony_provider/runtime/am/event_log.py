@@ -20,7 +20,7 @@ from typing import Any, Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.am.ownership import Ownership
+from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.am.session.recovery import merge_data
 from tony_provider.runtime.am.store_writer import SegmentWriter

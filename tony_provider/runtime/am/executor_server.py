@@ -13,7 +13,7 @@ import attrs
 import grpc
 import grpc.aio
 
-from tony_provider.runtime.am.executor_limits import (
+from tony_provider.runtime.am.message_limits import (
     ConnectionWatch,
     Incoming,
     MessageTrimmer,

@@ -18,10 +18,10 @@ from typing import Any, Callable, Optional, Union
 import attrs
 
 from tony_provider.runtime.am import executor_messages
+from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, CommitRequest
 from tony_provider.runtime.am.executor_server import Listener, Outgoing, Stream
 from tony_provider.runtime.am.input_shards import InputAssigner
-from tony_provider.runtime.am.ownership import Ownership
 from tony_provider.runtime.am.session.actions import Action
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.session_events import (

@@ -18,7 +18,7 @@ from typing import Callable, Optional, Union
 
 import attrs
 
-from tony_provider.runtime.am.ownership import Ownership, SupersededError
+from tony_provider.runtime.am.checkpoint_chain import Ownership, SupersededError
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms

@@ -16,14 +16,13 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime import application
-from tony_provider.runtime.am import executor_limits
-from tony_provider.runtime.am.checkpoint_chain import OwnChain
+from tony_provider.runtime.am import message_limits
+from tony_provider.runtime.am.checkpoint_chain import OwnChain, Ownership, SupersededError
 from tony_provider.runtime.am.executor_launch import ExecutorLaunches, application_file
 from tony_provider.runtime.am.executor_server import ExecutorService, Server
 from tony_provider.runtime.am.input_shards import OpenedInput, close_inputs, open_inputs
 from tony_provider.runtime.am.master import DismissedError, JobData, Master
 from tony_provider.runtime.am.output_publisher import OutputPublisher
-from tony_provider.runtime.am.ownership import Ownership, SupersededError
 from tony_provider.runtime.am.records import (
     ApplicationRecords,
     PreviousMasters,
@@ -94,7 +93,7 @@ async def run(context: MasterContext) -> FinalStatus:
     Raises errors that occur before the registration. Later errors end the application with a final status.
     """
     description = context.description
-    executor_limits.raise_open_files_limit(description.job.size)
+    message_limits.raise_open_files_limit(description.job.size)
     with open_application_store(description, context.credentials.secrets) as storage:
         resource_manager = open_resource_manager(description, context.credentials)
         try:
@@ -115,7 +114,7 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
         secrets,
         context.host,
         description.job.port_range,
-        connections=executor_limits.executor_connection_limit(tasks),
+        connections=message_limits.executor_connection_limit(tasks),
         tasks=tasks,
     )
     web_app: Optional[WebApp] = None

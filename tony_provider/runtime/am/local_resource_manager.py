@@ -34,7 +34,7 @@ from tony_provider.runtime.application import ApplicationDescription, LocalAcces
 from tony_provider.runtime.common import contract, exit_codes
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.concurrency import wait_with_timeout
-from tony_provider.runtime.common.directories import remove_tree
+from tony_provider.runtime.common.files import remove_tree
 from tony_provider.runtime.common.quantities import GPU, MEMORY, VCORES, amount, count
 from tony_provider.runtime.jobspec.model import StartRule
 from tony_provider.runtime.launch.local_container import (

@@ -13,13 +13,12 @@ from typing import Any, Callable, Optional, Union, cast
 import attrs
 
 from tony_provider.runtime.am import executor_messages
-from tony_provider.runtime.am.checkpoint_chain import OwnChain
+from tony_provider.runtime.am.checkpoint_chain import FencedError, OwnChain, SupersededError
 from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits
 from tony_provider.runtime.am.executor_launch import ExecutorLaunches
 from tony_provider.runtime.am.gateway import ExecutorGateway, Step
 from tony_provider.runtime.am.input_shards import InputAssigner, OpenedInput
 from tony_provider.runtime.am.output_publisher import OutputPublisher, TaskParts
-from tony_provider.runtime.am.ownership import FencedError, SupersededError
 from tony_provider.runtime.am.records import ApplicationRecords
 from tony_provider.runtime.am.resource_manager import (
     AttemptOver,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Callable
 
-from tony_provider.runtime.am.ownership import FencedError, Ownership, SupersededError
+from tony_provider.runtime.am.checkpoint_chain import FencedError, Ownership, SupersededError
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import retry

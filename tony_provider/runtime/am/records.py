@@ -14,8 +14,8 @@ from typing import Callable, Optional, TypeVar
 import attrs
 
 from tony_provider.runtime import application_store
+from tony_provider.runtime.am.checkpoint_chain import FencedError, Ownership
 from tony_provider.runtime.am.event_log import EventLog
-from tony_provider.runtime.am.ownership import FencedError, Ownership
 from tony_provider.runtime.am.sample_series import Series
 from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.am.session.recovery import History

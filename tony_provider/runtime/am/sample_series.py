@@ -13,7 +13,7 @@ from typing import Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.am.ownership import Ownership
+from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessState, Task
 from tony_provider.runtime.am.store_writer import SegmentWriter

@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import Callable, Optional
 
-from tony_provider.runtime.am.ownership import Ownership
+from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms, moment

@@ -21,7 +21,7 @@ from tony_provider.runtime.artifacts.manifest import Checksum, Entry, StoredTree
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind
 from tony_provider.runtime.artifacts.upload import StoredFiles
 from tony_provider.runtime.common.concurrency import Cancelled, in_parallel
-from tony_provider.runtime.common.directories import remove_tree
+from tony_provider.runtime.common.files import remove_tree
 from tony_provider.runtime.storage import Storage, StorageNotFound, uris
 from tony_provider.runtime.storage.base import CHUNK
 

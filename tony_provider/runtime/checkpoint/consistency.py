@@ -13,8 +13,13 @@ from typing import Callable, Optional, Union
 import attrs
 
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode
-from tony_provider.runtime.checkpoint.overwritten_entries import PATIENCE, OverwrittenEntries
-from tony_provider.runtime.checkpoint.save_view import MANIFEST_SUFFIX, is_temporary, step_in
+from tony_provider.runtime.checkpoint.save_view import (
+    MANIFEST_SUFFIX,
+    PATIENCE,
+    OverwrittenEntries,
+    is_temporary,
+    step_in,
+)
 
 QUIET = 3.0  # seconds without a change after which a save counts as complete
 _LONGEST_QUIET = 300.0  # seconds, for programs that pause longer within a save

@@ -1,19 +1,21 @@
-"""The saves of known formats in a checkpoint directory: verified by reading, and which of them a program can load."""
+"""Find the saves in a checkpoint directory, and files that are left of unfinished saves."""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.artifacts.tree import Tree
+from tony_provider.runtime.artifacts.tree import FileVersion, Tree
 from tony_provider.runtime.checkpoint import save_formats
 from tony_provider.runtime.checkpoint.consistency import Verified
 from tony_provider.runtime.checkpoint.content.readers import read_here
-from tony_provider.runtime.checkpoint.save_view import Read, ReadCache, Save, SaveView, is_temporary
+from tony_provider.runtime.checkpoint.save_view import Read, ReadCache, Save, SaveView, is_temporary, step_in
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.jobspec.model import CheckpointFormat
 
 log = logging.getLogger(__name__)
@@ -140,3 +142,156 @@ class SaveFinder:
             if name not in self._faults:
                 self._faults.add(name)
                 log.exception("internal error in %s", name)
+
+
+_DIRECTORY = f'os.environ["{contract.ENV_CHECKPOINT_DIR}"]'
+# The first pattern that the path contains decides.
+_REMEDIES = [
+    (r"(?:^|/)lightning_logs/", f"Lightning: Trainer(default_root_dir={_DIRECTORY})"),
+    (r"(?:^|/)epoch=[^/]*\.ckpt$", f"Lightning: ModelCheckpoint(dirpath={_DIRECTORY})"),
+    (r"(?:^|/)runs/[a-z]+/[^/]+/weights/", f"ultralytics: model.train(project={_DIRECTORY})"),
+    (
+        r"(?:^|/)checkpoint-[0-9]+/|(?:^|/)trainer_state\.json$",
+        f"transformers: TrainingArguments(output_dir={_DIRECTORY})",
+    ),
+    (
+        r"(?:^|/)checkpoint_[0-9]+/(?:model|optimizer|pytorch_model|random_states|scheduler)",
+        f"accelerate: Accelerator(project_dir={_DIRECTORY})",
+    ),
+    (r"(?:mp_rank_[0-9]+_model|_optim)_states\.pt$", f"DeepSpeed: engine.save_checkpoint({_DIRECTORY})"),
+    (r"\.distcp$", f"torch.distributed.checkpoint: save(…, checkpoint_id={_DIRECTORY} + f'/step-{{step}}')"),
+    (r"(?:^|/)rl_model_[0-9]+_steps", f"stable-baselines3: CheckpointCallback(save_path={_DIRECTORY})"),
+    (r"\.(?:keras|weights\.h5)$", f"Keras: ModelCheckpoint(filepath={_DIRECTORY} + '/…')"),
+    (r"\.index$", f"TensorFlow: CheckpointManager(checkpoint, {_DIRECTORY})"),
+    (r"(?:_checkpoint_metadata|commit_success\.txt)$", f"Orbax: CheckpointManager({_DIRECTORY})"),
+    (r"\.pdparams$", f"Paddle: paddle.save(…, {_DIRECTORY} + '/…')"),
+    (r"(?:^|/)checkpoint_(?:last|best|[0-9_]+)\.pt$", f'fairseq: --save-dir "${contract.ENV_CHECKPOINT_DIR}"'),
+]
+
+
+def save_remedy(path: str) -> str:
+    """Return what to do, for the path of a file that a program saved elsewhere."""
+    for pattern, text in _REMEDIES:
+        if re.search(pattern, path, re.IGNORECASE):
+            return f"save into {contract.ENV_CHECKPOINT_DIR} instead. {text}"
+    return f"have the program write its checkpoints into the directory {contract.ENV_CHECKPOINT_DIR}"
+
+
+QUIET_NS = 3 * 10**9  # a file that has not changed for this time is complete
+_APART_NS = 5 * 10**9  # numbered files that come faster are the pieces of a data set
+_MOST_NUMBERED = 100  # files whose names differ in a number only; a larger series is a data set
+_MOST_FILES = 10_000  # files to follow
+_RESUMED_NS = 30 * 10**9  # after a shorter pause, a file that grows may still be the same download
+
+_NAMES = re.compile(
+    r".*\.(?:pt|pth|ckpt|safetensors|keras|h5|hdf5|distcp|index|msgpack|pdparams)|.*\.(?:pt|pth|ckpt)\.tar"
+    r"|(?:pytorch_model|optimizer|model)\.bin|trainer_state\.json|commit_success\.txt|_checkpoint_metadata",
+    re.IGNORECASE,
+)
+# Other formats also hold data, so only their names mark them as a checkpoint.
+_OTHERS = re.compile(r".*\.(?:zip|npz|pkl|pickle|joblib|bin|json|ubj|model|pb|tar)", re.IGNORECASE)
+_SAVE = r"(?:(?:global[-_]?)?step|iter|iteration|epoch|ep|ckpt|checkpoint|snapshot)s?"
+_CALLED_SAVE = re.compile(rf"(?:^|[^a-z]){_SAVE}(?:$|[^a-z])")
+_NUMBERED_SAVE = re.compile(rf"(?:^|[^a-z]){_SAVE}[-_=.]?[0-9]+|(?:^|[^a-z])[0-9]+[-_]?steps(?:$|[^a-z])")
+_PIECE = re.compile(r"[0-9]{5}-of-[0-9]{5}")  # of a model in several files
+_ANY_NUMBER = re.compile(r"[0-9]+")
+_APPENDED = (".h5", ".hdf5")  # programs also append data to these for hours
+
+
+@attrs.frozen
+class Stray:
+    """The first save that a program wrote into its working directory."""
+
+    path: str
+    written_ns: int  # epoch
+
+
+def may_be_save(path: str) -> bool:
+    """Return whether a file of this path may belong to a checkpoint."""
+    *directories, name = path.split("/")
+    if any(map(is_temporary, path.split("/"))):
+        return False
+    called_save = any(_CALLED_SAVE.search(_ANY_NUMBER.sub("", part.lower())) for part in (*directories[-2:], name))
+    return bool(_NAMES.fullmatch(name)) or (bool(_OTHERS.fullmatch(name)) and called_save)
+
+
+@attrs.define
+class _File:
+    version: FileVersion
+    completed: list[int] = attrs.field(factory=list)  # times of its complete versions, in nanoseconds since the epoch
+
+
+class StraySaves:
+    """Follows the files of a working directory that were written since the processes started.
+
+    The program saves there if a file has the name of a numbered save, such as ``checkpoint-500/model.safetensors``.
+    It also saves there if it writes the same file, or a numbered series of files, at two moments.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, _File] = {}
+        self._found: Optional[Stray] = None
+
+    def observe(self, files: Mapping[str, FileVersion], now_ns: int, *, ended: bool = False) -> Optional[Stray]:
+        """Note the files at one moment. Return the first save that the program wrote there, or None.
+
+        ``now_ns``: the time by the clock of the file system. ``ended``: the processes have ended, so that no file
+        changes any more.
+        """
+        for path, version in files.items():
+            self._note(path, version, now_ns, ended=ended)
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    def _note(self, path: str, version: FileVersion, now_ns: int, *, ended: bool) -> None:
+        known = self._files.get(path)
+        if known is None:
+            if len(self._files) >= _MOST_FILES:
+                return
+            known = self._files[path] = _File(version)
+        before = known.version
+        if before.without_ctime != version.without_ctime:
+            if not _may_be_the_same(path, before, version):
+                self._complete(known, before)
+            elif known.completed[-1:] == [before.mtime_ns]:
+                known.completed.pop()  # the pause was not between two saves
+            known.version = version
+        if ended or now_ns - version.mtime_ns > QUIET_NS:
+            self._complete(known, version)
+
+    def _complete(self, known: _File, version: FileVersion) -> None:
+        if known.completed[-1:] != [version.mtime_ns]:
+            known.completed.append(version.mtime_ns)
+
+    def _find(self) -> Optional[Stray]:
+        series: dict[str, list[Stray]] = {}
+        for path, file in self._files.items():
+            if not file.completed:
+                continue
+            first = Stray(path, file.completed[0])
+            if len(file.completed) > 1 or _is_numbered_save(path):
+                return first
+            if step_in(path.rpartition("/")[2].partition(".")[0]) is not None and not _PIECE.search(path):
+                series.setdefault(_ANY_NUMBER.sub("#", path), []).append(first)
+        return next((strays[0] for strays in map(_in_order, series.values()) if _are_saves(strays)), None)
+
+
+def _may_be_the_same(path: str, before: FileVersion, after: FileVersion) -> bool:
+    """Return whether a file has only grown, which happens during a download or a write."""
+    if (before.device, before.inode) != (after.device, after.inode) or after.size <= before.size:
+        return False
+    return after.mtime_ns - before.mtime_ns < _RESUMED_NS or path.endswith(_APPENDED)
+
+
+def _is_numbered_save(path: str) -> bool:
+    return any(_NUMBERED_SAVE.search(_PIECE.sub("", part.lower())) for part in path.split("/"))
+
+
+def _in_order(strays: list[Stray]) -> list[Stray]:
+    return sorted(strays, key=lambda stray: stray.written_ns)
+
+
+def _are_saves(strays: list[Stray]) -> bool:
+    apart = zip(strays, strays[1:])
+    return len(strays) <= _MOST_NUMBERED and any(two.written_ns - one.written_ns > _APART_NS for one, two in apart)

@@ -23,8 +23,7 @@ import attrs
 
 from tony_provider.runtime.common import helper_processes
 from tony_provider.runtime.common.concurrency import Cancelled
-from tony_provider.runtime.common.directories import remove_tree
-from tony_provider.runtime.common.files import locked
+from tony_provider.runtime.common.files import locked, remove_tree
 from tony_provider.runtime.common.text import one_line
 
 _PROGRAM = "tony_provider.runtime.common.archives"

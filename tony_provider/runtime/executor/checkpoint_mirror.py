@@ -24,8 +24,13 @@ from tony_provider.runtime.executor.checkpoint_directory import DirectoryState, 
 from tony_provider.runtime.executor.checkpoint_limits import too_many_entries
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.master_link import MasterRequests, Send
-from tony_provider.runtime.executor.start_context import Deadline, ExecutorContext, StartOrder, StopRequest
-from tony_provider.runtime.executor.start_part import BackgroundWork
+from tony_provider.runtime.executor.start_context import (
+    BackgroundWork,
+    Deadline,
+    ExecutorContext,
+    StartOrder,
+    StopRequest,
+)
 from tony_provider.runtime.jobspec.model import MirrorScope
 from tony_provider.runtime.jobspec.task_types import saves_checkpoints
 from tony_provider.runtime.protocol import limits, messages, tony_pb2

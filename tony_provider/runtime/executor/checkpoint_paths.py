@@ -26,8 +26,7 @@ from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
 from tony_provider.runtime.common.concurrency import Cancelled
-from tony_provider.runtime.common.directories import remove_tree
-from tony_provider.runtime.common.files import UnsafeDirectoryError, make_own_directory
+from tony_provider.runtime.common.files import UnsafeDirectoryError, make_own_directory, remove_tree
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.storage import uris

@@ -17,8 +17,7 @@ from tony_provider.runtime.artifacts.tree import FileVersion, Tree, scan
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.event_files.event_file_mirror import EventFileMirror
-from tony_provider.runtime.executor.start_context import ExecutorContext
-from tony_provider.runtime.executor.start_part import BackgroundWork
+from tony_provider.runtime.executor.start_context import BackgroundWork, ExecutorContext
 from tony_provider.runtime.storage import Storage, StorageError, StorageUnreachable, uris
 
 log = logging.getLogger(__name__)

@@ -17,16 +17,15 @@ from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.checkpoint_mirror import CheckpointMirror, stores_checkpoints
 from tony_provider.runtime.executor.kept_results import (
+    ModelExports,
     NotStoredError,
     UploadRetries,
     keep_results,
 )
 from tony_provider.runtime.executor.master_link import MasterRequests, Send
-from tony_provider.runtime.executor.model_exports import ModelExports
 from tony_provider.runtime.executor.ports import ReadinessWatch
 from tony_provider.runtime.executor.progress import EventScalars, ProcessProgress, ProgressReader
-from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder, StopRequest
-from tony_provider.runtime.executor.start_part import StartPart
+from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder, StartPart, StopRequest
 from tony_provider.runtime.executor.start_preparation import PreparationError, PreparedStart, prepare_start
 from tony_provider.runtime.executor.task_inputs import TaskInputs
 from tony_provider.runtime.executor.task_outputs import TaskOutputs

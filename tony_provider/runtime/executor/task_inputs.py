@@ -25,8 +25,7 @@ from tony_provider.runtime.common.concurrency import Cancelled, in_parallel
 from tony_provider.runtime.common.text import masked
 from tony_provider.runtime.executor import workspace
 from tony_provider.runtime.executor.master_link import MasterRequests
-from tony_provider.runtime.executor.start_context import ExecutorContext
-from tony_provider.runtime.executor.start_part import StartPart
+from tony_provider.runtime.executor.start_context import ExecutorContext, StartPart
 from tony_provider.runtime.executor.start_preparation import PreparationError, wait_for_store
 from tony_provider.runtime.executor.task_outputs import NotCopiedError, ShardCopies, TaskOutputs
 from tony_provider.runtime.inputs.shard_queue import MOST_AT_ONCE

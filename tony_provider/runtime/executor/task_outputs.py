@@ -19,8 +19,7 @@ from tony_provider.runtime.artifacts.directory_upload import DirectoryUpload, st
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import Cancelled, retry_blocking
 from tony_provider.runtime.executor.kept_results import UploadRetries
-from tony_provider.runtime.executor.start_context import ExecutorContext, StopRequest
-from tony_provider.runtime.executor.start_part import StartPart
+from tony_provider.runtime.executor.start_context import ExecutorContext, StartPart, StopRequest
 from tony_provider.runtime.jobspec.problems import child
 from tony_provider.runtime.outputs.output_place import DATA_DIRECTORY, DATA_FILE, OutputPlace, part_name
 from tony_provider.runtime.protocol import tony_pb2

@@ -17,15 +17,14 @@ from typing import Optional
 
 from tony_provider.runtime.artifacts.tree import FileVersion, scan
 from tony_provider.runtime.checkpoint.consistency import is_named_log
-from tony_provider.runtime.checkpoint.stray_saves import Stray, StraySaves, may_be_save, save_remedy
+from tony_provider.runtime.checkpoint.save_finder import Stray, StraySaves, may_be_save, save_remedy
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.common.quantities import some
 from tony_provider.runtime.common.text import one_line
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
-from tony_provider.runtime.executor.start_context import ExecutorContext
-from tony_provider.runtime.executor.start_part import BackgroundWork
+from tony_provider.runtime.executor.start_context import BackgroundWork, ExecutorContext
 from tony_provider.runtime.jobspec.model import MirrorScope, Role
 
 log = logging.getLogger(__name__)

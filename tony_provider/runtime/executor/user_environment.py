@@ -1,28 +1,407 @@
-"""Environment variables of user processes, and the directory of the Python that they run."""
+"""The environment of user processes: its variables, and virtual environments made of an archive, a PEX or wheels.
+
+Programs that the preparation runs have time limits, and do not get the executor's variables.
+"""
 
 from __future__ import annotations
 
+import configparser
 import os
+import re
 import shutil
+import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
-from tony_provider.runtime.common import contract
+import attrs
+
+from tony_provider.runtime.common import archives, contract, helper_processes
+from tony_provider.runtime.common.codec import CodecError, load_json
+from tony_provider.runtime.common.python_packages import EnvironmentRecord, Version, WheelName, version_text
+from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.workspace import Workspace
-from tony_provider.runtime.jobspec.container_content import EnvironmentKind, node_directory, python_env_kind
+from tony_provider.runtime.jobspec.container_content import (
+    PEX_ENDING,
+    WHEEL_ENDING,
+    EnvironmentKind,
+    node_directory,
+    python_env_kind,
+)
+from tony_provider.runtime.jobspec.model import PythonEnv
 from tony_provider.runtime.storage import uris
+
+PROGRAM_SECONDS = 900.0  # seconds for one program; a PEX of several GB unpacks itself
+_MOST_SAID = 2000  # characters of a failed program's output
+
+
+@attrs.frozen
+class ProgramRunner:
+    """Runs programs in a container with these variables only."""
+
+    environ: Mapping[str, str]
+    cancelled: threading.Event
+
+    def output(self, command: Sequence[str], what: str, **more: str) -> str:
+        """Return the output of a program that succeeds. ``more``: further variables. Blocks.
+
+        Raises PythonEnvError with its output if the program fails or takes too long, Cancelled, OSError.
+        """
+        environ = {**self.environ, **more}
+        try:
+            done = processes.run_program(command, environ, PROGRAM_SECONDS, self.cancelled)
+        except subprocess.TimeoutExpired as error:
+            raise PythonEnvError(f"{what} takes more than {PROGRAM_SECONDS:g} s") from error
+        out, err = (each.decode("utf-8", "replace") for each in (done.stdout, done.stderr))
+        if done.returncode:
+            raise PythonEnvError(f"{what} cannot be used on this node: {(err.strip() or out.strip())[-_MOST_SAID:]}")
+        return out
+
+
+# launcher.sh also runs the programs with these names.
+_NAMES = ("python3", *(f"python3.{minor}" for minor in range(9, 16)))
+_LOOK = """
+import json, os, sys
+packages = [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]
+base = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+print(json.dumps({"executable": base, "version": sys.version_info[:2], "packages": packages}))
+"""
+
+
+@attrs.frozen
+class _Said:
+    """The data that a Python reports about itself."""
+
+    executable: str
+    version: list[int]
+    packages: list[str]
+
+
+@attrs.frozen
+class NodePython:
+    """An interpreter, outside of any virtual environment."""
+
+    executable: Path
+    version: Version
+    packages: list[Path]  # directories with packages of the node, or of the interpreter's virtual environment
+
+    @property
+    def name(self) -> str:
+        """The name of the program, such as ``python3.12``."""
+        return "python{}.{}".format(*self.version)
+
+    @classmethod
+    def of_output(cls, printed: str) -> NodePython:
+        """Parse the last line that a program has printed in the interpreter. Raises CodecError."""
+        said = load_json(printed.strip().rpartition("\n")[2].encode(), _Said)
+        if len(said.version) < 2:
+            raise CodecError(cls, (f"a version of {len(said.version)} numbers",))
+        return cls(Path(said.executable), (said.version[0], said.version[1]), [Path(each) for each in said.packages])
+
+
+def node_pythons(environ: Mapping[str, str], runner: ProgramRunner) -> Iterator[NodePython]:
+    """Yield each Python once: the executor's, those that the connection names, then those on PATH. Blocks.
+
+    ``environ``: the container's variables. Programs that do not run are skipped. Raises Cancelled, OSError.
+    """
+    path = runner.environ.get("PATH", os.defpath)
+    named = filter(None, environ.get(contract.ENV_PYTHON_CANDIDATES, "").split(":"))
+    seen: set[str] = set()
+    for candidate in (sys.executable, *named, *_NAMES):
+        program = shutil.which(candidate, path=path)
+        if program is None or os.path.realpath(program) in seen:
+            continue
+        seen.add(os.path.realpath(program))
+        try:
+            yield NodePython.of_output(runner.output([program, "-I", "-c", _LOOK], program))
+        except (PythonEnvError, CodecError):  # such as a Python 2, or no Python at all
+            continue
+
+
+# Run by the PEX's interpreter. Prints the paths of modules that are not in every Python.
+_PEX_LOOK = """
+import json, os, sys, sysconfig
+def is_own(path):
+    name = os.path.basename(path)
+    known = {sysconfig.get_path(each) for each in ("stdlib", "platstdlib")}
+    return path and path not in known and name not in ("lib-dynload", ".bootstrap") and not (
+        name.startswith("python3") and name.endswith(".zip"))
+base = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+packages = [path for path in sys.path if is_own(path)]
+print("\\n" + json.dumps({"executable": base, "version": sys.version_info[:2], "packages": packages}))
+"""
+
+
+def interpreter_path(candidates: str, path: str) -> str:
+    """Return the directories of the launcher's candidates, in their order. Names without a slash mean ``path``."""
+    named = [os.path.dirname(each) or path for each in candidates.split(":") if each]  # noqa: PTH120 - of a list
+    absolute = [each for each in named if each.startswith("/")]  # without the job's own environment, which is the PEX
+    return os.pathsep.join(dict.fromkeys([*absolute, path]))
+
+
+def unpacked_pex(pex: Path, root: Path, environ: Mapping[str, str], runner: ProgramRunner) -> NodePython:
+    """Unpack a PEX below ``root``. Return the Python that it runs on, with its directories of packages. Blocks.
+
+    The PEX selects an interpreter by its own constraints: the executor's, then the launcher's candidates and PATH.
+    Raises PythonEnvError, Cancelled, OSError.
+    """
+    said = runner.output(
+        [sys.executable, str(pex), "-c", _PEX_LOOK],
+        f"the PEX {pex.name}",
+        PATH=interpreter_path(environ.get(contract.ENV_PYTHON_CANDIDATES, ""), runner.environ.get("PATH", os.defpath)),
+        PEX_ROOT=str(root),
+        PEX_INTERPRETER="1",
+        PEX_IGNORE_RCFILES="1",
+    )
+    try:
+        return NodePython.of_output(said)
+    except CodecError as error:
+        raise PythonEnvError(f"{pex.name} is no PEX: it did not say where its packages are ({error})") from error
+
+
+# Target directories of a wheel's .data directory:
+# https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+_PLACES = {"purelib": ".", "platlib": ".", "scripts": "bin", "data": "."}
+
+
+def wheels_suit(wheels: Sequence[Path], version: Version, machine: str) -> bool:
+    """Return whether all wheels are for this Python and machine."""
+    names = [WheelName.parse(wheel.name) for wheel in wheels]
+    return all(name is not None and name.suits_python(version) and name.suits_machine(machine) for name in names)
+
+
+def unpack_wheels(wheels: Sequence[Path], directory: Path, runner: ProgramRunner) -> None:
+    """Unpack wheels into a new directory, within limits.
+
+    Blocks. Raises PythonEnvError, Cancelled, OSError.
+    """
+    directory.mkdir(parents=True)
+    modules = helper_processes.helper_environment()["PYTHONPATH"]
+    for wheel in wheels:
+        command = helper_processes.helper_command(archives.__name__, str(wheel.resolve()), str(directory.absolute()))
+        runner.output(command, wheel.name, PYTHONPATH=modules)
+    for data in sorted(directory.glob("*.data")):
+        for kind, place in _PLACES.items():
+            if (data / kind).is_dir():
+                shutil.copytree(data / kind, directory / place, dirs_exist_ok=True)
+        shutil.rmtree(data)
+
+
+_SHARED = ("share", "etc")  # directories next to packages, in which programs search their prefix
+_ENTRY = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<object>[\w.]+)\s*(\[.*\])?", re.ASCII)
+_NAME = re.compile(r"[\w.-]+", re.ASCII)
+_MOST_BYTES = 1 << 20  # bytes of entry_points.txt, and of a script
+
+# The kernel limits a first line to 127 bytes, and paths of containers are longer. This is the form that pip writes.
+_SCRIPT = """#!/bin/sh
+'''exec' {python} "$0" "$@"
+' '''
+import sys
+from {module} import {first}
+if __name__ == "__main__":
+    sys.exit({object}())
+"""
+
+
+@attrs.frozen
+class VirtualEnvironment:
+    """A virtual environment in ``directory``. It exists when it is complete."""
+
+    directory: Path
+
+    @property
+    def bin(self) -> Path:
+        return self.directory / "bin"
+
+    @property
+    def _mark(self) -> Path:
+        return self.directory / ".whole"
+
+    @property
+    def is_there(self) -> bool:
+        return self._mark.exists()
+
+    def make(self, python: NodePython, own: Sequence[Path], beneath: Sequence[Path] = ()) -> None:
+        """Create the environment from directories with packages. Blocks. Raises OSError.
+
+        The packages in ``own`` precede those in ``beneath``. Only commands of ``own`` are added.
+        """
+        packages = self.directory / "lib" / python.name / "site-packages"
+        for directory in (self.bin, packages):
+            directory.mkdir(parents=True)
+        for name in ("python", "python3", python.name):
+            (self.bin / name).symlink_to(python.executable)
+        version = "{}.{}".format(*python.version)
+        (self.directory / "pyvenv.cfg").write_text(
+            f"home = {python.executable.parent}\ninclude-system-site-packages = false\nversion = {version}\n"
+        )
+        # addsitedir also reads the .pth files in a directory, unlike a line with only its path.
+        lines = [f"import site; site.addsitedir({str(each)!r})\n" for each in (*own, *beneath)]
+        (packages / "tony-packages.pth").write_text("".join(lines))
+        for directory in own:
+            self._add_scripts(directory)
+            self._link_shared(directory)
+        self._mark.touch()
+
+    def _add_scripts(self, packages: Path) -> None:
+        for name, content in (*_entry_points(packages, self.bin / "python"), *_scripts(packages, self.bin / "python")):
+            path = self.bin / name
+            if not path.is_symlink() and not path.exists():
+                path.write_bytes(content)
+                path.chmod(0o700)
+
+    def _link_shared(self, packages: Path) -> None:
+        for name in _SHARED:
+            link = self.directory / name
+            if (packages / name).is_dir() and not link.is_symlink():
+                link.symlink_to(packages / name)
+
+
+def _entry_points(packages: Path, python: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the commands that the packages declare as console scripts."""
+    for file in sorted(packages.glob("*.dist-info/entry_points.txt")):
+        parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
+        parser.optionxform = str  # type: ignore[assignment,method-assign] # names as they are written
+        try:
+            parser.read_string(file.read_bytes()[:_MOST_BYTES].decode("utf-8", "replace"))
+        except configparser.Error:  # without its commands, the shell reports them as missing
+            continue
+        for name, entry in parser.items("console_scripts") if parser.has_section("console_scripts") else ():
+            match = _ENTRY.fullmatch(entry.strip())
+            if match and _NAME.fullmatch(name):
+                first = match["object"].partition(".")[0]
+                text = _SCRIPT.format(
+                    python=_quoted(python), module=match["module"], first=first, object=match["object"]
+                )
+                yield name, text.encode()
+
+
+def _scripts(packages: Path, python: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the scripts of the packages. Python scripts get the environment's interpreter."""
+    places = [packages / "bin", packages / ".prefix" / "bin"]  # of an installation; of a package in a PEX
+    for file in (file for place in places if place.is_dir() for file in sorted(place.iterdir())):
+        if not file.is_file() or file.stat().st_size > _MOST_BYTES:
+            continue
+        content = file.read_bytes()
+        first, _, rest = content.partition(b"\n")
+        if first.startswith(b"#!") and b"python" in first:
+            header = f"#!/bin/sh\n'''exec' {_quoted(python)} \"$0\" \"$@\"\n' '''\n"
+            yield file.name, header.encode() + rest
+        else:
+            yield file.name, b"#!/bin/sh\nexec " + _quoted(file).encode() + b' "$@"\n'
+
+
+def _quoted(path: Path) -> str:
+    return "'" + os.fspath(path).replace("'", "'\\''") + "'"
+
+
+def virtual_environment_bin(
+    container: ExecutorContainer,
+    workspace: Workspace,
+    python_env: PythonEnv,
+    kind: Optional[EnvironmentKind],
+    files: Path,
+    cancelled: threading.Event,
+) -> Path:
+    """Return the ``bin`` directory of the environment, and create the environment if necessary.
+
+    ``files``: the environment's files in the container. Blocks. Raises PythonEnvError, Cancelled, and OSError if the
+    disk is full.
+    """
+    made = VirtualEnvironment(workspace.python)
+    if not made.is_there:
+        shutil.rmtree(workspace.python, ignore_errors=True)  # of an interrupted preparation
+        _MAKERS[kind](_Making(container, workspace, python_env, files, made, _runner(container, workspace, cancelled)))
+    return made.bin
+
+
+@attrs.frozen
+class _Making:
+    """The parameters for making an environment of one kind."""
+
+    container: ExecutorContainer
+    workspace: Workspace
+    python_env: PythonEnv
+    files: Path  # the environment's files in the container
+    made: VirtualEnvironment
+    runner: ProgramRunner
+
+    def first_python(self, suits: Callable[[NodePython], bool], wanted: str) -> NodePython:
+        """Return the node's first suitable Python. Raises PythonEnvError."""
+        seen = []
+        for each in node_pythons(self.container.environ, self.runner):
+            if suits(each):
+                return each
+            seen.append(f"{each.executable} ({version_text(each.version)})")
+        raise PythonEnvError(
+            f"python_env {self.python_env}: it needs {wanted}, and this node ({os.uname().machine}) has "
+            f"{', '.join(seen) or 'no Python'}"
+        )
+
+
+def _runner(container: ExecutorContainer, workspace: Workspace, cancelled: threading.Event) -> ProgramRunner:
+    environ = {
+        **node_environment(container),
+        "HOME": str(workspace.home),
+        "TMPDIR": workspace.tmpdir,
+        contract.ENV_CONTAINER: container.identity.container_id,  # by which the guard finds the processes
+    }
+    environ.setdefault("PATH", os.defpath)
+    return ProgramRunner(environ, cancelled)
+
+
+def _make_of_packages(making: _Making) -> None:
+    """Use an archive of ``airflow tony env build``: packages for a Python that the nodes have."""
+    record = making.files / contract.ENVIRONMENT_FILE
+    try:
+        version = load_json(record.read_bytes(), EnvironmentRecord).python_version
+    except CodecError as error:
+        raise PythonEnvError(f"python_env {making.python_env}: its {record.name} cannot be read: {error}") from error
+    python = making.first_python(lambda each: each.version == version, f"Python {version_text(version)}")
+    making.made.make(python, [making.files.resolve()])
+
+
+def _make_of_pex(making: _Making) -> None:
+    pex = _named(making, PEX_ENDING)[0]
+    python = unpacked_pex(pex, making.workspace.root / "pex", making.container.environ, making.runner)
+    making.made.make(python, python.packages)
+
+
+def _make_of_wheels(making: _Making) -> None:
+    """Put the wheels above the packages of the node's Python."""
+    found = _named(making, WHEEL_ENDING)
+    machine = os.uname().machine
+    wanted = f"a Python that suits {', '.join(wheel.name for wheel in found)}"
+    python = making.first_python(lambda each: wheels_suit(found, each.version, machine), wanted)
+    packages = making.workspace.root / "wheels"
+    shutil.rmtree(packages, ignore_errors=True)
+    unpack_wheels(found, packages, making.runner)
+    making.made.make(python, [packages], python.packages)
+
+
+_MAKERS: dict[object, Callable[[_Making], None]] = {
+    EnvironmentKind.ARCHIVE: _make_of_packages,
+    EnvironmentKind.PEX: _make_of_pex,
+    EnvironmentKind.WHEELS: _make_of_wheels,
+}
+
+
+def _named(making: _Making, ending: str) -> Sequence[Path]:
+    found = sorted(file for file in making.files.iterdir() if file.name.lower().endswith(ending))
+    if not found:
+        raise PythonEnvError(f"python_env {making.python_env}: there is no file {ending} in this container")
+    return found
 
 
 class PythonEnvError(Exception):
     """The job's Python environment is not on this node, or cannot be used here."""
 
 
-_NAMES = ("python3", "python")
+_PYTHONS = ("python3", "python")
 
 
 def write_shims(directory: Path, path_of_image: Optional[str]) -> Path:
@@ -32,10 +411,10 @@ def write_shims(directory: Path, path_of_image: Optional[str]) -> Path:
     OSError.
     """
     directory.mkdir(mode=0o700, exist_ok=True)
-    of_image = {name: shutil.which(name, path=path_of_image) for name in _NAMES} if path_of_image is not None else {}
+    of_image = {name: shutil.which(name, path=path_of_image) for name in _PYTHONS} if path_of_image is not None else {}
     target = next(filter(None, of_image.values()), sys.executable)
     quoted = "'" + target.replace("'", "'\\''") + "'"
-    for name in (each for each in _NAMES if not of_image.get(each)):
+    for name in (each for each in _PYTHONS if not of_image.get(each)):
         shim = directory / name
         shim.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n')
         shim.chmod(0o700)
@@ -60,9 +439,6 @@ def python_bin(container: ExecutorContainer, workspace: Workspace, cancelled: th
         raise PythonEnvError(f"python_env: there is no directory {python_env} on this node")
     if kind is EnvironmentKind.ARCHIVE and not (unpacked / contract.ENVIRONMENT_FILE).exists():
         return _bin_of(python_env, unpacked)
-    from tony_provider.runtime.executor.virtual_environment import (
-        virtual_environment_bin,  # with readers of archives: few jobs need it
-    )
 
     return virtual_environment_bin(container, workspace, python_env, kind, unpacked, cancelled)
 

@@ -21,8 +21,7 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.archives import unpack_once
 from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.common.contract import WORK_DIR
-from tony_provider.runtime.common.directories import remove_tree
-from tony_provider.runtime.common.files import sha256_of
+from tony_provider.runtime.common.files import remove_tree, sha256_of
 from tony_provider.runtime.common.quantities import size
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.launch.launch_context import generated_names

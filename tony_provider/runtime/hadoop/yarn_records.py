@@ -1,6 +1,8 @@
-"""YARN records: IDs, access lists, resources, requests, placement constraints and launch contexts.
+"""YARN's records and the methods of an application master's two protocols.
 
-IDs have the text forms of Hadoop's ApplicationId, ApplicationAttemptId, ContainerId and NodeId (2.10 to 3.4).
+The records are IDs, access lists, resources, requests, placement constraints and launch contexts. IDs have the text
+forms of Hadoop's ApplicationId, ApplicationAttemptId, ContainerId and NodeId (2.10 to 3.4). Call methods by
+``RpcClient.call``, which describes retries and errors.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ import attrs
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.common.quantities import MEMORY, VCORES
 from tony_provider.runtime.hadoop.proto import yarn_pb2
+from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
 from tony_provider.runtime.hadoop.proto.yarn_service_pb2 import StartContainerRequestProto
+from tony_provider.runtime.hadoop.rpc import Method
 from tony_provider.runtime.hadoop.tokens import Credentials
 
 _APPLICATION = re.compile(r"application_(\d{1,18})_(\d{1,9})", re.ASCII)
@@ -409,3 +413,38 @@ def scheduling_request(
         resourceSizing=yarn_pb2.ResourceSizingProto(numAllocations=count, resources=capability),
         placementConstraint=constraint,
     )
+
+
+# The scheduler of the active ResourceManager: ``yarn.resourcemanager.scheduler.address``, default port 8030. The token
+# is of kind YARN_AM_RM_TOKEN. Pass a token that YARN has rolled (``am_rm_token`` of an answer) to ``use_token``. Any
+# call may raise ApplicationAttemptNotFound: the attempt has ended, so stop.
+APPLICATION_MASTER_PROTOCOL = "org.apache.hadoop.yarn.api.ApplicationMasterProtocolPB"
+
+REGISTER = Method("registerApplicationMaster", service.RegisterApplicationMasterResponseProto)
+"""Register the application master.
+
+A second registration raises InvalidApplicationMasterRequest, until the ResourceManager is restarted."""
+
+ALLOCATE = Method("allocate", service.AllocateResponseProto, idempotent=True)
+"""Send a heartbeat with requests and releases. Only one call at a time.
+
+The ResourceManager answers a repeated ``response_id`` with its last answer. Raises ApplicationMasterNotRegistered after
+a restart of the ResourceManager, InvalidResourceRequest."""
+
+FINISH = Method("finishApplicationMaster", service.FinishApplicationMasterResponseProto, idempotent=True)
+"""Unregister the application master; repeat until ``isUnregistered``.
+
+A ResourceManager that no longer knows the attempt raises ApplicationAttemptNotFound; a restarted one raises
+ApplicationMasterNotRegistered."""
+
+# A NodeManager, whose address is the node ID of its containers; the token is its NMToken.
+CONTAINER_MANAGEMENT_PROTOCOL = "org.apache.hadoop.yarn.api.ContainerManagementProtocolPB"
+
+START_CONTAINERS = Method("startContainers", service.StartContainersResponseProto)
+"""Start containers. A second start is rejected.
+
+``failed_requests`` lists rejected containers (see errors.serialized_error). After RpcTimeout or RpcConnectionError the
+containers may be running; check their statuses."""
+
+CONTAINER_STATUSES = Method("getContainerStatuses", service.GetContainerStatusesResponseProto, idempotent=True)
+"""Return statuses. Containers that the node does not (or no longer) know are in ``failed_requests``."""

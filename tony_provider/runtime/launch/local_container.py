@@ -11,8 +11,7 @@ from pathlib import Path
 
 from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.common.directories import remove_tree
-from tony_provider.runtime.common.files import write_private_file
+from tony_provider.runtime.common.files import remove_tree, write_private_file
 from tony_provider.runtime.storage import local_path
 
 NODE_HOST = "127.0.0.1"

@@ -44,8 +44,9 @@ from tony_provider.runtime.parsing.validate_data import (
     input_problems,
     name_problem,
     output_problems,
+    start_problems,
+    windows_problems,
 )
-from tony_provider.runtime.parsing.validate_starts import start_problems, windows_problems
 
 MAX_NAME = 512  # characters; the longest dag.task in Airflow has 501
 MAX_TAGS = 8  # YARN accepts 10, and the runtime needs two

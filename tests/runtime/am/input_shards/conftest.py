@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from tests.runtime.am.local_resource_manager.jobs import stage
+from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.input_shards import OpenedInput, close_inputs, open_inputs
-from tony_provider.runtime.am.ownership import Ownership
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.inputs.shard_queue import ShardReader

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.runtime.am.input_shards.conftest import ADDRESS
 from tests.runtime.am.local_resource_manager.jobs import stage
+from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.input_shards import OpenedInput, close_inputs, open_inputs
-from tony_provider.runtime.am.ownership import Ownership
 from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.jobspec.model import InputDeal, InputFormat, InputSpec, JobSpec, Memory, TaskSpec
 from tony_provider.runtime.storage import LocalStorage

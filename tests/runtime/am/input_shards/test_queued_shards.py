@@ -12,8 +12,8 @@ import pytest
 
 from tests.runtime.am.input_shards.conftest import ADDRESS, MakeSite, Site, StandInSession
 from tony_provider.runtime.am import input_shards
+from tony_provider.runtime.am.checkpoint_chain import SupersededError
 from tony_provider.runtime.am.input_shards import OpenedInput, QueuedShards
-from tony_provider.runtime.am.ownership import SupersededError
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards
 from tony_provider.runtime.inputs.shard_queue import CommitLog, ShardCommit, ShardReader, read_log
 from tony_provider.runtime.inputs.shards import InputShard

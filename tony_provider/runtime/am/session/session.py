@@ -30,6 +30,7 @@ from tony_provider.runtime.am.session.invariants import violations
 from tony_provider.runtime.am.session.recovery import Recovery
 from tony_provider.runtime.am.session.reports import ContainerFailures, ExecutorReports
 from tony_provider.runtime.am.session.resizing import Elastic, Resizing, SpareRoom
+from tony_provider.runtime.am.session.resource_usage import TimeLedger, TypeLedger
 from tony_provider.runtime.am.session.restart_policy import RestartGroups
 from tony_provider.runtime.am.session.restarts import ProcessStarts, Restarts
 from tony_provider.runtime.am.session.session_events import (
@@ -66,7 +67,6 @@ from tony_provider.runtime.am.session.sizing import AdvanceNotices, TypeSizes
 from tony_provider.runtime.am.session.stages import Stages
 from tony_provider.runtime.am.session.suspension import Suspension
 from tony_provider.runtime.am.session.timeouts import Liveness, Timers
-from tony_provider.runtime.am.session.usage import TimeLedger, TypeLedger
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.jobspec.model import JobSpec

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import attrs
 import h11
 
-from tony_provider.runtime.am.executor_limits import RateLimiter
+from tony_provider.runtime.am.message_limits import RateLimiter
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.common.network import Address

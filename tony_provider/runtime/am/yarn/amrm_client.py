@@ -23,7 +23,7 @@ from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
 from tony_provider.runtime.hadoop.rpc import ConnectionSettings, RetryPolicy, RpcClient
 from tony_provider.runtime.hadoop.tokens import Token
-from tony_provider.runtime.hadoop.yarn import ALLOCATE, APPLICATION_MASTER_PROTOCOL, FINISH, REGISTER
+from tony_provider.runtime.hadoop.yarn_records import ALLOCATE, APPLICATION_MASTER_PROTOCOL, FINISH, REGISTER
 from tony_provider.runtime.protocol.status import FinalStatus
 
 log = logging.getLogger(__name__)

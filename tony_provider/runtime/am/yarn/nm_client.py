@@ -22,8 +22,13 @@ from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
 from tony_provider.runtime.hadoop.rpc import ConnectionSettings, RpcClient
 from tony_provider.runtime.hadoop.tokens import Credentials, Token
-from tony_provider.runtime.hadoop.yarn import CONTAINER_MANAGEMENT_PROTOCOL, CONTAINER_STATUSES, START_CONTAINERS
-from tony_provider.runtime.hadoop.yarn_records import ContainerId, node_address
+from tony_provider.runtime.hadoop.yarn_records import (
+    CONTAINER_MANAGEMENT_PROTOCOL,
+    CONTAINER_STATUSES,
+    START_CONTAINERS,
+    ContainerId,
+    node_address,
+)
 from tony_provider.runtime.launch.launch_context import script_values
 from tony_provider.runtime.storage import StorageInvalidPath, uris
 
