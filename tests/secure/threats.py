@@ -134,7 +134,7 @@ SINKS = {
             "runtime/artifacts/upload.py",
             "runtime/checkpoint/catalog.py",
             "runtime/common/archives.py",
-            "runtime/common/directories.py",
+            "runtime/common/files.py",
             "runtime/event_files/show_tensorboard.py",
             "runtime/executor/checkpoint_directory.py",
             "runtime/executor/checkpoint_paths.py",
