@@ -159,8 +159,11 @@ class LocalResourceManager(ResourceManager):
         """Do nothing, because the job's status already contains the progress."""
 
     async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
-        await asyncio.gather(*(process.stop() for process in self._processes.values()))
-        await asyncio.to_thread(remove_tree, self._root / "containers" / contract.UNPACKED_DIR)
+        processes = list(self._processes.values())
+        await asyncio.gather(*(process.stop() for process in processes))
+        # This process may end before the watches of the processes have removed the directories.
+        for directory in (*(each.directory for each in processes), self._root / "containers" / contract.UNPACKED_DIR):
+            await asyncio.to_thread(remove_tree, directory)
         report = FinalReport(status, diagnostics, tracking_url, epoch_ms())
         await asyncio.to_thread(write_report, self._root, report)
 

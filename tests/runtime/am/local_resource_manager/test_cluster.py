@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import stat
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import attrs
 import pytest
 
+from tony_provider.runtime.am import local_resource_manager
 from tony_provider.runtime.am.local_resource_manager import LocalResourceManager
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
@@ -29,6 +31,7 @@ from tony_provider.runtime.application import (
     LocalizedResource,
     ResourceKind,
 )
+from tony_provider.runtime.common.files import remove_tree
 from tony_provider.runtime.common.quantities import GPU
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.launch.local_container import TOKEN_FILE, materialise, write_tokens
@@ -163,6 +166,31 @@ def running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+async def test_nothing_of_a_container_is_left_at_the_end_also_if_its_removal_is_slow(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+
+    def remove(directory: Path) -> None:
+        """The first removal, which is that of the container's watch, waits for the end."""
+        if not removals:
+            removals.append(directory)
+            ended.wait(DEADLINE)
+        remove_tree(directory)
+
+    removals: list[Path] = []
+    monkeypatch.setattr(local_resource_manager, "remove_tree", remove)
+    container_id = await inside.launch("exec sleep 1000")
+    inside.manager.release([container_id])
+    async with asyncio.timeout(DEADLINE):
+        while not removals:  # noqa: ASYNC110 - in another thread
+            await asyncio.sleep(0.01)
+    await inside.manager.finish(FinalStatus.SUCCEEDED, "", "")
+    there = [path.name for path in (inside.root / "containers").iterdir()]
+    ended.set()
+    assert there == []
 
 
 async def test_released_container_is_stopped(inside: Inside) -> None:
