@@ -239,14 +239,14 @@ class TrainingTry:
         job = self._parsed.specification
         if isinstance(self._task.show_output, list):
             check_shown(self._task.show_output, job)
-        self._raise_if_killed()
+        self._end_if_killed()
         mine = try_state.BeginningTry(self._hook, self._run, self._try, self._task.checkpoint_key)
         try_state.end_abandoned_application(self._store, mine, self._log)
         with self._task.sent(job) as sent:
             started = self._start(request_of(self._task, self._run, self._parsed, sent, secrets))
         self._show_links(tensorboard=job.tensorboard is not None)
         self._summary.begin(self._job)
-        self._raise_if_killed()
+        self._end_if_killed()
         if not self._task.wait_for_completion and not started.has_ended:
             return self._deliver(self._job.application(), None)
         deadlines = self._deadlines(job)
@@ -291,7 +291,7 @@ class TrainingTry:
             self._log.warning(
                 "Airflow ended the wait for %s before execution_timeout: the clocks of its machines differ", self._job
             )
-        self._raise_if_killed()
+        self._end_if_killed()
         if may_defer_again(self._store, self._try, self._log) and not self._has_ended():
             self._log.info("Waiting for %s with a new one", self._job)
             self._defer(deadlines, fresh=False)
@@ -394,7 +394,7 @@ class TrainingTry:
         self._remember(job)
         if self._switch.pulled:
             self._switch.job = None  # it will not be submitted
-            self._raise_if_killed()
+            self._end_if_killed()
 
     def _show_links(self, *, tensorboard: bool) -> None:
         try:
@@ -472,13 +472,16 @@ class TrainingTry:
         watch = JobWatch(self._job.application_id, deadlines, self._log.info)
         output = output_display(wish)
         looker = Looker(self._job, watch, self._log.info, output)
-        result = wait_in_worker(looker, self._switch, self._task.poll_interval, self._raise_if_killed)
+        result = wait_in_worker(looker, self._switch, self._task.poll_interval, self._end_if_killed)
         if output is not None:
             self._told = output.told()
         return result
 
-    def _raise_if_killed(self) -> None:
-        """Raise after the switch was pulled. Airflow continues execute() after on_kill(), and would record success."""
+    def _end_if_killed(self) -> None:
+        """End the application and raise, if the switch was pulled.
+
+        Airflow continues execute() after on_kill(), and would record success.
+        """
         if not self._switch.pulled:
             return
         job = self._switch.job
@@ -513,7 +516,7 @@ class TrainingTry:
     def _conclude(self, ending: WatchResult) -> Any:
         job = self._job
         self._telemetry.watch_ended(ending)
-        self._raise_if_killed()
+        self._end_if_killed()
         if ending.reason is WatchEnd.DEADLINE:
             raise AirflowTaskTimeout(f"{job} took longer than the task's execution_timeout")
         if ending.reason is WatchEnd.QUEUE_TIMEOUT:

@@ -160,7 +160,7 @@ def _has_ended(job: TonyJob, seconds: float) -> bool:
 
 
 def stop_when_submitted(job: TonyJob, kill: KillOrder, within: float) -> bool:
-    """Stop the application when the cluster knows it: a kill has no effect before.
+    """Stop the application for the kill switch, as soon as the cluster knows it: a kill has no effect before.
 
     Return False if that takes longer than ``within`` seconds.
     """
