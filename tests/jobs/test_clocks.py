@@ -14,6 +14,7 @@ import pytest
 
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
+from tests.permissions import open_to_all
 from tests.waiting import until
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import JobState, JobStatus
@@ -46,7 +47,7 @@ def shifted(yarn: YarnPlace, tmp_path: Path) -> YarnPlace:
     shifts = {"_02_000001": AHEAD, "_01_000003": BEHIND}
     python.write_text(SHIFTED.format(python=shlex.quote(sys.executable), shifts=str(shifts).replace("'", '"')))
     python.chmod(0o755)
-    tmp_path.chmod(0o755)
+    open_to_all(tmp_path)
     yarn.extra |= {"python": str(python)}
     return yarn
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.jobs.job import Job
 from tests.jobs.places import YarnPlace
+from tests.permissions import open_to_all
 from tests.waiting import until
 from tony_provider.cluster.errors import JobRejected
 from tony_provider.runtime.jobspec.problems import SpecError
@@ -150,7 +151,7 @@ def _try(place: YarnPlace, folder: Path, canary: Path, piece: str) -> set[str]:
     text = piece.format(canary)
     folder = folder / uuid.uuid4().hex
     folder.mkdir()
-    folder.chmod(0o755)
+    open_to_all(folder)
     fields = _accepted(_fields(text, _source(folder, text)))
     go = folder / "go"
     changes = _merged(fields)

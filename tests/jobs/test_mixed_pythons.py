@@ -20,6 +20,7 @@ from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
 from tests.jobs.pythons import OLDEST, find_python, programs_without_python
+from tests.permissions import open_to_all
 from tests.waiting import until
 from tony_provider.runtime.protocol.status import JobState
 
@@ -61,7 +62,7 @@ def yarn(cluster: HadoopCluster, tmp_path: Path) -> Iterator[YarnPlace]:
 
 
 def test_masters_and_executors_of_all_pythons_work_together(yarn: YarnPlace, tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
+    open_to_all(tmp_path)
     go_on = tmp_path / "go-on"
     wait = f"python3 -V; while ! test -e {go_on}; do sleep 0.2; done"
     # More than half of a node: each worker gets one of its own, and a master beside it.

@@ -187,10 +187,10 @@ class SensorRun:
 
     def continue_after_trigger(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
         """Complete the task after the trigger's event; ``event`` is its plain SensorEvent."""
-        told = from_plain(event, SensorEvent, ignore_unknown=True)
-        if told.outcome is None:
-            raise (TonyJobRejected if told.permanent else ClusterUnreachable)(told.error)
-        return self._conclude(told.outcome)
+        ended = from_plain(event, SensorEvent, ignore_unknown=True)
+        if ended.outcome is None:
+            raise (TonyJobRejected if ended.permanent else ClusterUnreachable)(ended.error)
+        return self._conclude(ended.outcome)
 
     def until(self, context: Context) -> float:
         """Return the end of the wait in epoch seconds."""

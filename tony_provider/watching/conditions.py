@@ -365,14 +365,15 @@ def _named(task: TaskStatus) -> str:
 
 @attrs.frozen
 class SensorCriteria:
-    """What a sensor waits for: either ``states`` of the job, or the success of a job that keeps to ``heartbeats``."""
+    """Criteria of a sensor: either ``states`` of the job, or its success while tasks keep to ``heartbeats``."""
 
     start_timeout: float | None  # maximum seconds without an application; None for no limit
     states: list[str] | None = None
     heartbeats: HeartbeatLimits | None = None
 
     def condition(self, target: JobTarget, memory: SensorMemory, log: Callable[[str], None]) -> SensorConditions:
-        common: dict[str, Any] = {"start_timeout": self.start_timeout, "log": log}
+        limit = self.start_timeout
         if self.heartbeats is not None:
-            return HeartbeatCondition(target, memory, limits=self.heartbeats, **common)
-        return StateCondition(target, memory, states=frozenset(self.states or ()), **common)
+            return HeartbeatCondition(target, memory, start_timeout=limit, log=log, limits=self.heartbeats)
+        states = frozenset(self.states or ())
+        return StateCondition(target, memory, start_timeout=limit, log=log, states=states)

@@ -89,9 +89,8 @@ class StoreTokens:
         """
         if self._keytab is not None:
             credentials.secrets.update(self._keytab_secrets(self._keytab))
-        services = {
-            name: self._service(name) for name in [self._hdfs.authority, *self._hdfs.others]
-        }  # before the first token
+        names = [self._hdfs.authority, *self._hdfs.others]
+        services = {name: self._service(name) for name in names}  # before the first token
         renewer = self._renewer()
         put_store_token(credentials, self._token(self._hdfs.storage, renewer), [services[self._hdfs.authority]])
         try:

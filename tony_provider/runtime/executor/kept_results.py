@@ -99,7 +99,7 @@ T = TypeVar("T")
 
 _FIRST_PAUSE = 2.0  # seconds after the first failed attempt; the pause doubles up to the next value
 _LONGEST_PAUSE = 60.0
-_FINAL = (ReturnedError, OSError, StorageInvalidPath, StorageUnsupported)  # another attempt would fail in the same way
+_FINAL = (OSError, StorageInvalidPath, StorageUnsupported)  # another attempt would fail in the same way
 
 
 class NotStoredError(Exception):
@@ -123,7 +123,7 @@ class UploadRetries(StartPart):
         for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
             try:
                 return await self._try(work)
-            except _FINAL as error:
+            except (ReturnedError, *_FINAL) as error:
                 raise NotStoredError(f"what it left cannot be kept: {error}") from error
             except StorageError as error:
                 left = deadline - time.monotonic()
@@ -232,7 +232,6 @@ def _upload_log(context: ExecutorContext, target: str) -> None:
 
 
 _LOOK = 1.5  # seconds between two scans of the directory
-_FINAL_OF_EXPORT = (OSError, StorageInvalidPath, StorageUnsupported)  # another attempt would fail in the same way
 
 
 @attrs.frozen
@@ -338,7 +337,7 @@ class ModelExports(BackgroundWork):
             uri = uris.join(self._target, name)
             await self._in_thread(_commit, storage, found.local, uri, self._cancelled, self._warn)
             await self._in_thread(_prune, storage, self._target, name, self._keep_last)
-        except _FINAL_OF_EXPORT as error:
+        except _FINAL as error:
             await self._drop(found, str(error))
             return True
         except StorageError as error:

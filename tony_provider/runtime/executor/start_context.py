@@ -1,4 +1,4 @@
-"""What all parts of one start of the user processes share: order, stop request, context, and base classes."""
+"""Objects and base classes that all parts of one start of the user processes share."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.settings import Settings
 from tests.jobs.job import Job
 from tests.jobs.places import YarnPlace
+from tests.permissions import open_to_all
 from tests.waiting import until
 from tony_provider.runtime.protocol.status import FailureKind, JobState
 
@@ -46,7 +47,7 @@ def yarn(cluster: HadoopCluster) -> Iterator[YarnPlace]:
 def go(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file that tasks wait for; it is not there yet."""
     folder = tmp_path_factory.mktemp("go")
-    folder.chmod(0o755)
+    open_to_all(folder)
     return folder / "on"
 
 

@@ -410,7 +410,7 @@ class TypeSize:
 
 @attrs.define
 class Sizing:
-    """What users, the windows, and the job's policy have decided about the size of the job."""
+    """Decisions of users, of the windows and of the job's policy about the size of the job."""
 
     types: dict[str, TypeSize] = attrs.field(factory=dict)  # by task type
     hold: Optional[Hold] = None
