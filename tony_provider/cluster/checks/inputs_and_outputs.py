@@ -17,7 +17,9 @@ from tony_provider.runtime.inputs.shards import BalancedAssignment, shards_neede
 from tony_provider.runtime.jobspec.model import InputDeal, JobSpec
 from tony_provider.runtime.jobspec.problems import child
 from tony_provider.runtime.outputs.publication import target_problem
-from tony_provider.runtime.storage import Storage, StorageUnsupported, uris
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.errors import StorageUnsupported
 from tony_provider.runtime.storage.stores import JobStores
 
 

@@ -9,9 +9,9 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Callable, cast
+from typing import BinaryIO, cast
 
 import attrs
 
