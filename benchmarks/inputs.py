@@ -25,8 +25,7 @@ from tests.runtime.am.input_shards.conftest import ADDRESS, StandInSession
 from tests.runtime.am.local_resource_manager.jobs import stage
 from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.input_shards import OpenedInput, QueuedShards, close_inputs, open_inputs
-from tony_provider.runtime.inputs.shard_queue import CommitLog, ShardCommit, ShardQueue, ShardReader
-from tony_provider.runtime.inputs.shards import BalancedAssignment
+from tony_provider.runtime.inputs.shards import BalancedAssignment, CommitLog, ShardCommit, ShardQueue, ShardReader
 from tony_provider.runtime.jobspec.model import InputDeal, InputSpec, JobSpec, Memory, TaskSpec
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.storage import LocalStorage, Storage, WebHdfsConfig, open_storage, uris, walk

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from tony_provider.runtime.common.codec import to_plain
-from tony_provider.triggers.job_trigger import DeferredJob, TonyJobTrigger
+from tony_provider.triggers.tony import DeferredJob, TonyJobTrigger
 from tony_provider.watching.task_output import OutputSelection
 
 

@@ -26,12 +26,12 @@ from benchmarks.processor import cpu_seconds
 from benchmarks.scale_master import PROBE_FILE
 from tony_provider.cluster.application_secrets import application_secrets
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource
+from tony_provider.runtime.application_history import encode_event, event_segments, read_events
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.history.events import encode_event, event_segments, read_events
 from tony_provider.runtime.jobspec.model import JobSpec, TaskSpec
-from tony_provider.runtime.launch.local_container import write_tokens
+from tony_provider.runtime.launch.launch_context import write_tokens
 from tony_provider.runtime.storage import LocalStorage, read_bytes
 
 EXECUTORS_IN_PROCESS = 2500

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tony_provider.runtime.artifacts.manifest import Checksum, Entry, StoredTree
-from tony_provider.runtime.artifacts.tree import Kind
+from tony_provider.runtime.artifacts.manifest import Checksum, Entry, Kind, StoredTree
 from tony_provider.runtime.checkpoint.catalog import Catalog, read_stored
 from tony_provider.runtime.checkpoint.stored_checkpoint import (
     Manifest,

@@ -1,16 +1,32 @@
-"""Checks of single arguments, shared by operators and sensors.
+"""Checks of single arguments, and readable errors in a task's log, shared by operators and sensors.
 
 Each parse of a DAG file imports this module, so it imports the modules for error messages on use.
+
+Airflow logs an exception with all its causes and all stack frames. The message of our exceptions already contains the
+information that a user needs, and the cause only repeats it.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from jinja2 import TemplateError, TemplateNotFound, TemplateSyntaxError, UndefinedError
+
+from tony_provider import exceptions
 from tony_provider.exceptions import TonySpecError
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import BaseOperator, Context
+    from jinja2 import Environment
+
+    _Operator = BaseOperator
+else:
+    _Operator = object  # before Airflow's own class in the bases
 
 DEFAULT_CONN_ID = "tony_default"
 MOST_SHOWN = 8  # maximum number of tasks whose output one task's log shows
@@ -92,3 +108,119 @@ def empty_to_none(task: Any, names: Iterable[str]) -> None:
         value = getattr(task, name)
         if isinstance(value, str) and value.strip() in ("", "None"):
             setattr(task, name, None)
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def with_readable_errors(method: Method) -> Method:
+    """Decorator for an operator's method that Airflow calls: removes causes and stack frames from our own errors.
+
+    The removed parts are logged at level DEBUG. All other errors may be bugs of this provider, and are unchanged.
+    """
+
+    @functools.wraps(method)
+    def call(self: BaseOperator, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:
+            if not _is_ours(error):
+                raise
+            self.log.debug("Where it was raised", exc_info=error)
+            raise error.with_traceback(None) from None
+
+    return call  # type: ignore[return-value]
+
+
+def _is_ours(error: Exception) -> bool:
+    # Imported here to keep DAG files fast.
+    from tony_provider.cluster.errors import ClusterError
+    from tony_provider.runtime.storage.errors import StorageError
+
+    return isinstance(error, (ClusterError, StorageError)) or any(
+        kind.__module__ == exceptions.__name__ for kind in type(error).__mro__
+    )
+
+
+class ReadableTemplates(_Operator):
+    """Base class of operators and sensors that adds the field's name to template errors."""
+
+    def render_template(
+        self,
+        content: Any,
+        context: Context,
+        jinja_env: Environment | None = None,
+        seen_oids: set[int] | None = None,
+    ) -> Any:
+        """Render ``content``. Raises the errors of ``naming_templates``."""
+        env = jinja_env or self.get_template_env()
+        with naming_templates(self, content, env):
+            return super().render_template(content, context, env, seen_oids)
+
+
+@contextmanager
+def naming_templates(task: BaseOperator, content: Any, env: Environment) -> Iterator[None]:
+    """Context manager around the rendering of ``content``, a field of the task or a part of one.
+
+    Raises TonySpecError for invalid template syntax, TemplateNotFound for a missing file, which a retry may fix, and
+    UndefinedError. Each error names the field, and the invalid text or file.
+    """
+    try:
+        with naming_text(content, env):
+            yield
+    except (TemplateError, TonySpecError) as error:
+        if field := next((name for name in task.template_fields if getattr(task, name, None) is content), None):
+            raise _below(field, error) from None
+        raise
+
+
+@contextmanager
+def naming_text(content: Any, env: Environment) -> Iterator[None]:
+    """Context manager that adds the text to errors of its rendering."""
+    try:
+        yield
+    except (TemplateError, TonySpecError) as error:
+        told = _with_text(error, content, env)
+        if told is error:
+            raise
+        raise told from None
+
+
+@contextmanager
+def naming_field(name: str) -> Iterator[None]:
+    """Context manager that adds a field's name to errors of its rendering."""
+    try:
+        yield
+    except (TemplateError, TonySpecError) as error:
+        raise _below(name, error) from None
+
+
+def _with_text(error: Exception, content: Any, env: Environment) -> Exception:
+    """Add the innermost text to an error. Errors of nested text contain it already."""
+    if not isinstance(content, str):
+        return error
+    if isinstance(error, TemplateSyntaxError):
+        return TonySpecError(f"{(error.message or '').rstrip('.')}, in {_line(error, content)}")
+    if isinstance(error, TemplateNotFound):
+        folders = ", ".join(getattr(env.loader, "searchpath", [])) or str(env.loader)
+        return TemplateNotFound(error.name, f"there is no file {error.name} in {folders}")
+    if isinstance(error, UndefinedError):
+        return UndefinedError(f"{error.message}, in {content!r}")
+    return error
+
+
+def _line(error: TemplateSyntaxError, content: str) -> str:
+    """Return the line with the error, of the text or of the file that the error names."""
+    lines = (error.source or content).splitlines()
+    line = lines[error.lineno - 1].strip() if 0 < error.lineno <= len(lines) else content
+    if error.name:
+        return f"{line!r} (line {error.lineno} of {error.name})"
+    return f"{line!r} (line {error.lineno})" if len(lines) > 1 else repr(line)
+
+
+def _below(field: str, error: Exception) -> Exception:
+    if isinstance(error, TemplateNotFound):
+        return TemplateNotFound(error.name, f"{field}: {error.message}")
+    if isinstance(error, (UndefinedError, TonySpecError)):
+        return type(error)(f"{field}: {error}")
+    return error

@@ -30,7 +30,7 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": [
             {
                 "integration-name": _INTEGRATION,
-                "python-modules": ["tony_provider.triggers.job_trigger", "tony_provider.triggers.sensor_trigger"],
+                "python-modules": ["tony_provider.triggers.tony"],
             }
         ],
         "extra-links": [f"tony_provider.links.job_links.{name}" for name in _LINKS],

@@ -36,7 +36,7 @@ def newest_model(
     Raises ClusterError, StorageError, ValueError for a version.json with other content, and UndatedRun if the run is
     for a partition without a date and ``before`` is not given.
     """
-    from tony_provider.cluster.records.published_models import newest_model_before
+    from tony_provider.cluster.records.summary import newest_model_before
     from tony_provider.hooks.tony import TonyHook
     from tony_provider.runtime.storage import uris
 

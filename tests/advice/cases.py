@@ -10,8 +10,8 @@ import attrs
 from tony_provider.advice.case import Case, Rule
 from tony_provider.cluster.records.history import JobHistory, SpecificationRecord
 from tony_provider.cluster.records.summary import Advice, JobSummary
+from tony_provider.runtime.application_history import TaskSample
 from tony_provider.runtime.common.codec import to_plain
-from tony_provider.runtime.history.samples import TaskSample
 from tony_provider.runtime.parsing.parse import merge, parse_job
 from tony_provider.runtime.protocol.status import (
     Failure,

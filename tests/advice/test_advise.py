@@ -11,9 +11,8 @@ import attrs
 import pytest
 
 from tests.advice.cases import GIB, TIMES, history, run, sample, use
-from tony_provider.advice.advise import MOST, advice_lines, advise, merged_change, rule_documentation
+from tony_provider.advice.advise import MOST, RULES, advice_lines, advise, merged_change, rule_documentation
 from tony_provider.advice.case import Case, Rule
-from tony_provider.advice.rules import RULES
 from tony_provider.cluster.records.history import JobHistory, SpecificationRecord
 from tony_provider.cluster.records.summary import Advice, Confidence
 from tony_provider.runtime.common.codec import dump_json, load_json

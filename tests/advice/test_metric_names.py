@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony_provider.advice.metric_names import ranked
+from tony_provider.advice.case import ranked
 
 
 def test_losses_come_first_and_what_the_program_does_last() -> None:

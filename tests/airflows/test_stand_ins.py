@@ -59,7 +59,7 @@ def loaded_anew(name: str) -> ModuleType:
 
 @pytest.fixture
 def killed_trigger_module(older_airflow: None) -> ModuleType:
-    return loaded_anew("triggers/job_trigger")
+    return loaded_anew("triggers/tony")
 
 
 def trigger_of(module: ModuleType, act: Any) -> Any:

@@ -12,9 +12,9 @@ from tests.hooks.jobs import ended, job
 from tony_provider.cluster.records.summary import PreviousRuns
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.application_history import SampleSegmentHeader, encode_segment, segment_name
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.common.contract import HISTORY_DIR, RESULT_FILE
-from tony_provider.runtime.history.samples import SampleSegmentHeader, encode_segment, segment_name
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import TaskProgress
 from tony_provider.runtime.storage.base import write_atomically

@@ -18,10 +18,9 @@ HEAVY = (
     "tony_provider.watching.job_watch",
 )
 MODULES = (
-    "build_archives",
     "diagnose",
-    "import_and_dag",
     "job_actions",
+    "job_file",
     "local_tensorboard",
     "logs",
     "maintenance",

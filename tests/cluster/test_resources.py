@@ -10,8 +10,8 @@ import pytest
 from tony_provider.cluster.environments.inspection import NodePythons
 from tony_provider.cluster.records.history import EnvironmentContent
 from tony_provider.cluster.sources import Sources, StoredSource
-from tony_provider.cluster.submission.builder import resources_of
 from tony_provider.cluster.submission.preparation import PreparedSubmission
+from tony_provider.cluster.submission.submitter import resources_of
 from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.jobspec.container_content import EnvironmentKind
 from tony_provider.runtime.parsing.parse import parse_job

@@ -11,7 +11,7 @@ import pytest
 from tests.documents.framework_examples import FOLDER, files, job, load, model_files, page, place, run_example
 from tests.runtime.frameworks.jobs import cluster_of
 from tony_provider.runtime.frameworks import get_framework, names
-from tony_provider.runtime.frameworks.task_environment import task_environment
+from tony_provider.runtime.frameworks.base import task_environment
 from tony_provider.runtime.parsing.parse import parse_job
 
 __all__ = ["place"]

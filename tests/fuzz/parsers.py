@@ -35,14 +35,20 @@ from tony_provider.importers.key_table import NotImportable
 from tony_provider.importers.read_job import imported_from
 from tony_provider.runtime.am import message_limits
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.artifacts.manifest import ALGORITHMS, is_inside
-from tony_provider.runtime.artifacts.tree import Kind, inner_target, scan
+from tony_provider.runtime.application_history import (
+    EventSegmentHeader,
+    SampleSegmentHeader,
+    compressed,
+    read_event_segment,
+    read_segment,
+)
+from tony_provider.runtime.artifacts.manifest import ALGORITHMS, Kind, inner_target, is_inside, scan
 from tony_provider.runtime.checkpoint.catalog import check_manifest
 from tony_provider.runtime.checkpoint.content import readers, tensorflow_files, torch_files
 from tony_provider.runtime.checkpoint.content.zips import Unreadable
 from tony_provider.runtime.checkpoint.save_finder import SaveFinder
 from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, Manifest
-from tony_provider.runtime.checkpoint.training_owner import Owner
+from tony_provider.runtime.checkpoint.training_records import Owner
 from tony_provider.runtime.common.archives import READ_ERRORS, ArchiveError, unpack_archive
 from tony_provider.runtime.common.binary import crc32c
 from tony_provider.runtime.common.bounds import BoundedJsonError, read_json
@@ -56,12 +62,8 @@ from tony_provider.runtime.executor.user_environment import NodePython
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.history.events import EventSegmentHeader, read_event_segment
-from tony_provider.runtime.history.samples import SampleSegmentHeader, read_segment
-from tony_provider.runtime.history.segment_files import compressed
-from tony_provider.runtime.inputs.parquet_footer import ParquetError, parse_footer
-from tony_provider.runtime.inputs.shard_queue import ShardCommit
-from tony_provider.runtime.inputs.shards import InputShard
+from tony_provider.runtime.inputs.finding import ParquetError, parse_footer
+from tony_provider.runtime.inputs.shards import InputShard, ShardCommit
 from tony_provider.runtime.jobspec.model import Role
 from tony_provider.runtime.outputs.publication import OutputMark
 from tony_provider.runtime.protocol import messages, tony_pb2
@@ -505,19 +507,19 @@ PARSERS = {each.name: each for each in (*CHECKPOINTS, *RECORDS, *OTHERS)}
 
 # Files that take bytes apart which are no job's, or do so by way of the parsers above.
 NOT_FOREIGN = {
-    "cli/portal_table.py": "what the tasks and the command have written to Airflow's database",
+    "cli/maintenance.py": "what the tasks and the command have written to Airflow's database",
     "cluster/token_refresh.py": "read_json",
     "cluster/http.py": "json_object is read_json",
-    "cluster/environments/build.py": "what it has packed itself a moment ago",
+    "cluster/environments/built_environments.py": "what it has packed itself a moment ago",
     "cluster/garbage.py": "read_json",
-    "cluster/records/published_models.py": "read_json",
+    "cluster/records/summary.py": "read_json",
     "cluster/training/identity.py": "read_json",
     "cluster/environments/runtime_archive.py": "wheels that pip has checked",
-    "cluster/yarn/kerberos.py": "the worker's own tickets, up to a bound",
+    "cluster/yarn/credentials.py": "the worker's own tickets, up to a bound",
     "hooks/connection.py": "Airflow's connection, as its administrators have written it",
     "operators/advice.py": "Airflow's own store of a task",
     "operators/try_state.py": "read_json",
-    "runtime/am/event_log.py": "what this application master has written itself",
+    "runtime/am/records.py": "what this application master has written itself",
     "runtime/checkpoint/content/__main__.py": "requests of the executor",
     "runtime/executor/checkpoint_limits.py": "answers of its own process, which is fed instead",
     "runtime/executor/task_inputs.py": "the master's part of an input; a bounded line, tested by hypothesis",

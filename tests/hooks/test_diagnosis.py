@@ -21,10 +21,9 @@ from tests.hooks.conftest import AddConnection, add_yarn
 from tests.hooks.jobs import SECONDS
 from tests.hooks.test_secure_yarn import become
 from tests.waiting import until
-from tony_provider.cluster.checks.doctor import ALL_SECONDS
-from tony_provider.cluster.checks.hardening import HARDENING
+from tony_provider.cluster.checks.doctor import ALL_SECONDS, HARDENING
 from tony_provider.cluster.findings import Check, Finding, Report, Severity, await_late_checks, run_in_parallel
-from tony_provider.cluster.yarn import kerberos
+from tony_provider.cluster.yarn import credentials
 from tony_provider.hooks.tony import TonyHook
 
 HOST = socket.gethostname()
@@ -284,7 +283,7 @@ def test_a_ticket_that_ends_soon_or_has_ended_mocked(monkeypatch: pytest.MonkeyP
     """A ticket's life is counted in minutes at least."""
     from tony_provider.cluster.checks import daemons as checks
 
-    ticket = kerberos.Ticket("alice@REALM", 30)
+    ticket = credentials.Ticket("alice@REALM", 30)
     monkeypatch.setattr(checks, "ticket", lambda: ticket)
     [finding] = checks.check_ticket(None, [])
     assert (finding.outcome, finding.detail) == (Severity.WARNING, "of alice@REALM, valid for another 0 min")

@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from tests.operators.statuses import ID, application, status
-from tony_provider.cluster.training.applications import ApplicationRef
 from tony_provider.cluster.training.identity import Identity, Layout
+from tony_provider.cluster.training.results import ApplicationRef
 from tony_provider.hooks import job as job_module
 from tony_provider.hooks.job import NoJobDirectory, TonyJob
 from tony_provider.hooks.tony import TonyHook

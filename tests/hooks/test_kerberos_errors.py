@@ -25,7 +25,7 @@ from tests.waiting import until
 from tony_provider.cluster.errors import ClusterAuthError
 from tony_provider.cluster.interface import ApplicationState
 from tony_provider.cluster.submission.preparation import SubmissionRequest
-from tony_provider.cluster.yarn.kerberos import own_tickets, spnego_auth, ticket
+from tony_provider.cluster.yarn.credentials import own_tickets, spnego_auth, ticket
 from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.errors import StorageError

@@ -19,7 +19,7 @@ from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.submission.submitter import APPLICATION_ID
 from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.cluster.training.plan import ChainOrigin
-from tony_provider.cluster.yarn.delegation_tokens import HdfsClusters, KeyServerAccess, StoreTokens
+from tony_provider.cluster.yarn.credentials import HdfsClusters, KeyServerAccess, StoreTokens
 from tony_provider.cluster.yarn.rest import YarnRest
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook

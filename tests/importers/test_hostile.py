@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tests.importers.foreign_jobs import SYSTEMS, hostile, options
 from tests.rendering import parsed_dag, rendered
-from tony_provider.cli.import_and_dag import import_job
-from tony_provider.cli.job_file import read_job_file
+from tony_provider.cli.job_file import import_job, read_job_file
 from tony_provider.importers.key_table import ImportedJob, NotImportable
 from tony_provider.importers.read_job import imported_from
 from tony_provider.operators.submission import job_alone

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from tests.rendering import parsed_dag, rendered
 from tony_provider.job_files.parameters import split_parameters
-from tony_provider.job_files.write_dag import DagFile, dag_id_of, python_literal
-from tony_provider.job_files.write_job import job_text, with_moved_paths
+from tony_provider.job_files.write_files import DagFile, dag_id_of, job_text, python_literal, with_moved_paths
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.parsing.parse import load_source, parse_job
 

@@ -14,8 +14,8 @@ from tony_provider.cluster.interface import Application, ApplicationState
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.application_history import read_events
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.history.events import read_events
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskStatus
 from tony_provider.runtime.storage.base import read_text, walk
 from tony_provider.runtime.storage.errors import StorageNotFound

@@ -14,7 +14,7 @@ import pytest
 from tests.environments import LOOK, PINNED, conda_packed, pex, venv_packed, wheels
 from tests.jobs.job import Job
 from tests.jobs.places import Place, YarnPlace
-from tony_provider.cluster.environments.build import BuildTarget, build_environment
+from tony_provider.cluster.environments.built_environments import BuildTarget, build_environment
 from tony_provider.cluster.environments.requirements import read_requirements
 from tony_provider.cluster.errors import JobRejected
 from tony_provider.hooks.tony import TonyHook

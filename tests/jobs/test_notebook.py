@@ -21,9 +21,9 @@ from tests.jobs.opened_notebook import OpenedNotebook, job_file
 from tests.jobs.places import LocalPlace, Place
 from tests.kinds.environments import JUPYTER, notebook_environment
 from tests.waiting import until
-from tony_provider.cluster.environments.build import BuildTarget, build_environment
+from tony_provider.cluster.environments.built_environments import BuildTarget, build_environment
 from tony_provider.cluster.environments.requirements import read_requirements
-from tony_provider.cluster.training.applications import ApplicationRef
+from tony_provider.cluster.training.results import ApplicationRef
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.base import read_text, walk
 from tony_provider.runtime.storage.uris import parse

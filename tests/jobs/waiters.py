@@ -24,7 +24,7 @@ from tests.jobs.job import Job
 from tests.jobs.places import YarnPlace
 from tests.waiting import SECONDS, until
 from tony_provider.runtime.common.codec import from_plain, to_plain
-from tony_provider.triggers.job_trigger import DeferredJob, TonyJobTrigger, WatchEvent
+from tony_provider.triggers.tony import DeferredJob, TonyJobTrigger, WatchEvent
 from tony_provider.watching.job_watch import WatchEnd
 
 _CRON_SECONDS = 3.0  # where tokens live for half a minute; an hour where they live for a week

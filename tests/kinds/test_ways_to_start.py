@@ -17,7 +17,7 @@ from tests.kinds.table import Note
 from tests.kinds.training import SECONDS, kill
 from tests.waiting import until
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.inputs.shard_queue import read_log
+from tony_provider.runtime.inputs.shards import read_log
 from tony_provider.runtime.protocol.status import TaskState
 from tony_provider.runtime.storage.base import read_text
 from tony_provider.runtime.storage.uris import join

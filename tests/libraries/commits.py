@@ -9,8 +9,7 @@ from posixpath import basename
 
 from tests.checkpoints import files_of
 from tests.libraries.events import Event, Events, Files
-from tony_provider.runtime.artifacts.manifest import StoredTree
-from tony_provider.runtime.artifacts.tree import Kind
+from tony_provider.runtime.artifacts.manifest import Kind, StoredTree
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.stored_checkpoint import StoredCheckpoint
 from tony_provider.runtime.storage import Storage

@@ -12,8 +12,8 @@ import pytest
 
 from tests.operators.statuses import application
 from tony_provider.cluster.errors import ClusterUnreachable
-from tony_provider.cluster.training.applications import ApplicationRef
 from tony_provider.cluster.training.identity import Identity
+from tony_provider.cluster.training.results import ApplicationRef
 from tony_provider.operators import try_state
 from tony_provider.operators.try_state import BeginningTry, DeferralNote, StateStore, TaskInstanceInfo, TryInfo
 

@@ -12,11 +12,11 @@ from structlog.tracebacks import Stack, extract
 
 from tests.operators.jobs import job, train
 from tests.operators.trainings import Training
+from tony_provider.arguments import with_readable_errors
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.exceptions import TonyJobRejected, TonySpecError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.readable_errors import with_readable_errors
 from tony_provider.sensors.tony import TonyJobSensor
 
 OPENED = "{{ params.day }"

@@ -43,7 +43,7 @@ from tony_provider.operators.training_try import OPTIONAL, ApplicationStarter, S
 from tony_provider.operators.try_state import MAX_TRIGGER_FAILURES
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.storage.base import read_text
-from tony_provider.triggers.job_trigger import WatchEvent
+from tony_provider.triggers.tony import WatchEvent
 from tony_provider.watching.job_watch import WatchEnd
 from tony_provider.watching.termination import KillOrder
 

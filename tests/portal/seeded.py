@@ -19,8 +19,8 @@ from tests.portal import stored
 from tony_provider.cluster.interface import Application, ApplicationState
 from tony_provider.cluster.records.history import JobHistory, SpecificationRecord
 from tony_provider.cluster.records.summary import Advice, Confidence, Curve, JobSummary
-from tony_provider.portal.job_reader import LiveState
-from tony_provider.runtime.history.samples import TaskSample
+from tony_provider.portal.job_views import LiveState
+from tony_provider.runtime.application_history import TaskSample
 from tony_provider.runtime.protocol.status import (
     Failure,
     FailureKind,

@@ -17,7 +17,7 @@ from tests.hadoop.ports import free_ports
 from tests.portal import seeded
 from tests.waiting import until
 from tony_provider.hooks.job import TonyJob
-from tony_provider.portal import api, job_reader
+from tony_provider.portal import api, job_views
 from tony_provider.portal.stored_jobs import Row
 from tony_provider.runtime.storage.base import FileStatus
 
@@ -50,10 +50,10 @@ def seed_the_store(patch: pytest.MonkeyPatch) -> None:
 
     def ask(row: Row, what: Callable[[TonyJob], object]) -> object:
         if row["dag_id"] == seeded.SWEEP:
-            raise job_reader.JobUnavailable("hdfs://away.example.com:8020 does not answer: connection refused")
+            raise job_views.JobUnavailable("hdfs://away.example.com:8020 does not answer: connection refused")
         return what(TonyJob(cast(Any, None), row["application_id"], None))
 
-    patch.setattr(job_reader, "_ask", ask)
+    patch.setattr(job_views, "_ask", ask)
     patch.setattr(TonyJob, "specification", lambda job, _: seeded.history(job.application_id).specification)
     patch.setattr(TonyJob, "history", lambda job: seeded.history(job.application_id))
     patch.setattr(api, "live_state", lambda job: seeded.live(job.application_id))

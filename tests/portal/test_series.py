@@ -9,7 +9,7 @@ import pytest
 
 from tony_provider.portal import job_views
 from tony_provider.portal.job_views import CUT, end_of_output, sample_columns
-from tony_provider.runtime.history.samples import TaskSample
+from tony_provider.runtime.application_history import TaskSample
 
 
 def test_of_ten_thousand_metrics_those_that_were_reported_most_often() -> None:

@@ -19,7 +19,7 @@ from tests.portal.conftest import As
 from tests.runtime.history.events import leave_events, segment_of
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.portal import job_reader
+from tony_provider.portal import job_views
 from tony_provider.portal.api import PlainJson
 from tony_provider.portal.job_views import CUT
 from tony_provider.runtime.common.codec import dump_json
@@ -73,7 +73,7 @@ def connected(staging: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     over = threading.Event()
-    monkeypatch.setattr(job_reader, "SECONDS", 0.2)
+    monkeypatch.setattr(job_views, "SECONDS", 0.2)
     monkeypatch.setattr(TonyJob, "labels", lambda *_: over.wait())
     yield
     over.set()
@@ -129,7 +129,7 @@ def test_a_job_that_the_cluster_has_killed(client: As, monkeypatch: pytest.Monke
     """Its master could not write how it ended: its last word is that it runs."""
     killed = application("KILLED", diagnostics="killed by alice")
     seen = Observation(killed, attrs.evolve(status("RUNNING"), application_id=ID))
-    monkeypatch.setattr(job_reader, "observe", lambda *_, **__: seen)
+    monkeypatch.setattr(job_views, "observe", lambda *_, **__: seen)
     found = client("alice").get(f"/tony/api/jobs/{ID}/live").json()
     assert (found["verdict"], found["reason"], found["status"]["state"]) == ("KILLED", "killed by alice", "RUNNING")
 
@@ -196,7 +196,7 @@ def test_of_very_many_events_the_newest_are_told(client: As, connected: Path) ->
 def test_histories_that_are_not_read_to_their_end_leave_room_for_all_else(client: As) -> None:
     for _ in range(5):
         assert client("alice").get(f"/tony/api/jobs/{ID}/history").status_code == 503
-    assert len(job_reader._large._threads) <= 4
+    assert len(job_views._large._threads) <= 4
 
 
 @pytest.mark.usefixtures("connected", "silent")

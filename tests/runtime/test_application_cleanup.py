@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from tests.runtime.am.descriptions import DESCRIPTION
-from tony_provider.runtime import application_store
+from tony_provider.runtime import application
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.jobspec.model import OutputSpec
@@ -32,10 +32,10 @@ def test_half_models_and_exports_go_and_what_programs_have_left_stays(tmp_path: 
     for name in (*stays, *goes):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("some")
-    application_store.clean_up(LocalStorage(), f"file://{tmp_path}")
+    application.clean_up(LocalStorage(), f"file://{tmp_path}")
     left = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()]
     assert sorted(left) == sorted(stays)
-    application_store.clean_up(LocalStorage(), f"file://{tmp_path}")
+    application.clean_up(LocalStorage(), f"file://{tmp_path}")
 
 
 def test_garbage_collection_finds_half_exports_anywhere(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_what_a_job_writes_of_itself_does_not_choose_what_is_removed(tmp_path: P
     launch = directory / contract.LAUNCH_DIR
     launch.mkdir(parents=True)
     (launch / contract.APPLICATION_FILE).write_bytes(dump_json(forged))
-    application_store.clean_up(LocalStorage(), directory.as_uri())
+    application.clean_up(LocalStorage(), directory.as_uri())
     assert module.read_text() == "ours"
     assert not launch.exists()
 
@@ -68,5 +68,5 @@ def test_an_applications_outputs_on_hdfs_lead_to_no_file_of_this_machine(scheme:
     job = attrs.evolve(DESCRIPTION.job, outputs={"evil": OutputSpec(path=f"{scheme}://{tmp_path}/model")})
     told = dump_json(attrs.evolve(DESCRIPTION, job=job))
     hdfs = mock.Mock(open_read=lambda *_, **__: io.BytesIO(told))
-    application_store.clear_outputs(hdfs, "hdfs:///tony/applications/application_1700000000000_0001")
+    application.clear_outputs(hdfs, "hdfs:///tony/applications/application_1700000000000_0001")
     assert beside.exists()

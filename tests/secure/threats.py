@@ -43,12 +43,12 @@ SINKS = {
         r"jinja2|render_template|literal\(",
         (
             "job_files/templates.py",
-            "job_files/write_dag.py",
+            "job_files/write_files.py",
             "macros.py",
             "notifications/message_source.py",
             "operators/job_templates.py",
-            "readable_errors.py",
-            "runtime/checkpoint/content/pickles.py",  # ast.literal_eval, of a checkpoint's numbers
+            "arguments.py",
+            "runtime/checkpoint/content/torch_files.py",  # ast.literal_eval, of a checkpoint's numbers
         ),
     ),
     "YAML": Sink(
@@ -68,11 +68,11 @@ SINKS = {
         r"subprocess\.(run|Popen|check)|create_subprocess|os\.exec|os\.fork|posix_spawn|run_program\(",
         (
             "cli/local_tensorboard.py",
-            "cluster/environments/build.py",
+            "cluster/environments/built_environments.py",
             "cluster/environments/requirements.py",
             "cluster/environments/runtime_archive.py",
             "cluster/local/local_cluster.py",
-            "cluster/local/master.py",
+            "cluster/local/local_cluster.py",
             "runtime/am/local_resource_manager.py",
             "runtime/common/archives.py",
             "runtime/executor/checkpoint_limits.py",
@@ -89,14 +89,14 @@ SINKS = {
         (
             "cluster/checks/job_checks.py",
             "cluster/yarn/rest.py",
-            "runtime/am/yarn/nm_client.py",
+            "runtime/am/yarn/yarn_clients.py",
             "runtime/launch/launch_context.py",
         ),
     ),
     "archives": Sink(
         r"ZipFile\(|TarFile\(|tarfile\.open",
         (
-            "cluster/environments/build.py",
+            "cluster/environments/built_environments.py",
             "cluster/environments/inspection.py",
             "cluster/environments/runtime_archive.py",
             "runtime/checkpoint/content/zips.py",
@@ -107,9 +107,9 @@ SINKS = {
         r"create_connection\(|open_connection\(|\.connect\(",
         (
             "cli/local_tensorboard.py",
-            "cluster/checks/servers.py",
+            "cluster/checks/daemons.py",
             "cluster/checks/storage.py",
-            "cluster/local/master.py",
+            "cluster/local/local_cluster.py",
             "runtime/executor/ports.py",
             "runtime/executor/tunnel_ends.py",
             "runtime/hadoop/rpc.py",
@@ -128,8 +128,8 @@ SINKS = {
             "cluster/local/application_folder.py",
             "cluster/local/local_cluster.py",
             "cluster/submission/submitter.py",
-            "runtime/application_store.py",
-            "runtime/artifacts/directory_upload.py",
+            "runtime/application.py",
+            "runtime/artifacts/upload.py",
             "runtime/artifacts/tree_restore.py",
             "runtime/artifacts/upload.py",
             "runtime/checkpoint/catalog.py",
@@ -143,7 +143,7 @@ SINKS = {
             "runtime/executor/task_inputs.py",
             "runtime/executor/user_environment.py",
             "runtime/executor/workspace.py",
-            "runtime/launch/local_container.py",
+            "runtime/launch/launch_context.py",
             "runtime/outputs/publication.py",
             "runtime/storage/fsspec_store.py",
             "runtime/storage/local.py",
@@ -161,13 +161,13 @@ SINKS = {
     "HTML": Sink(r"innerHTML|Markup\(", ("runtime/am/web/page.js",)),
     "files of this machine": Sink(
         r"local_source\(",
-        ("cluster/checks/job_checks.py", "cluster/environments/build.py", "cluster/sources.py"),
+        ("cluster/checks/job_checks.py", "cluster/environments/built_environments.py", "cluster/sources.py"),
     ),
     "Airflow's objects": Sink(
         r"xcom_push|XCom|\.extra\[|outlet_events",
         (
             "compat.py",
-            "decorators/function_call.py",
+            "decorators/task_tony.py",
             "decorators/task_tony.py",
             "exceptions.py",  # names them
             "links/job_links.py",

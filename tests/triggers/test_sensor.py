@@ -18,8 +18,7 @@ from tests.waiting import until
 from tony_provider.cluster.local.local_cluster import LocalCluster
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common.codec import from_plain, to_plain
-from tony_provider.triggers.job_trigger import DeferredByNewerRelease
-from tony_provider.triggers.sensor_trigger import VERSION, DeferredSensor, SensorEvent, TonySensorTrigger
+from tony_provider.triggers.tony import VERSION, DeferredByNewerRelease, DeferredSensor, SensorEvent, TonySensorTrigger
 from tony_provider.watching.conditions import HeartbeatLimits, SensorCriteria, SensorEnd, SensorOutcome
 from tony_provider.watching.job_poller import FoundApplication, JobTarget
 

@@ -28,8 +28,8 @@ from tony_provider.runtime.common.codec import from_plain, to_plain
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.storage.base import write_atomically
-from tony_provider.triggers import job_trigger
-from tony_provider.triggers.job_trigger import VERSION, DeferredByNewerRelease, DeferredJob, TonyJobTrigger, WatchEvent
+from tony_provider.triggers import tony
+from tony_provider.triggers.tony import VERSION, DeferredByNewerRelease, DeferredJob, TonyJobTrigger, WatchEvent
 from tony_provider.watching import termination
 from tony_provider.watching.job_watch import WatchEnd
 from tony_provider.watching.observation import TrainTask, TrainTaskState
@@ -247,7 +247,7 @@ async def test_all_of_many_triggers_that_are_killed_at_once_end_their_applicatio
     def end(*_: Any) -> None:
         gate.wait(DEADLINE)
 
-    monkeypatch.setattr(job_trigger, "TonyHook", mock.MagicMock())
+    monkeypatch.setattr(tony, "TonyHook", mock.MagicMock())
     monkeypatch.setattr(termination, "stop_job", lambda job, *_, **__: stopped.add(job.application_id))
     monkeypatch.setattr(termination, "end_job", end)
     names = [f"application_1_{number:04}" for number in range(60)]

@@ -12,8 +12,8 @@ from tests.operators.statuses import application, status
 from tests.watching.observations import TRAINING
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.cluster.interface import Application
-from tony_provider.cluster.training.applications import ApplicationRef
 from tony_provider.cluster.training.identity import Identity
+from tony_provider.cluster.training.results import ApplicationRef
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.watching.job_poller import FoundApplication, JobObservation, JobSearch, JobTarget, PolledJob

@@ -13,8 +13,8 @@ from tests.operators.statuses import ID, application, status
 from tests.watching.observations import Clock
 from tony_provider.cluster.errors import ClusterAuthError, ClusterUnreachable, MasterOutOfReach
 from tony_provider.cluster.interface import Application
+from tony_provider.runtime.protocol.limits import SLOW_ANSWER, STATUS_STALE
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
-from tony_provider.runtime.protocol.timing import SLOW_ANSWER, STATUS_STALE
 from tony_provider.runtime.storage.errors import StorageNoSpace, StorageUnreachable
 from tony_provider.watching.observation import Observation, Peer, UnansweredCalls
 from tony_provider.watching.progress_log import ReachabilityLog

@@ -14,9 +14,19 @@ from typing import Any
 import attrs
 
 from tony_provider.advice.case import Case, Rule
-from tony_provider.advice.rules import RULES
+from tony_provider.advice.rules.checkpoint_interval import CheckpointInterval
+from tony_provider.advice.rules.evaluation_missing import EvaluationMissing
+from tony_provider.advice.rules.failing_node import FailingNode
+from tony_provider.advice.rules.flat_curve import FlatCurve
+from tony_provider.advice.rules.gpus_idle import GpusIdle
+from tony_provider.advice.rules.input_wait import InputWait
 from tony_provider.advice.rules.memory_too_little import MemoryTooLittle
 from tony_provider.advice.rules.memory_too_much import MemoryTooMuch
+from tony_provider.advice.rules.nothing_reported import NothingReported
+from tony_provider.advice.rules.queue_wait import QueueWait
+from tony_provider.advice.rules.restart_cost import RestartCost
+from tony_provider.advice.rules.slow_start import SlowStart
+from tony_provider.advice.rules.straggler import Straggler
 from tony_provider.advice.rules.vcores_idle import VcoresIdle
 from tony_provider.cluster.records.history import JobHistory, SpecificationRecord
 from tony_provider.cluster.records.summary import Advice, JobSummary
@@ -28,6 +38,24 @@ from tony_provider.runtime.parsing.parse import merge, parse_job
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
 
 log = logging.getLogger(__name__)
+
+# If two gains are equal, the advice of the earlier rule comes first.
+RULES: tuple[Rule, ...] = (
+    MemoryTooLittle(),
+    FailingNode(),
+    GpusIdle(),
+    InputWait(),
+    Straggler(),
+    RestartCost(),
+    CheckpointInterval(),
+    QueueWait(),
+    SlowStart(),
+    FlatCurve(),
+    MemoryTooMuch(),
+    VcoresIdle(),
+    EvaluationMissing(),
+    NothingReported(),
+)
 
 
 _PAGES = (  # in an installed package, and in the repository

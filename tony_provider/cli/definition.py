@@ -355,7 +355,7 @@ _IMPORT = ActionCommand(
         "Read what TonY, Skein, YARN services, Hbox, tf-yarn or TorchX are given, and write the job, and a DAG around "
         "it; what could not be carried over is listed with the reason. Nothing of theirs is executed."
     ),
-    func=lazily("tony_provider.cli.import_and_dag.import_job"),
+    func=lazily("tony_provider.cli.job_file.import_job"),
     args=(
         _arg(
             "words",
@@ -385,7 +385,7 @@ _DAG = ActionCommand(
         "A DAG file with the job in it, to be read and changed. The job's parameters become the DAG's, with their "
         "types and limits, and so a form when it is triggered."
     ),
-    func=lazily("tony_provider.cli.import_and_dag.dag"),
+    func=lazily("tony_provider.cli.job_file.dag"),
     args=(
         _JOB,
         *_CONNECTION,
@@ -405,7 +405,7 @@ _RUNTIME_BUILD = ActionCommand(
         "into one archive. Name it as `runtime_archive` in the tony connection: a path on the workers, or the URI "
         "of a copy on HDFS."
     ),
-    func=lazily("tony_provider.cli.build_archives.build_runtime"),
+    func=lazily("tony_provider.cli.maintenance.build_runtime"),
     args=(
         _arg("--python", required=True, help="Versions of the nodes' Python, with commas between, such as 3.9,3.12"),
         _arg("--platform", help="Wheel platforms of the nodes, with commas between (default: Linux on x86_64)"),
@@ -420,7 +420,7 @@ _ENV_BUILD = ActionCommand(
         "cache, once for each content: another call with the same requirements builds nothing. Prints the URI for the "
         "job's key python_env."
     ),
-    func=lazily("tony_provider.cli.build_archives.build_env"),
+    func=lazily("tony_provider.cli.maintenance.build_env"),
     args=(
         _arg("requirements", help="A file of requirements in pip's form, with or without hashes, or a pylock.toml"),
         *_CONNECTION,

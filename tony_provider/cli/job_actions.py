@@ -11,10 +11,10 @@ from pathlib import Path
 
 from tony_provider.cli.command import command, hook_of, job_of, reason_of, running_job, say, seconds_of
 from tony_provider.cluster.training.checkpoint_chains import kept_checkpoints
-from tony_provider.runtime.checkpoint.checkpoint_restore import copy_checkpoint
+from tony_provider.runtime.checkpoint.catalog import copy_checkpoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint
 from tony_provider.runtime.common.quantities import count, span
-from tony_provider.runtime.jobspec.task_types import RESIZE_EXAMPLE_WORDS
+from tony_provider.runtime.jobspec.model import RESIZE_EXAMPLE_WORDS
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.watching.termination import KillOrder, end_job
 

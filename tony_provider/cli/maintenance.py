@@ -1,31 +1,58 @@
-"""The commands ``airflow tony gc``, ``airflow tony renew`` and ``airflow tony portal rebuild``.
+"""The commands ``airflow tony gc``, ``renew``, ``portal rebuild``, ``env build`` and ``runtime build``.
 
-They remove files of old trainings from the staging directory, send running jobs newer HDFS tokens, and list jobs in the
-portal again.
+They remove files of old trainings from the staging directory, send running jobs newer HDFS tokens, list jobs in the
+portal again, and build a Python environment for jobs and a runtime archive for the nodes' versions of Python.
 """
 
 from __future__ import annotations
 
+import json
+import re
+import sys
 import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
+import attrs
+from airflow.models.dagrun import DagRun
+from airflow.utils.session import create_session
 from rich.console import Console
 from rich.progress import track
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from tony_provider.cli.command import age_of, command, find_job, hook_of, print_rows, say, seconds_of
+from tony_provider.cluster.environments.built_environments import BuildFailed, BuildTarget, build_environment
+from tony_provider.cluster.environments.requirements import read_requirements
+from tony_provider.cluster.environments.runtime_archive import PLATFORMS
+from tony_provider.cluster.environments.runtime_archive import build as build_archive
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.garbage import Garbage, GarbageItem, RemovedGarbage
-from tony_provider.cluster.records.summary import JobSummary, summarize
+from tony_provider.cluster.records.summary import (
+    DETAILS_KEY,
+    JOB_KEY,
+    JOBS_KEY,
+    JobSummary,
+    in_parts,
+    plain_of,
+    summarize,
+)
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.compat import PORTAL
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.job_summaries import KEPT, begun_summary, submitted_by
+from tony_provider.operators.outcome import KEPT, begun_summary, submitted_by
 from tony_provider.operators.try_state import TaskInstanceInfo
+from tony_provider.portal.stored_jobs import Stored
+from tony_provider.run_dates import known_run_date
 from tony_provider.runtime.common.clock import moment
+from tony_provider.runtime.common.python_packages import Version
 from tony_provider.runtime.common.quantities import size
+from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import observe
 from tony_provider.watching.token_refresher import TokenRefresher
@@ -174,7 +201,6 @@ def _rebuilt(hook: TonyHook, identity: Identity) -> Iterator[tuple[str, str, boo
 
 
 def _outcome(job: TonyJob) -> str:
-    from tony_provider.cli.portal_table import kept_instance  # here: Airflow before 3.3 has no such table
 
     labels = job.labels()
     if not {"dag_id", "run_id", "task_id"} <= labels.keys():
@@ -206,3 +232,99 @@ def _summary(job: TonyJob, run: TaskInstanceInfo, run_date: str | None) -> JobSu
     if application is None and history.status is None:
         return None
     return summarize(begun_summary(job, run, run_date), history, application)
+
+
+@attrs.frozen
+class KeptInstance:
+    """The rows of Airflow's database about the jobs of a task instance."""
+
+    dag_run_id: int
+    run_date: str | None  # ISO 8601
+    run: TaskInstanceInfo
+
+    def knows_end_of(self, application_id: str) -> bool:
+        with create_session() as session:
+            found = self._find(session, JOB_KEY + application_id)
+            return found is not None and plain_of(found.value)[0].get("verdict") is not None
+
+    def write(self, summary: JobSummary) -> None:
+        """Write the summary as the task itself does: in two parts, and its ID into the list of the task instance."""
+        first, details = in_parts(summary)
+        with create_session() as session:
+            self._put(session, DETAILS_KEY + summary.application_id, details)
+            self._put(session, JOB_KEY + summary.application_id, first)
+            found = self._find(session, JOBS_KEY)
+            listed = json.loads(found.value) if found is not None else []
+            others = [each for each in listed if each != summary.application_id]
+            self._put(session, JOBS_KEY, [*others, summary.application_id][-KEPT:])
+
+    def _find(self, session: Session, key: str) -> Stored | None:
+        mine = Stored.dag_run_id == self.dag_run_id, Stored.task_id == self.run.task_id
+        query = select(Stored).where(*mine, Stored.map_index == self.run.map_index, Stored.key == key)
+        return session.scalars(query).one_or_none()
+
+    def _put(self, session: Session, key: str, value: Any) -> None:
+        text = json.dumps(value)
+        found = self._find(session, key)
+        if found is None:
+            whose = attrs.asdict(self.run, filter=attrs.filters.exclude("try_number"))
+            session.add(Stored(**whose, dag_run_id=self.dag_run_id, key=key, value=text))
+        else:
+            found.value, found.updated_at, found.expires_at = text, datetime.now(UTC), None
+
+
+def kept_instance(run: TaskInstanceInfo) -> KeptInstance | None:
+    """Return what Airflow keeps of a task instance, or None if Airflow does not know its run."""
+    with create_session() as session:
+        query = select(DagRun).where(DagRun.dag_id == run.dag_id, DagRun.run_id == run.run_id)
+        found = session.scalars(query).one_or_none()
+        if found is None:
+            return None
+        date = known_run_date(found)
+        return KeptInstance(int(found.id), date.isoformat() if date is not None else None, run)
+
+
+_PYTHON = re.compile(r"3\.(\d{1,2})")
+_OLDEST = 9
+
+
+@command
+def build_env(args: Namespace) -> None:
+    """Build an environment. Prints only the URI to stdout, so that shells can use it; the rest goes to stderr."""
+    python = None if args.python is None else _version(args.python, "3.12")
+    target = BuildTarget.of(python, args.platform)
+    requirements = read_requirements(Path(args.requirements))
+    with hook_of(args) as hook:
+        own, shared = hook.built_environments(), hook.shared_environments()
+        if args.shared and shared is None:
+            raise BuildFailed(f"--shared: the connection {args.conn_id!r} names no `shared_cache`")
+        kept = shared if args.shared and shared is not None else own
+        others = [] if args.shared or shared is None else [shared]
+        try:
+            built = build_environment(kept, requirements, target, args.installer, others)
+        except OSError as error:
+            raise BuildFailed(f"the environment could not be built: {error}") from error
+    if built.was_there:
+        print(printable("It is there already: nothing was built"), file=sys.stderr)  # noqa: T201
+    say(built.uri)
+
+
+def _version(text: str, example: str) -> Version:
+    match = _PYTHON.fullmatch(text)
+    if match is None or int(match[1]) < _OLDEST:
+        raise BuildFailed(f"--python: {text!r} is not a version of Python; write 3.9 or newer, such as {example}")
+    return 3, int(match[1])
+
+
+def build_runtime(args: Namespace) -> None:
+    """Build a runtime archive. Exits with a message if that fails."""
+    pythons = [version.strip() for version in args.python.split(",") if version.strip()]
+    platforms = args.platform.split(",") if args.platform else list(PLATFORMS)
+    output = Path(args.output)
+    try:
+        for version in pythons:
+            _version(version, "3.9,3.12")
+        build_archive(pythons, output, platforms)
+    except (ClusterError, OSError) as error:
+        raise SystemExit(str(error)) from error
+    say(f"{output.absolute()}: {size(output.stat().st_size)}, for Python {', '.join(pythons)}")

@@ -26,19 +26,17 @@ import attrs
 from tony_provider.cluster.errors import ClusterError, RecordUnreadable
 from tony_provider.cluster.interface import Application, ApplicationFilter, Cluster
 from tony_provider.cluster.records.history import read_specification
-from tony_provider.cluster.records.published_models import VERSION_FILE, VERSIONS_DIR
-from tony_provider.cluster.records.summary import read_previous_runs
+from tony_provider.cluster.records.summary import VERSION_FILE, VERSIONS_DIR, read_previous_runs
 from tony_provider.cluster.training import results
-from tony_provider.cluster.training.applications import ApplicationFinder, tag_of
 from tony_provider.cluster.training.checkpoint_chains import TrainingOwners, read_chain
 from tony_provider.cluster.training.identity import APPLICATIONS, Identity, Layout, chain_number
-from tony_provider.cluster.training.results import Delivered
-from tony_provider.runtime.application_store import clear_outputs
-from tony_provider.runtime.checkpoint.training_owner import OWNERS_DIR
+from tony_provider.cluster.training.results import ApplicationFinder, Delivered, tag_of
+from tony_provider.runtime.application import clear_outputs
+from tony_provider.runtime.application_history import listed
+from tony_provider.runtime.checkpoint.training_records import OWNERS_DIR
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import RECORD_LIMIT, BoundedJsonError, read_json
 from tony_provider.runtime.hadoop.yarn_records import is_application_id
-from tony_provider.runtime.history.segment_files import listed
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage, read_whole, walk
 from tony_provider.runtime.storage.errors import (

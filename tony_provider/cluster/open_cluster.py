@@ -24,7 +24,7 @@ from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
 from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig, spnego_error
 
 if TYPE_CHECKING:
-    from tony_provider.cluster.yarn.delegation_tokens import StoreTokens
+    from tony_provider.cluster.yarn.credentials import StoreTokens
     from tony_provider.cluster.yarn.rest import YarnRest
 
 
@@ -85,8 +85,13 @@ def _open_local(settings: Settings) -> OpenCluster:
 
 
 def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
-    from tony_provider.cluster.yarn.delegation_tokens import HdfsClusters, KeyServerAccess, StoreTokens
-    from tony_provider.cluster.yarn.kerberos import own_tickets, ticket_user
+    from tony_provider.cluster.yarn.credentials import (
+        HdfsClusters,
+        KeyServerAccess,
+        StoreTokens,
+        own_tickets,
+        ticket_user,
+    )
     from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
 
     files = ((yarn.verify, yarn.resource_managers), (yarn.webhdfs.ca_file or True, yarn.webhdfs.addresses))
@@ -136,7 +141,7 @@ def yarn_rest(yarn: YarnSettings, user: str, proxy_user: str | None) -> YarnRest
 
     Raises ConnectionProblem if Kerberos is required but not installed.
     """
-    from tony_provider.cluster.yarn.kerberos import spnego_auth
+    from tony_provider.cluster.yarn.credentials import spnego_auth
     from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
 
     return YarnRest(

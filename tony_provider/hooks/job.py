@@ -32,12 +32,11 @@ from tony_provider.cluster.training.results import (
     checked_status,
     event_file_source,
 )
-from tony_provider.runtime import application_store
+from tony_provider.runtime import application as application_store
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import CodecError, from_plain
-from tony_provider.runtime.jobspec.model import GrowRule, JobSpec
+from tony_provider.runtime.jobspec.model import GrowRule, JobSpec, resize_refusal
 from tony_provider.runtime.jobspec.problems import first_problems
-from tony_provider.runtime.jobspec.task_types import resize_refusal
 from tony_provider.runtime.protocol.http_messages import OutputPiece
 from tony_provider.runtime.protocol.limits import is_below
 from tony_provider.runtime.protocol.status import ExportedModel, JobStatus, TaskStory

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseHook
 
 from tony_provider.arguments import DEFAULT_CONN_ID
-from tony_provider.cluster.checks.inputs_and_outputs import InputSizes, InputSizeScan
 from tony_provider.cluster.checks.job_checks import CLUSTER, POLICY, JobChecks, shared_cache
+from tony_provider.cluster.checks.storage import InputSizes, InputSizeScan
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.interface import CONTROL_SECONDS, Application, Cluster
 from tony_provider.cluster.open_cluster import OpenCluster, open_cluster
@@ -21,14 +21,14 @@ from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.submission.preparation import SubmissionRequest, with_defaults
 from tony_provider.cluster.submission.submitter import Preview, preview, submit
 from tony_provider.cluster.training import results
-from tony_provider.cluster.training.applications import (
+from tony_provider.cluster.training.checkpoint_chains import TrainingOwners
+from tony_provider.cluster.training.identity import Identity, Layout, identity_of
+from tony_provider.cluster.training.results import (
     ApplicationFinder,
     ApplicationRef,
     PreviousApplication,
     previous_application,
 )
-from tony_provider.cluster.training.checkpoint_chains import TrainingOwners
-from tony_provider.cluster.training.identity import Identity, Layout, identity_of
 from tony_provider.hooks.connection import CONN_TYPE, read_connection
 from tony_provider.hooks.job import EXPORT_SECONDS, TonyJob
 from tony_provider.runtime.jobspec.model import JobSpec
@@ -112,7 +112,7 @@ class TonyHook(BaseHook):
         StagingFailed, within seconds, if no server listens.
         """
         if self.settings.yarn is not None:
-            from tony_provider.cluster.checks.servers import expect_servers
+            from tony_provider.cluster.checks.daemons import expect_servers
 
             expect_servers(self.settings.yarn)
 
@@ -122,7 +122,7 @@ class TonyHook(BaseHook):
         Raises StagingFailed if all NameNodes have refused connections for ``seconds``.
         """
         if self.settings.yarn is not None and self.opened.nodes_webhdfs is not None:
-            from tony_provider.cluster.checks.servers import expect_store
+            from tony_provider.cluster.checks.daemons import expect_store
 
             expect_store(self.settings.yarn, seconds)
 

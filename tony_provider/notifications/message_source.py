@@ -14,7 +14,7 @@ from urllib.parse import quote
 import attrs
 from airflow.providers.common.compat.sdk import conf, redact
 
-from tony_provider.advice.metric_names import ranked
+from tony_provider.advice.case import ranked
 from tony_provider.arguments import DEFAULT_CONN_ID
 from tony_provider.cluster.interface import Application, Pages
 from tony_provider.cluster.training.identity import Identity

@@ -13,8 +13,8 @@ from airflow.sdk.definitions.template import literal  # in airflow.sdk since Air
 from jinja2 import TemplateNotFound, Undefined, nodes
 from jinja2.nativetypes import NativeEnvironment
 
+from tony_provider.arguments import ReadableTemplates, naming_field, naming_text
 from tony_provider.exceptions import TonySpecError
-from tony_provider.readable_errors import ReadableTemplates, naming_field, naming_text
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

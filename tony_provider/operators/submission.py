@@ -15,7 +15,7 @@ import attrs
 import yaml
 from airflow.sdk.log import mask_secret
 
-from tony_provider.arguments import expect_keys, text_of
+from tony_provider.arguments import expect_keys, naming_field, text_of
 from tony_provider.cluster.settings import Presets
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.training.identity import Identity
@@ -26,7 +26,6 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.job_files.parameters import split_parameters
 from tony_provider.operators.job_templates import job_templates, without_literals
 from tony_provider.operators.try_state import TaskInstanceInfo
-from tony_provider.readable_errors import naming_field
 from tony_provider.runtime.common.text import MASK, SHORTEST_SECRET
 from tony_provider.runtime.jobspec.model import TENSORBOARD, JobSpec
 from tony_provider.runtime.jobspec.problems import SpecError, shown

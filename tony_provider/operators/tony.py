@@ -14,12 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.providers.common.compat.sdk import BaseOperator, conf
 
 from tony_provider import configuration
-from tony_provider.arguments import DEFAULT_CONN_ID, names, output_wanted, positive_seconds, yes_or_no
+from tony_provider.arguments import (
+    DEFAULT_CONN_ID,
+    names,
+    output_wanted,
+    positive_seconds,
+    with_readable_errors,
+    yes_or_no,
+)
 from tony_provider.compat import TaskDeferralError, TaskDeferralTimeout, without_empty_xcoms
 from tony_provider.links.job_links import LINKS
 from tony_provider.operators.job_templates import JobTemplatesMixin
 from tony_provider.operators.openlineage import OpenLineageMixin
-from tony_provider.readable_errors import with_readable_errors
 from tony_provider.watching.kill_switch import KILL_REASON, KillSwitch
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from tony_provider.arguments import empty_to_none
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
 from tony_provider.cluster.interface import Application
 from tony_provider.cluster.submission.preparation import SubmissionRequest
-from tony_provider.cluster.training.applications import PreviousApplication
 from tony_provider.cluster.training.checkpoint_chains import TakenOverError
 from tony_provider.cluster.training.identity import Identity
+from tony_provider.cluster.training.results import PreviousApplication
 from tony_provider.compat import TaskDeferralTimeout, TaskDeferred
 from tony_provider.exceptions import (
     TonyJobRejected,
@@ -36,8 +36,7 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.links.job_links import push_links, withdraw_links
 from tony_provider.operators import try_state
 from tony_provider.operators.advice import Adviser
-from tony_provider.operators.job_summaries import Summaries
-from tony_provider.operators.outcome import Outcome, RemainingOutput, failure, with_own_outputs
+from tony_provider.operators.outcome import Outcome, RemainingOutput, Summaries, failure, with_own_outputs
 from tony_provider.operators.submission import ParsedJob, check_shown, render_secrets, request_of
 from tony_provider.operators.telemetry import Telemetry
 from tony_provider.operators.try_state import (
@@ -52,11 +51,11 @@ from tony_provider.operators.try_state import (
     remember,
     remembered,
 )
-from tony_provider.runtime.checkpoint.training_owner import Owner
+from tony_provider.runtime.checkpoint.training_records import Owner
 from tony_provider.runtime.common.codec import from_plain, to_plain
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.protocol.status import JobStatus
-from tony_provider.triggers.job_trigger import DeferredJob, TonyJobTrigger, WatchEvent, earliest_wake_up
+from tony_provider.triggers.tony import DeferredJob, TonyJobTrigger, WatchEvent, earliest_wake_up
 from tony_provider.watching.job_watch import (
     JobWatch,
     Looker,

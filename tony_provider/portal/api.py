@@ -30,20 +30,33 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tony_provider.cluster.records.summary import JobSummary, reason, verdict
 from tony_provider.hooks.job import TonyJob
-from tony_provider.portal.job_lists import ORDERS, JobFilter, dates_of, ordered, previous_of, runs_of, with_gaps
-from tony_provider.portal.job_reader import MASTER_SECONDS, JobUnavailable, live_state, read_from_job
 from tony_provider.portal.job_views import (
+    MASTER_SECONDS,
     METRICS,
+    JobUnavailable,
     differences,
     end_of_output,
     entries,
     first_lines,
+    live_state,
     plain_in_order,
+    read_from_job,
     sample_columns,
     tensorboard_commands,
 )
 from tony_provider.portal.pages import PortalFiles
-from tony_provider.portal.stored_jobs import ROW_CACHE, Row, StoredJobs
+from tony_provider.portal.stored_jobs import (
+    ORDERS,
+    ROW_CACHE,
+    JobFilter,
+    Row,
+    StoredJobs,
+    dates_of,
+    ordered,
+    previous_of,
+    runs_of,
+    with_gaps,
+)
 from tony_provider.runtime.common.bounds import printable_json
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.text import first_line

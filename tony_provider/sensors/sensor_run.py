@@ -21,8 +21,7 @@ from tony_provider.runtime.common.codec import CodecError, from_plain, to_plain
 from tony_provider.runtime.hadoop.yarn_records import is_application_id
 from tony_provider.runtime.jobspec.problems import shown, suggestion
 from tony_provider.sensors.tony import WHICH_JOB
-from tony_provider.triggers.job_trigger import earliest_wake_up
-from tony_provider.triggers.sensor_trigger import DeferredSensor, SensorEvent, TonySensorTrigger
+from tony_provider.triggers.tony import DeferredSensor, SensorEvent, TonySensorTrigger, earliest_wake_up
 from tony_provider.watching.conditions import (
     SensorConditions,
     SensorCriteria,

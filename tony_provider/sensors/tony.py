@@ -21,10 +21,17 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 
-from tony_provider.arguments import DEFAULT_CONN_ID, empty_to_none, positive_number, positive_seconds, yes_or_no
+from tony_provider.arguments import (
+    DEFAULT_CONN_ID,
+    ReadableTemplates,
+    empty_to_none,
+    positive_number,
+    positive_seconds,
+    with_readable_errors,
+    yes_or_no,
+)
 from tony_provider.cluster.application_state import ApplicationState
 from tony_provider.compat import RESCHEDULED_MEMORY
-from tony_provider.readable_errors import ReadableTemplates, with_readable_errors
 from tony_provider.runtime.protocol.status import JobState
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from tony_provider.cluster.interface import Application, ApplicationState
 from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.common.quantities import left, number, percent, span, speed, steps
 from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId
+from tony_provider.runtime.protocol.limits import SLOW_ANSWER, STATUS_STALE
 from tony_provider.runtime.protocol.metrics import IN_TASK_TABLES
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
-from tony_provider.runtime.protocol.timing import SLOW_ANSWER, STATUS_STALE
 from tony_provider.runtime.storage.errors import StorageUnreachable
 from tony_provider.watching.observation import Observation, Outage, Peer, UnansweredCalls, peer_of_error
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pytest
 
 from tests.advice.real.jobs import Ran
+from tony_provider.advice.advise import RULES
 from tony_provider.advice.case import Case, Rule
-from tony_provider.advice.rules import RULES
 from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.parsing.parse import parse_job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tony_provider.advice.rules import RULES
+from tony_provider.advice.advise import RULES
 
 
 def test_every_rule_judges_real_jobs_that_deserve_it_and_others() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.documents.pages import ROOT
 from tony_provider.cluster.checks.daemons import NameNodeChecks
-from tony_provider.cluster.checks.hardening import (
+from tony_provider.cluster.checks.doctor import (
     OF_NAMENODE,
     OF_RESOURCE_MANAGER,
     _judge,

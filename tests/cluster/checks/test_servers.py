@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.hadoop.ports import free_ports
-from tony_provider.cluster.checks.servers import expect_servers, expect_store
+from tony_provider.cluster.checks.daemons import expect_servers, expect_store
 from tony_provider.cluster.errors import ClusterUnreachable, StagingFailed
 from tony_provider.cluster.settings import YarnSettings
 from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.hadoop.ports import free_ports
-from tony_provider.cluster.checks.servers import ServerTls
+from tony_provider.cluster.checks.daemons import ServerTls
 from tony_provider.cluster.findings import Finding, Severity
 
 

@@ -12,8 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.environments import PINNED, wheels
-from tony_provider.cluster.environments.build import BuildFailed, BuildTarget, build_environment
-from tony_provider.cluster.environments.built_environments import BuiltEnvironments
+from tony_provider.cluster.environments.built_environments import (
+    BuildFailed,
+    BuildTarget,
+    BuiltEnvironments,
+    build_environment,
+)
 from tony_provider.cluster.environments.requirements import read_requirements
 from tony_provider.cluster.training.identity import Layout
 from tony_provider.runtime.common.codec import load_json

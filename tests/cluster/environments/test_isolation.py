@@ -13,8 +13,13 @@ from threading import Thread
 import attrs
 import pytest
 
-from tony_provider.cluster.environments.build import BuildFailed, BuildTarget, build_environment, indexes_of
-from tony_provider.cluster.environments.built_environments import BuiltEnvironments
+from tony_provider.cluster.environments.built_environments import (
+    BuildFailed,
+    BuildTarget,
+    BuiltEnvironments,
+    build_environment,
+    indexes_of,
+)
 from tony_provider.cluster.environments.requirements import IndexProblem, read_requirements
 from tony_provider.cluster.training.identity import Layout
 from tony_provider.runtime.storage.local import LocalStorage

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.cluster.environments.build import BuildFailed, BuildTarget
+from tony_provider.cluster.environments.built_environments import BuildFailed, BuildTarget
 from tony_provider.cluster.environments.requirements import RequirementsProblem, read_requirements
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tony_provider.cluster.errors import MasterOutOfReach
-from tony_provider.cluster.local.master import ask_master
+from tony_provider.cluster.local.local_cluster import ask_master
 from tony_provider.runtime.protocol import master_files
 
 NOBODY = 65534

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.cluster.records.summary import CURVE_POINTS, CURVES, LONGEST_NAME, curves, thinned_curve
-from tony_provider.runtime.history.samples import TaskSample
+from tony_provider.runtime.application_history import TaskSample
 
 
 def samples(values: list[float], name: str = "loss") -> list[TaskSample]:

@@ -20,15 +20,16 @@ from tests.operators.telemetry.test_course import RESTARTED
 from tony_provider.advice.advise import advise
 from tony_provider.cluster.records.history import read_history
 from tony_provider.cluster.records.summary import MOST_BYTES, JobSummary, in_parts, read_summary, summarize
-from tony_provider.runtime.common.codec import to_plain
-from tony_provider.runtime.history.events import EventRange, encode_events
-from tony_provider.runtime.history.samples import (
+from tony_provider.runtime.application_history import (
+    EventRange,
     SampleSegmentHeader,
     TaskSample,
+    encode_events,
     encode_header,
     encode_sample,
     segment_name,
 )
+from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.storage.local import LocalStorage
 
 FACTS = JobSummary(application_id="a", application_dir="file:///a", dag_id="d", run_id="r", task_id="t")

@@ -18,8 +18,8 @@ from tony_provider.cluster.records.summary import (
     summarize,
     verdict,
 )
+from tony_provider.runtime.application_history import TaskSample
 from tony_provider.runtime.common.codec import to_plain
-from tony_provider.runtime.history.samples import TaskSample
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobStatus, TimeUse, TypeUse
 
 FACTS = JobSummary(

@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 import pytest
 
+from tony_provider.cluster.checks.daemons import check_encryption
 from tony_provider.cluster.checks.job_checks import refuse_plain_http
-from tony_provider.cluster.checks.servers import check_encryption
 from tony_provider.cluster.errors import ConnectionProblem
 from tony_provider.cluster.findings import Severity
 from tony_provider.cluster.open_cluster import OpenCluster

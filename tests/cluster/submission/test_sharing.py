@@ -17,7 +17,7 @@ from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.settings import Settings
 from tony_provider.cluster.submission.submitter import share_records
 from tony_provider.cluster.training.identity import Identity, Layout, identity_of
-from tony_provider.runtime.application_store import shared_records
+from tony_provider.runtime.application import shared_records
 from tony_provider.runtime.jobspec.model import AccessNames, AclSpec, JobSpec
 from tony_provider.runtime.storage import LocalStorage, Storage, WebHdfsConfig, open_storage
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.operators.statuses import ID, application, status, worker
 from tony_provider.cluster.errors import RecordUnreadable
-from tony_provider.cluster.status_limits import MOST_WARNINGS, bounded_status
+from tony_provider.cluster.interface import MOST_WARNINGS, bounded_status
 from tony_provider.cluster.training import results
 from tony_provider.operators.outcome import JobResult
 from tony_provider.runtime.common.codec import dump_json

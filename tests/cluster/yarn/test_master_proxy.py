@@ -14,8 +14,7 @@ import pytest
 
 from tests.hadoop.ports import free_ports
 from tony_provider.cluster.errors import ClusterAuthError, ClusterError, MasterOutOfReach, UnexpectedAnswer
-from tony_provider.cluster.yarn.master_proxy import MasterProxy
-from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
+from tony_provider.cluster.yarn.rest import MasterProxy, RestConfig, YarnRest
 
 ID = "application_1_0001"
 JSON = "application/json"

@@ -26,7 +26,7 @@ from tony_provider.runtime.jobspec.model import (
     Memory,
     TaskSpec,
 )
-from tony_provider.runtime.launch import text
+from tony_provider.runtime.launch.launch_context import launch_file
 
 
 def context(credentials: Credentials | None = None, **job: Any) -> dict[str, Any]:
@@ -70,9 +70,9 @@ def test_the_master_is_started_by_the_launcher_with_plain_words() -> None:
     assert shown.stdout.split("\0")[:-1] == [
         "/bin/sh",
         "-c",
-        text("launcher.sh"),
+        launch_file("launcher.sh"),
         "tony",
-        text("prepare.py"),
+        launch_file("prepare.py"),
         "am",
         "ab" * 32,
         "3.11",

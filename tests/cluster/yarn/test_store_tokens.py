@@ -14,7 +14,7 @@ import pytest
 
 from tests.runtime.delegation_tokens import made
 from tony_provider.cluster.settings import NO_KEY_SERVER
-from tony_provider.cluster.yarn.delegation_tokens import HdfsClusters, KeyServerAccess, StoreTokens
+from tony_provider.cluster.yarn.credentials import HdfsClusters, KeyServerAccess, StoreTokens
 from tony_provider.cluster.yarn.rest import YarnRest
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, KEY_SERVER_TOKEN, Credentials, Token
 from tony_provider.runtime.storage.errors import StorageAuthError, StorageUnreachable

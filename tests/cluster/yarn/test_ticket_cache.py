@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.hadoop.cluster import HadoopCluster
-from tony_provider.cluster.yarn.kerberos import GrantingTicket
+from tony_provider.cluster.yarn.credentials import GrantingTicket
 
 
 @pytest.mark.parametrize(("asked", "hours"), [([], 2), (["-r", "5h"], 5)])

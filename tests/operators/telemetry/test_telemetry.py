@@ -27,7 +27,7 @@ from tony_provider.operators.telemetry import Telemetry
 from tony_provider.runtime.common.codec import from_plain
 from tony_provider.runtime.common.contract import APPLICATION_FILE
 from tony_provider.runtime.protocol.status import JobStatus
-from tony_provider.triggers.job_trigger import DeferredJob, TonyJobTrigger
+from tony_provider.triggers.tony import DeferredJob, TonyJobTrigger
 
 SAYS_WHAT_IT_FINDS = f"""
 cp {APPLICATION_FILE} $TONY_MODEL_DIR/

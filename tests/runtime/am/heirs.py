@@ -15,7 +15,7 @@ from tony_provider.runtime.am.lifecycle import MasterContext, serve
 from tony_provider.runtime.am.local_resource_manager import GIVEN_BACK, LocalProcess, LocalResourceManager, Share
 from tony_provider.runtime.am.resource_manager import Container, ContainerExit, ExitReason, Registered
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.launch.local_container import NODE_HOST, PID_FILE, write_tokens
+from tony_provider.runtime.launch.launch_context import NODE_HOST, PID_FILE, write_tokens
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage import LocalStorage
 

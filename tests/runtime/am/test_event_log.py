@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from tests.runtime.am.chains import describe, ownership
 from tests.runtime.history.events import events_in, files_in
-from tony_provider.runtime.am.event_log import EventBacklog, EventLog
+from tony_provider.runtime.am.records import EventBacklog, EventLog
 from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.am.session.recovery import merge_data
-from tony_provider.runtime.history.events import encode_event, event_segments
+from tony_provider.runtime.application_history import encode_event, event_segments
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable, uris
 from tony_provider.runtime.storage.base import Source
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from tony_provider.cluster.sources import stored_resource
-from tony_provider.runtime.am.executor_launch import ExecutorLaunches, application_file
+from tony_provider.runtime.am.master import ExecutorLaunches, application_file
 from tony_provider.runtime.am.resource_manager import Container, Launch
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.common import contract

@@ -17,8 +17,7 @@ from tests.runtime.am.heirs import alive, inherit
 from tests.runtime.am.local_resource_manager.jobs import LocalJob, start
 from tests.runtime.am.test_successor import kill, result, until
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.inputs.shard_queue import ShardCommit, read_log
-from tony_provider.runtime.inputs.shards import InputShard
+from tony_provider.runtime.inputs.shards import InputShard, ShardCommit, read_log
 from tony_provider.runtime.jobspec.model import (
     Duration,
     InputDeal,
@@ -29,7 +28,7 @@ from tony_provider.runtime.jobspec.model import (
     TaskSpec,
     Timeouts,
 )
-from tony_provider.runtime.launch.local_container import PID_FILE
+from tony_provider.runtime.launch.launch_context import PID_FILE
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, InputStatus, JobState
 from tony_provider.runtime.storage import LocalStorage
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.runtime.am.local_resource_manager.jobs import stage
 from tony_provider.runtime.am import executor_messages, gateway
-from tony_provider.runtime.am.executor_launch import ExecutorLaunches
 from tony_provider.runtime.am.lifecycle import MasterContext, open_resource_manager, serve
 from tony_provider.runtime.am.local_resource_manager import LocalResourceManager
+from tony_provider.runtime.am.master import ExecutorLaunches
 from tony_provider.runtime.am.resource_manager import Container, Launch, ResourceManagerError
 from tony_provider.runtime.application import ContainerError
 from tony_provider.runtime.common import contract

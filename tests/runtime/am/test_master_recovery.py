@@ -12,10 +12,10 @@ import pytest
 from tests.runtime.am.chains import APPLICATION_ID, OTHER, describe, own, ownership
 from tony_provider.runtime.am.checkpoint_chain import SupersededError
 from tony_provider.runtime.am.records import read_recovered_state, retry_until_reachable
+from tony_provider.runtime.application_history import EventRange, encode_event, encode_events
 from tony_provider.runtime.common import concurrency, contract
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.common.network import Address
-from tony_provider.runtime.history.events import EventRange, encode_event, encode_events
 from tony_provider.runtime.protocol.status import JobState, JobStatus
 from tony_provider.runtime.storage import LocalStorage, StorageNotFound, StorageUnreachable, read_bytes
 

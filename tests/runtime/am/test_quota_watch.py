@@ -8,8 +8,7 @@ import pytest
 
 from tony_provider.runtime.am import checkpoint_chain
 from tony_provider.runtime.am.checkpoint_chain import QuotaWatch
-from tony_provider.runtime.artifacts.manifest import Entry, StoredTree
-from tony_provider.runtime.artifacts.tree import Kind
+from tony_provider.runtime.artifacts.manifest import Entry, Kind, StoredTree
 from tony_provider.runtime.checkpoint.stored_checkpoint import Manifest, RankTree
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable
 from tony_provider.runtime.storage.base import QuotaRoom

@@ -22,10 +22,10 @@ from tests.runtime.am.session.world import World, job
 from tony_provider.runtime.am import executor_server, master, message_limits
 from tony_provider.runtime.am import master as cycle_collector
 from tony_provider.runtime.am.checkpoint_chain import OwnChain, Ownership
-from tony_provider.runtime.am.executor_launch import ExecutorLaunches
 from tony_provider.runtime.am.executor_messages import Rendezvous
 from tony_provider.runtime.am.executor_server import WriteTurns
 from tony_provider.runtime.am.local_resource_manager import LocalResourceManager
+from tony_provider.runtime.am.master import ExecutorLaunches
 from tony_provider.runtime.am.output_publisher import OutputPublisher
 from tony_provider.runtime.am.records import ApplicationRecords
 from tony_provider.runtime.am.resource_manager import Registered
@@ -36,7 +36,7 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.frameworks.base import TaskAddress
 from tony_provider.runtime.jobspec.model import JobSpec, RestartPolicy, StartRule, SuccessRule, TaskSpec
-from tony_provider.runtime.protocol import messages, timing, tony_pb2
+from tony_provider.runtime.protocol import limits, messages, tony_pb2
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.storage import LocalStorage
 
@@ -258,7 +258,7 @@ def test_open_files_are_allowed_for_every_stream_as_far_as_the_node_lets_us(capl
 
 
 def test_executors_of_large_jobs_come_one_after_the_other_and_have_patience() -> None:
-    assert timing.spread(4) < 0.05
-    assert timing.spread(10_000) > 10
-    assert timing.connect_timeout(4) == 5
-    assert timing.connect_timeout(10_000) > timing.spread(10_000)
+    assert limits.spread(4) < 0.05
+    assert limits.spread(10_000) > 10
+    assert limits.connect_timeout(4) == 5
+    assert limits.connect_timeout(10_000) > limits.spread(10_000)

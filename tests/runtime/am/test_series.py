@@ -21,7 +21,7 @@ from tony_provider.runtime.am import sample_series
 from tony_provider.runtime.am import sample_series as series_module
 from tony_provider.runtime.am.sample_series import Series
 from tony_provider.runtime.am.session.session_state import Heartbeat, Task
-from tony_provider.runtime.history.samples import TaskSample, read_segment, segment_name
+from tony_provider.runtime.application_history import TaskSample, read_segment, segment_name
 from tony_provider.runtime.protocol.status import TaskProgress
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable
 from tony_provider.runtime.storage.base import Source

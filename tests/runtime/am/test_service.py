@@ -18,7 +18,8 @@ from tests.runtime.certificates import make_certificates
 from tests.waiting import until
 from tony_provider.runtime.am.executor_server import ExecutorService, Listener, Server, Stream
 from tony_provider.runtime.jobspec.model import PortRange
-from tony_provider.runtime.protocol import limits, task_identity, timing, tony_pb2, tony_pb2_grpc
+from tony_provider.runtime.protocol import limits, task_identity, tony_pb2, tony_pb2_grpc
+from tony_provider.runtime.protocol import limits as timing
 from tony_provider.runtime.protocol.task_identity import (
     TaskIdentity,
     call_metadata,

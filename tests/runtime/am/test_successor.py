@@ -24,7 +24,7 @@ from tony_provider.runtime.jobspec.model import (
     TaskSpec,
     Timeouts,
 )
-from tony_provider.runtime.launch.local_container import PID_FILE
+from tony_provider.runtime.launch.launch_context import PID_FILE
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus, TaskState
 
 DEADLINE = 60

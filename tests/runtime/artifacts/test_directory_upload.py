@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tony_provider.runtime.artifacts.directory_upload import DirectoryUpload, publish_directory
+from tony_provider.runtime.artifacts.upload import DirectoryUpload, publish_directory
 from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.storage import LocalStorage, Source
 

@@ -21,8 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.runtime.artifacts import trees
 from tests.runtime.storage.conftest import Place
 from tony_provider.runtime.artifacts import upload as upload_module
-from tony_provider.runtime.artifacts.manifest import Entry, InvalidManifest, StoredTree
-from tony_provider.runtime.artifacts.tree import Kind, scan
+from tony_provider.runtime.artifacts.manifest import Entry, InvalidManifest, Kind, StoredTree, scan
 from tony_provider.runtime.artifacts.tree_restore import DamagedObject, RestoredTree, empty_directory, restore_tree
 from tony_provider.runtime.artifacts.upload import (
     SMALL,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ordinary_user import ordinary_user
-from tony_provider.runtime.artifacts.tree import Kind, inner_target, scan
+from tony_provider.runtime.artifacts.manifest import Kind, inner_target, scan
 
 
 def test_a_missing_directory_is_an_empty_tree(tmp_path: Path) -> None:

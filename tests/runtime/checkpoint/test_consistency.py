@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode, scan
+from tony_provider.runtime.artifacts.manifest import FileVersion, Kind, Tree, TreeNode, scan
 from tony_provider.runtime.checkpoint.consistency import QUIET, Blocker, DirectoryWatch, Moment, Verified
 
 INTERVAL = 1.5  # seconds between two looks at the directory

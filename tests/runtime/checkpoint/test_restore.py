@@ -18,19 +18,19 @@ from tests.checkpoints import checksum, new_directory
 from tests.runtime.artifacts import trees
 from tests.runtime.checkpoint.conftest import SAMPLES, run_tensorflow
 from tests.runtime.storage.conftest import Place
-from tony_provider.runtime.artifacts.manifest import Entry, StoredTree
-from tony_provider.runtime.artifacts.tree import Kind, scan
+from tony_provider.runtime.artifacts.manifest import Entry, Kind, StoredTree, scan
 from tony_provider.runtime.artifacts.tree_restore import empty_directory
 from tony_provider.runtime.artifacts.upload import ArtifactUpload, StoredFiles, Throttle
 from tony_provider.runtime.checkpoint import stored_checkpoint
-from tony_provider.runtime.checkpoint.catalog import Catalog, check_manifest
-from tony_provider.runtime.checkpoint.checkpoint_restore import (
+from tony_provider.runtime.checkpoint.catalog import (
+    Catalog,
     Restored,
+    check_manifest,
     copy_checkpoint,
     restore_checkpoint,
 )
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, Manifest, RankTree, StoredCheckpoint
+from tony_provider.runtime.checkpoint.training_records import ResumePoint
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.storage import LocalStorage, Storage, StorageError, StorageTimeout, uris

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.runtime.checkpoint.conftest import SAMPLES, Sample, age, torch_like
 from tony_provider.runtime.am.snapshot_rounds import unmet
-from tony_provider.runtime.artifacts.tree import scan
+from tony_provider.runtime.artifacts.manifest import scan
 from tony_provider.runtime.checkpoint.consistency import Verified
 from tony_provider.runtime.checkpoint.content import readers
 from tony_provider.runtime.checkpoint.save_finder import Save, SaveFinder, Saves

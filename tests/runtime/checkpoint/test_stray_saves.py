@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from tony_provider.runtime.artifacts.tree import FileVersion
+from tony_provider.runtime.artifacts.manifest import FileVersion
 from tony_provider.runtime.checkpoint.save_finder import StraySaves, may_be_save, save_remedy
 
 SECOND = 10**9

@@ -19,7 +19,7 @@ from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.hadoop.tokens import Credentials, Token
 from tony_provider.runtime.jobspec.model import Duration, JobSpec, TaskSpec, Timeouts
-from tony_provider.runtime.launch.local_container import write_tokens
+from tony_provider.runtime.launch.launch_context import write_tokens
 from tony_provider.runtime.protocol.task_identity import TaskIdentity, make_token
 from tony_provider.runtime.storage import WebHdfsConfig
 

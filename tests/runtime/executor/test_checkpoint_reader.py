@@ -12,7 +12,7 @@ import pytest
 from tests.runtime.checkpoint import hostile
 from tests.runtime.checkpoint.conftest import SAMPLES, age
 from tests.waiting import until
-from tony_provider.runtime.artifacts.tree import scan
+from tony_provider.runtime.artifacts.manifest import scan
 from tony_provider.runtime.checkpoint.content import readers
 from tony_provider.runtime.checkpoint.content.zips import Unreadable
 from tony_provider.runtime.checkpoint.save_finder import SaveFinder

@@ -12,7 +12,7 @@ from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import job
 from tests.runtime.executor.master import address
 from tests.runtime.executor.test_mirror import kinds
-from tony_provider.runtime.artifacts.directory_upload import publish_directory
+from tony_provider.runtime.artifacts.upload import publish_directory
 from tony_provider.runtime.frameworks.base import MAIN_PORT
 from tony_provider.runtime.jobspec.model import Duration, TaskSpec, Timeouts
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable

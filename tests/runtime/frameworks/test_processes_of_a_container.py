@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from tests.runtime.frameworks.jobs import cluster_of, job_of
 from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.frameworks.base import TaskAddress
-from tony_provider.runtime.frameworks.task_environment import by_process, task_environment
-from tony_provider.runtime.jobspec.model import JobSpec, Role
-from tony_provider.runtime.jobspec.task_types import ranks
+from tony_provider.runtime.frameworks.base import TaskAddress, by_process, task_environment
+from tony_provider.runtime.jobspec.model import JobSpec, Role, ranks
 from tony_provider.runtime.parsing.parse import parse_job
 
 GANG: dict[str, dict[str, Any]] = {"worker": {"instances": 2, "processes": 2}, "chief": {}, "evaluator": {}}

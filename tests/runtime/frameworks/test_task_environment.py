@@ -11,8 +11,7 @@ import pytest
 from tests.runtime.frameworks.jobs import cluster_of, job_of
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.frameworks import get_framework, names
-from tony_provider.runtime.frameworks.base import TaskAddress, TaskEnvironment, fits_variable
-from tony_provider.runtime.frameworks.task_environment import task_environment
+from tony_provider.runtime.frameworks.base import TaskAddress, TaskEnvironment, fits_variable, task_environment
 from tony_provider.runtime.jobspec.model import Role
 
 PIECES = {

@@ -22,7 +22,7 @@ from tests.hadoop.ports import free_ports
 from tests.hadoop.settings import REALM
 from tests.waiting import until
 from tony_provider.cluster.errors import ClusterAuthError
-from tony_provider.cluster.yarn.kerberos import own_tickets, ticket
+from tony_provider.cluster.yarn.credentials import own_tickets, ticket
 from tony_provider.runtime.hadoop.gss import GssError, TicketExchange, Tickets
 from tony_provider.runtime.storage.errors import StorageAuthError
 from tony_provider.runtime.storage.webhdfs.transport import spnego_error

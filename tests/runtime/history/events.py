@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tony_provider.runtime.history.events import EventRange, encode_event, encode_events, read_events
+from tony_provider.runtime.application_history import EventRange, encode_event, encode_events, read_events
 from tony_provider.runtime.storage import LocalStorage
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.history.samples import (
+from tony_provider.runtime.application_history import (
     SampleCompressor,
     SampleSegmentHeader,
     TaskSample,

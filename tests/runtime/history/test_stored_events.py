@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.history.events import events_in, leave_events
-from tony_provider.runtime.history import events
-from tony_provider.runtime.history.events import (
+from tony_provider.runtime import application_history
+from tony_provider.runtime.application_history import (
     EventRange,
     encode_event,
     encode_events,
@@ -112,7 +112,7 @@ def test_the_reader_holds_what_is_enormous_within_bounds(tmp_path: Path, monkeyp
     assert times(tmp_path, missing) == [1]
     assert missing[0] == f"events: {bomb.name}: it is too large: the rest is not read"
     assert missing[1].startswith(f"events: {after.name}: it is too large")
-    monkeypatch.setattr(events, "_MOST_BYTES", 10)
+    monkeypatch.setattr(application_history, "_MOST_BYTES", 10)
     missing = []
     assert times(tmp_path, missing) == []
     assert missing == [f"events: 2 segments from {bomb.name} on: only 10 B are read"]
@@ -135,7 +135,7 @@ def test_a_million_lines_of_something_else(tmp_path: Path) -> None:
 
 
 def test_more_events_than_anybody_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_MOST_EVENTS", 3)
+    monkeypatch.setattr(application_history, "_MOST_EVENTS", 3)
     first = segment(tmp_path, 1, 1, 5)
     missing: list[str] = []
     assert times(tmp_path, missing) == [1, 2, 3]

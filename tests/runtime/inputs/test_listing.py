@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.inputs.shard_queue import CommitLog, ShardCommit, ShardQueue, ShardReader, read_log
-from tony_provider.runtime.inputs.shards import InputShard, Listing
+from tony_provider.runtime.inputs.shards import (
+    CommitLog,
+    InputShard,
+    Listing,
+    ShardCommit,
+    ShardQueue,
+    ShardReader,
+    read_log,
+)
 from tony_provider.runtime.storage import LocalStorage
 
 READER = ShardReader("worker:0", 1, 2)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.inputs.parquet_footer import ParquetError, parse_footer, row_group_sizes
+from tony_provider.runtime.inputs.finding import ParquetError, parse_footer, row_group_sizes
 from tony_provider.runtime.storage import LocalStorage
 
 SAMPLES = Path(__file__).parent / "samples"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tony_provider.runtime.inputs.shard_queue import MOST_AT_ONCE, ShardQueue, ShardReader, ShardState
+from tony_provider.runtime.inputs.shards import MOST_AT_ONCE, ShardQueue, ShardReader, ShardState
 
 COUNT = 12
 TASKS = st.integers(0, 2)

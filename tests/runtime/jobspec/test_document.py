@@ -13,7 +13,7 @@ from tests.runtime.frameworks.jobs import cluster_of, job_of
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.quantities import ResourceAmount
 from tony_provider.runtime.frameworks import names
-from tony_provider.runtime.frameworks.task_environment import task_environment
+from tony_provider.runtime.frameworks.base import task_environment
 from tony_provider.runtime.jobspec.model import (
     AccessNames,
     AclSpec,

@@ -4,8 +4,7 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.jobspec.model import Role
-from tony_provider.runtime.jobspec.task_types import in_cluster, leading_type, ranks
+from tony_provider.runtime.jobspec.model import Role, in_cluster, leading_type, ranks
 
 
 @attrs.frozen

@@ -22,10 +22,10 @@ import pytest
 from tests.jobs.pythons import find_python
 from tests.shared_runtime import launch_words
 from tony_provider.cluster.environments.runtime_archive import worker_archive
-from tony_provider.runtime import launch
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
 from tony_provider.runtime.common import contract, exit_codes
 from tony_provider.runtime.common.contract import WORK_DIR
+from tony_provider.runtime.launch import launch_context
 from tony_provider.runtime.launch.launch_context import launch_command
 
 VERSION = "{}.{}".format(*sys.version_info[:2])
@@ -61,7 +61,7 @@ class Container:
     def bring(self, *pythons: str, **files: bytes) -> Path:
         """Bring a runtime archive for these Pythons (such as cp311), with these further files."""
         (self.directory / "main").write_text(_PROGRAM)
-        parts = {"runtime.zip": b"", launch.START: _PROGRAM.encode()}
+        parts = {"runtime.zip": b"", launch_context.START: _PROGRAM.encode()}
         return packed(
             self.archive, **{f"{python}/{name}": part for python in pythons for name, part in parts.items()}, **files
         )
@@ -133,7 +133,7 @@ def test_the_program_runs_from_the_verified_archive_inside_the_container(contain
     assert done.stderr == ""
     seen = json.loads(done.stdout)
     runtime = container.directory / contract.RUNTIME_DIR
-    assert seen["program"] == str(runtime / launch.START)
+    assert seen["program"] == str(runtime / launch_context.START)
     assert seen["isolated"] == 1
     assert seen["argv"] == ["executor"]
     assert (runtime / "lib/grpc/_cython" / f"cygrpc{EXTENSION_SUFFIXES[0]}").read_bytes() == b"compiled"
@@ -150,7 +150,7 @@ def test_nothing_of_a_changed_archive_runs(container: Container, shell: str) -> 
     """Seen: a program rewrote the runtime that a node keeps, and the user's next master ran it with its tokens."""
     container.bring(OWN)
     container.submitted = container.words("am")
-    packed(container.archive, **{f"{OWN}/{launch.START}": b"evil"})
+    packed(container.archive, **{f"{OWN}/{launch_context.START}": b"evil"})
     python = container.python("bin/python3")
     done = container.run(shell=shell, **{contract.ENV_PYTHON_CANDIDATES: str(python)})
     assert done.returncode == exit_codes.BAD_CONTAINER
@@ -165,7 +165,7 @@ def test_a_node_fetches_a_changed_archive_again(container: Container) -> None:
     container.submitted = container.words("am")
     copy = container.directory.parent / "usercache/alice/filecache/10/tony-runtime-1.zip"
     copy.parent.mkdir(parents=True)
-    packed(copy, **{f"{OWN}/{launch.START}": b"evil"})
+    packed(copy, **{f"{OWN}/{launch_context.START}": b"evil"})
     container.archive.unlink()
     container.archive.symlink_to(copy)
     done = container.run(**{contract.ENV_PYTHON_CANDIDATES: sys.executable})
@@ -177,7 +177,11 @@ def test_a_node_fetches_a_changed_archive_again(container: Container) -> None:
 @pytest.mark.parametrize("program", ["am", "executor"])
 def test_nothing_runs_that_was_in_the_directory_before(container: Container, shell: str, program: str) -> None:
     """Seen: a program put a library into the directory of the user's next master, which ran it."""
-    parts = {"runtime.zip": b"", "index": marshal.dumps({}), launch.START: launch.text(launch.START).encode()}
+    parts = {
+        "runtime.zip": b"",
+        "index": marshal.dumps({}),
+        launch_context.START: launch_context.launch_file(launch_context.START).encode(),
+    }
     packed(container.archive, **{f"{OWN}/{name}": part for name, part in parts.items()})
     library = container.directory / contract.RUNTIME_DIR / "lib" / f"tony_provider{EXTENSION_SUFFIXES[0]}"
     library.parent.mkdir(parents=True)

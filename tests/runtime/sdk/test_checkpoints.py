@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.artifacts.tree import scan
+from tony_provider.runtime.artifacts.manifest import scan
 from tony_provider.runtime.checkpoint.save_finder import Save, SaveFinder
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.sdk import tony_sdk

@@ -7,7 +7,7 @@ from tests.importers.foreign_jobs import SYSTEMS, hostile, options
 from tests.rendering import parsed_dag, rendered
 from tests.secure.field import Field
 from tests.secure.row import row
-from tony_provider.cli.import_and_dag import import_job
+from tony_provider.cli.job_file import import_job
 
 
 @row(

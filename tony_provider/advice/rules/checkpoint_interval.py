@@ -10,8 +10,8 @@ import attrs
 
 from tony_provider.advice.case import Case, Rule, confidence
 from tony_provider.cluster.records.summary import Advice, Confidence
+from tony_provider.runtime.application_history import DROPPED
 from tony_provider.runtime.common.quantities import count, span
-from tony_provider.runtime.history.events import DROPPED
 from tony_provider.runtime.protocol.status import TimeUse
 
 _WORTH = 0.02  # share of the time that a better interval must save

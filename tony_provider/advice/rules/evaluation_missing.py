@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from tony_provider.advice.case import Case, Rule, agreement
-from tony_provider.advice.metric_names import INPUT_WAIT, gets_lower, is_of_evaluation
+from tony_provider.advice.case import INPUT_WAIT, Case, Rule, agreement, gets_lower, is_of_evaluation
 from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.jobspec.model import Role
 

@@ -9,11 +9,10 @@ from statistics import median
 
 import attrs
 
-from tony_provider.advice.case import Case, Rule
-from tony_provider.advice.metric_names import gets_lower, telling
+from tony_provider.advice.case import Case, Rule, gets_lower, telling
 from tony_provider.cluster.records.summary import Advice, Confidence
+from tony_provider.runtime.application_history import TaskSample
 from tony_provider.runtime.common.quantities import number, span
-from tony_provider.runtime.history.samples import TaskSample
 
 _BINS = 20  # sections of the curve; their medians suppress the noise
 _POINTS = 2 * _BINS  # minimum number of points

@@ -6,11 +6,10 @@ from statistics import mean
 
 import attrs
 
-from tony_provider.advice.case import Case, Rule, TypeRuns
-from tony_provider.advice.metric_names import INPUT_WAIT
+from tony_provider.advice.case import INPUT_WAIT, Case, Rule, TypeRuns
 from tony_provider.cluster.records.summary import Advice, Confidence
+from tony_provider.runtime.application_history import TaskSample
 from tony_provider.runtime.common.quantities import count, size
-from tony_provider.runtime.history.samples import TaskSample
 
 _MUCH = 0.2  # share of the time
 _SAMPLES = 5

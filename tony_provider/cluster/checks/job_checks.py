@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from tony_provider.cluster.application_secrets import read_registries
-from tony_provider.cluster.checks.inputs_and_outputs import input_problems, output_problems
+from tony_provider.cluster.checks.storage import input_problems, output_problems
 from tony_provider.cluster.environments import inspection
 from tony_provider.cluster.environments.built_environments import SharedCache
 from tony_provider.cluster.environments.inspection import NodePythons, StoredFile, inspect_environments, needs_nodes
@@ -49,9 +49,8 @@ from tony_provider.runtime.common.text import is_writable
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.base import fits_variable
 from tony_provider.runtime.jobspec.container_content import named_environments, named_resources, python_env_parts
-from tony_provider.runtime.jobspec.model import JobSpec, unmarked
+from tony_provider.runtime.jobspec.model import JobSpec, in_cluster, unmarked
 from tony_provider.runtime.jobspec.problems import child
-from tony_provider.runtime.jobspec.task_types import in_cluster
 from tony_provider.runtime.launch.launch_context import UnsafeValue, job_launch_environment, script_values
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageInvalidPath, StorageNotFound

@@ -1,27 +1,51 @@
-"""Built environments on the store: ``cache/environments/<key>/`` below the staging directory.
+"""Build a Python environment with uv or pip, and keep it as an archive on the store for other jobs.
+
+Built environments are in ``cache/environments/<key>/`` below the staging directory.
 
 The directory contains the archive, its record, and a file with the time of the last use by a job. The record is
 written last, so an archive without a record is incomplete. The key is the hash of the build's inputs: requirements,
 Python, machine.
 
 Also contains the checks of the cache that all users share.
+
+The build may target another Python version and platform than those of this machine.
 """
 
 from __future__ import annotations
 
+import gzip
+import importlib.util
 import logging
-from collections.abc import Iterator
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from io import BytesIO
 from pathlib import Path
 
 import attrs
 
-from tony_provider.cluster.sources import sha256_of_stored
+from tony_provider.cluster.environments.requirements import (
+    PackageIndexes,
+    Requirements,
+    pip_command,
+    pip_indexes,
+    uv_indexes,
+)
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.sources import local_source, sha256_of_stored
 from tony_provider.cluster.training.identity import Layout
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import RECORD_LIMIT
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
-from tony_provider.runtime.common.python_packages import EnvironmentRecord
+from tony_provider.runtime.common.helper_processes import absolute_entries, child_environment
+from tony_provider.runtime.common.python_packages import EnvironmentRecord, Version, version_text
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import (
     PRIVATE_FILE,
@@ -218,3 +242,231 @@ class SharedCache:
 
 def _version(archive: FileStatus) -> str:
     return f"{archive.path} {archive.size} {archive.modified_ms}"
+
+
+_SECONDS = 3600.0  # for one installation: some GB over a slow connection
+_MOST_SAID = 4000  # characters of the installer's error output
+_PLATFORM = re.compile(r"manylinux_2_(?P<glibc>\d{1,2})_(?P<machine>\w+)")
+_OLDEST_GLIBC = 5  # 2.5: manylinux1
+_LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}  # legacy platform names by glibc minor version
+UV = "uv"
+PIP = "pip"
+
+
+class BuildFailed(ClusterError):  # noqa: N818 - named for what is wrong, as the others
+    """The build of an environment failed."""
+
+
+@attrs.frozen
+class BuildTarget:
+    """Python version and machine of the nodes for which an environment is built."""
+
+    version: Version
+    machine: str  # as printed by ``uname -m``
+    glibc: int | None = None  # minimum minor version on the nodes; None: that of this machine
+
+    @classmethod
+    def of(cls, version: Version | None, platform: str | None) -> BuildTarget:
+        """Return the target for a wheel ``platform``. Default: this Python on this machine. Raises BuildFailed."""
+        own = cls(sys.version_info[:2], os.uname().machine)
+        if platform is None:
+            # This Python cannot compile for another version, so the build needs wheels: for Linux of 2018 and later.
+            return own if version in (None, own.version) else cls(version, own.machine, 28)
+        match = _PLATFORM.fullmatch(platform)
+        if match is None:
+            raise BuildFailed(f"--platform: {platform!r} is none; write one such as manylinux_2_28_x86_64")
+        return cls(version or own.version, match["machine"], int(match["glibc"]))
+
+    @property
+    def platform(self) -> str:
+        """Return the platform as a part of an environment's name."""
+        return f"linux_{self.machine}" if self.glibc is None else f"manylinux_2_{self.glibc}_{self.machine}"
+
+    @property
+    def pip_platforms(self) -> Iterator[str]:
+        """Yield all wheel platforms that nodes with this glibc can use, the newest first."""
+        for minor in range(self.glibc or 0, _OLDEST_GLIBC - 1, -1):
+            yield f"manylinux_2_{minor}_{self.machine}"
+            if minor in _LEGACY:
+                yield f"{_LEGACY[minor]}_{self.machine}"
+
+
+def find_installer(wanted: str | None, requirements: Requirements) -> str:
+    """Return ``uv`` if it is installed, otherwise ``pip``. Raises BuildFailed."""
+    if wanted == UV or (wanted is None and _uv()):
+        if not _uv():
+            raise BuildFailed("there is no uv, beside this Python or on PATH")
+        return UV
+    if requirements.is_lock:
+        raise BuildFailed(f"{requirements.file.name} is read by uv, and there is none, beside this Python or on PATH")
+    if importlib.util.find_spec("pip") is None:
+        raise BuildFailed(f"there is neither uv nor, in {sys.executable}, pip: install one of them there")
+    return PIP
+
+
+def indexes_of(installer: str) -> PackageIndexes:
+    """Return the package indexes that the caller has configured for the installer. Raises IndexProblem."""
+    if installer == UV:
+        return uv_indexes()
+    with tempfile.TemporaryDirectory(prefix="tony-env-") as empty:
+        return pip_indexes(Path(empty))
+
+
+def install(
+    installer: str, indexes: PackageIndexes, requirements: Requirements, target: BuildTarget, directory: Path
+) -> None:
+    """Install into ``directory``, without files of the current directory and without secrets of this process.
+
+    Raises BuildFailed with the installer's message.
+    """
+    empty = directory.with_name("empty")
+    empty.mkdir()
+    configuration = directory.with_name("uv.toml")
+    configuration.touch(0o600)
+    configuration.write_text(indexes.configuration, encoding="utf-8")
+    command = [*_uv_command(target), "--config-file", str(configuration)] if installer == UV else _pip_command(target)
+    command += ["--target", str(directory), "--requirement", str(requirements.file.absolute())]
+    command += ["--require-hashes"] if requirements.has_hashes else []
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_SECONDS,
+            cwd=empty,
+            env=indexes.variables,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BuildFailed(f"{installer} was not done after {_SECONDS:g} s") from error
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip())[-_MOST_SAID:]
+        what = f"Python {version_text(target.version)} on {target.platform}"
+        raise BuildFailed(f"{installer} could not install {requirements.file} for {what}:\n{said}")
+
+
+def version_of(installer: str) -> str:
+    """Return name and version of the installer, such as ``uv 0.8.3``."""
+    command = [str(_uv()), "--version"] if installer == UV else [*pip_command(), "--version"]
+    env = child_environment()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd="/", env=env)
+    return " ".join(done.stdout.split()[:2]) or installer
+
+
+def _uv() -> str | None:
+    path = absolute_entries(os.environ.get("PATH", os.defpath))
+    return shutil.which(UV, path=os.pathsep.join([str(Path(sys.executable).parent), path]))
+
+
+def _uv_command(target: BuildTarget) -> list[str]:
+    command = [str(_uv()), "pip", "install", "--quiet", "--link-mode", "copy", "--python", sys.executable]
+    if target.glibc is None:
+        return command
+    platform = f"{target.machine}-manylinux_2_{target.glibc}"
+    other = ["--python-version", version_text(target.version), "--python-platform", platform]
+    return [*command, *other, "--only-binary", ":all:"]
+
+
+def _pip_command(target: BuildTarget) -> list[str]:
+    command = [*pip_command(), "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    if target.glibc is None:
+        return command
+    command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", version_text(target.version)]
+    return command + [argument for each in target.pip_platforms for argument in ("--platform", each)]
+
+
+_LEFT_OUT = frozenset({"__pycache__", ".lock"})  # files that installers leave behind
+_COMPRESSION = 6
+
+
+@attrs.frozen
+class BuiltEnvironment:
+    """An environment on the store that jobs can name."""
+
+    uri: str  # for the job's key ``python_env``
+    was_there: bool  # existed before, so nothing was built
+
+
+def build_environment(
+    kept: BuiltEnvironments,
+    requirements: Requirements,
+    target: BuildTarget,
+    installer: str | None = None,
+    others: Sequence[BuiltEnvironments] = (),
+) -> BuiltEnvironment:
+    """Build an environment, unless the store has an environment with this content.
+
+    Raises BuildFailed, IndexProblem, OSError, StorageError.
+
+    :param others: further places to search for an existing environment.
+    :param installer: ``uv`` or ``pip``. Default: uv if it is installed.
+    """
+    python = version_text(target.version)
+    installer = find_installer(installer, requirements)
+    indexes = indexes_of(installer)
+    key = requirements.key(python, target.platform, indexes.chosen_by)
+    for each in (kept, *others):
+        if (found := each.find(key)) is not None:
+            each.note_use(found)  # otherwise gc might remove it before the job starts
+            return BuiltEnvironment(found, was_there=True)
+    with tempfile.TemporaryDirectory(prefix="tony-env-") as folder:
+        packages = Path(folder) / "packages"
+        install(installer, indexes, requirements, target, packages)
+        record = EnvironmentRecord(
+            python=python,
+            machine=target.machine,
+            packages=_installed(packages),
+            built_by=version_of(installer),
+            built_ms=epoch_ms(),
+        )
+        abi = f"cp{python.replace('.', '')}"
+        archive = Path(folder) / "packed.tar.gz"
+        _pack(packages, record, archive)
+        packed = local_source(archive, archive.name)
+        name = f"{ARCHIVE_PREFIX}{abi}-{target.machine}-{hash_digits(packed.sha256)}.tar.gz"
+        archive = archive.rename(archive.with_name(name))
+        record = attrs.evolve(record, archive=name, sha256=packed.sha256, size=packed.size)
+        uri = kept.keep(key, archive, record)
+        log.info("Built %s (%d bytes) of %s", uris.name(uri), packed.size, requirements.file)
+        return BuiltEnvironment(uri, was_there=False)
+
+
+def _installed(packages: Path) -> dict[str, str]:
+    found = {each.name: each.version for each in metadata.distributions(path=[str(packages)])}
+    if not found:
+        raise BuildFailed("nothing was installed")
+    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+
+def _pack(packages: Path, record: EnvironmentRecord, archive: Path) -> None:
+    """Pack files sorted by name, without times and owners. Equal packages give equal bytes, except for the record."""
+    with (
+        archive.open("wb") as file,
+        gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_COMPRESSION, mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        data = dump_json(record)
+        info = tarfile.TarInfo(contract.ENVIRONMENT_FILE)
+        info.size = len(data)
+        tar.addfile(info, BytesIO(data))
+        for path in _files(packages):
+            tar.add(path, path.relative_to(packages).as_posix(), recursive=False, filter=_plain)
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    for path in sorted(directory.iterdir()):
+        if path.name in _LEFT_OUT:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            yield from _files(path)
+        else:
+            yield path
+
+
+def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Remove owner and time, which are not content."""
+    info.uid = info.gid = info.mtime = 0
+    info.uname = info.gname = ""
+    info.mode = 0o755 if info.mode & 0o100 else 0o644
+    return info

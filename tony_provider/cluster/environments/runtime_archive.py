@@ -28,10 +28,10 @@ import attrs
 import tony_provider
 from tony_provider.cluster.errors import StagingFailed
 from tony_provider.cluster.sources import user_cache
-from tony_provider.runtime import launch
 from tony_provider.runtime.common.files import keep_newest, write_private_file
 from tony_provider.runtime.common.helper_processes import absolute_entries
 from tony_provider.runtime.frameworks import base
+from tony_provider.runtime.launch import launch_context
 
 log = logging.getLogger(__name__)
 
@@ -307,8 +307,13 @@ def _for_python(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, b
     directories = {f"{parent}/" for name in files for parent in PurePosixPath(name).parents if parent.name}
     compiled = {f"{own}/lib/{name}": files.pop(name) for name in list(files) if name.endswith(".so")}
     inner = _zipped({**files, **dict.fromkeys(directories, b"")})
-    start = files[f"tony_provider/runtime/launch/{launch.START}"]
-    return {f"{own}/runtime.zip": inner, f"{own}/index": _index(inner), f"{own}/{launch.START}": start, **compiled}
+    start = files[f"tony_provider/runtime/launch/{launch_context.START}"]
+    return {
+        f"{own}/runtime.zip": inner,
+        f"{own}/index": _index(inner),
+        f"{own}/{launch_context.START}": start,
+        **compiled,
+    }
 
 
 def _index(inner: bytes) -> bytes:

@@ -24,7 +24,7 @@ from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import dump_json, load_json
 from tony_provider.runtime.common.files import locked, remove_tree, write_private_file
 from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId, ApplicationId, ContainerId
-from tony_provider.runtime.launch.local_container import PID_FILE, TOKEN_FILE
+from tony_provider.runtime.launch.launch_context import PID_FILE, TOKEN_FILE
 from tony_provider.runtime.protocol.master_files import read_report
 from tony_provider.runtime.protocol.status import FinalStatus
 

@@ -14,13 +14,19 @@ import attrs
 
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.training.results import job_status, labels
+from tony_provider.runtime.application_history import (
+    SampleSegmentHeader,
+    TaskSample,
+    contents,
+    listed,
+    read_events,
+    read_segment,
+    segment_order,
+)
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import CodecError, load_json, to_plain
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.common.text import replaced
-from tony_provider.runtime.history.events import read_events
-from tony_provider.runtime.history.samples import SampleSegmentHeader, TaskSample, read_segment, segment_order
-from tony_provider.runtime.history.segment_files import contents, listed
 from tony_provider.runtime.jobspec.container_content import EnvironmentKind
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.protocol.status import JobStatus

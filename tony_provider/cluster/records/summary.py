@@ -1,7 +1,9 @@
-"""Summaries of applications, which Airflow's database and the store keep after a job.
+"""Summaries of applications, which Airflow's database and the store keep after a job, and published models.
 
 Contains the summary with its curves and advice, its two-part JSON form in the state of a task instance, and the record
 of a task's previous runs on the store. All forms are limited in size.
+
+A job writes ``version.json`` after it has written the model, so a directory without this file is incomplete.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -20,12 +23,14 @@ from tony_provider.cluster.application_state import ApplicationState
 from tony_provider.cluster.interface import Application
 from tony_provider.cluster.records.history import JobHistory
 from tony_provider.cluster.training.identity import Identity, Layout, identity_of, read_record
-from tony_provider.runtime.common.bounds import PREVIOUS_RUNS_LIMIT
+from tony_provider.runtime.application_history import TaskSample
+from tony_provider.runtime.common.bounds import PREVIOUS_RUNS_LIMIT, RECORD_LIMIT, read_json
 from tony_provider.runtime.common.codec import CodecError, dump_json, from_plain, to_plain
 from tony_provider.runtime.common.text import replaced
-from tony_provider.runtime.history.samples import TaskSample
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus, TimeUse, TypeUse
-from tony_provider.runtime.storage.base import Storage, write_atomically
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage, read_whole, write_atomically
+from tony_provider.runtime.storage.errors import StorageNotFound
 
 
 class Confidence(StrEnum):
@@ -464,3 +469,67 @@ def tensorboard_command(
     if proxy_user:
         words += ["--proxy-user", proxy_user]
     return shlex.join(words)
+
+
+VERSIONS_DIR = "versions"
+VERSION_FILE = "version.json"  # holds at least ``model_dir`` and ``period_end``
+
+_SHOWN = 300  # characters of a version.json that an error shows
+
+
+@attrs.frozen
+class Version:
+    """A published model. Its VERSION_FILE exists only if the model is complete."""
+
+    model_dir: str  # URI
+    period_end: datetime  # end of the period that the model was trained on
+    number: str  # name of its directory
+
+
+def newest_model_before(storage: Storage, models: str, end: datetime | str) -> str:
+    """Return the URI of the existing model with the newest period that ended before ``end``, or "" if there is none.
+
+    Raises StorageError. Raises ValueError if a version.json is invalid or names a model on another store, or if a date
+    is not ISO 8601.
+    """
+    moment = _moment(end)
+    earlier = (version for version in _versions(storage, models) if version.period_end < moment)
+    newest_first = sorted(earlier, key=_age, reverse=True)
+    return next((each.model_dir for each in newest_first if storage.exists(each.model_dir)), "")
+
+
+def _versions(storage: Storage, models: str) -> Iterator[Version]:
+    try:
+        directories = storage.list(uris.join(models, VERSIONS_DIR))
+    except StorageNotFound:
+        return
+    for directory in directories:
+        file = uris.join(directory.path, VERSION_FILE)
+        try:
+            data = read_whole(storage, file, RECORD_LIMIT)
+        except StorageNotFound:
+            continue  # still being published
+        try:
+            about = read_json(data)
+            version = Version(about["model_dir"], _moment(about["period_end"]), directory.name)
+            # Jobs may write this file, and a template may put the model into `files`, where a path names a local file.
+            is_of_store = "://" in version.model_dir and uris.scheme(version.model_dir) == uris.scheme(models)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{file} should hold model_dir and period_end: {error!r}") from error
+        if not is_of_store:
+            raise ValueError(
+                f"{file}: model_dir: {version.model_dir[:_SHOWN]!a} is not a URI of the store that the models are "
+                f"published on ({uris.scheme(models)}://…)"
+            )
+        yield version
+
+
+def _moment(value: datetime | str) -> datetime:
+    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _age(version: Version) -> tuple[datetime, int, str]:
+    """Return a sort key. If two versions have the same period, the higher number is newer: 10 after 9."""
+    is_number = version.number.isdecimal() and len(version.number) < 20
+    return version.period_end, int(version.number) if is_number else -1, version.number

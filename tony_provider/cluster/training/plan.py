@@ -20,7 +20,6 @@ import attrs
 from tony_provider.cluster.errors import SourceMissing
 from tony_provider.cluster.interface import Cluster
 from tony_provider.cluster.sources import Sources, in_store
-from tony_provider.cluster.training.applications import previous_application
 from tony_provider.cluster.training.checkpoint_chains import (
     ChainState,
     CheckpointChains,
@@ -29,10 +28,10 @@ from tony_provider.cluster.training.checkpoint_chains import (
     read_chain,
 )
 from tony_provider.cluster.training.identity import Identity, Layout
+from tony_provider.cluster.training.results import previous_application
 from tony_provider.runtime.checkpoint.catalog import foreign_catalog
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import chain_named
-from tony_provider.runtime.checkpoint.training_owner import ChainRecord
+from tony_provider.runtime.checkpoint.training_records import ChainRecord, ResumePoint
 from tony_provider.runtime.jobspec.container_content import (
     EnvironmentKind,
     image_of,

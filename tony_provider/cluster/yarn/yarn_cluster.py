@@ -64,9 +64,9 @@ from tony_provider.cluster.yarn.job_checks import (
     present_shortages,
     racks_of,
 )
-from tony_provider.cluster.yarn.master_proxy import MasterProxy
 from tony_provider.cluster.yarn.rest import (
     APPLICATION_TYPE,
+    MasterProxy,
     RestError,
     YarnRest,
     masked,

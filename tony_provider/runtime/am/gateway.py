@@ -41,9 +41,9 @@ from tony_provider.runtime.common import clock, contract
 from tony_provider.runtime.common.clock import difference, epoch_ms
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.protocol import limits, messages, tony_pb2
+from tony_provider.runtime.protocol.limits import CLOCKS_DIFFER
 from tony_provider.runtime.protocol.store_tokens import StoreToken
 from tony_provider.runtime.protocol.task_identity import TaskIdentity
-from tony_provider.runtime.protocol.timing import CLOCKS_DIFFER
 from tony_provider.runtime.protocol.tunnel_streams import FrameError, Window
 from tony_provider.runtime.storage import Storage, StorageError, StorageExists, uris
 

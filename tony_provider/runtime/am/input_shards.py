@@ -26,11 +26,19 @@ from tony_provider.runtime.common.concurrency import retry
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards
-from tony_provider.runtime.inputs.shard_queue import CommitLog, ShardCommit, ShardQueue, ShardReader, read_log
-from tony_provider.runtime.inputs.shards import BalancedAssignment, InputShard, Listing, too_few_shards
-from tony_provider.runtime.jobspec.model import InputDeal, InputSpec
+from tony_provider.runtime.inputs.shards import (
+    BalancedAssignment,
+    CommitLog,
+    InputShard,
+    Listing,
+    ShardCommit,
+    ShardQueue,
+    ShardReader,
+    read_log,
+    too_few_shards,
+)
+from tony_provider.runtime.jobspec.model import InputDeal, InputSpec, ranks
 from tony_provider.runtime.jobspec.problems import child
-from tony_provider.runtime.jobspec.task_types import ranks
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import InputStatus, JobState
 from tony_provider.runtime.storage import StorageError, StorageNotFound, StorageUnreachable, uris

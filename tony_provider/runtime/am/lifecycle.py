@@ -18,10 +18,9 @@ import attrs
 from tony_provider.runtime import application
 from tony_provider.runtime.am import message_limits
 from tony_provider.runtime.am.checkpoint_chain import OwnChain, Ownership, SupersededError
-from tony_provider.runtime.am.executor_launch import ExecutorLaunches, application_file
 from tony_provider.runtime.am.executor_server import ExecutorService, Server
 from tony_provider.runtime.am.input_shards import OpenedInput, close_inputs, open_inputs
-from tony_provider.runtime.am.master import DismissedError, JobData, Master
+from tony_provider.runtime.am.master import DismissedError, ExecutorLaunches, JobData, Master, application_file
 from tony_provider.runtime.am.output_publisher import OutputPublisher
 from tony_provider.runtime.am.records import (
     ApplicationRecords,
@@ -38,8 +37,7 @@ from tony_provider.runtime.am.token_replacement import StoreAccess
 from tony_provider.runtime.am.web.authentication import Authenticator, proxy_tls, remove_files
 from tony_provider.runtime.am.web.control import token_route
 from tony_provider.runtime.am.web.web_app import WebApp
-from tony_provider.runtime.application import ApplicationDescription, ContainerError, YarnAccess
-from tony_provider.runtime.application_store import open_application_store
+from tony_provider.runtime.application import ApplicationDescription, ContainerError, YarnAccess, open_application_store
 from tony_provider.runtime.common import clock, contract
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.helper_processes import keep_memory_private

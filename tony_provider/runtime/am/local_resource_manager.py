@@ -37,7 +37,7 @@ from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.common.files import remove_tree
 from tony_provider.runtime.common.quantities import GPU, MEMORY, VCORES, amount, count
 from tony_provider.runtime.jobspec.model import StartRule
-from tony_provider.runtime.launch.local_container import (
+from tony_provider.runtime.launch.launch_context import (
     NODE_HOST,
     PID_FILE,
     container_environment,

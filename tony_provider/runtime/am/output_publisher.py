@@ -14,7 +14,7 @@ from tony_provider.runtime.am.checkpoint_chain import FencedError, Ownership, Su
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import retry
-from tony_provider.runtime.inputs.shard_queue import read_log
+from tony_provider.runtime.inputs.shards import read_log
 from tony_provider.runtime.jobspec.model import InputDeal, OutputCommit
 from tony_provider.runtime.jobspec.problems import child
 from tony_provider.runtime.outputs.output_place import OutputPart, OutputPlace

@@ -17,8 +17,7 @@ from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessState, Task
 from tony_provider.runtime.am.store_writer import SegmentWriter
-from tony_provider.runtime.common.concurrency import wait_with_timeout
-from tony_provider.runtime.history.samples import (
+from tony_provider.runtime.application_history import (
     SampleCompressor,
     SampleSegmentHeader,
     TaskSample,
@@ -26,6 +25,7 @@ from tony_provider.runtime.history.samples import (
     encode_sample,
     segment_name,
 )
+from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.protocol.metrics import (
     NO_COUNTS,
     SHOWN,

@@ -17,7 +17,7 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms, moment
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.common.quantities import span
-from tony_provider.runtime.protocol.timing import SLOW_ANSWER
+from tony_provider.runtime.protocol.limits import SLOW_ANSWER
 from tony_provider.runtime.storage import Storage, StorageError, uris, write_atomically
 from tony_provider.runtime.storage.base import Before, without_waiting
 

@@ -15,8 +15,7 @@ from typing import Callable, Optional, Union
 
 import attrs
 
-from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.application_store import open_application_store
+from tony_provider.runtime.application import ApplicationDescription, open_application_store
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms, moment
 from tony_provider.runtime.common.concurrency import wait_with_timeout

@@ -17,8 +17,15 @@ from typing import BinaryIO
 
 import attrs
 
-from tony_provider.runtime.artifacts.manifest import Checksum, Entry, StoredTree, algorithm_of, file_checksum
-from tony_provider.runtime.artifacts.tree import FileVersion, Kind
+from tony_provider.runtime.artifacts.manifest import (
+    Checksum,
+    Entry,
+    FileVersion,
+    Kind,
+    StoredTree,
+    algorithm_of,
+    file_checksum,
+)
 from tony_provider.runtime.artifacts.upload import StoredFiles
 from tony_provider.runtime.common.concurrency import Cancelled, in_parallel
 from tony_provider.runtime.common.files import remove_tree

@@ -12,7 +12,7 @@ from typing import Callable, Optional, Union
 
 import attrs
 
-from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode
+from tony_provider.runtime.artifacts.manifest import FileVersion, Kind, Tree, TreeNode
 from tony_provider.runtime.checkpoint.save_view import (
     MANIFEST_SUFFIX,
     PATIENCE,

@@ -10,7 +10,7 @@ from typing import Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.artifacts.tree import FileVersion, Tree
+from tony_provider.runtime.artifacts.manifest import FileVersion, Tree
 from tony_provider.runtime.checkpoint import save_formats
 from tony_provider.runtime.checkpoint.consistency import Verified
 from tony_provider.runtime.checkpoint.content.readers import read_here

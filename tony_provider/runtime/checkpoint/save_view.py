@@ -10,7 +10,7 @@ from typing import Any, Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.artifacts.tree import FileVersion
+from tony_provider.runtime.artifacts.manifest import FileVersion
 from tony_provider.runtime.checkpoint.content.zips import HIGHEST_COUNT, NotRead, Unreadable
 
 # Labels before a number that is a step. The first pattern that matches decides.

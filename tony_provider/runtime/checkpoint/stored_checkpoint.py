@@ -11,9 +11,8 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.artifacts.manifest import Entry, StoredTree
-from tony_provider.runtime.artifacts.tree import Kind
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.artifacts.manifest import Entry, Kind, StoredTree
+from tony_provider.runtime.checkpoint.training_records import ResumePoint
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.storage import uris
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from tony_provider.runtime.artifacts.tree import Tree
+from tony_provider.runtime.artifacts.manifest import Tree
 from tony_provider.runtime.artifacts.upload import SMALL
 from tony_provider.runtime.checkpoint.content.zips import NotRead, Unreadable
 from tony_provider.runtime.common import helper_processes

@@ -15,8 +15,8 @@ from typing import Callable, Optional, TypeVar
 import attrs
 
 from tony_provider.runtime.artifacts.upload import ArtifactUpload, TreeChanged
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import MANIFEST_FILE, objects_directory, upload_name
+from tony_provider.runtime.checkpoint.training_records import ResumePoint
 from tony_provider.runtime.common import clock
 from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.executor import workspace
@@ -31,8 +31,7 @@ from tony_provider.runtime.executor.start_context import (
     StartOrder,
     StopRequest,
 )
-from tony_provider.runtime.jobspec.model import MirrorScope
-from tony_provider.runtime.jobspec.task_types import saves_checkpoints
+from tony_provider.runtime.jobspec.model import MirrorScope, saves_checkpoints
 from tony_provider.runtime.protocol import limits, messages, tony_pb2
 from tony_provider.runtime.storage import StorageError, uris
 

@@ -17,14 +17,12 @@ from collections.abc import Collection, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional
 
-from tony_provider.runtime.application import ContainerError
-from tony_provider.runtime.application_store import open_application_store
+from tony_provider.runtime.application import ContainerError, open_application_store
 from tony_provider.runtime.common import clock, exit_codes, helper_processes
 from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
 from tony_provider.runtime.executor.checkpoint_paths import CheckpointLink, SharedCheckpoints
-from tony_provider.runtime.executor.event_files import event_file_transfer
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.gpus import ContainerGpus
 from tony_provider.runtime.executor.heartbeat import HeartbeatContent
@@ -41,13 +39,13 @@ from tony_provider.runtime.executor.ports import HeldPorts, PortError
 from tony_provider.runtime.executor.process_start import ProcessStart
 from tony_provider.runtime.executor.processes import become_subreaper
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder
+from tony_provider.runtime.executor.task_outputs import event_file_transfer
 from tony_provider.runtime.executor.workspace import JobFiles, Workspace
 from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.frameworks.base import MAIN_PORT, port_of_process
-from tony_provider.runtime.frameworks.task_environment import VISIBLE_DEVICES
+from tony_provider.runtime.frameworks.base import MAIN_PORT, VISIBLE_DEVICES, port_of_process
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.jobspec.model import MirrorScope
-from tony_provider.runtime.protocol import messages, timing, tony_pb2
+from tony_provider.runtime.protocol import limits, messages, tony_pb2
 from tony_provider.runtime.protocol.store_tokens import OtherToken, StoreToken
 from tony_provider.runtime.protocol.task_identity import IdentityError
 from tony_provider.runtime.storage import StorageError
@@ -162,7 +160,7 @@ class Executor:
         self._tunnel_ends: Optional[TunnelEnds] = None  # created for the first tunnel
         self._event_files = event_file_transfer(context)
         self._pulse = HeartbeatContent(context)
-        self._beat_seconds = timing.HEARTBEAT_INTERVAL
+        self._beat_seconds = limits.HEARTBEAT_INTERVAL
         self._newest: Optional[ProcessStart] = None  # of the last rendezvous; it may wait for its turn
         self._next: asyncio.Queue[ProcessStart] = asyncio.Queue()
         self._current: Optional[ProcessStart] = None
@@ -271,9 +269,9 @@ class Executor:
         self._where.record_attempt(welcome.am_attempt)
         if self._tunnel_ends is not None:
             self._tunnel_ends.begin()
-        self._beat_seconds = welcome.heartbeat_seconds or timing.HEARTBEAT_INTERVAL
+        self._beat_seconds = welcome.heartbeat_seconds or limits.HEARTBEAT_INTERVAL
         ahead = welcome.clock_ms / 1000 - time.time() if welcome.clock_ms else None
-        clock.follow(ahead if ahead is not None and abs(ahead) > timing.CLOCKS_DIFFER else None)
+        clock.follow(ahead if ahead is not None and abs(ahead) > limits.CLOCKS_DIFFER else None)
 
     def _tunnel_to_tensorboard(self) -> PageFetcher:
         if self._tunnel is None:

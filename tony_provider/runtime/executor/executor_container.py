@@ -24,8 +24,7 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, KEY_SERVER_TOKEN, Credentials, Token
 from tony_provider.runtime.jobspec.container_content import image_of
-from tony_provider.runtime.jobspec.model import TENSORBOARD, Docker, JobSpec, Role, TaskSpec
-from tony_provider.runtime.jobspec.task_types import in_cluster
+from tony_provider.runtime.jobspec.model import TENSORBOARD, Docker, JobSpec, Role, TaskSpec, in_cluster
 from tony_provider.runtime.protocol import task_identity
 from tony_provider.runtime.protocol.store_tokens import StoreToken, replace_store_token
 from tony_provider.runtime.protocol.task_identity import TaskIdentity

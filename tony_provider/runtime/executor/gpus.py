@@ -28,7 +28,7 @@ from tony_provider.runtime.application import GpuDealing
 from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.executor import processes
-from tony_provider.runtime.frameworks.task_environment import VISIBLE_DEVICES
+from tony_provider.runtime.frameworks.base import VISIBLE_DEVICES
 
 log = logging.getLogger(__name__)
 

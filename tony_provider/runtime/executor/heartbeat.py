@@ -18,7 +18,7 @@ from tony_provider.runtime.executor import processes, workspace
 from tony_provider.runtime.executor.gpus import GpuMeter, Nvml, gpus_set_by_node
 from tony_provider.runtime.executor.process_start import ProcessStart
 from tony_provider.runtime.executor.start_context import ExecutorContext
-from tony_provider.runtime.frameworks.task_environment import VISIBLE_DEVICES
+from tony_provider.runtime.frameworks.base import VISIBLE_DEVICES
 from tony_provider.runtime.protocol import limits, tony_pb2
 
 Measured = dict[str, float]

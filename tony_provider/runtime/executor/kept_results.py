@@ -20,7 +20,7 @@ from typing import Callable, Optional, TypeVar
 
 import attrs
 
-from tony_provider.runtime.artifacts.directory_upload import is_empty_directory, publish_directory
+from tony_provider.runtime.artifacts.upload import is_empty_directory, publish_directory
 from tony_provider.runtime.common import clock, contract
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.concurrency import Cancelled, pauses, wait_with_timeout

@@ -18,7 +18,7 @@ import grpc
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
-from tony_provider.runtime.protocol import master_files, task_identity, timing, tony_pb2, tony_pb2_grpc
+from tony_provider.runtime.protocol import limits, master_files, task_identity, tony_pb2, tony_pb2_grpc
 from tony_provider.runtime.storage import Storage, StorageError
 
 log = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class MasterLink:
         self._credentials = task_identity.channel_credentials(container.secrets)
         tasks = container.job.size
         self._options = task_identity.channel_options(container.identity.application_id, tasks)
-        self._spread = timing.spread(tasks)
+        self._spread = limits.spread(tasks)
         self._metadata = task_identity.call_metadata(container.identity, container.token)
         self._greet = greet
         self._handle = handle

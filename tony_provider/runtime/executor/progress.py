@@ -16,11 +16,11 @@ from typing import Any, Optional, Union
 
 import attrs
 
-from tony_provider.runtime.artifacts.tree import scan
+from tony_provider.runtime.artifacts.manifest import scan
 from tony_provider.runtime.common import binary
 from tony_provider.runtime.common.binary import EndlessNumber, read_varint
 from tony_provider.runtime.event_files.event_file_mirror import is_event_file
-from tony_provider.runtime.executor.event_files import oldest_first
+from tony_provider.runtime.executor.task_outputs import oldest_first
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.limits import MOST_METRICS, RESERVED_KEY_REASON, RESERVED_KEYS, is_metric_name
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
 
 import attrs
 
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.checkpoint.training_records import ResumePoint
 from tony_provider.runtime.common.concurrency import Cancelled, wait_with_timeout
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
 from tony_provider.runtime.executor.checkpoint_paths import CheckpointLink, SharedCheckpoints
@@ -22,7 +22,7 @@ from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts
 from tony_provider.runtime.executor.workspace import JobFiles, Workspace
 from tony_provider.runtime.frameworks.base import ClusterSpec
-from tony_provider.runtime.jobspec.task_types import ranks
+from tony_provider.runtime.jobspec.model import ranks
 from tony_provider.runtime.protocol import messages, tony_pb2
 from tony_provider.runtime.storage import Storage
 

@@ -13,7 +13,7 @@ from typing import Callable, Optional, TypeVar
 
 import attrs
 
-from tony_provider.runtime.checkpoint.checkpoint_restore import copy_checkpoint
+from tony_provider.runtime.checkpoint.catalog import copy_checkpoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, is_checkpoint
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.archives import ArchiveError
@@ -25,11 +25,9 @@ from tony_provider.runtime.executor.start_context import ExecutorContext, StartO
 from tony_provider.runtime.executor.user_environment import python_bin, user_environment
 from tony_provider.runtime.executor.workspace import ChangedFileError, Workspace
 from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.frameworks.base import HelperProcess
-from tony_provider.runtime.frameworks.task_environment import task_environment
+from tony_provider.runtime.frameworks.base import HelperProcess, task_environment
 from tony_provider.runtime.frameworks.task_type_rules import takes_gang_along
-from tony_provider.runtime.jobspec.model import MirrorScope, Role
-from tony_provider.runtime.jobspec.task_types import in_cluster, saves_checkpoints
+from tony_provider.runtime.jobspec.model import MirrorScope, Role, in_cluster, saves_checkpoints
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, StorageUnreachable, uris, walk
 from tony_provider.runtime.storage.base import download
 

@@ -28,8 +28,7 @@ from tony_provider.runtime.executor.master_link import MasterRequests
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartPart
 from tony_provider.runtime.executor.start_preparation import PreparationError, wait_for_store
 from tony_provider.runtime.executor.task_outputs import NotCopiedError, ShardCopies, TaskOutputs
-from tony_provider.runtime.inputs.shard_queue import MOST_AT_ONCE
-from tony_provider.runtime.inputs.shards import InputShard
+from tony_provider.runtime.inputs.shards import MOST_AT_ONCE, InputShard
 from tony_provider.runtime.jobspec.model import InputDeal
 from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.storage import StorageNotFound, uris

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Optional
 
-from tony_provider.runtime.artifacts.tree import FileVersion, scan
+from tony_provider.runtime.artifacts.manifest import FileVersion, scan
 from tony_provider.runtime.checkpoint.consistency import is_named_log
 from tony_provider.runtime.checkpoint.save_finder import Stray, StraySaves, may_be_save, save_remedy
 from tony_provider.runtime.common import contract

@@ -8,8 +8,7 @@ import attrs
 
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.frameworks.base import MAIN_PORT, ClusterSpec, Framework, TaskAddress, TaskEnvironment
-from tony_provider.runtime.jobspec.model import JobSpec, Role
-from tony_provider.runtime.jobspec.task_types import in_cluster, ranks
+from tony_provider.runtime.jobspec.model import JobSpec, Role, in_cluster, ranks
 
 
 @attrs.frozen

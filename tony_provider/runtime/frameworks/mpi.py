@@ -11,8 +11,7 @@ from __future__ import annotations
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.frameworks import base
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, HelperProcess, TaskEnvironment
-from tony_provider.runtime.jobspec.model import JobSpec, Role
-from tony_provider.runtime.jobspec.task_types import in_cluster, ranks
+from tony_provider.runtime.jobspec.model import JobSpec, Role, in_cluster, ranks
 
 _SHELL = "tony-rsh"  # the remote shell
 _HERE = "tony-here"  # starts the remote command in the directory of its container

@@ -18,8 +18,7 @@ from tony_provider.runtime.frameworks.base import (
     HelperProcess,
     TaskEnvironment,
 )
-from tony_provider.runtime.jobspec.model import JobSpec, Role
-from tony_provider.runtime.jobspec.task_types import in_cluster, ranks
+from tony_provider.runtime.jobspec.model import JobSpec, Role, in_cluster, ranks
 
 SCHEDULER_PORT = "scheduler"
 _IMPORT = f"exec {PYTHON_COMMAND} -c 'import mxnet'"

@@ -18,8 +18,7 @@ from tony_provider.runtime.frameworks.base import (
     TaskAddress,
     TaskEnvironment,
 )
-from tony_provider.runtime.jobspec.model import JobSpec, RestartScope, Role, TaskSpec
-from tony_provider.runtime.jobspec.task_types import in_cluster
+from tony_provider.runtime.jobspec.model import JobSpec, RestartScope, Role, TaskSpec, in_cluster
 
 # TMPDIR is short enough for Ray's sockets and is deleted with the container, unlike /tmp. With --block, ray start exits
 # with code 1 if a process of the node has died, such as the head's GCS server.

@@ -7,8 +7,15 @@ from functools import cache
 
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.base import Framework
-from tony_provider.runtime.jobspec.model import JobSpec, RestartScope, Role, StartRule, SuccessRule
-from tony_provider.runtime.jobspec.task_types import in_cluster, succeeded_before
+from tony_provider.runtime.jobspec.model import (
+    JobSpec,
+    RestartScope,
+    Role,
+    StartRule,
+    SuccessRule,
+    in_cluster,
+    succeeded_before,
+)
 
 
 def deciding_types(job: JobSpec, framework: Framework) -> Sequence[str]:

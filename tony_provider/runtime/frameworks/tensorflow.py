@@ -18,8 +18,7 @@ from tony_provider.runtime.frameworks.base import (
     fits_variable,
     with_file,
 )
-from tony_provider.runtime.jobspec.model import JobSpec, Role
-from tony_provider.runtime.jobspec.task_types import in_cluster
+from tony_provider.runtime.jobspec.model import JobSpec, Role, in_cluster
 
 TF_CONFIG = "TF_CONFIG"
 REUSE_PORT = "TF_GRPC_REUSE_PORT"

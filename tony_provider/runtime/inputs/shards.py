@@ -1,4 +1,10 @@
-"""Shards of an input, the listing that stores them as JSON lines, and their balanced assignment to tasks."""
+"""Shards of an input: their listing as JSON lines, their balanced assignment to tasks, and the queue of shards.
+
+The queue is a pure state machine. A log on the store holds its commits.
+
+A shard is free, taken, committed or failed. One reader at a time takes a shard, and only this reader can commit it. The
+shard is free again when the reader ends. The queue needs a byte for each shard, and more for taken shards.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +13,26 @@ import json
 import os
 import tempfile
 from array import array
-from collections.abc import Iterable, Sequence
-from typing import BinaryIO, Optional
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from typing import Any, BinaryIO, Optional
 
 import attrs
 
-from tony_provider.runtime.common.bounds import read_json
+from tony_provider.runtime.common.bounds import COMMITS_LIMIT, read_json
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.jobspec.model import InputDeal, JobSpec
 from tony_provider.runtime.jobspec.problems import child
-from tony_provider.runtime.storage import FileStatus, Storage
+from tony_provider.runtime.storage import (
+    FileStatus,
+    Storage,
+    StorageNotFound,
+    is_temporary,
+    read_whole,
+    uris,
+    write_atomically,
+)
 
 
 @attrs.frozen
@@ -197,3 +213,268 @@ def too_few_shards(job: JobSpec, name: str, shards: int) -> Optional[str]:
     found = f"{count(shards, 'shard')} for {count(tasks, 'task')} ({', '.join(job.readers(name))})"
     remedy = "cut the data into more files or pieces (`split_size`), use fewer instances, or write `deal: queue`"
     return f"{child('inputs', name)}: {found}; with a static deal each needs one: {remedy}"
+
+
+MOST_AT_ONCE = 256  # limit for the shards of one reader, and for its remembered commits
+
+
+class ShardState(IntEnum):
+    """State of a shard in the queue."""
+
+    FREE = 0
+    TAKEN = 1
+    COMMITTED = 2
+    FAILED = 3  # unreadable
+
+
+@attrs.frozen
+class ShardReader:
+    """One start of a task's user process. It takes shards, which are free again when it ends."""
+
+    task: str  # such as worker:0
+    attempt: int
+    start: int
+
+
+@attrs.define
+class _Hand:
+    """The shards of one reader."""
+
+    taken: dict[int, int] = attrs.field(factory=dict)  # shard -> number of the request that took it
+    settled: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))  # latest commits and failures
+    # latest requests to give a shard back
+    returns: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))
+
+
+class ShardQueue:
+    """The shards of one input, numbered from 0, handed out one by one. Free shards are handed out in this order."""
+
+    def __init__(self, count: int) -> None:
+        self._states = bytearray(count)
+        self._fresh = 0  # shards from here on were never handed out
+        self._returned: list[int] = []  # heap; may contain shards that are no longer free
+        self._hands: dict[ShardReader, _Hand] = {}
+        self.committed = 0
+        self.failed: dict[int, str] = {}  # shard -> why it is unreadable
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def state(self, shard: int) -> ShardState:
+        return ShardState(self._states[shard])
+
+    @property
+    def taken(self) -> int:
+        """The number of taken shards."""
+        return sum(len(hand.taken) for hand in self._hands.values())
+
+    @property
+    def settled(self) -> int:
+        """The number of committed and failed shards."""
+        return self.committed + len(self.failed)
+
+    @property
+    def over(self) -> bool:
+        """Whether all shards are committed or failed."""
+        return self.settled == len(self._states)
+
+    @property
+    def has_free(self) -> bool:
+        """Whether a shard may be free. If False, no shard is free."""
+        return bool(self._returned) or self._fresh < len(self._states)
+
+    @property
+    def readers(self) -> list[ShardReader]:
+        """The readers that have taken or settled a shard."""
+        return list(self._hands)
+
+    # ---- actions of readers ------------------------------------------------------------------------------------
+
+    def take(self, reader: ShardReader, request: int) -> Optional[int]:
+        """Take the next free shard, or None if no shard is free. A repeated request returns the same shard."""
+        hand = self._hands.setdefault(reader, _Hand())
+        for shard, asked in hand.taken.items():
+            if asked == request:
+                return shard
+        free = self._next_free() if len(hand.taken) < MOST_AT_ONCE else None
+        if free is not None:
+            self._states[free] = ShardState.TAKEN
+            hand.taken[free] = request
+        return free
+
+    def commit(self, reader: ShardReader, shard: int) -> bool:
+        """Commit a shard; returns False if this reader has not taken it. Idempotent."""
+        if self._has_settled(reader, shard, ShardState.COMMITTED):
+            return True
+        if not self._put_down(reader, shard, ShardState.COMMITTED):
+            return False
+        self.committed += 1
+        self._hands[reader].settled.append(shard)
+        return True
+
+    def fail(self, reader: ShardReader, shard: int, reason: str) -> bool:
+        """Mark a shard as unreadable permanently; returns False if this reader has not taken it."""
+        if self._has_settled(reader, shard, ShardState.FAILED):
+            return True
+        if not self._put_down(reader, shard, ShardState.FAILED):
+            return False
+        self.failed[shard] = reason
+        self._hands[reader].settled.append(shard)
+        return True
+
+    def give_back(self, reader: ShardReader, shard: int, request: int) -> bool:
+        """Free a shard; returns False if this reader has not taken it.
+
+        A repeated request has no effect, because the reader may have taken the shard again by then.
+        """
+        hand = self._hands.get(reader)
+        if hand is None or request in hand.returns or not self._free(reader, shard):
+            return False
+        hand.returns.append(request)
+        return True
+
+    def ended(self, reader: ShardReader) -> bool:
+        """Free all shards of a reader that has ended; returns whether it had any."""
+        hand = self._hands.get(reader)
+        if hand is None:
+            return False
+        returned = [shard for shard in list(hand.taken) if self._free(reader, shard)]
+        del self._hands[reader]
+        return bool(returned)
+
+    # ---- recovery by a later application master ----------------------------------------------------------------
+
+    def was_settled(self, reader: ShardReader, shard: int, failed: Optional[str] = None) -> None:
+        """Restore a commit, or a failure with reason ``failed``, of an earlier application master; the last one counts.
+
+        Raises IndexError for an unknown shard.
+        """
+        self._forget(shard)
+        self._hands.setdefault(reader, _Hand()).settled.append(shard)
+        self._states[shard] = ShardState.COMMITTED if failed is None else ShardState.FAILED
+        if failed is None:
+            self.committed += 1
+        else:
+            self.failed[shard] = failed
+
+    def holds(self, reader: ShardReader, shards: Iterable[int]) -> None:
+        """Restore shards that a reader took from an earlier application master, unless they are no longer free."""
+        hand = self._hands.setdefault(reader, _Hand())
+        for shard in shards:
+            if 0 <= shard < len(self._states) and self._states[shard] == ShardState.FREE:
+                self._states[shard] = ShardState.TAKEN
+                hand.taken[shard] = 0  # no request has this number
+
+    def _forget(self, shard: int) -> None:
+        """Undo an earlier settlement: a master that had been replaced wrote it, and no reader knows about it."""
+        if self._states[shard] == ShardState.COMMITTED:
+            self.committed -= 1
+        elif self._states[shard] == ShardState.FAILED:
+            del self.failed[shard]
+        else:
+            return
+        for hand in self._hands.values():
+            if shard in hand.settled:
+                hand.settled.remove(shard)
+
+    # ---- helpers -----------------------------------------------------------------------------------------------
+
+    def _has_settled(self, reader: ShardReader, shard: int, state: ShardState) -> bool:
+        hand = self._hands.get(reader)
+        return hand is not None and shard in hand.settled and self._states[shard] == state
+
+    def _put_down(self, reader: ShardReader, shard: int, state: ShardState) -> bool:
+        hand = self._hands.get(reader)
+        if hand is None or shard not in hand.taken:
+            return False
+        del hand.taken[shard]
+        self._states[shard] = state
+        return True
+
+    def _free(self, reader: ShardReader, shard: int) -> bool:
+        if not self._put_down(reader, shard, ShardState.FREE):
+            return False
+        heapq.heappush(self._returned, shard)
+        return True
+
+    def _next_free(self) -> Optional[int]:
+        for shard in self._candidates():
+            if self._states[shard] == ShardState.FREE:
+                return shard
+        return None
+
+    def _candidates(self) -> Iterator[int]:
+        while self._returned:
+            yield heapq.heappop(self._returned)
+        while self._fresh < len(self._states):
+            self._fresh += 1
+            yield self._fresh - 1
+
+
+_FULL = 256 << 10  # bytes of a file after which the next one begins
+
+
+@attrs.frozen
+class ShardCommit:
+    """A shard that was committed, or marked as unreadable."""
+
+    shard: int
+    reader: ShardReader
+    time_ms: int  # epoch
+    failed: Optional[str] = None  # why it is unreadable; None if it is committed
+    outputs: list[str] = attrs.field(factory=list)  # results that the program named
+
+    def line(self) -> bytes:
+        reader = self.reader
+        fields: dict[str, Any] = {"shard": self.shard, "task": reader.task, "attempt": reader.attempt}
+        fields |= {"start": reader.start, "time_ms": self.time_ms}
+        if self.failed is not None:
+            fields["failed"] = self.failed
+        if self.outputs:
+            fields["outputs"] = self.outputs
+        return _ENCODER.encode(fields).encode("utf-8", "replace") + b"\n"
+
+    @classmethod
+    def of_line(cls, line: bytes) -> ShardCommit:
+        """Parse a line written by ``line``. Raises ValueError."""
+        fields = read_json(line)
+        try:
+            reader = ShardReader(fields["task"], fields["attempt"], fields["start"])
+            return cls(fields["shard"], reader, fields["time_ms"], fields.get("failed"), fields.get("outputs", []))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a commit: {line[:200]!r}") from error
+
+
+class CommitLog:
+    """The part of a directory's log that one application master writes. All methods block."""
+
+    def __init__(self, storage: Storage, directory: str, am_attempt: int) -> None:
+        self._storage = storage
+        self._directory = directory
+        self._am_attempt = am_attempt
+        self._number = 1  # of the current file
+        self._newest = b""  # content of the current file
+
+    def add(self, settled: Sequence[ShardCommit]) -> None:
+        """Store these entries. Raises StorageError; then none of them counts, and they can be added again."""
+        content = self._newest + b"".join(each.line() for each in settled)
+        name = f"{self._am_attempt:04d}-{self._number:06d}.jsonl"
+        write_atomically(self._storage, uris.join(self._directory, name), content)
+        self._newest = content
+        if len(content) >= _FULL:
+            self._number, self._newest = self._number + 1, b""
+
+
+def read_log(storage: Storage, directory: str) -> Iterator[ShardCommit]:
+    """Yield all entries of the log, by application master, oldest first. The last entry of a shard counts.
+
+    Blocks. Raises StorageError, and ValueError for an invalid line.
+    """
+    try:
+        files = storage.list(directory)
+    except StorageNotFound:
+        return
+    for file in files:
+        if not is_temporary(file.name):
+            for line in read_whole(storage, file.path, COMMITS_LIMIT).splitlines():
+                yield ShardCommit.of_line(line)

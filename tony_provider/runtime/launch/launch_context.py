@@ -1,21 +1,26 @@
 """Launch context of a container: its command, environment variables and files.
 
+On the local cluster, a container's directory and environment have the same content as on YARN.
+
 A NodeManager writes these values between double quotes into a shell script. So values that the script would interpret
 are rejected. YARN gets generated file names, and the executor links each file to the name that the job specifies.
 """
 
 from __future__ import annotations
 
+import os
+import pkgutil
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Optional
 
 import attrs
 
-from tony_provider.runtime import launch
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource, ResourceKind
 from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.files import remove_tree, write_private_file
 from tony_provider.runtime.common.text import one_line
 from tony_provider.runtime.jobspec.container_content import (
     EnvironmentKind,
@@ -27,6 +32,18 @@ from tony_provider.runtime.jobspec.container_content import (
     python_env_kind,
 )
 from tony_provider.runtime.jobspec.model import Docker, JobSpec, PythonEnv
+from tony_provider.runtime.storage import local_path
+
+START = "start.py"
+
+
+def launch_file(name: str) -> str:
+    """Return the text of a file of this package without comment lines. Raises FileNotFoundError."""
+    data = pkgutil.get_data(__package__, name)
+    if data is None:
+        raise FileNotFoundError(f"{name} is not part of this installation")
+    lines = data.decode().splitlines()
+    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#")) + "\n"
 
 
 def generated_names(resources: Iterable[LocalizedResource]) -> Mapping[str, str]:
@@ -93,7 +110,7 @@ def launch_command(
     ``resources`` are the job's files in this container. If the node has no suitable Python, the launcher uses the
     Python of a packed environment among these files.
     """
-    words = ["/bin/sh", "-c", launch.text("launcher.sh"), "tony", launch.text("prepare.py"), program]
+    words = ["/bin/sh", "-c", launch_file("launcher.sh"), "tony", launch_file("prepare.py"), program]
     words += [runtime.sha256 or "", ", ".join(pythons)]
     packed = [each for each in resources if each.name == contract.PYTHON_ENV_DIR and each.kind is ResourceKind.ARCHIVE]
     for archive in packed[:1]:
@@ -185,3 +202,58 @@ def _command(words: Sequence[str]) -> str:
         raise UnsafeValue(f"the command contains {found[0]}, which YARN would replace")
     escaped = re.sub(r'([$`"\\])', r"\\\1", line)
     return f"{escaped} 1>{LOG_DIR}/stdout 2>{LOG_DIR}/stderr"
+
+
+NODE_HOST = "127.0.0.1"
+NODE_PORT = "0"  # there is no NodeManager to reach
+TOKEN_FILE = "container_tokens"  # as on YARN
+PID_FILE = "container_pid"  # in the container's directory: PID and start time (/proc/<pid>/stat, field 22)
+
+# Variables that a container inherits. Other variables, such as Airflow's settings, do not concern it.
+_INHERITED = (
+    *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "LD_LIBRARY_PATH"),
+    *("JAVA_HOME", "HADOOP_HOME", "HADOOP_COMMON_HOME", "HADOOP_HDFS_HOME", "HADOOP_CONF_DIR"),  # as NodeManagers do
+    *(contract.ENV_TICKET, "KRB5_CONFIG"),
+)
+
+
+def materialise(directory: Path, files: Mapping[str, LocalizedResource]) -> None:
+    """Create ``directory`` and link each file (a ``file://`` URI) into it under its name, as NodeManagers do.
+
+    An existing directory is removed first: a program of another container made it, and a link in it could redirect
+    credentials to another place. Raises FileNotFoundError if a file does not exist, FileExistsError if the directory
+    cannot be removed.
+    """
+    if directory.exists():
+        remove_tree(directory)
+    directory.mkdir(parents=True, mode=0o700)
+    for name, resource in files.items():
+        source = local_path(resource.uri)
+        if not source.exists():
+            raise FileNotFoundError(f"{resource.uri} does not exist; it should become {resource.name} in a container")
+        target = directory / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(source)
+
+
+def container_environment(
+    container_id: str, directory: Path, log_dir: Path, inherited: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Return the variables that a NodeManager would set. The token file must be at ``directory / TOKEN_FILE``."""
+    kept = {name: inherited[name] for name in _INHERITED if name in inherited}
+    return {
+        "PATH": os.defpath,
+        **kept,
+        contract.ENV_CONTAINER_ID: container_id,
+        contract.ENV_NODE_HOST: NODE_HOST,
+        contract.ENV_NODE_PORT: NODE_PORT,
+        contract.ENV_LOCAL_DIRS: str(directory),
+        contract.ENV_LOG_DIR: str(log_dir),
+        contract.ENV_TOKEN_FILE: str(directory / TOKEN_FILE),
+        "PWD": str(directory),
+    }
+
+
+def write_tokens(directory: Path, credentials: bytes) -> None:
+    """Write the token file, readable only by its owner. Raises OSError."""
+    write_private_file(directory / TOKEN_FILE, credentials)

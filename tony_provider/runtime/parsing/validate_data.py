@@ -32,10 +32,11 @@ from tony_provider.runtime.jobspec.model import (
     RestartScope,
     Role,
     StartRule,
+    in_cluster,
+    leading_type,
 )
 from tony_provider.runtime.jobspec.opening_hours import read_hours
 from tony_provider.runtime.jobspec.problems import Problem, child, item, must_be_among
-from tony_provider.runtime.jobspec.task_types import in_cluster, leading_type
 from tony_provider.runtime.storage import StorageInvalidPath, uris
 from tony_provider.runtime.storage.uris import Uri
 

@@ -32,10 +32,10 @@ from tony_provider.runtime.jobspec.model import (
     SuccessRule,
     TaskSpec,
     role_of,
+    saves_checkpoints,
     unmarked,
 )
 from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, child, item, suggestion
-from tony_provider.runtime.jobspec.task_types import saves_checkpoints
 from tony_provider.runtime.jobspec.units import ENV_NAME, NODE_LABEL, QUEUE, TAG
 from tony_provider.runtime.parsing.validate_containers import docker_problems, placement_problems
 from tony_provider.runtime.parsing.validate_data import (

@@ -14,7 +14,8 @@ from typing import Any, Union
 import attrs
 
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.protocol import limits, timing
+from tony_provider.runtime.protocol import limits
+from tony_provider.runtime.protocol import limits as timing
 
 METADATA_TASK = "tony-task"
 METADATA_CONTAINER = "tony-container"

@@ -14,7 +14,7 @@ from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.input_shards import OpenedInput, close_inputs, open_inputs
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.common.network import Address
-from tony_provider.runtime.inputs.shard_queue import ShardReader
+from tony_provider.runtime.inputs.shards import ShardReader
 from tony_provider.runtime.jobspec.model import InputDeal, InputSpec, JobSpec, Role, TaskSpec
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.storage import LocalStorage

@@ -15,8 +15,7 @@ from tony_provider.runtime.am import input_shards
 from tony_provider.runtime.am.checkpoint_chain import SupersededError
 from tony_provider.runtime.am.input_shards import OpenedInput, QueuedShards
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards
-from tony_provider.runtime.inputs.shard_queue import CommitLog, ShardCommit, ShardReader, read_log
-from tony_provider.runtime.inputs.shards import InputShard
+from tony_provider.runtime.inputs.shards import CommitLog, InputShard, ShardCommit, ShardReader, read_log
 from tony_provider.runtime.jobspec.model import Duration, InputDeal, InputSpec, Timeouts
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import JobState

@@ -27,8 +27,13 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import dump_json, load_json
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.jobspec.model import JobSpec
-from tony_provider.runtime.launch.launch_context import container_files, launch_command
-from tony_provider.runtime.launch.local_container import container_environment, materialise, write_tokens
+from tony_provider.runtime.launch.launch_context import (
+    container_environment,
+    container_files,
+    launch_command,
+    materialise,
+    write_tokens,
+)
 from tony_provider.runtime.protocol.master_files import FinalReport, read_report
 from tony_provider.runtime.protocol.status import JobStatus
 

@@ -34,7 +34,7 @@ from tony_provider.runtime.application import (
 from tony_provider.runtime.common.files import remove_tree
 from tony_provider.runtime.common.quantities import GPU
 from tony_provider.runtime.jobspec.model import JobSpec
-from tony_provider.runtime.launch.local_container import TOKEN_FILE, materialise, write_tokens
+from tony_provider.runtime.launch.launch_context import TOKEN_FILE, materialise, write_tokens
 from tony_provider.runtime.protocol import master_files
 from tony_provider.runtime.protocol.master_files import FinalReport, read_report
 from tony_provider.runtime.protocol.status import FinalStatus

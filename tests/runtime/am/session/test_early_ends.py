@@ -11,12 +11,12 @@ from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.session_events import FromTask
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
 from tony_provider.runtime.jobspec.model import RestartPolicy, RestartScope
-from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol import limits
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, TaskState
 
 PS_JOB = {"chief": 1, "ps": 2, "worker": 2}
 GRACE = 10
-WAIT = GRACE + timing.HEARTBEAT_INTERVAL
+WAIT = GRACE + limits.HEARTBEAT_INTERVAL
 
 
 def ps_job(tasks: dict[str, Any] | None = None, *, alone: bool = False) -> World:
@@ -109,7 +109,7 @@ def test_a_chief_that_is_not_heard_of_may_be_the_cause() -> None:
     world = ps_job()
     world.disconnect("chief:0")
     world.end("ps:0")
-    world.wait(timing.lost_after(timing.HEARTBEAT_INTERVAL) + 1)
+    world.wait(limits.lost_after(limits.HEARTBEAT_INTERVAL) + 1)
     world.restarted()
     assert world.generation == 2
     assert not world.session.verdict

@@ -6,8 +6,7 @@ from typing import Any
 
 from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
-from tony_provider.runtime.jobspec.model import Milestone, RestartPolicy, Role
-from tony_provider.runtime.jobspec.task_types import ranks
+from tony_provider.runtime.jobspec.model import Milestone, RestartPolicy, Role, ranks
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 
 REPLACEMENT = 60

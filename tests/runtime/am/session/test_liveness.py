@@ -8,10 +8,10 @@ import pytest
 
 from tests.runtime.am.session.world import EPOCH, World, job
 from tony_provider.runtime.jobspec.model import RestartPolicy
-from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol import limits
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, TaskState
 
-LOST_AFTER = timing.lost_after(timing.HEARTBEAT_INTERVAL)
+LOST_AFTER = limits.lost_after(limits.HEARTBEAT_INTERVAL)
 
 
 def workers(number: int = 2, **timeouts: Any) -> World:

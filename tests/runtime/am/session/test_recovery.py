@@ -11,7 +11,7 @@ from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.recovery import MOST_WAIT, WAIT_FOR_NEXT
 from tony_provider.runtime.am.session.session_state import ProcessEnd
 from tony_provider.runtime.jobspec.model import Memory, MirrorScope, RestartPolicy
-from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol import limits
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
 
 WORKERS = {"worker": 3}
@@ -424,7 +424,7 @@ def test_former_attempts_that_still_keep_their_logs_are_not_waited_for() -> None
     world.come_back()
     assert world.session.phase is JobState.RUNNING
     assert former in world.held
-    world.wait(timing.KEEP_LOGS + 1)
+    world.wait(limits.KEEP_LOGS + 1)
     assert former in world.released
 
 
@@ -489,7 +489,7 @@ def test_a_job_that_had_succeeded_stays_so() -> None:
     world.end("worker:1")
     assert world.session.verdict is None, "the evaluator has time"
     world.master_dies()
-    world.wait(timing.KEEP_LOGS + timing.RELEASE_WAIT + 120)
+    world.wait(limits.KEEP_LOGS + limits.RELEASE_WAIT + 120)
     assert world.verdict.status is FinalStatus.SUCCEEDED
     states = [world.task(name).state for name in ("worker:0", "worker:1", "evaluator:0")]
     assert states == [TaskState.SUCCEEDED, TaskState.SUCCEEDED, TaskState.STOPPED]

@@ -9,8 +9,7 @@ import pytest
 from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
 from tony_provider.runtime.am.session.session_events import ResizeOrder
-from tony_provider.runtime.jobspec.model import Milestone, MirrorScope, RestartPolicy, Role
-from tony_provider.runtime.jobspec.task_types import ranks
+from tony_provider.runtime.jobspec.model import Milestone, MirrorScope, RestartPolicy, Role, ranks
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 
 REPLACEMENT = 60

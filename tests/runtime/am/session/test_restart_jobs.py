@@ -22,7 +22,7 @@ from tony_provider.runtime.jobspec.model import (
     TaskSpec,
     Timeouts,
 )
-from tony_provider.runtime.launch.local_container import PID_FILE
+from tony_provider.runtime.launch.launch_context import PID_FILE
 from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
 
 DEADLINE = 60

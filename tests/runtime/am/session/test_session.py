@@ -14,12 +14,12 @@ from tony_provider.runtime.am.session.reports import MOST_REPLACEMENTS
 from tony_provider.runtime.am.session.session_events import StopOrder
 from tony_provider.runtime.common import exit_codes
 from tony_provider.runtime.jobspec.model import Role, SuccessRule, TaskSpec
-from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol import limits
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
 
 WORKERS = {"worker": 2}
 PS_JOB = {"chief": 1, "ps": 1, "worker": 2}
-LOST_AFTER = timing.lost_after(timing.HEARTBEAT_INTERVAL)
+LOST_AFTER = limits.lost_after(limits.HEARTBEAT_INTERVAL)
 ALL_ROLES = {"chief": 1, "worker": 1, "evaluator": 1, "sidecar": 1}
 
 
@@ -651,7 +651,7 @@ def test_second_kill_with_a_shorter_grace_leaves_that() -> None:
     world.stop()
     world.handle(StopOrder("now", 5))
     assert [shutdown.grace for shutdown in world.shutdowns] == [300, 300, 5, 5]
-    world.wait(5 + 20 + timing.KEEP_LOGS - 2)
+    world.wait(5 + 20 + limits.KEEP_LOGS - 2)
     assert not world.released
     world.wait(4)
     assert world.released == set(world.launched)

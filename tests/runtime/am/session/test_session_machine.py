@@ -38,8 +38,8 @@ from tony_provider.runtime.jobspec.model import (
     TaskSpec,
     Tolerance,
     Windows,
+    in_cluster,
 )
-from tony_provider.runtime.jobspec.task_types import in_cluster
 from tony_provider.runtime.protocol.status import ExportedModel, ExportRequest, FinalStatus, JobState, TaskState
 
 JOBS: list[tuple[dict[str, int | TaskSpec], list[str]]] = [

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason, Room
 from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
-from tony_provider.runtime.jobspec.model import GrowRule, Milestone, RestartPolicy, Role, TaskSpec
-from tony_provider.runtime.jobspec.task_types import ranks
+from tony_provider.runtime.jobspec.model import GrowRule, Milestone, RestartPolicy, Role, TaskSpec, ranks
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
 
 SPARE = 100

@@ -24,8 +24,8 @@ from tony_provider.runtime.am.web.web_app import Routes
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import load_json
 from tony_provider.runtime.jobspec.model import Duration, Timeouts
+from tony_provider.runtime.protocol.limits import KEEP_LOGS, RELEASE_WAIT, STOP_SLACK, stop_seconds
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus, TaskStory
-from tony_provider.runtime.protocol.timing import KEEP_LOGS, RELEASE_WAIT, STOP_SLACK, stop_seconds
 
 TIMEOUTS = Timeouts(grace=Duration(30), checkpoint=Duration(60))
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtime.hadoop.scripted_server import TOKEN, Session, serve
 from tony_provider.runtime.am.resource_manager import ResourceManagerError
-from tony_provider.runtime.am.yarn.amrm_client import AMRMClient
+from tony_provider.runtime.am.yarn.yarn_clients import AMRMClient
 from tony_provider.runtime.hadoop.errors import RpcConnectionError
 from tony_provider.runtime.hadoop.proto import security_pb2 as security
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tony_provider.runtime.am.resource_manager import Launch
-from tony_provider.runtime.am.yarn.nm_client import launch_context
+from tony_provider.runtime.am.yarn.yarn_clients import launch_context
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.tokens import Credentials

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tony_provider.runtime.executor.event_files import EventFileDownload, EventFileUpload, PeriodicTransfer
+from tony_provider.runtime.executor.task_outputs import EventFileDownload, EventFileUpload, PeriodicTransfer
 from tony_provider.runtime.storage import LocalStorage, Source, StorageInvalidPath, StorageUnreachable
 
 EVENTS = "train/events.out.tfevents.1.host"

@@ -13,10 +13,11 @@ import attrs
 
 from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.actions import Finish, FlushEvents, PublishOutputs, Verdict
-from tony_provider.runtime.am.session.context import Part, SessionContext
 from tony_provider.runtime.am.session.session_state import (
+    Part,
     ProcessEnd,
     ProcessState,
+    SessionContext,
     Task,
     TaskOutcome,
     ended_record,
@@ -24,10 +25,9 @@ from tony_provider.runtime.am.session.session_state import (
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.common.text import first_line
-from tony_provider.runtime.jobspec.model import Role, SuccessRule
-from tony_provider.runtime.jobspec.task_types import in_cluster
+from tony_provider.runtime.jobspec.model import Role, SuccessRule, in_cluster
 from tony_provider.runtime.outputs.output_place import OutputPart
-from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol import limits
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, TaskState
 
 _SUCCESS = "the job has succeeded"
@@ -363,7 +363,7 @@ class EarlyEnds(Part):
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
         # An executor may report the end of another task only with its next heartbeat.
-        self._wait = self._state.job.timeouts.grace + timing.heartbeat_interval(self._state.job.size)
+        self._wait = self._state.job.timeouts.grace + limits.heartbeat_interval(self._state.job.size)
         self._ended: dict[str, tuple[ProcessState, float]] = {}  # process and time of the end, by task
 
     def ended(self, task: Task, process: ProcessState, now: float) -> None:

@@ -14,8 +14,8 @@ from tony_provider.runtime.am.session.gang import ContainerSizes, Gang
 from tony_provider.runtime.am.session.session_state import SessionState, Task, reopened_record
 from tony_provider.runtime.common.quantities import count, some, span
 from tony_provider.runtime.common.text import first_line
+from tony_provider.runtime.protocol.limits import KEEP_LOGS, RELEASE_WAIT
 from tony_provider.runtime.protocol.status import JobState, TaskState
-from tony_provider.runtime.protocol.timing import KEEP_LOGS, RELEASE_WAIT
 
 
 class Containers:

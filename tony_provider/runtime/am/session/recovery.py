@@ -14,15 +14,22 @@ import attrs
 from tony_provider.runtime.am.resource_manager import Container
 from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.actions import Verdict
-from tony_provider.runtime.am.session.context import Part, SessionContext
 from tony_provider.runtime.am.session.restart_policy import (
     GroupProgress,
     RepeatedFailures,
     RestartBudget,
     SeenFailure,
 )
-from tony_provider.runtime.am.session.session_state import Generation, ProcessState, Sizing, Task, TaskOutcome
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.am.session.session_state import (
+    Generation,
+    Part,
+    ProcessState,
+    SessionContext,
+    Sizing,
+    Task,
+    TaskOutcome,
+)
+from tony_provider.runtime.checkpoint.training_records import ResumePoint
 from tony_provider.runtime.common.codec import from_plain
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.outputs.output_place import OutputPart

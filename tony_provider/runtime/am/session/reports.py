@@ -8,12 +8,13 @@ from typing import Optional
 from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.actions import ReleaseContainers
-from tony_provider.runtime.am.session.context import Part, SessionContext
 from tony_provider.runtime.am.session.restart_policy import is_permanent
 from tony_provider.runtime.am.session.session_state import (
     Heartbeat,
+    Part,
     ProcessEnd,
     ProcessState,
+    SessionContext,
     Settlement,
     Task,
 )

@@ -12,11 +12,9 @@ from typing import Optional
 
 from tony_provider.runtime.am.resource_manager import Room
 from tony_provider.runtime.am.session.actions import ProbeRoom
-from tony_provider.runtime.am.session.context import Part, SessionContext
-from tony_provider.runtime.am.session.session_state import Task
+from tony_provider.runtime.am.session.session_state import Part, SessionContext, Task
 from tony_provider.runtime.common.quantities import count, some, span
-from tony_provider.runtime.jobspec.model import GrowRule, Role
-from tony_provider.runtime.jobspec.task_types import resize_refusal
+from tony_provider.runtime.jobspec.model import GrowRule, Role, resize_refusal
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 
 _WHY = (", since the queue has room to spare", ", since the cluster wants containers back")  # second text if it shrinks

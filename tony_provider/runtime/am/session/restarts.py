@@ -18,7 +18,6 @@ from tony_provider.runtime.am.session.actions import (
     SendRendezvous,
     StopProcess,
 )
-from tony_provider.runtime.am.session.context import Part, SessionContext
 from tony_provider.runtime.am.session.restart_policy import (
     GANG,
     CommittedSave,
@@ -31,13 +30,20 @@ from tony_provider.runtime.am.session.restart_policy import (
     decide,
     recognise,
 )
-from tony_provider.runtime.am.session.session_state import Generation, ProcessState, Task, reopened_record
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.am.session.session_state import (
+    Generation,
+    Part,
+    ProcessState,
+    SessionContext,
+    Task,
+    reopened_record,
+)
+from tony_provider.runtime.checkpoint.training_records import ResumePoint
 from tony_provider.runtime.common.quantities import count, some
 from tony_provider.runtime.common.text import first_line
-from tony_provider.runtime.jobspec.task_types import saves_checkpoints
+from tony_provider.runtime.jobspec.model import saves_checkpoints
+from tony_provider.runtime.protocol.limits import STOP_SLACK
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
-from tony_provider.runtime.protocol.timing import STOP_SLACK
 
 
 class Restarts(Part):

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Optional
 
 from tony_provider.runtime.am.session import failures
-from tony_provider.runtime.am.session.context import Part, SessionContext
-from tony_provider.runtime.am.session.session_state import Settlement, Task
-from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.am.session.session_state import Part, SessionContext, Settlement, Task
+from tony_provider.runtime.protocol import limits
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 
 _ASLEEP = 5.0  # seconds between two ticks that show that the application master itself was not running
@@ -83,8 +82,8 @@ class Liveness(Part):
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
-        self.heartbeat_seconds = timing.heartbeat_interval(self._state.job.size)
-        self.lost_after = timing.lost_after(self.heartbeat_seconds)
+        self.heartbeat_seconds = limits.heartbeat_interval(self._state.job.size)
+        self.lost_after = limits.lost_after(self.heartbeat_seconds)
 
     def forgive(self, seconds: float, now: float) -> None:
         """Extend all deadlines by ``seconds``: the master itself was not running, and messages may be unread."""

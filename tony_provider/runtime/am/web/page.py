@@ -42,7 +42,7 @@ from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.common.contract import path_of_task
 from tony_provider.runtime.common.quantities import left, number, span, speed, steps
 from tony_provider.runtime.common.text import printable
-from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol import limits
 from tony_provider.runtime.protocol.metrics import IN_STATUS, SHOWN, Metric, MetricValues
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState, TaskStatus
 
@@ -309,7 +309,7 @@ def _heartbeat(page: PageContent, task: TaskStatus) -> Html:
     if task.heartbeat_ms is None or task.state.is_final:
         return element("span", "")
     silence = max(0.0, (page.status.updated_ms - task.heartbeat_ms) / 1000)
-    late = silence > timing.lost_after(timing.heartbeat_interval(len(page.status.tasks)))
+    late = silence > limits.lost_after(limits.heartbeat_interval(len(page.status.tasks)))
     return element("span", f"{span(silence)} ago", class_=Tone.BAD.value if late else None)
 
 
@@ -424,7 +424,7 @@ class Parts:
             title=f"{f'{percent} ' if percent else ''}{status.state.value} {status.name}",
             sections={name: section(page) for name, section in SECTIONS.items()},
             note=f"As of {moment(status.updated_ms)}",
-            every=0 if status.state.is_final else timing.heartbeat_interval(len(status.tasks)),
+            every=0 if status.state.is_final else limits.heartbeat_interval(len(status.tasks)),
         )
 
 

@@ -32,7 +32,8 @@ from tony_provider.runtime.common.text import (
     printable,
     without_cut_secret,
 )
-from tony_provider.runtime.protocol import http_messages, limits, timing, tony_pb2
+from tony_provider.runtime.protocol import http_messages, limits, tony_pb2
+from tony_provider.runtime.protocol import limits as timing
 from tony_provider.runtime.protocol.http_messages import LogPiece, OutputPiece, read_kept
 from tony_provider.runtime.protocol.status import JobStatus, TaskStatus
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, read_bytes, uris

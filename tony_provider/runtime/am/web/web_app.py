@@ -35,7 +35,7 @@ from tony_provider.runtime.am.web.tensorboard_proxy import TensorBoard, TensorBo
 from tony_provider.runtime.am.web.tunnels import Tunnels
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.jobspec.model import Timeouts
-from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol import limits
 from tony_provider.runtime.storage import Storage
 
 _LOOK_UP = 60.0  # seconds between two refreshes of the expected addresses
@@ -119,7 +119,7 @@ class WebApp:
 
     async def _draw(self, master: Master) -> None:
         """Record the job's numbers for curves, independently of page views."""
-        every = max(SECONDS, timing.heartbeat_interval(self._description.job.size))
+        every = max(SECONDS, limits.heartbeat_interval(self._description.job.size))
         while True:
             self._curves.add(master.status(), master.use())
             await asyncio.sleep(every)

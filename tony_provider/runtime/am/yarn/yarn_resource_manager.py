@@ -37,9 +37,8 @@ from tony_provider.runtime.am.resource_manager import (
     ResourceManager,
     ResourceManagerError,
 )
-from tony_provider.runtime.am.yarn.amrm_client import AMRMClient
 from tony_provider.runtime.am.yarn.container_requests import ContainerAsks, RoomFinder
-from tony_provider.runtime.am.yarn.nm_client import NMClient
+from tony_provider.runtime.am.yarn.yarn_clients import AMRMClient, NMClient
 from tony_provider.runtime.application import ApplicationDescription, YarnAccess
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.common.network import Address

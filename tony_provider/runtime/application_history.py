@@ -1,0 +1,630 @@
+"""History of an application: its event log and the samples of its tasks, in segment files on the store.
+
+Segment files are gzipped JSON lines, written once, and read as far as they are intact. Samples are resource use,
+progress and metrics.
+
+A segment consists of gzipped JSON lines: a header, then events, oldest first. Events of one application master are
+numbered from 1, and a segment's name contains the range of its events. A later segment may replace several small ones,
+which are then removed. For old events that were dropped, a segment has one event ``dropped`` in their place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, ClassVar, Generic, Optional, Protocol, TypeVar, Union
+
+import attrs
+
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.bounds import BoundedJsonError, read_json
+from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.common.quantities import count, size
+from tony_provider.runtime.protocol.metrics import SHOWN, MetricValues, Unit
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import FileStatus, Storage, read_bytes
+from tony_provider.runtime.storage.errors import STORE_ERRORS, StorageError, StorageNotADirectory, StorageNotFound
+
+GZIP = 31  # zlib's window bits for a gzip header
+_MOST_UNREADABLE = 10_000  # limit for a file; a file with more is no segment
+_LINE = re.compile(rb"[^\n]+")
+_MOST_MEMBERS = 100  # limit for members of a gzip file: ours have one or two, and each costs a copy of the rest
+_TOO_LARGE = "it is too large: the rest is not read"
+_AT_ONCE = 8  # files read concurrently, because a store's latency for each file dominates
+
+
+T = TypeVar("T")
+
+
+class Header(Protocol):
+    """First line of a segment."""
+
+    @property
+    def version(self) -> int:
+        """The format version of the segment."""
+
+
+H = TypeVar("H", bound=Header)
+
+
+@attrs.frozen
+class SegmentContent(Generic[H, T]):
+    """The readable part of a segment file: header, values and problems."""
+
+    header: H
+    values: list[T]
+    problems: list[str]  # what is missing and why, for users
+    size: int  # bytes of its text
+
+
+def compressed(lines: Iterable[bytes]) -> bytes:
+    """Return the file content for these lines."""
+    compressor = zlib.compressobj(wbits=GZIP)
+    return b"".join((*(compressor.compress(line) for line in lines), compressor.flush()))
+
+
+def decompressed(data: bytes, most_bytes: int) -> tuple[bytes, str]:
+    """Return at most ``most_bytes`` of a file's text, and why the rest is missing; empty if nothing is missing."""
+    parts: list[bytes] = []
+    left = most_bytes
+    problem = ""
+    while data and not problem:
+        if left <= 0:
+            problem = _TOO_LARGE
+            break
+        if len(parts) == _MOST_MEMBERS:
+            problem = f"it is damaged: it has more than {_MOST_MEMBERS} parts"
+            break
+        decompressor = zlib.decompressobj(wbits=GZIP)
+        try:
+            parts.append(decompressor.decompress(data, left))
+        except zlib.error as error:
+            problem = f"it is damaged: {error}"
+            break
+        left -= len(parts[-1])
+        if not decompressor.eof:
+            problem = _TOO_LARGE if left <= 0 or decompressor.unconsumed_tail else "it is cut short"
+        data = decompressor.unused_data
+    return b"".join(parts), problem
+
+
+def read_content(
+    data: bytes, default: H, read: Callable[[bytes], Optional[T]], *, most_bytes: int, most: int
+) -> SegmentContent[H, T]:
+    """Read a segment from the bytes of its file, which may be truncated or invalid.
+
+    ``default`` is the header of the newest known version, returned if the file has none. ``read`` returns the value of
+    a line, or None if the line is invalid. ``most_bytes`` and ``most`` limit the text and the values that are read.
+    """
+    text, problem = decompressed(data, most_bytes)
+    problems = [problem] if problem else []
+    first, _, rest = text.partition(b"\n")
+    try:
+        header = load_json(first, type(default))
+    except CodecError as error:
+        return SegmentContent(default, [], [*problems, f"its first line is no header: {error}"], len(text))
+    if (known := default.version) < header.version:
+        problems.append(f"it has form {header.version}, of a later release: what form {known} has not is left out")
+    if not rest and not problem:
+        problems.append("it is cut short: nothing comes after its first line")
+    values, more = _read_lines(rest, read, most=most, is_cut=bool(problem))
+    return SegmentContent(header, values, [*problems, *more], len(text))
+
+
+def _read_lines(
+    text: bytes, read: Callable[[bytes], Optional[T]], *, most: int, is_cut: bool
+) -> tuple[list[T], list[str]]:
+    """Return the values of lines, and what is missing, for users. If ``is_cut``, an unfinished last line is ignored."""
+    values: list[T] = []
+    unreadable = 0
+    for match in _LINE.finditer(text):  # there may be millions of lines
+        if is_cut and match.end() == len(text):
+            break
+        if len(values) == most:
+            return values, ["there are too many: the rest is not read"]
+        value = read(match[0])
+        if value is not None:
+            values.append(value)
+            continue
+        unreadable += 1
+        if unreadable == _MOST_UNREADABLE:
+            return values, [f"{_MOST_UNREADABLE} lines cannot be read: the rest is not tried"]
+    return values, [f"{count(unreadable, 'line')} cannot be read"] if unreadable else []
+
+
+def listed(storage: Storage, directory: str) -> list[FileStatus]:
+    """Return the files of a directory, sorted by name; empty if it does not exist. Raises StorageError."""
+    try:
+        found = storage.list(directory)
+    except (StorageNotFound, StorageNotADirectory):
+        return []
+    return [each for each in found if not each.is_directory]
+
+
+def contents(storage: Storage, files: Sequence[FileStatus]) -> Iterator[Union[bytes, StorageError]]:
+    """Yield the bytes of each file in order, up to the listed size, or the error of a single file.
+
+    Several files are read concurrently. Raises StorageError if the whole store is unavailable.
+    """
+    pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tony-history")
+    try:
+        yield from pool.map(lambda file: _content(storage, file), files)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _content(storage: Storage, file: FileStatus) -> Union[bytes, StorageError]:
+    try:
+        return read_bytes(storage, file.path, length=file.size)
+    except STORE_ERRORS:
+        raise
+    except StorageError as error:
+        return error
+
+
+EVENTS_VERSION = 1  # format version of segments
+APPLICATION = "application"  # the first event, with the labels
+DROPPED = "dropped"  # replaces the number of events in its key of this name
+_NAME = re.compile(r"events-(\d{1,9})-(\d{1,9})-(\d{1,9})\.jsonl\.gz")
+_LATEST_MS = 1 << 53  # limit for valid times
+_DEEPEST = 50  # levels of an event; ours have three
+_LONGEST = 8 << 20  # limit for a line: an event that replaces many needs a few bytes for each of 10,000 tasks
+
+
+@attrs.frozen(order=True)
+class EventRange:
+    """The range of events in a segment."""
+
+    am_attempt: int  # of the application master that logged them
+    first: int  # numbers, from 1
+    last: int
+
+    @property
+    def file(self) -> str:
+        """The file name of the segment. Names sort in the order of events."""
+        return f"events-{self.am_attempt}-{self.first:07}-{self.last:07}.jsonl.gz"
+
+    @classmethod
+    def of_file(cls, name: str) -> Optional[EventRange]:
+        """Return the range in a segment's file name, or None for other names."""
+        match = _NAME.fullmatch(name)
+        found = cls(int(match[1]), int(match[2]), int(match[3])) if match else None
+        return found if found and found.first <= found.last else None
+
+    @property
+    def events(self) -> int:
+        """The number of events in the range."""
+        return self.last - self.first + 1
+
+    def covers(self, other: EventRange) -> bool:
+        """Return whether this segment makes the other one redundant."""
+        return (
+            self != other
+            and self.am_attempt == other.am_attempt
+            and self.first <= other.first
+            and other.last <= self.last
+        )
+
+
+@attrs.frozen(kw_only=True)
+class EventSegmentHeader:
+    """First line of a segment of events."""
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    version: int = EVENTS_VERSION
+    application_id: str = ""
+
+
+def encode_events(application_id: str, lines: Iterable[bytes]) -> bytes:
+    """Return the file content of a segment with ``lines`` from ``encode_event``."""
+    return compressed([dump_json(EventSegmentHeader(application_id=application_id)) + b"\n", *lines])
+
+
+def encode_event(event: Mapping[str, Any]) -> bytes:
+    """Return the JSON line of an event."""
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+
+
+# ---- reading -----------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class EventLines:
+    """The readable events of a segment."""
+
+    events: list[dict[str, Any]]
+    problems: list[str]  # what is missing and why, for users
+    size: int = 0  # bytes of their text
+
+
+def read_event_segment(data: bytes, *, most_bytes: int, most_events: int) -> EventLines:
+    """Read the events of a segment from the bytes of its file, which may be truncated or invalid.
+
+    ``most_bytes`` and ``most_events`` limit the text and the events that are read.
+    """
+    found = read_content(data, EventSegmentHeader(), _event, most_bytes=most_bytes, most=most_events)
+    return EventLines(found.values, found.problems, found.size)
+
+
+def _event(line: bytes) -> Optional[dict[str, Any]]:
+    """Parse a line, or return None if it is no event."""
+    if len(line) > _LONGEST:
+        return None
+    try:
+        event = read_json(line, deepest=_DEEPEST, constants=True)
+    except BoundedJsonError:
+        return None
+    if not isinstance(event, dict):
+        return None
+    time_ms = event.get("time_ms", 0)
+    return event if isinstance(time_ms, int) and abs(time_ms) < _LATEST_MS else None
+
+
+_MOST_BYTES = 16 << 20  # limit for all segments, many times what application masters write
+_MOST_TEXT = 32 << 20  # limit for the text of all segments, in bytes
+_MOST_EVENTS = 100_000  # limit for all segments
+_LOOKS = 5  # listings of the directory while replaced segments are removed
+
+
+@attrs.frozen
+class StoredSegment:
+    """A segment's range of events, and the size of its file on the store."""
+
+    range: EventRange
+    size: int  # bytes of its file
+
+
+def event_segments(storage: Storage, application_dir: str) -> list[StoredSegment]:
+    """Return all segments of an application's event log, oldest first, including replaced ones.
+
+    Raises StorageError.
+    """
+    return [StoredSegment(each, file.size) for each, file in sorted(_files(storage, application_dir).items())]
+
+
+def read_events(storage: Storage, application_dir: str, missing: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the events of an application, oldest first. Adds a line to ``missing`` for each thing that is missing.
+
+    Reads segment after segment to save memory. Blocks. Raises StorageError if the store is unavailable.
+    """
+    reading = _Reading(storage, application_dir, missing)
+    for event in reading.events():
+        dropped = event.get(DROPPED)
+        if isinstance(dropped, int):
+            missing.append(f"events: {count(dropped, 'event')} were too many, and are not kept")
+        yield event
+    if not reading.is_anything:
+        missing.append("events: the application master has written none (yet)")
+
+
+def first_event(storage: Storage, application_dir: str) -> dict[str, Any]:
+    """Return the first stored event, or an empty mapping if it cannot be read. Raises StorageError."""
+    for _ in range(_LOOKS):
+        files = _files(storage, application_dir)
+        if not files:
+            break
+        try:
+            data = read_bytes(storage, files[min(files)].path, length=_MOST_BYTES)
+        except StorageNotFound:
+            continue
+        found = read_event_segment(data, most_bytes=_MOST_TEXT, most_events=1)
+        return found.events[0] if found.events else {}
+    return {}
+
+
+def _files(storage: Storage, application_dir: str) -> dict[EventRange, FileStatus]:
+    directory = uris.join(application_dir, contract.HISTORY_DIR)
+    return {found: file for file in listed(storage, directory) if (found := EventRange.of_file(file.name))}
+
+
+@attrs.define
+class _Reading:
+    """One pass over the events of an application, which may write more meanwhile."""
+
+    storage: Storage
+    application_dir: str
+    missing: list[str]
+    is_anything: bool = False
+    _reached: dict[int, int] = attrs.field(factory=dict)  # last number read, by attempt of the application master
+    _bytes: int = 0  # read so far, like the next two
+    _text: int = 0
+    _events: int = 0
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        for look in range(1, _LOOKS + 1):
+            files = _files(self.storage, self.application_dir)
+            self.is_anything = self.is_anything or bool(files)
+            for each in self._wanted(files, vanished_is_lost=look == _LOOKS):
+                if each is None:
+                    break  # replaced meanwhile
+                yield from each
+            else:
+                return
+
+    def _wanted(
+        self, files: dict[EventRange, FileStatus], *, vanished_is_lost: bool
+    ) -> Iterator[Optional[list[dict[str, Any]]]]:
+        """Yield the unread events of each segment. Yield None and stop if a segment has vanished."""
+        wanted = self._bounded(_without_covered([each for each in files if each.last > self._reached_of(each)]), files)
+        for each, data in zip(wanted, contents(self.storage, [files[each] for each in wanted])):
+            if isinstance(data, StorageNotFound) and not vanished_is_lost:
+                yield None
+                return
+            yield self._read(each, data)
+
+    def _bounded(self, wanted: Sequence[EventRange], files: dict[EventRange, FileStatus]) -> Sequence[EventRange]:
+        for at, each in enumerate(wanted):
+            self._bytes += files[each].size
+            if self._bytes > _MOST_BYTES:
+                left = count(len(wanted) - at, "segment")
+                self._miss(f"{left} from {each.file} on: only {size(_MOST_BYTES)} are read")
+                return wanted[:at]
+        return wanted
+
+    def _read(self, segment: EventRange, data: Union[bytes, StorageError]) -> list[dict[str, Any]]:
+        reached = self._reached_of(segment)
+        if segment.first > reached + 1:
+            lost = count(segment.first - reached - 1, "event")
+            self._miss(f"{lost} of attempt {segment.am_attempt} of the application master are not there")
+        self._reached[segment.am_attempt] = segment.last
+        if isinstance(data, StorageNotFound):
+            found = EventLines([], ["it was removed meanwhile"])
+        elif isinstance(data, StorageError):
+            found = EventLines([], [str(data)])
+        else:
+            found = read_event_segment(
+                data, most_bytes=_MOST_TEXT - self._text, most_events=_MOST_EVENTS - self._events
+            )
+        for problem in found.problems:
+            self._miss(f"{segment.file}: {problem}")
+        self._events += len(found.events)
+        self._text += found.size
+        # If the segment is complete, each of its events is known by its number.
+        twice = max(0, reached + 1 - segment.first) if len(found.events) == segment.events else 0
+        return found.events[twice:]
+
+    def _reached_of(self, segment: EventRange) -> int:
+        return self._reached.get(segment.am_attempt, 0)
+
+    def _miss(self, what: str) -> None:
+        self.missing.append(f"events: {what}")
+
+
+def _without_covered(segments: Sequence[EventRange]) -> list[EventRange]:
+    """Return the segments in order, without replaced ones."""
+    kept: list[EventRange] = []
+    for each in sorted(segments, key=lambda one: (one.am_attempt, one.first, -one.last)):
+        if not kept or not kept[-1].covers(each):
+            kept.append(each)
+    return kept
+
+
+@attrs.frozen(kw_only=True)
+class TaskSample:
+    """Resource use and progress of a task during some seconds. A value that was not measured or reported is None."""
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    time_ms: int  # epoch, end of the interval
+    seconds: float
+    task: str  # such as worker:0
+    attempt: int = 1  # attempt of its container, from 1
+    generation: int = 0
+    values: MetricValues = attrs.field(factory=dict)  # aggregates of metrics that executors measure
+    step: Optional[int] = None  # newest value, like the following ones
+    steps_per_second: Optional[float] = None
+    metrics: dict[str, float] = attrs.field(factory=dict)  # that the program reported
+
+
+SAMPLES_VERSION = 1  # format version of segments
+_SAMPLES_NAME = re.compile(r"series-(\d{1,9})-(\d{1,9})\.jsonl\.gz")
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_EXACT = 2.0**53  # integers below it are written exactly
+_LARGEST = 1 << 64  # limit of a counter
+_SAMPLES_LONGEST = 1 << 20  # bytes of a line
+
+
+@attrs.frozen(kw_only=True)
+class SampleSegmentHeader:
+    """First line of a segment. Counts of omitted values begin with this application master."""
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    version: int = SAMPLES_VERSION
+    application_id: str = ""
+    samples_left_out: int = 0  # while the store was unavailable, or beyond the limit
+    metrics_left_out: int = 0  # metric names beyond the limit
+    such_as: list[str] = attrs.field(factory=list)  # some of these names
+
+
+@attrs.frozen
+class SampleSegment:
+    """The readable part of a segment."""
+
+    header: SampleSegmentHeader
+    samples: list[TaskSample]
+    problems: list[str]  # what is missing and why, for users
+    size: int = 0  # bytes of its text
+
+
+def segment_name(am_attempt: int, number: int) -> str:
+    """Return the file name of a segment, numbered from 1 in each attempt of the application master."""
+    return f"series-{am_attempt}-{number:04}.jsonl.gz"
+
+
+def segment_order(name: str) -> Optional[tuple[int, int]]:
+    """Return the attempt and number in a segment's file name, or None for other names."""
+    match = _SAMPLES_NAME.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------
+
+
+def encode_segment(header: SampleSegmentHeader, samples: Iterable[TaskSample]) -> bytes:
+    """Return the file content of a whole segment."""
+    compressor = SampleCompressor()
+    for sample in samples:
+        compressor.add(encode_sample(sample))
+    return encode_header(header) + compressor.finish()
+
+
+def encode_header(header: SampleSegmentHeader) -> bytes:
+    """Return the beginning of a segment's file, to which the output of a ``SampleCompressor`` is appended."""
+    compressor = zlib.compressobj(wbits=GZIP)
+    return compressor.compress(dump_json(header) + b"\n") + compressor.flush()
+
+
+class SampleCompressor:
+    """Compresses the samples of one segment as they arrive."""
+
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj(wbits=GZIP)
+        self._chunks = [self._compressor.compress(b"")]
+        self._written = len(self._chunks[0])
+        self._pending = 0  # uncompressed bytes that zlib still holds
+
+    @property
+    def most_bytes(self) -> int:
+        """The maximum size of the current samples: bytes that zlib still holds may not shrink."""
+        return self._written + self._pending + self._pending // 1000 + 64
+
+    def add(self, line: bytes) -> None:
+        """Add a line of ``encode_sample``."""
+        self._pending += len(line)
+        if chunk := self._compressor.compress(line):
+            self._written += len(chunk)
+            self._chunks.append(chunk)
+            self._pending = 0
+
+    def finish(self) -> bytes:
+        """Return the compressed samples. Call once."""
+        return b"".join((*self._chunks, self._compressor.flush()))
+
+
+def encode_sample(sample: TaskSample) -> bytes:
+    """Return the line of a sample. Metrics have seven significant digits; integers are exact."""
+    fields: dict[str, Any] = {}
+    for name, tidy in _WRITTEN.items():
+        value = sample.values.get(name) if name in _MEASURED else getattr(sample, name)
+        if value is not None:
+            fields[name] = tidy(value) if tidy else value
+    if sample.metrics:
+        fields["metrics"] = {name: _number(value) for name, value in sample.metrics.items()}
+    return (
+        json.dumps(fields, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        + b"\n"
+    )
+
+
+def _number(value: float) -> Any:
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value == int(value) and abs(value) < _EXACT:
+        return int(value)
+    return float(f"{value:.7g}")
+
+
+def _tenths(value: float) -> Any:
+    return _number(round(value, 1))
+
+
+_WRITTEN: dict[str, Optional[Callable[[float], Any]]] = {
+    "time_ms": None,
+    "seconds": _tenths,
+    "task": None,
+    "attempt": None,
+    "generation": None,
+    **{metric.name: None if metric.unit is Unit.BYTES else _tenths for metric in SHOWN},
+    "step": None,
+    "steps_per_second": _number,
+}
+_MEASURED = {metric.name for metric in SHOWN}
+
+
+# ---- reading -----------------------------------------------------------------------------------------------------
+
+
+def read_segment(data: bytes, *, most_bytes: int, most_samples: int) -> SampleSegment:
+    """Read a segment from the bytes of its file, which may be truncated or invalid.
+
+    ``most_bytes`` and ``most_samples`` limit the text and the samples that are read.
+    """
+    found = read_content(data, SampleSegmentHeader(), _sample, most_bytes=most_bytes, most=most_samples)
+    return SampleSegment(found.header, found.values, found.problems, found.size)
+
+
+def _sample(line: bytes) -> Optional[TaskSample]:
+    """Parse a line, or return None if it is invalid. Unknown keys are ignored.
+
+    Must be fast, because there may be 100,000 lines.
+    """
+    if len(line) > _SAMPLES_LONGEST:
+        return None
+    try:
+        plain = json.loads(line)
+        fields = {name: read(plain[name]) for name, read in _READ.items() if plain.get(name) is not None}
+        values = {name: read(plain[name]) for name, read in _READ_VALUES.items() if plain.get(name) is not None}
+        return TaskSample(values=values, **fields)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return None
+
+
+def _int(value: Any) -> int:
+    if type(value) is not int or abs(value) >= _LARGEST:
+        raise TypeError(value)
+    return value
+
+
+def _time(value: Any) -> int:
+    if not 0 <= _int(value) < _EXACT:
+        raise ValueError(value)
+    return int(value)
+
+
+def _seconds(value: Any) -> float:
+    seconds = _float(value)
+    if not 0 <= seconds < _EXACT:  # also excludes NaN
+        raise ValueError(value)
+    return seconds
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, str):
+        return _NON_FINITE[value]
+    if type(value) not in (int, float):
+        raise TypeError(value)
+    return float(value)
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return sys.intern(value)  # shared by up to 100,000 samples
+
+
+def _metrics(value: Any) -> dict[str, float]:
+    if not isinstance(value, Mapping):
+        raise TypeError(value)
+    return {sys.intern(name): _float(each) for name, each in value.items()}
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    "time_ms": _time,
+    "seconds": _seconds,
+    "task": _str,
+    "attempt": _int,
+    "generation": _int,
+    "step": _int,
+    "steps_per_second": _float,
+    "metrics": _metrics,
+}
+_READ_VALUES: dict[str, Callable[[Any], float]] = {
+    metric.name: _int if metric.unit is Unit.BYTES else _float for metric in SHOWN
+}

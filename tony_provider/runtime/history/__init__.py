@@ -1,1 +1,0 @@
-"""History of an application: series of task samples and its event log, in small files on the store."""
