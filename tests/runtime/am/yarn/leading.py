@@ -17,6 +17,7 @@ REPOSITORY = Path(tests.__file__).parents[1]
 USER = "alice"
 MASTER_MB = 128
 ENDED = ("FINISHED", "FAILED", "KILLED")
+_SHELLS = ("bash", "sh", "dash")
 
 
 @dataclass
@@ -97,14 +98,13 @@ class Led:
         return self.event("Registered")[0]
 
     def processes(self) -> dict[str, Process]:
-        """Of its containers that live, the master's own included: the program, not the shell around it.
-
-        That is the last to start of those that are told the container's id; its number says nothing, they wrap around.
-        """
+        """Return the programs of its live containers, the master's own included, but not the shells around them."""
         found: dict[str, Process] = {}
         for process in sorted(with_environment(b"CONTAINER_ID=container_"), key=lambda each: (each.started, each.pid)):
             environment = Path(f"/proc/{process.pid}/environ")
             try:
+                if Path(f"/proc/{process.pid}/comm").read_text().strip() in _SHELLS:
+                    continue
                 variables = dict(line.partition("=")[::2] for line in environment.read_text().split("\0"))
             except (FileNotFoundError, ProcessLookupError):
                 continue

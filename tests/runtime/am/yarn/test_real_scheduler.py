@@ -143,8 +143,9 @@ def test_the_next_attempt_has_the_containers_of_the_first(
     led = submit(lead, cluster, tmp_path)
     first, second, third = led.ask([1, 2, 3], 128)
     led.tell("request", keys=[4], memory=NODE_MB)  # which nobody has; nobody is asked for it again either
-    # YARN ends those of which it does not know yet that they run.
-    until(lambda: {each["id"] for each in (first, second, third)} <= led.running(), led.logs)
+    # YARN ends those of which it does not know yet that they run. A shell starts a container's program.
+    held = {each["id"] for each in (first, second, third)}
+    until(lambda: held <= led.running() & led.processes().keys(), led.logs)
     before = led.processes()
     container, process = led.master()
     process.signal(signal.SIGKILL)
