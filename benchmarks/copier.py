@@ -27,8 +27,8 @@ from tests.runtime.certificates import make_certificates
 from tests.runtime.executor.containers import APPLICATION, ContainerDirectory, job
 from tony_provider.runtime.application import open_application_store
 from tony_provider.runtime.artifacts.upload import SMALL, ArtifactUpload, Throttle
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import objects_directory
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
 from tony_provider.runtime.common.contract import CHECKPOINTS_DIR as CHECKPOINTS
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
 from tony_provider.runtime.executor.checkpoint_paths import CheckpointLink

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony_provider.cluster.training.checkpoint_chains import CheckpointChains
-from tony_provider.runtime.checkpoint.training_records import NO_TRY, Epoch, Owner, WaitingTry
+from tony_provider.runtime.checkpoint.stored_checkpoint import NO_TRY, Epoch, Owner, WaitingTry
 from tony_provider.runtime.storage import uris
 
 

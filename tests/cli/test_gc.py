@@ -23,7 +23,7 @@ from tony_provider.cluster.training.plan import ChainOrigin
 from tony_provider.cluster.training.results import Delivered
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.try_state import STATE_KEY, TrainingNotes, TryInfo
-from tony_provider.runtime.checkpoint.training_records import OWNERS_DIR
+from tony_provider.runtime.checkpoint.stored_checkpoint import OWNERS_DIR
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.jobspec.model import OutputSpec
 from tony_provider.runtime.storage import uris

@@ -13,7 +13,7 @@ from tony_provider.cli.notebook import NotebookConnection
 from tony_provider.cli.show_status import JobEndedBadly
 from tony_provider.cluster.errors import MasterOutOfReach, TunnelEnded
 from tony_provider.cluster.interface import Application, ApplicationState
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 
 ID = "application_1700000000000_0001"

@@ -10,8 +10,7 @@ import pytest
 
 from tests.documents.framework_examples import FOLDER, files, job, load, model_files, page, place, run_example
 from tests.runtime.frameworks.jobs import cluster_of
-from tony_provider.runtime.frameworks import get_framework, names
-from tony_provider.runtime.frameworks.base import task_environment
+from tony_provider.runtime.frameworks.base import framework_names, get_framework, task_environment
 from tony_provider.runtime.parsing.parse import parse_job
 
 __all__ = ["place"]
@@ -21,16 +20,16 @@ LAST_SECTIONS = ["What it replaces", "Limits"]
 
 
 def test_each_has_a_page() -> None:
-    assert {path.stem for path in FOLDER.glob("*.md")} == set(names())
+    assert {path.stem for path in FOLDER.glob("*.md")} == set(framework_names())
 
 
-@pytest.mark.parametrize("framework", names())
+@pytest.mark.parametrize("framework", framework_names())
 def test_pages_have_the_same_sections(framework: str) -> None:
     headings = re.findall("^## (.+)$", page(framework).read_text(), re.MULTILINE)
     assert [heading for heading in headings if heading in SECTIONS + LAST_SECTIONS] == SECTIONS + LAST_SECTIONS
 
 
-@pytest.mark.parametrize("framework", names())
+@pytest.mark.parametrize("framework", framework_names())
 def test_examples_are_jobs_of_it(framework: str, airflow_db: None, tmp_path: Path) -> None:
     dag = load(framework, tmp_path)
     for name in files(dag):
@@ -39,7 +38,7 @@ def test_examples_are_jobs_of_it(framework: str, airflow_db: None, tmp_path: Pat
     assert parse_job(job(dag), overrides=with_function).framework == framework
 
 
-@pytest.mark.parametrize("framework", names())
+@pytest.mark.parametrize("framework", framework_names())
 def test_pages_name_every_variable_of_the_framework(framework: str, airflow_db: None, tmp_path: Path) -> None:
     dag = load(framework, tmp_path)
     parsed = parse_job(job(dag), overrides={"tasks": {"worker": {"command": "true"}}})

@@ -47,8 +47,7 @@ from tony_provider.runtime.checkpoint.catalog import check_manifest
 from tony_provider.runtime.checkpoint.content import readers, tensorflow_files, torch_files
 from tony_provider.runtime.checkpoint.content.zips import Unreadable
 from tony_provider.runtime.checkpoint.save_finder import SaveFinder
-from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, Manifest
-from tony_provider.runtime.checkpoint.training_records import Owner
+from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, Manifest, Owner
 from tony_provider.runtime.common.archives import READ_ERRORS, ArchiveError, unpack_archive
 from tony_provider.runtime.common.binary import crc32c
 from tony_provider.runtime.common.bounds import BoundedJsonError, read_json

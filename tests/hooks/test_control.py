@@ -24,7 +24,7 @@ from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.training.identity import Identity, Layout
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.checkpoint.training_records import WaitingTry
+from tony_provider.runtime.checkpoint.stored_checkpoint import WaitingTry
 from tony_provider.runtime.common.codec import load_json
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 from tony_provider.watching import kill_switch, termination

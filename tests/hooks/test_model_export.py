@@ -13,7 +13,7 @@ from tony_provider.cluster.interface import Application
 from tony_provider.cluster.training.identity import Identity, Layout
 from tony_provider.hooks import job as job_module
 from tony_provider.hooks.job import NotExported, TonyJob
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import ExportedModel, ExportRequest, JobState, JobStatus
 
 ASKED = 2000

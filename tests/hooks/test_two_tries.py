@@ -19,7 +19,7 @@ from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.training.plan import Resume
 from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.checkpoint.training_records import owner_file
+from tony_provider.runtime.checkpoint.stored_checkpoint import owner_file
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.protocol.status import FailureKind
 from tony_provider.runtime.storage.base import write_atomically

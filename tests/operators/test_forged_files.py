@@ -21,7 +21,7 @@ from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators import try_state
 from tony_provider.operators.try_state import StateStore, TaskInstanceInfo, TrainingNotes, TryInfo, remember, remembered
-from tony_provider.runtime.checkpoint.training_records import OWNERS_DIR
+from tony_provider.runtime.checkpoint.stored_checkpoint import OWNERS_DIR
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import write_atomically

@@ -10,7 +10,7 @@ from tests.operators.jobs import job
 from tests.operators.statuses import ID, application, status
 from tests.operators.trainings import Training
 from tony_provider.operators.outcome import JobResult
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import FinalStatus
 
 DIRECTORY = f"hdfs://nn:8020/user/alice/.tony/jobs/digits/applications/{ID}"

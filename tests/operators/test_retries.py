@@ -21,7 +21,7 @@ from tests.waiting import until
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.cluster.interface import ApplicationState
 from tony_provider.exceptions import TonyJobFailed, TonyJobRejected, TonySpecError
-from tony_provider.runtime.checkpoint.training_records import OWNERS_DIR, owner_file
+from tony_provider.runtime.checkpoint.stored_checkpoint import OWNERS_DIR, owner_file
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage import uris

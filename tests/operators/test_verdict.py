@@ -6,7 +6,7 @@ from tests.operators.statuses import ID, application, status
 from tony_provider.cluster.interface import Application
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
 from tony_provider.operators.outcome import failure
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobStatus
 
 SUCCEEDED, FAILED, KILLED = FinalStatus.SUCCEEDED, FinalStatus.FAILED, FinalStatus.KILLED

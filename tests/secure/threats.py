@@ -59,7 +59,7 @@ SINKS = {
         r"\bexec\(|\beval\(|runpy\.|import_module\(|marshal\.loads|\bpickle\.loads",
         (
             "cluster/environments/runtime_archive.py",
-            "runtime/frameworks/__init__.py",
+            "runtime/frameworks/base.py",
             "runtime/launch/start.py",
             "runtime/storage/fsspec_store.py",
         ),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.operators.statuses import ID, application, status, worker
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.watching.progress_log import MAX_ROWS, PROGRESS_INTERVAL, ProgressLog
 
 

@@ -33,7 +33,7 @@ from tony_provider.cluster.training.identity import APPLICATIONS, Identity, Layo
 from tony_provider.cluster.training.results import ApplicationFinder, Delivered, tag_of
 from tony_provider.runtime.application import clear_outputs
 from tony_provider.runtime.application_history import listed
-from tony_provider.runtime.checkpoint.training_records import OWNERS_DIR
+from tony_provider.runtime.checkpoint.stored_checkpoint import OWNERS_DIR
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import RECORD_LIMIT, BoundedJsonError, read_json
 from tony_provider.runtime.hadoop.yarn_records import is_application_id

@@ -22,7 +22,7 @@ from tony_provider.cluster.sources import LocalSource, SourceFinder, Sources, in
 from tony_provider.cluster.submission.preparation import with_defaults
 from tony_provider.cluster.training.checkpoint_chains import ChainState, choose_checkpoint
 from tony_provider.cluster.training.identity import Layout, read_record
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import CodecError, dump_json, from_plain, to_plain
 from tony_provider.runtime.common.python_packages import normalized

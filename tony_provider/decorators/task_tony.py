@@ -29,7 +29,7 @@ from tony_provider.compat import KNOWN_CONTEXT_KEYS
 from tony_provider.exceptions import TonyResultRefused, TonySpecError
 from tony_provider.links.job_links import LINKS
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.runtime.frameworks import has_default_command
+from tony_provider.runtime.frameworks.base import has_default_command
 from tony_provider.runtime.jobspec.model import Resource
 from tony_provider.runtime.jobspec.problems import shown
 from tony_provider.runtime.sdk import tony_call

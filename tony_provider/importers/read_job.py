@@ -16,7 +16,7 @@ from tony_provider.importers import hbox, linkedin_tony, skein, tf_yarn, torchx,
 from tony_provider.importers.job_source import Source, System, report_shell_variables, source_of
 from tony_provider.importers.key_table import BadValue, Draft, ImportedJob, KeyPath, NotImportable, nested_mapping
 from tony_provider.importers.yarn_terms import finish_images
-from tony_provider.runtime.frameworks import has_default_command
+from tony_provider.runtime.frameworks.base import has_default_command
 from tony_provider.runtime.jobspec.model import TENSORBOARD
 from tony_provider.runtime.jobspec.problems import Problem, SpecError, child
 from tony_provider.runtime.parsing.parse import merge, parse_job

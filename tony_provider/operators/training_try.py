@@ -51,7 +51,7 @@ from tony_provider.operators.try_state import (
     remember,
     remembered,
 )
-from tony_provider.runtime.checkpoint.training_records import Owner
+from tony_provider.runtime.checkpoint.stored_checkpoint import Owner
 from tony_provider.runtime.common.codec import from_plain, to_plain
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.protocol.status import JobStatus

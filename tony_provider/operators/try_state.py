@@ -22,7 +22,7 @@ from tony_provider.cluster.training.results import Delivered
 from tony_provider.compat import task_store_of
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyTaskKilled
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.checkpoint.training_records import WaitingTry
+from tony_provider.runtime.checkpoint.stored_checkpoint import WaitingTry
 from tony_provider.runtime.common.bounds import RECORD_LIMIT, read_json
 from tony_provider.runtime.common.codec import CodecError, dump_json, from_plain, to_plain
 from tony_provider.runtime.common.text import first_line, one_line

@@ -25,7 +25,7 @@ from tony_provider.cluster.training.checkpoint_chains import TakenOverError
 from tony_provider.compat import in_thread
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.mlflow_server import OpenMlflowRun
-from tony_provider.runtime.checkpoint.training_records import Stop
+from tony_provider.runtime.checkpoint.stored_checkpoint import Stop
 from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.jobspec.problems import shown
 

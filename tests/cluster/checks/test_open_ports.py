@@ -8,7 +8,7 @@ import pytest
 
 from tony_provider.cluster.checks.job_checks import open_ports
 from tony_provider.cluster.findings import Severity
-from tony_provider.runtime.frameworks import get_framework, names
+from tony_provider.runtime.frameworks.base import framework_names, get_framework
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.jobspec.problems import SpecError
 from tony_provider.runtime.parsing.parse import parse_job
@@ -42,7 +42,7 @@ def test_one_line_says_what_is_open_where_and_what_to_do() -> None:
         assert part in line
 
 
-@pytest.mark.parametrize("framework", names())
+@pytest.mark.parametrize("framework", framework_names())
 def test_every_framework_with_servers_of_its_own_is_told(framework: str) -> None:
     has_servers = framework not in ("generic", "standalone")
     assert bool(get_framework(framework).exposed) == has_servers

@@ -17,7 +17,7 @@ from tony_provider.cluster.training.checkpoint_chains import ChainState, Checkpo
 from tony_provider.cluster.training.identity import Identity, Layout, chain_number
 from tony_provider.cluster.training.plan import Resume, choose_chain
 from tony_provider.cluster.training.results import Delivered
-from tony_provider.runtime.checkpoint.training_records import ChainRecord, Epoch, Owner, WaitingTry
+from tony_provider.runtime.checkpoint.stored_checkpoint import ChainRecord, Epoch, Owner, WaitingTry
 from tony_provider.runtime.storage.base import write_atomically
 from tony_provider.runtime.storage.errors import StorageExists
 from tony_provider.runtime.storage.local import LocalStorage

@@ -10,7 +10,7 @@ from tests.owners import own
 from tony_provider.cluster.training.checkpoint_chains import CheckpointChains
 from tony_provider.cluster.training.identity import Layout, identity_of
 from tony_provider.cluster.training.results import event_file_source, label_of
-from tony_provider.runtime.checkpoint.training_records import ChainRecord
+from tony_provider.runtime.checkpoint.stored_checkpoint import ChainRecord
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.protocol.status import JobState, JobStatus
 from tony_provider.runtime.storage.local import LocalStorage

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tony_provider.cluster.errors import StagingFailed
 from tony_provider.cluster.training.checkpoint_chains import TakenOverError, TrainingOwners
-from tony_provider.runtime.checkpoint.training_records import Epoch, Owner, Stop, WaitingTry, epoch_number, owner_file
+from tony_provider.runtime.checkpoint.stored_checkpoint import Epoch, Owner, Stop, WaitingTry, epoch_number, owner_file
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus

@@ -10,8 +10,7 @@ import attrs
 from tests import checkpoints
 from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
-from tony_provider.runtime.checkpoint.stored_checkpoint import StoredCheckpoint
-from tony_provider.runtime.checkpoint.training_records import OWNERS_DIR, Owner, Stop, owner_file
+from tony_provider.runtime.checkpoint.stored_checkpoint import OWNERS_DIR, Owner, Stop, StoredCheckpoint, owner_file
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.jobspec.model import CheckpointSpec, JobSpec, TaskSpec
 from tony_provider.runtime.protocol import messages, tony_pb2

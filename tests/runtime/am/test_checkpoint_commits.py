@@ -30,7 +30,7 @@ from tony_provider.runtime.am.session.session_events import (
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint import catalog
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common import concurrency
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.jobspec.model import CheckpointSpec

@@ -9,7 +9,7 @@ import pytest
 
 from tests.runtime.am.chains import APPLICATION_ID, KEY, OTHER, describe, own, ownership
 from tony_provider.runtime.am.checkpoint_chain import FencedError, SupersededError
-from tony_provider.runtime.checkpoint.training_records import Stop
+from tony_provider.runtime.checkpoint.stored_checkpoint import Stop
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.protocol import master_files
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable

@@ -18,7 +18,7 @@ from tony_provider.runtime.am import lifecycle, master
 from tony_provider.runtime.am.lifecycle import MasterContext, serve
 from tony_provider.runtime.am.local_resource_manager import LocalResourceManager
 from tony_provider.runtime.am.resource_manager import AttemptOver, ConnectionLost, ConnectionRestored, Event
-from tony_provider.runtime.checkpoint.training_records import Stop
+from tony_provider.runtime.checkpoint.stored_checkpoint import Stop
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import load_json
 from tony_provider.runtime.common.network import Address

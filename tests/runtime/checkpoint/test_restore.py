@@ -29,8 +29,8 @@ from tony_provider.runtime.checkpoint.catalog import (
     copy_checkpoint,
     restore_checkpoint,
 )
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, Manifest, RankTree, StoredCheckpoint
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.storage import LocalStorage, Storage, StorageError, StorageTimeout, uris

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoints import commit
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol import messages
 from tony_provider.runtime.storage import LocalStorage
 

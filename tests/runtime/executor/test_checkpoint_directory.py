@@ -20,7 +20,7 @@ from tests.runtime.checkpoint.conftest import SAMPLES, torch_like
 from tests.runtime.executor.checkpoint_container import CheckpointContainer, Clock, commit, controlled_clock
 from tony_provider.runtime.artifacts.upload import TreeChanged
 from tony_provider.runtime.checkpoint.consistency import QUIET
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.executor.checkpoint_directory import DirectoryState, Resumed
 from tony_provider.runtime.jobspec.model import CheckpointSpec, Memory
 from tony_provider.runtime.protocol import limits

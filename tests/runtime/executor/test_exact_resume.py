@@ -30,8 +30,8 @@ from tests.runtime.executor.checkpoint_container import INTERVAL, CheckpointCont
 from tony_provider.runtime.am.snapshot_rounds import SaveEntry, SnapshotRounds, TakeOrder, TaskDirectory
 from tony_provider.runtime.artifacts.upload import TreeChanged
 from tony_provider.runtime.checkpoint.catalog import Catalog
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import StoredCheckpoint
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
 from tony_provider.runtime.executor.checkpoint_directory import DirectoryState, Snapshot
 from tony_provider.runtime.storage import LocalStorage, StorageTimeout
 

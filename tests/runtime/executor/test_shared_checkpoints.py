@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.checkpoint_paths import SharedCheckpoints

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress, port_of_process
+from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress, get_framework, port_of_process
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.parsing.parse import parse_job
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.frameworks.jobs import cluster_of, job_of
-from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.frameworks.base import task_environment
+from tony_provider.runtime.frameworks.base import get_framework, task_environment
 from tony_provider.runtime.frameworks.collective import CollectiveFramework
 from tony_provider.runtime.jobspec.model import RestartScope, Role
 from tony_provider.runtime.jobspec.problems import SpecError

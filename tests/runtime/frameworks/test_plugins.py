@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.runtime.frameworks.installed import GOOD, Install, install
-from tony_provider.runtime.frameworks import UnknownFrameworkError, get_framework, names
+from tony_provider.runtime.frameworks.base import UnknownFrameworkError, framework_names, get_framework
 from tony_provider.runtime.jobspec.problems import SpecError
 from tony_provider.runtime.parsing.parse import parse_job
 
@@ -14,7 +14,7 @@ __all__ = ["install"]
 
 def test_one_is_found_by_its_entry_point(install: Install) -> None:
     install(GOOD, "mine = my_frameworks:Mine")
-    assert "mine" in names()
+    assert "mine" in framework_names()
     assert get_framework("mine").name == "mine"
     assert parse_job({"framework": "mine", "tasks": {"worker": {"command": "true"}}}).framework == "mine"
 

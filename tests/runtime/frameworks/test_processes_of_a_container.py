@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.frameworks.jobs import cluster_of, job_of
-from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.frameworks.base import TaskAddress, by_process, task_environment
+from tony_provider.runtime.frameworks.base import TaskAddress, by_process, get_framework, task_environment
 from tony_provider.runtime.jobspec.model import JobSpec, Role, ranks
 from tony_provider.runtime.parsing.parse import parse_job
 

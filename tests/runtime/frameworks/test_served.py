@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.frameworks.jobs import cluster_of
-from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.frameworks.base import PYTHON_COMMAND, task_environment
+from tony_provider.runtime.frameworks.base import PYTHON_COMMAND, get_framework, task_environment
 from tony_provider.runtime.jobspec.model import JobSpec, RestartScope, Role
 from tony_provider.runtime.jobspec.problems import SpecError
 from tony_provider.runtime.parsing.parse import parse_job

@@ -10,8 +10,14 @@ import pytest
 
 from tests.runtime.frameworks.jobs import cluster_of, job_of
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.frameworks import get_framework, names
-from tony_provider.runtime.frameworks.base import TaskAddress, TaskEnvironment, fits_variable, task_environment
+from tony_provider.runtime.frameworks.base import (
+    TaskAddress,
+    TaskEnvironment,
+    fits_variable,
+    framework_names,
+    get_framework,
+    task_environment,
+)
 from tony_provider.runtime.jobspec.model import Role
 
 PIECES = {
@@ -114,8 +120,8 @@ def test_environments_add_up_and_the_later_one_wins() -> None:
 
 def test_the_frameworks_there_are() -> None:
     ours = "tensorflow pytorch jax xgboost ray horovod mpi mxnet generic standalone"
-    assert " ".join(names()) == ours
-    for name in names():
+    assert " ".join(framework_names()) == ours
+    for name in framework_names():
         assert get_framework(name).name == name
         assert get_framework(name).ports("worker", Role.WORKER)[0] == "main"
     with pytest.raises(LookupError, match="there are tensorflow, pytorch"):

@@ -10,8 +10,7 @@ import attrs
 import pytest
 
 from tests.runtime.frameworks.jobs import cluster_of, job_of
-from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.frameworks.base import task_environment
+from tony_provider.runtime.frameworks.base import get_framework, task_environment
 from tony_provider.runtime.jobspec.model import JobSpec, Role
 from tony_provider.runtime.jobspec.problems import SpecError
 from tony_provider.runtime.parsing.parse import parse_job

@@ -12,8 +12,7 @@ import pytest
 
 from tests.runtime.frameworks.jobs import job_of
 from tony_provider.runtime.executor.ports import HeldPorts
-from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress, task_environment
+from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress, get_framework, task_environment
 from tony_provider.runtime.jobspec.model import Role
 
 pytest.importorskip("tensorflow")

@@ -12,8 +12,7 @@ import pytest
 from tests.runtime.frameworks.jobs import cluster_of, job_of
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.quantities import ResourceAmount
-from tony_provider.runtime.frameworks import names
-from tony_provider.runtime.frameworks.base import task_environment
+from tony_provider.runtime.frameworks.base import framework_names, task_environment
 from tony_provider.runtime.jobspec.model import (
     AccessNames,
     AclSpec,
@@ -212,9 +211,9 @@ def test_roles_frameworks_and_taken_names_are_listed() -> None:
     roles = DOCUMENT.partition("### Roles")[2]
     assert [row[0] for row in rows(roles)] == [f"`{role.value}`" for role in Role]
     frameworks = DOCUMENT.partition("### Frameworks")[2]
-    assert {row[0] for row in rows(frameworks)} == {f"`{name}`" for name in names()}
+    assert {row[0] for row in rows(frameworks)} == {f"`{name}`" for name in framework_names()}
     overview = (Path(__file__).parents[3] / "docs" / "frameworks.md").read_text()
-    assert {row[0] for row in rows(overview)} == {f"[`{name}`](frameworks/{name}.md)" for name in names()}
+    assert {row[0] for row in rows(overview)} == {f"[`{name}`](frameworks/{name}.md)" for name in framework_names()}
     resources = section("Resources")
     assert all(f"`{name}`" in resources or name.endswith(".sh") for name in _TAKEN_NAMES)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.limits import foreign_places, is_below, without_foreign_places
 from tony_provider.runtime.protocol.status import ExportedModel, InputStatus, JobState, JobStatus
 

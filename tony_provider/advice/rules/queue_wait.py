@@ -10,7 +10,7 @@ from tony_provider.advice import sizing
 from tony_provider.advice.case import Case, Rule
 from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.quantities import count, span
-from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.frameworks.base import get_framework
 from tony_provider.runtime.jobspec.model import StartRule
 
 _MUCH = 0.3  # share of the total time

@@ -46,8 +46,7 @@ from tony_provider.cluster.training.identity import Layout
 from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.text import is_writable
-from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.frameworks.base import fits_variable
+from tony_provider.runtime.frameworks.base import fits_variable, get_framework
 from tony_provider.runtime.jobspec.container_content import named_environments, named_resources, python_env_parts
 from tony_provider.runtime.jobspec.model import JobSpec, in_cluster, unmarked
 from tony_provider.runtime.jobspec.problems import child

@@ -30,7 +30,7 @@ from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, T
 from tony_provider.cluster.training.identity import Identity, Layout
 from tony_provider.cluster.training.plan import ChainOrigin, Resume, TrainingPlan, fingerprint, plan_training
 from tony_provider.runtime.application import LocalizedResource
-from tony_provider.runtime.checkpoint.training_records import NO_TRY, Epoch, WaitingTry
+from tony_provider.runtime.checkpoint.stored_checkpoint import NO_TRY, Epoch, WaitingTry
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.storage import uris

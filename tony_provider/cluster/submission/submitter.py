@@ -53,7 +53,7 @@ from tony_provider.runtime.application import (
     YarnAccess,
     readers_of,
 )
-from tony_provider.runtime.checkpoint.training_records import Epoch, Owner
+from tony_provider.runtime.checkpoint.stored_checkpoint import Epoch, Owner
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import dump_json, to_plain

@@ -13,7 +13,7 @@ import attrs
 from tony_provider.cluster.errors import StagingFailed
 from tony_provider.cluster.training.identity import Identity, Layout, chain_number, read_record
 from tony_provider.runtime.checkpoint.catalog import ChosenCheckpoint, foreign_catalog
-from tony_provider.runtime.checkpoint.training_records import (
+from tony_provider.runtime.checkpoint.stored_checkpoint import (
     OWNERS_DIR,
     ChainRecord,
     Epoch,

@@ -30,8 +30,8 @@ from tony_provider.cluster.training.checkpoint_chains import (
 from tony_provider.cluster.training.identity import Identity, Layout
 from tony_provider.cluster.training.results import previous_application
 from tony_provider.runtime.checkpoint.catalog import foreign_catalog
-from tony_provider.runtime.checkpoint.stored_checkpoint import chain_named
-from tony_provider.runtime.checkpoint.training_records import ChainRecord, ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.checkpoint.stored_checkpoint import ChainRecord, chain_named
 from tony_provider.runtime.jobspec.container_content import (
     EnvironmentKind,
     image_of,

@@ -18,8 +18,15 @@ import attrs
 
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint.catalog import Catalog, ChosenCheckpoint, foreign_catalog
-from tony_provider.runtime.checkpoint.stored_checkpoint import FailedResume, Manifest, NoCheckpointLeft
-from tony_provider.runtime.checkpoint.training_records import Epoch, Owner, Stop, owner_file
+from tony_provider.runtime.checkpoint.stored_checkpoint import (
+    Epoch,
+    FailedResume,
+    Manifest,
+    NoCheckpointLeft,
+    Owner,
+    Stop,
+    owner_file,
+)
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import CodecError, load_json
 from tony_provider.runtime.common.network import Address

@@ -33,6 +33,7 @@ from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.artifacts.manifest import StoredTree
 from tony_provider.runtime.checkpoint.catalog import Catalog, ChosenCheckpoint
 from tony_provider.runtime.checkpoint.consistency import is_named_log
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import (
     CheckpointTooLarge,
     DamagedCheckpoint,
@@ -44,7 +45,6 @@ from tony_provider.runtime.checkpoint.stored_checkpoint import (
     chain_of,
     directory_name,
 )
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.concurrency import retry
 from tony_provider.runtime.common.text import one_line

@@ -41,7 +41,7 @@ from tony_provider.runtime.application import ApplicationDescription, ContainerE
 from tony_provider.runtime.common import clock, contract
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.helper_processes import keep_memory_private
-from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.frameworks.base import get_framework
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.hadoop.yarn_records import ContainerId
 from tony_provider.runtime.inputs.finding import BadInputError

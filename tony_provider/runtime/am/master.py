@@ -52,13 +52,13 @@ from tony_provider.runtime.am.session.session_events import (
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
 from tony_provider.runtime.am.token_replacement import StoreAccess
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
-from tony_provider.runtime.checkpoint.training_records import Stop
+from tony_provider.runtime.checkpoint.stored_checkpoint import Stop
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms, moment
 from tony_provider.runtime.common.concurrency import retry
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.common.quantities import count, size
-from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.frameworks.base import get_framework
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, NM_TOKEN, REGISTRY_TOKEN, Credentials
 from tony_provider.runtime.jobspec.container_content import image_of, is_docker_image
 from tony_provider.runtime.launch.launch_context import container_files, launch_command, launch_environment

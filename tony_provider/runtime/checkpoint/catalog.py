@@ -21,6 +21,7 @@ from tony_provider.runtime.artifacts.manifest import LARGEST_NUMBER, Checksum, I
 from tony_provider.runtime.artifacts.tree_restore import DamagedObject, restore_tree
 from tony_provider.runtime.artifacts.upload import StoredFiles
 from tony_provider.runtime.checkpoint import stored_checkpoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import (
     CheckpointTooLarge,
     DamagedCheckpoint,
@@ -31,7 +32,6 @@ from tony_provider.runtime.checkpoint.stored_checkpoint import (
     chain_of,
     objects_directory,
 )
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import MANIFEST_LIMIT, RECORD_LIMIT
 from tony_provider.runtime.common.clock import epoch_ms

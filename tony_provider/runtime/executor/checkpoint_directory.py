@@ -25,9 +25,9 @@ from tony_provider.runtime.artifacts.upload import ArtifactUpload, StoredFiles, 
 from tony_provider.runtime.checkpoint import save_formats
 from tony_provider.runtime.checkpoint.catalog import restore_checkpoint
 from tony_provider.runtime.checkpoint.consistency import Blocker, DirectoryWatch, Moment
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.save_finder import Save, SaveFinder, Saves
 from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, chain_of
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
 from tony_provider.runtime.common.contract import ENV_CHECKPOINT_DIR
 from tony_provider.runtime.common.text import one_line
 from tony_provider.runtime.executor import checkpoint_limits, processes

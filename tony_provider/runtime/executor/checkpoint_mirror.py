@@ -15,8 +15,8 @@ from typing import Callable, Optional, TypeVar
 import attrs
 
 from tony_provider.runtime.artifacts.upload import ArtifactUpload, TreeChanged
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import MANIFEST_FILE, objects_directory, upload_name
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
 from tony_provider.runtime.common import clock
 from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.executor import workspace

@@ -41,8 +41,7 @@ from tony_provider.runtime.executor.processes import become_subreaper
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder
 from tony_provider.runtime.executor.task_outputs import event_file_transfer
 from tony_provider.runtime.executor.workspace import JobFiles, Workspace
-from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.frameworks.base import MAIN_PORT, VISIBLE_DEVICES, port_of_process
+from tony_provider.runtime.frameworks.base import MAIN_PORT, VISIBLE_DEVICES, get_framework, port_of_process
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.jobspec.model import MirrorScope
 from tony_provider.runtime.protocol import limits, messages, tony_pb2

@@ -21,7 +21,7 @@ import attrs
 from tony_provider.runtime import application
 from tony_provider.runtime.application import ApplicationDescription, ContainerError, required_variable
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.frameworks.base import get_framework
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, KEY_SERVER_TOKEN, Credentials, Token
 from tony_provider.runtime.jobspec.container_content import image_of
 from tony_provider.runtime.jobspec.model import TENSORBOARD, Docker, JobSpec, Role, TaskSpec, in_cluster

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
 
 import attrs
 
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.concurrency import Cancelled, wait_with_timeout
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
 from tony_provider.runtime.executor.checkpoint_paths import CheckpointLink, SharedCheckpoints

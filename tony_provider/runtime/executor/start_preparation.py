@@ -24,8 +24,7 @@ from tony_provider.runtime.executor.gpus import NoGpusError
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder
 from tony_provider.runtime.executor.user_environment import python_bin, user_environment
 from tony_provider.runtime.executor.workspace import ChangedFileError, Workspace
-from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.frameworks.base import HelperProcess, task_environment
+from tony_provider.runtime.frameworks.base import HelperProcess, get_framework, task_environment
 from tony_provider.runtime.frameworks.task_type_rules import takes_gang_along
 from tony_provider.runtime.jobspec.model import MirrorScope, Role, in_cluster, saves_checkpoints
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, StorageUnreachable, uris, walk

@@ -1,4 +1,6 @@
-"""Framework interface, task addresses and environments of user processes, and loading of plugin frameworks.
+"""Framework interface, task addresses and environments of user processes, and the registry of frameworks.
+
+The registry has built-in frameworks, and plugins from other packages' entry points.
 
 A framework defines how tasks find each other, which task types decide the job's end, and what a failure restarts.
 
@@ -12,6 +14,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
@@ -20,9 +23,8 @@ import attrs
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.contract import MAX_ENV_STRING
 from tony_provider.runtime.common.network import Address
-from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.jobspec.container_content import env_by_path
-from tony_provider.runtime.jobspec.model import JobSpec, RestartScope, Role, in_cluster, ranks
+from tony_provider.runtime.jobspec.model import JobSpec, RestartScope, Role, TaskSpec, in_cluster, ranks, role_of
 from tony_provider.runtime.jobspec.problems import Problem, child, item
 
 if TYPE_CHECKING:
@@ -290,6 +292,61 @@ def load_plugin(name: str) -> Optional[Framework]:
     if not isinstance(framework, Framework):
         raise LookupError(f"the framework {name!r} ({point.value}) is no Framework of {Framework.__module__}")  # noqa: TRY004
     return framework
+
+
+# Class of each built-in framework, by name, which is also the name of its module. A process loads only its job's.
+_OURS = {
+    "tensorflow": "TensorFlow",
+    "pytorch": "PyTorch",
+    "jax": "Jax",
+    "xgboost": "XGBoost",
+    "ray": "Ray",
+    "horovod": "Horovod",
+    "mpi": "MPI",
+    "mxnet": "MXNet",
+    "generic": "Generic",
+    "standalone": "Standalone",
+}
+
+
+@cache
+def _load(name: str) -> Framework:
+    framework: Framework = getattr(import_module(f"{__package__}.{name}"), _OURS[name])()
+    return framework
+
+
+class UnknownFrameworkError(LookupError):
+    """No framework has this name."""
+
+
+def framework_names() -> tuple[str, ...]:
+    """Return the names of all frameworks: the possible values of a job's ``framework``."""
+    return (*_OURS, *(name for name in plugin_names() if name not in _OURS))
+
+
+def get_framework(name: str) -> Framework:
+    """Return the framework with this name.
+
+    Raises UnknownFrameworkError, which lists the known names, or LookupError if a plugin cannot be loaded.
+    """
+    if name in _OURS:
+        return _load(name)
+    found = load_plugin(name)
+    if found is None:
+        raise UnknownFrameworkError(f"no framework {name!r}; there are {', '.join(framework_names())}")
+    return found
+
+
+def has_default_command(framework: object, task_type: str, role: object = None) -> bool:
+    """Return whether the framework runs its own command in tasks of this type, such as a node of Ray.
+
+    Without ``role``, the name of the task type decides. Unknown frameworks and roles have no command.
+    """
+    try:
+        found = Role(role) if role else role_of(task_type, TaskSpec())
+        return bool(get_framework(str(framework)).default_command(found))
+    except (LookupError, ValueError):
+        return False
 
 
 def by_process(job: JobSpec, cluster: ClusterSpec) -> ClusterSpec:

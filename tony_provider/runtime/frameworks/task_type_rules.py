@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.frameworks.base import Framework
+from tony_provider.runtime.frameworks.base import Framework, get_framework
 from tony_provider.runtime.jobspec.model import (
     JobSpec,
     RestartScope,

@@ -9,9 +9,13 @@ from typing import Any, Optional
 
 from tony_provider.runtime.common import contract, quantities
 from tony_provider.runtime.common.network import HIGHEST_PORT
-from tony_provider.runtime.frameworks import UnknownFrameworkError, get_framework
-from tony_provider.runtime.frameworks import names as framework_names
-from tony_provider.runtime.frameworks.base import Framework, fits_variable
+from tony_provider.runtime.frameworks.base import (
+    Framework,
+    UnknownFrameworkError,
+    fits_variable,
+    framework_names,
+    get_framework,
+)
 from tony_provider.runtime.frameworks.task_type_rules import takes_gang_along
 from tony_provider.runtime.jobspec.container_content import (
     PYTHON_ENV_FORMS,

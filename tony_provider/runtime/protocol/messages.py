@@ -14,7 +14,7 @@ from typing import Optional
 from google.protobuf.message import DecodeError
 
 from tony_provider.runtime.artifacts.manifest import Entry, Kind, StoredTree
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.bounds import ADDRESSES_LIMIT
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
 from tony_provider.runtime.jobspec.model import Role

@@ -7,7 +7,7 @@ from typing import ClassVar, Optional
 
 import attrs
 
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common import clock, quantities
 
 

@@ -8,7 +8,7 @@ from tests.runtime.am.session.test_same_failure import ended, fail, workers
 from tests.runtime.am.session.world import World
 from tony_provider.runtime.am.session.restart_policy import LONGEST_START, CommittedSave, GroupProgress
 from tony_provider.runtime.am.session.session_events import CheckpointCommitted
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.jobspec.model import MirrorScope
 
 

@@ -70,8 +70,8 @@ from tony_provider.runtime.am.session.session_events import (
     Tick,
 )
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd, ProcessStack, Settlement, Task
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import FailedResume, FailedResumes
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
 from tony_provider.runtime.jobspec.model import (

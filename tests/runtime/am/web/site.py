@@ -18,7 +18,7 @@ from tony_provider.runtime.am.web import web_app
 from tony_provider.runtime.am.web.authentication import Authenticator
 from tony_provider.runtime.am.web.server import AccessType, Answer, Head, Router, WebServer
 from tony_provider.runtime.am.web.task_logs import LogTails
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.jobspec.model import PortRange, Timeouts
 from tony_provider.runtime.protocol.status import JobState, JobStatus
 from tony_provider.runtime.storage import LocalStorage

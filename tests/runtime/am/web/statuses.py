@@ -7,7 +7,7 @@ import math
 import attrs
 from hypothesis import strategies as st
 
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import (
     ExportedModel,
     ExportRequest,

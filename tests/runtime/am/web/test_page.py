@@ -18,7 +18,7 @@ from tony_provider.runtime.am.web import web_app
 from tony_provider.runtime.am.web.job_view import MOST_TASKS, PageLink
 from tony_provider.runtime.am.web.page import Html, JobPage, element, join
 from tony_provider.runtime.am.web.server import Head, HttpRequest, WebServer
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.jobspec.model import Timeouts
 from tony_provider.runtime.protocol.metrics import MetricValues
 from tony_provider.runtime.protocol.status import (

@@ -15,7 +15,7 @@ from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.actions import AskCheckpoint, AskExport, ExcludeCheckpoint
 from tony_provider.runtime.am.session.restart_policy import CommittedSave
 from tony_provider.runtime.am.session.session_state import Part, SessionContext, Task
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.jobspec.model import MirrorScope, ranks, saves_checkpoints
 from tony_provider.runtime.protocol.status import ExportedModel, ExportRequest, Failure, FailureKind
 

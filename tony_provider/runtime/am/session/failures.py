@@ -12,7 +12,7 @@ from tony_provider.runtime.am import descriptions
 from tony_provider.runtime.am.descriptions import error_hint
 from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.am.session.session_state import ProcessEnd, SessionState, Task
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common import exit_codes
 from tony_provider.runtime.common.quantities import count, some
 from tony_provider.runtime.protocol.status import Failure, FailureKind

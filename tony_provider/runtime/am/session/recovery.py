@@ -29,7 +29,7 @@ from tony_provider.runtime.am.session.session_state import (
     Task,
     TaskOutcome,
 )
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.codec import from_plain
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.outputs.output_place import OutputPart

@@ -16,7 +16,7 @@ import attrs
 from tony_provider.runtime.am import descriptions
 from tony_provider.runtime.am.session.failures import KILL_SIGNALS, NOT_RUNNABLE
 from tony_provider.runtime.am.session.session_state import Task
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common import exit_codes
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.frameworks.task_type_rules import takes_gang_along

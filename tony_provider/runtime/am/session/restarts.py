@@ -38,7 +38,7 @@ from tony_provider.runtime.am.session.session_state import (
     Task,
     reopened_record,
 )
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.quantities import count, some
 from tony_provider.runtime.common.text import first_line
 from tony_provider.runtime.jobspec.model import saves_checkpoints

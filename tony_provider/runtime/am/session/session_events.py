@@ -27,7 +27,7 @@ from tony_provider.runtime.am.resource_manager import (
 from tony_provider.runtime.am.session.recovery import History
 from tony_provider.runtime.am.session.restart_policy import CommittedSave
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd, ProcessStack, Settlement
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import ExportedModel, FailureKind, JobStatus
 
 # ---- the application master ------------------------------------------------------------------------------------------

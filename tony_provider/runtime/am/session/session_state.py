@@ -15,10 +15,8 @@ from tony_provider.runtime.am import descriptions
 from tony_provider.runtime.am.resource_manager import Container
 from tony_provider.runtime.am.session import state_transitions
 from tony_provider.runtime.am.session.actions import Action, Note, SendRendezvous, Verdict
-from tony_provider.runtime.am.session.containers import Containers
-from tony_provider.runtime.am.session.restart_policy import RestartGroups
 from tony_provider.runtime.am.session.state_transitions import ContainerState, Occasion, StateMachine, Story
-from tony_provider.runtime.checkpoint.training_records import ResumePoint
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.text import first_line
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress
@@ -49,9 +47,11 @@ from tony_provider.runtime.protocol.status import (
 if TYPE_CHECKING:
     from tony_provider.runtime.am.session.checkpoints import SessionCheckpoints
     from tony_provider.runtime.am.session.completion import EarlyEnds, FinishedTasks, JobCompletion
+    from tony_provider.runtime.am.session.containers import Containers
     from tony_provider.runtime.am.session.gang import Stages
     from tony_provider.runtime.am.session.reports import ContainerFailures, ExecutorReports
     from tony_provider.runtime.am.session.resizing import Elastic, SpareRoom
+    from tony_provider.runtime.am.session.restart_policy import RestartGroups
     from tony_provider.runtime.am.session.restarts import ProcessStarts, Restarts
     from tony_provider.runtime.am.session.sizing import Suspension, TypeSizes
     from tony_provider.runtime.am.session.timeouts import Liveness
