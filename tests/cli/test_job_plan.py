@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tony_provider.cli.submit import describe_plan
-from tony_provider.cluster.checks import storage
-from tony_provider.cluster.checks.storage import Amount, InputSizes, InputSizeScan
+from tony_provider.cluster.checks import job_checks
+from tony_provider.cluster.checks.job_checks import Amount, InputSizes, InputSizeScan
 from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage import LocalStorage
@@ -105,6 +105,6 @@ def test_a_store_that_does_not_answer_holds_nobody_up(tmp_path: Path, monkeypatc
         over.wait(60)
         yield from ()
 
-    monkeypatch.setattr(storage, "find_shards", hang)
+    monkeypatch.setattr(job_checks, "find_shards", hang)
     assert look(tmp_path, 0.1, slow=str(tmp_path)).figures() == {"slow": "its store was not read within 0.1 s"}
     over.set()

@@ -11,7 +11,7 @@ from airflow.sdk.bases.decorator import DecoratedMappedOperator
 
 from tests.decorators.test_function import run
 from tests.demo.airflow import REPOSITORY
-from tony_provider.decorators.task_tony import function_command_patch
+from tony_provider.decorators.function_call import function_command_patch
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.sdk import tony_sdk
 

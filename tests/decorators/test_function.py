@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk import DAG, task
 
-from tony_provider.decorators.task_tony import TrainingFunction, encode_call
+from tony_provider.decorators.function_call import encode_call
+from tony_provider.decorators.task_tony import TrainingFunction
 from tony_provider.exceptions import TonySpecError
 
 if TYPE_CHECKING:

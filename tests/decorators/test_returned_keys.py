@@ -11,7 +11,8 @@ from airflow.sdk.api.client import Client
 
 from tests.airflow_dags import Run, run
 from tests.operators.trainings import ONCE
-from tony_provider.decorators.task_tony import OWN_KEYS, RESULT_KEY, check_result_keys
+from tony_provider.decorators.function_call import check_result_keys
+from tony_provider.decorators.task_tony import OWN_KEYS, RESULT_KEY
 from tony_provider.exceptions import TonyResultRefused
 from tony_provider.hooks.tony import TonyHook
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.decorators.task_tony import encode_call, function_command_patch
+from tony_provider.decorators.function_call import encode_call, function_command_patch
 from tony_provider.exceptions import TonySpecError
 from tony_provider.runtime.parsing.parse import load_source, merge, parse_job
 from tony_provider.runtime.sdk import tony_call

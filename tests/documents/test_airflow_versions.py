@@ -40,7 +40,7 @@ EVERYWHERE = {
     "airflow.utils.cli.suppress_logs_and_warning",
 }
 # Of 3.3 alone, and so are those who ask for them: Airflow is told of the portal where it has all that it needs.
-OF_THE_PORTAL = ("tony_provider.portal", "tony_provider.cli.maintenance")
+OF_THE_PORTAL = ("tony_provider.portal", "tony_provider.cli.portal_table")
 # Names of common.compat that are not in 1.12, which the provider still takes.
 NEW_IN_COMPAT = {"BaseTrigger", "RetryAction", "RetryDecision", "RetryPolicy", "mask_secret"}
 

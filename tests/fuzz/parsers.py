@@ -506,12 +506,11 @@ PARSERS = {each.name: each for each in (*CHECKPOINTS, *RECORDS, *OTHERS)}
 
 # Files that take bytes apart which are no job's, or do so by way of the parsers above.
 NOT_FOREIGN = {
-    "cli/maintenance.py": "what the tasks and the command have written to Airflow's database",
+    "cli/portal_table.py": "what the tasks and the command have written to Airflow's database",
     "cluster/token_refresh.py": "read_json",
     "cluster/http.py": "json_object is read_json",
     "cluster/environments/built_environments.py": "what it has packed itself a moment ago",
     "cluster/garbage.py": "read_json",
-    "cluster/records/summary.py": "read_json",
     "cluster/training/identity.py": "read_json",
     "cluster/environments/runtime_archive.py": "wheels that pip has checked",
     "cluster/yarn/credentials.py": "the worker's own tickets, up to a bound",

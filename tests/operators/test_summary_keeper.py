@@ -18,8 +18,8 @@ from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.cluster.interface import Pages
 from tony_provider.cluster.records.history import JobHistory
 from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY, JOBS_KEY, JobSummary
-from tony_provider.operators import outcome
-from tony_provider.operators.outcome import KEPT, Summaries
+from tony_provider.operators import job_summaries
+from tony_provider.operators.job_summaries import KEPT, Summaries
 from tony_provider.operators.try_state import StateStore, TaskInstanceInfo
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
@@ -113,7 +113,7 @@ class Silent(Kept):
 
 @pytest.fixture
 def over(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    for module in (outcome, outcome):
+    for module in (job_summaries, job_summaries):
         for name in ("READ_SECONDS", "KEEP_SECONDS"):
             monkeypatch.setattr(module, name, 0.2)
     event = threading.Event()

@@ -108,7 +108,7 @@ SINKS = {
         (
             "cli/local_tensorboard.py",
             "cluster/checks/daemons.py",
-            "cluster/checks/storage.py",
+            "cluster/checks/doctor.py",
             "cluster/local/local_cluster.py",
             "runtime/executor/ports.py",
             "runtime/executor/tunnel_ends.py",
@@ -123,7 +123,7 @@ SINKS = {
         r"rmtree\(|remove_tree\(|recursive=True",
         (
             "cli/local_tensorboard.py",
-            "cluster/checks/storage.py",
+            "cluster/checks/doctor.py",
             "cluster/garbage.py",
             "cluster/local/application_folder.py",
             "cluster/local/local_cluster.py",
@@ -167,7 +167,7 @@ SINKS = {
         r"xcom_push|XCom|\.extra\[|outlet_events",
         (
             "compat.py",
-            "decorators/task_tony.py",
+            "decorators/function_call.py",
             "decorators/task_tony.py",
             "exceptions.py",  # names them
             "links/job_links.py",

@@ -40,7 +40,7 @@ from tony_provider.cli.job_file import (
     typed_files,
 )
 from tony_provider.cli.open_tunnel import cannot_be_had, expect_local_port, open_browser
-from tony_provider.cli.show_status import JobEndedBadly, watch_until_end
+from tony_provider.cli.wait_for_job import JobEndedBadly, watch_until_end
 from tony_provider.cluster.errors import ClusterError, TunnelEnded
 from tony_provider.cluster.interface import wait_for_end
 from tony_provider.cluster.notebooks import TASK, TOKEN, NotebookRequest, notebook_job, secrets_left_out

@@ -1,19 +1,17 @@
-"""The commands ``airflow tony status`` and ``airflow tony list``, and the wait of a command for a job's end.
+"""The commands ``airflow tony status`` and ``airflow tony list``.
 
 The status includes the reasons why the shown state may be outdated.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -34,100 +32,17 @@ from tony_provider.cluster.errors import ClusterError, RecordUnreadable
 from tony_provider.cluster.interface import Application, ApplicationFilter, ApplicationState
 from tony_provider.cluster.training.checkpoint_chains import KeptCheckpoint
 from tony_provider.cluster.training.results import tag_of
-from tony_provider.configuration import poll_interval
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.outcome import failure
 from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.quantities import count, number, size, span, steps
-from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.protocol.limits import STATUS_STALE
 from tony_provider.runtime.protocol.metrics import IN_TASK_TABLES
 from tony_provider.runtime.protocol.status import JobStatus, ProcessStatus, TaskStatus
 from tony_provider.runtime.storage.errors import StorageError
-from tony_provider.watching.job_watch import JobWatch, Looker, WatchEnd, WatchLimits, WatchResult
 from tony_provider.watching.observation import Observation, UnansweredCalls, observe_status, status_of_master
 from tony_provider.watching.progress_log import MAX_ROWS, ReachabilityLog, progress_line
-from tony_provider.watching.termination import KillOrder, clean_up, end_job
-
-log = logging.getLogger(__name__)
-
-NO_LIMITS = WatchLimits()
-_LOOK = 1.0  # seconds between two polls for a table
-
-
-class JobEndedBadly(ClusterError):  # noqa: N818 - named for what it is
-    """The followed job failed, so the command exits with 1. The message is the job's own."""
-
-
-def wait_for_job(job: TonyJob, limits: WatchLimits = NO_LIMITS) -> JobStatus | None:
-    """Follow the job until it ends, remove files that it no longer needs, and return its last status.
-
-    On a terminal, a table shows the job; elsewhere, news is printed line by line. A job that exceeds the limits of its
-    wait is ended. Raises JobEndedBadly. Raises ClusterError and StorageError if the cluster is unreachable for long.
-    """
-    console = Console()
-    follow = _in_table if console.is_terminal else _in_lines
-    ending = follow(console, job, limits)
-    if ending.reason is WatchEnd.QUEUE_TIMEOUT:
-        end_job(job, KillOrder("timeouts.queue is over", by="`airflow tony submit --wait`"))
-        waited = f"{job} did not get its containers within timeouts.queue, and was ended"
-        raise JobEndedBadly(f"{waited}: {ending.last_message}")
-    clean_up(job, log.warning)
-    if problem := failure(job.application_id, ending.application, ending.status):
-        raise JobEndedBadly(str(problem))
-    return ending.status
-
-
-def watch_until_end(
-    job: TonyJob,
-    limits: WatchLimits = NO_LIMITS,
-    *,
-    pause: float,
-    say: Callable[[str], None],
-    show: Callable[[Observation | None, list[str]], None],
-) -> WatchResult:
-    """Observe the job every ``pause`` seconds until it has ended, and return the result.
-
-    ``say`` is called with lines of news, and ``show`` with each observation and the unavailable peers.
-    """
-    watch = JobWatch(job.application_id, limits, say)
-    newest: Observation | None = None
-
-    def seen(observation: Observation | None) -> None:
-        nonlocal newest
-        newest = observation
-        meanwhile()
-
-    def meanwhile() -> None:
-        show(newest, watch.silence.lines)
-
-    with Looker(job, watch, say) as looker:
-        return looker.until_the_end(lambda: time.sleep(pause), meanwhile, seen)
-
-
-def _in_lines(console: Console, job: TonyJob, limits: WatchLimits) -> WatchResult:
-    def say(line: str) -> None:
-        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
-
-    return watch_until_end(job, limits, pause=poll_interval(), say=say, show=lambda *_: None)
-
-
-def _in_table(console: Console, job: TonyJob, limits: WatchLimits) -> WatchResult:
-    directory = job.directory
-    with Live(console=console, refresh_per_second=2) as live:
-        last: list[Observation] = []
-
-        def show(seen: Observation | None, troubles: list[str]) -> None:
-            """Keep the last observation while there is nothing newer."""
-            if seen is not None and (seen.outage is None or seen.master is not None):
-                last[:] = [seen]
-            application, status = (last[0].application, last[0].newest) if last else (None, None)
-            if last or troubles:
-                live.update(job_table(job.application_id, application, status, directory, troubles))
-
-        return watch_until_end(job, limits, pause=_LOOK, say=lambda _: None, show=show)
 
 
 @attrs.frozen
@@ -346,6 +261,8 @@ def status(args: Namespace) -> None:
             print_rows(_story(*job_of(hook, args), args.story), args.output, whole=True)
             return
         if args.watch:
+            from tony_provider.cli.wait_for_job import wait_for_job  # imported only when needed
+
             wait_for_job(expect_directory(job_of(hook, args)[0]))
             return
         seen = job_snapshot(hook, args)

@@ -19,7 +19,7 @@ from tony_provider.cli.job_file import (
     secrets_from_environment,
     submission_labels,
 )
-from tony_provider.cluster.checks.storage import Amount, InputSizes
+from tony_provider.cluster.checks.job_checks import Amount, InputSizes
 from tony_provider.cluster.findings import Severity
 from tony_provider.cluster.submission.preparation import SubmissionRequest, with_defaults
 from tony_provider.operators.submission import JOB, OVERRIDES
@@ -206,7 +206,7 @@ def submit(args: Namespace) -> None:
         _tell(args, "", f"Its results and logs go to {submitted.directory}")
         try:
             if args.wait:
-                from tony_provider.cli.show_status import wait_for_job
+                from tony_provider.cli.wait_for_job import wait_for_job
                 from tony_provider.watching.job_watch import deadlines_of
 
                 limits = deadlines_of(submitted, job, started=None, execution_timeout=None)

@@ -33,9 +33,8 @@ from tony_provider.runtime.common.codec import CodecError, from_plain, to_plain
 from tony_provider.runtime.common.network import peer_users
 from tony_provider.runtime.common.quantities import span
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.protocol.http_messages import TunnelAnswer, TunnelPart
+from tony_provider.runtime.protocol.http_messages import PipeError, TlsEnd, TunnelAnswer, TunnelPart, client_context
 from tony_provider.runtime.protocol.limits import TUNNEL_STREAMS, TUNNEL_UP, TUNNEL_WAIT
-from tony_provider.runtime.protocol.sealed_tls import PipeError, TlsEnd, client_context
 from tony_provider.runtime.protocol.tunnel_streams import (
     FrameError,
     FrameReader,

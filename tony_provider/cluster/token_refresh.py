@@ -27,7 +27,7 @@ from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.common.codec import CodecError, from_plain, load_json, to_plain
 from tony_provider.runtime.common.quantities import span
 from tony_provider.runtime.jobspec.model import JobSpec
-from tony_provider.runtime.protocol.http_messages import SealedPart
+from tony_provider.runtime.protocol.http_messages import PipeError, SealedPart, TlsPipe, client_context
 from tony_provider.runtime.protocol.status import TokenLife
 from tony_provider.runtime.protocol.store_tokens import StoreToken
 from tony_provider.runtime.storage import Storage, uris
@@ -68,9 +68,6 @@ def send_sealed(
 
     Raises UnexpectedAnswer if another server answers or the order is rejected, and the errors of ``ask``.
     """
-    # Imported here because it loads grpc, and every command imports this module.
-    from tony_provider.runtime.protocol.sealed_tls import PipeError, TlsPipe, client_context
-
     name = secrets.token_hex(16)
     sent = False
     try:

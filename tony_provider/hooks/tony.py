@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseHook
 
 from tony_provider.arguments import DEFAULT_CONN_ID
-from tony_provider.cluster.checks.job_checks import CLUSTER, POLICY, JobChecks, shared_cache
-from tony_provider.cluster.checks.storage import InputSizes, InputSizeScan
+from tony_provider.cluster.checks.job_checks import CLUSTER, POLICY, InputSizes, InputSizeScan, JobChecks, shared_cache
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.interface import CONTROL_SECONDS, Application, Cluster
 from tony_provider.cluster.open_cluster import OpenCluster, open_cluster

@@ -36,7 +36,8 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.links.job_links import push_links, withdraw_links
 from tony_provider.operators import try_state
 from tony_provider.operators.advice import Adviser
-from tony_provider.operators.outcome import Outcome, RemainingOutput, Summaries, failure, with_own_outputs
+from tony_provider.operators.job_summaries import Summaries
+from tony_provider.operators.outcome import Outcome, RemainingOutput, failure, with_own_outputs
 from tony_provider.operators.submission import ParsedJob, check_shown, render_secrets, request_of
 from tony_provider.operators.telemetry import Telemetry
 from tony_provider.operators.try_state import (

@@ -26,8 +26,7 @@ from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.jobspec.model import EVERYBODY, JobSpec
 from tony_provider.runtime.jobspec.opening_hours import ZoneOffset
-from tony_provider.runtime.outputs.output_place import OutputPlace
-from tony_provider.runtime.outputs.publication import clear_away
+from tony_provider.runtime.outputs.publication import OutputPlace, clear_away
 from tony_provider.runtime.protocol.store_tokens import other_tokens
 from tony_provider.runtime.storage import (
     Storage,

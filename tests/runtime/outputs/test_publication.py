@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tony_provider.runtime.jobspec.model import OutputCommit, OutputLayout, OutputSpec
-from tony_provider.runtime.outputs.output_place import OutputPart, OutputPlace
-from tony_provider.runtime.outputs.publication import Publication, PublishError, clear_away
+from tony_provider.runtime.outputs.publication import OutputPart, OutputPlace, Publication, PublishError, clear_away
 from tony_provider.runtime.storage import LocalStorage, Source
 
 ME, BEFORE = "application_1_0002", "application_1_0001"

@@ -10,9 +10,10 @@ import pytest
 
 from tests.runtime.storage.conftest import Place
 from tony_provider.runtime.jobspec.model import OutputCommit, OutputLayout, OutputSpec
-from tony_provider.runtime.outputs.output_place import OutputPart, OutputPlace
 from tony_provider.runtime.outputs.publication import (
     OutputMark,
+    OutputPart,
+    OutputPlace,
     Publication,
     PublishError,
     clear_away,

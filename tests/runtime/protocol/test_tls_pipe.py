@@ -9,7 +9,7 @@ import pytest
 
 from tests.runtime.certificates import make_certificates
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.protocol.sealed_tls import PipeError, TlsPipe, client_context, master_context
+from tony_provider.runtime.protocol.http_messages import PipeError, TlsPipe, client_context, master_context
 
 ID = "application_1700000000000_0001"
 

@@ -1,17 +1,23 @@
-"""Diagnosis of a connection, in two rounds, and checks of security settings for a cluster with several users.
+"""Diagnosis of a connection, in two rounds, with its checks of stores and of security settings.
 
-The first round finds the servers that answer. The second runs the checks that need them.
+The first round finds the servers that answer. The second runs the checks that need them. The stores are the staging
+directory, further HDFS, the key server and the runtime.
 
-The list is the part of ``docs/security.md`` that the daemons' ``/conf`` shows. Further checks concern the staging
-directory's permissions and the connection's ``network``.
+The security settings are for a cluster with several users. Their list is the part of ``docs/security.md`` that the
+daemons' ``/conf`` shows. Further checks concern the staging directory's permissions and the connection's ``network``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+import sys
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from urllib.parse import quote, urlsplit
 
 import attrs
 
@@ -30,29 +36,202 @@ from tony_provider.cluster.checks.daemons import (
     check_encryption,
     check_ticket,
 )
-from tony_provider.cluster.checks.storage import (
-    KEY_SERVER,
-    OTHER_HDFS,
-    RUNTIME,
-    STAGING,
-    check_key_server,
-    check_other_hdfs,
-    check_runtime,
-    check_staging,
-    check_stored_runtime,
-    datanode_finder,
-    is_stored,
+from tony_provider.cluster.environments.inspection import pythons_of_runtime
+from tony_provider.cluster.errors import ClusterError, ConnectionProblem
+from tony_provider.cluster.findings import (
+    LATER,
+    Check,
+    Finding,
+    Need,
+    Report,
+    ok,
+    problem,
+    run_in_parallel,
+    skipped,
+    warning,
 )
-from tony_provider.cluster.errors import ConnectionProblem
-from tony_provider.cluster.findings import LATER, Check, Finding, Need, Report, ok, run_in_parallel, skipped, warning
 from tony_provider.cluster.http import ANSWER_SECONDS, CONNECT_SECONDS, RequestOptions, Unanswered, json_of
 from tony_provider.cluster.open_cluster import OpenCluster, open_cluster, yarn_rest
 from tony_provider.cluster.settings import LocalSettings, Settings, YarnSettings
+from tony_provider.cluster.sources import in_store
 from tony_provider.cluster.yarn.credentials import Ticket, spnego_auth
 from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
+from tony_provider.runtime.common.python_packages import version_text
 from tony_provider.runtime.jobspec.model import Network
-from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage, read_bytes, temporary_name
+from tony_provider.runtime.storage.errors import StorageError, StorageNotEmpty
+
+STAGING = "Staging directory"
+DATANODE = "DataNode"
+_CONTENT = b"Written by a check of a tony connection; it may be removed.\n"
+
+FindDataNode = Callable[[str], str | None]
+
+_ADVICE = "let the user write there, or name another `staging_dir` in the connection"
+
+
+def check_staging(storage: Storage, staging_dir: str, find_datanode: FindDataNode | None) -> Iterator[Finding]:
+    """Check the staging directory: write a small file, read it back, and remove it.
+
+    :param find_datanode: returns the DataNode address for a URI's data; None if the store has no DataNodes.
+    """
+    what = f"{STAGING} {staging_dir}"
+    directory = uris.join(staging_dir, temporary_name())
+    made = _missing(storage, staging_dir)
+    try:
+        storage.make_directories(directory)
+        if find_datanode is not None:
+            address = find_datanode(uris.join(directory, "where"))
+            if found := _unreachable(address):
+                yield found
+                return
+            yield ok(f"{DATANODE} {address}", "reachable")
+        file = uris.join(directory, "check")
+        storage.write(file, _CONTENT)
+        if read_bytes(storage, file) != _CONTENT:
+            yield problem(what, "what was written is not what is read", "look at the store's own health")
+            return
+        yield ok(what, "a file was written, read and removed")
+    except StorageError as error:
+        yield problem(what, str(error), "" if error.advice else _ADVICE)
+    finally:
+        _remove(storage, directory, made)
+
+
+def _missing(storage: Storage, uri: str) -> list[str]:
+    """Return the missing directories of the URI, the innermost first."""
+    missing = []
+    while uri != uris.parent(uri) and not storage.exists(uri):
+        missing.append(uri)
+        uri = uris.parent(uri)
+    return missing
+
+
+def _remove(storage: Storage, directory: str, made: list[str]) -> None:
+    with contextlib.suppress(StorageError):
+        storage.remove(directory, recursive=True)
+        for each in made:
+            with contextlib.suppress(StorageNotEmpty):  # a job has begun to use it
+                storage.remove(each)
+
+
+def datanode_finder(namenode: str, way: RequestOptions) -> FindDataNode:
+    """Return a function that asks a NameNode which DataNode would store a file; it creates no file."""
+
+    def find(uri: str) -> str | None:
+        path = quote(uris.parse(uri).path)
+        response = way.send("PUT", f"{namenode}/webhdfs/v1{path}?op=CREATE")
+        location = urlsplit(response.headers.get("Location", ""))
+        if not location.hostname:
+            return None
+        return f"{location.scheme}://{location.netloc}"
+
+    return find
+
+
+def _unreachable(address: str | None) -> Finding | None:
+    advice = "the NameNode sends us there: this host must resolve and reach the DataNodes' names and HTTP ports"
+    if address is None:
+        return problem(DATANODE, "the NameNode names none", "see that DataNodes run: hdfs dfsadmin -report")
+    parts = urlsplit(address)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        with socket.create_connection((host, port), timeout=CONNECT_SECONDS):
+            return None
+    except socket.gaierror:
+        return problem(f"{DATANODE} {address}", f"the name {host!r} has no address here", advice)
+    except TimeoutError:
+        return problem(f"{DATANODE} {address}", f"no connection within {CONNECT_SECONDS:g} s", advice)
+    except OSError as error:
+        return problem(f"{DATANODE} {address}", f"it cannot be reached: {error.strerror}", advice)
+
+
+OTHER_HDFS = "Other HDFS"
+KEY_SERVER = "Key server"
+
+
+def check_other_hdfs(opened: OpenCluster) -> Iterator[Finding]:
+    """Check that each further HDFS answers. A failure is a warning, because jobs that do not name it still run."""
+    for each in opened.other_hdfs:
+        what = f"{OTHER_HDFS} {each.name}"
+        try:
+            opened.storage.status(f"hdfs://{each.name}/")
+            yield ok(what, "it answers")
+        except StorageError as error:
+            yield warning(what, str(error), "check its part of the connection's `other_hdfs`")
+
+
+def check_key_server(opened: OpenCluster) -> Iterator[Finding]:
+    """Check that the key server issues a token, and cancel it.
+
+    A failure is a warning, because jobs without encryption zones still run.
+    """
+    if opened.tokens is None:
+        return
+    try:
+        if uri := opened.tokens.try_key_server():
+            yield ok(f"{KEY_SERVER} {uri}", "it gave a token")
+    except (StorageError, ClusterError) as error:
+        yield warning(KEY_SERVER, str(error), "set `key_server` in the connection: its URI, or `none`")
+
+
+RUNTIME = "Runtime"
+_BUILD = "make one: airflow tony runtime build --python <versions of the nodes>"
+
+
+def check_runtime(settings: Settings) -> Iterator[Finding]:
+    """Check the runtime on this host, without inspecting the nodes."""
+    archive = settings.runtime_archive
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if archive is None:
+        yield ok(RUNTIME, f"this host's own packages are sent, for Python {version}; no node was looked at")
+    elif "://" not in archive or archive.startswith("file://"):
+        yield _archive(Path(archive.removeprefix("file://")))
+    if settings.local is not None:
+        yield from _interpreters(settings.python)
+
+
+def check_stored_runtime(opened: OpenCluster) -> Iterator[Finding]:
+    """Check that the connection's runtime archive exists on the store."""
+    archive, staging_dir = opened.settings.runtime_archive or "", opened.staging_dir
+    what = f"{RUNTIME} {archive}"
+    if not in_store(archive, staging_dir):
+        advice = "copy it there, or name a file on the worker"
+        yield problem(what, f"it is in another store than the staging directory ({uris.scheme(staging_dir)})", advice)
+    elif not opened.storage.exists(archive):
+        yield problem(what, "it is not there", _BUILD)
+    else:
+        yield ok(what, "it is there; its contents were not looked at")
+
+
+def is_stored(archive: str | None) -> bool:
+    """Return whether the connection's runtime archive is a URI of the store, rather than a file of the worker."""
+    return archive is not None and "://" in archive and not archive.startswith("file://")
+
+
+def _archive(path: Path) -> Finding:
+    what = f"{RUNTIME} {path}"
+    try:
+        with path.open("rb") as file:
+            versions = pythons_of_runtime(file).versions
+    except FileNotFoundError:
+        return problem(what, "it is not on this host", _BUILD)
+    except (OSError, zipfile.BadZipFile) as error:
+        return problem(what, f"it cannot be read ({error})", _BUILD)
+    if not versions:
+        return problem(what, "it is no runtime archive", _BUILD)
+    return ok(what, f"for Python {', '.join(map(version_text, sorted(versions)))}; no node was looked at")
+
+
+def _interpreters(pythons: list[str]) -> Iterator[Finding]:
+    for python in pythons:
+        what = f"Python {python}"
+        if os.access(python, os.X_OK):
+            yield ok(what, "it is there")
+        else:
+            yield problem(what, "it is not there, or cannot be run", "mend `python` in the connection")
+
 
 DaemonConfiguration = Mapping[str, str]
 """A daemon's configuration: values by name."""

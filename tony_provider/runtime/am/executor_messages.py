@@ -11,7 +11,7 @@ from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
 from tony_provider.runtime.am.snapshot_rounds import SaveEntry, TaskDirectory
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.frameworks.base import ClusterSpec
-from tony_provider.runtime.outputs.output_place import OutputPart
+from tony_provider.runtime.outputs.publication import OutputPart
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.messages import ClusterPacker, resume_message
 from tony_provider.runtime.protocol.metrics import METRICS, MetricValues

@@ -49,8 +49,8 @@ from tony_provider.runtime.jobspec.container_content import images
 from tony_provider.runtime.jobspec.model import AfterSuccess
 from tony_provider.runtime.outputs.publication import PublishError
 from tony_provider.runtime.protocol import master_files
+from tony_provider.runtime.protocol.http_messages import master_context
 from tony_provider.runtime.protocol.limits import without_foreign_places
-from tony_provider.runtime.protocol.sealed_tls import master_context
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
 from tony_provider.runtime.protocol.task_identity import secret
 from tony_provider.runtime.storage import Storage, StorageError

@@ -17,8 +17,7 @@ from tony_provider.runtime.common.concurrency import retry
 from tony_provider.runtime.inputs.shards import read_log
 from tony_provider.runtime.jobspec.model import InputDeal, OutputCommit
 from tony_provider.runtime.jobspec.problems import child
-from tony_provider.runtime.outputs.output_place import OutputPart, OutputPlace
-from tony_provider.runtime.outputs.publication import Publication, PublishError
+from tony_provider.runtime.outputs.publication import OutputPart, OutputPlace, Publication, PublishError
 from tony_provider.runtime.protocol.status import OutputStatus
 from tony_provider.runtime.storage import (
     Storage,

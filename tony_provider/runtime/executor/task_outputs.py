@@ -30,7 +30,7 @@ from tony_provider.runtime.event_files.event_file_mirror import EventFileMirror
 from tony_provider.runtime.executor.kept_results import UploadRetries
 from tony_provider.runtime.executor.start_context import BackgroundWork, ExecutorContext, StartPart, StopRequest
 from tony_provider.runtime.jobspec.problems import child
-from tony_provider.runtime.outputs.output_place import DATA_DIRECTORY, DATA_FILE, OutputPlace, part_name
+from tony_provider.runtime.outputs.publication import DATA_DIRECTORY, DATA_FILE, OutputPlace, part_name
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.storage import (
     Storage,

@@ -8,7 +8,7 @@ import pytest
 from tests.runtime.am.session.test_job_status import status
 from tests.runtime.am.session.world import World, job
 from tony_provider.runtime.jobspec.model import OutputSpec, RestartPolicy, Tolerance
-from tony_provider.runtime.outputs.output_place import OutputPart
+from tony_provider.runtime.outputs.publication import OutputPart
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState
 
 

@@ -88,7 +88,7 @@ from tony_provider.runtime.jobspec.model import (
     in_cluster,
 )
 from tony_provider.runtime.jobspec.problems import Problem
-from tony_provider.runtime.outputs.output_place import OutputPart, part_name
+from tony_provider.runtime.outputs.publication import OutputPart, part_name
 from tony_provider.runtime.protocol.status import JobStatus, TaskProgress, TaskState
 
 

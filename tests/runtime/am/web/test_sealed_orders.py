@@ -21,7 +21,7 @@ from tony_provider.runtime.am.web.control import SealedOrders
 from tony_provider.runtime.am.web.server import AccessType, Head, HttpError, Route, Router, WebServer
 from tony_provider.runtime.am.web.web_app import Routes
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.protocol.sealed_tls import LONGEST_MESSAGE, TlsPipe, client_context, master_context
+from tony_provider.runtime.protocol.http_messages import LONGEST_MESSAGE, TlsPipe, client_context, master_context
 
 ID, OTHER = "application_1700000000000_0001", "application_1700000000000_0002"
 ORDER = b'{"token":"the secret"}'

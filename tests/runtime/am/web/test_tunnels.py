@@ -29,8 +29,8 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.executor.tunnel_ends import TunnelEnds
 from tony_provider.runtime.jobspec.model import PortRange
 from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol.http_messages import master_context
 from tony_provider.runtime.protocol.limits import MOST_TUNNELS, TUNNEL_STREAMS, TUNNEL_WINDOW, TUNNELS_OF_ONE
-from tony_provider.runtime.protocol.sealed_tls import master_context
 from tony_provider.runtime.protocol.task_identity import TaskIdentity
 
 ID = "application_1700000000000_0001"

@@ -13,7 +13,7 @@ import attrs
 from tony_provider.runtime.am.resource_manager import Container, ContainerRequest
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec
-from tony_provider.runtime.outputs.output_place import OutputPart
+from tony_provider.runtime.outputs.publication import OutputPart
 from tony_provider.runtime.protocol.status import Failure, FinalStatus
 
 

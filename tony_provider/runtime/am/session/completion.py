@@ -26,7 +26,7 @@ from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.common.text import first_line
 from tony_provider.runtime.jobspec.model import Role, SuccessRule, in_cluster
-from tony_provider.runtime.outputs.output_place import OutputPart
+from tony_provider.runtime.outputs.publication import OutputPart
 from tony_provider.runtime.protocol import limits
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, TaskState
 

@@ -32,7 +32,7 @@ from tony_provider.runtime.am.session.session_state import (
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.codec import from_plain
 from tony_provider.runtime.common.quantities import count
-from tony_provider.runtime.outputs.output_place import OutputPart
+from tony_provider.runtime.outputs.publication import OutputPart
 from tony_provider.runtime.protocol.status import ExportedModel, ExportRequest, JobState, TaskState
 
 WAIT_FOR_NEXT = 30.0  # seconds to wait for the next executor after a registration: thousands register slowly

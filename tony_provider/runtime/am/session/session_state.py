@@ -32,7 +32,7 @@ from tony_provider.runtime.jobspec.model import (
     leading_type,
 )
 from tony_provider.runtime.jobspec.opening_hours import ZoneOffset
-from tony_provider.runtime.outputs.output_place import OutputPart
+from tony_provider.runtime.outputs.publication import OutputPart
 from tony_provider.runtime.protocol.metrics import MEMORY, MetricValues
 from tony_provider.runtime.protocol.status import (
     ExportedModel,

@@ -61,9 +61,8 @@ from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
 from tony_provider.runtime.common.text import is_writable
 from tony_provider.runtime.jobspec.model import Timeouts
 from tony_provider.runtime.protocol import http_messages
-from tony_provider.runtime.protocol.http_messages import SealedPart
+from tony_provider.runtime.protocol.http_messages import PipeError, SealedPart, TlsPipe
 from tony_provider.runtime.protocol.limits import KEEP_LOGS, RELEASE_WAIT, STOP_SLACK, stop_seconds
-from tony_provider.runtime.protocol.sealed_tls import PipeError, TlsPipe
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.protocol.store_tokens import StoreToken
 

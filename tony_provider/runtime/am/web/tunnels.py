@@ -18,8 +18,7 @@ from tony_provider.runtime.common.codec import CodecError, load_json
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.common.quantities import span
 from tony_provider.runtime.protocol import limits, tony_pb2
-from tony_provider.runtime.protocol.http_messages import TunnelAnswer, TunnelPart
-from tony_provider.runtime.protocol.sealed_tls import PipeError, TlsEnd
+from tony_provider.runtime.protocol.http_messages import PipeError, TlsEnd, TunnelAnswer, TunnelPart
 from tony_provider.runtime.protocol.tunnel_streams import (
     FrameError,
     FrameReader,
