@@ -30,6 +30,7 @@ EXAMPLES = [
     pytest.param(page, code, id=f"{name(page)}-{n}") for page in PAGES for n, code in enumerate(blocks(page, "python"))
 ]
 JOBS = [(page, job) for page in PAGES for job in blocks(page, "yaml") if re.search("^framework:", job, re.MULTILINE)]
+CODE = ("benchmarks", "dags", "tests", "tony_provider")
 COMMANDS = [(name(page), line) for page in PAGES for line in commands(page) if line.startswith("airflow ")]
 # Whose arguments are looked at, and whose more they take.
 CALLED: dict[str, tuple[type, ...]] = {
@@ -49,6 +50,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_the_map_names_modules_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?<![\w./>])((?:\w+/)*\w+\.py)`", text))
+    files = [path.relative_to(ROOT).as_posix() for folder in CODE for path in (ROOT / folder).rglob("*.py")]
+    assert {each for each in named if not any(f"/{path}".endswith(f"/{each}") for path in files)} == set()
 
 
 @pytest.mark.parametrize(("page", "code"), EXAMPLES)
