@@ -1,9 +1,9 @@
 """Checks of single arguments, and readable errors in a task's log, shared by operators and sensors.
 
-Each parse of a DAG file imports this module, so it imports the modules for error messages on use.
+Airflow logs an exception with all its causes and all stack frames. The messages of this provider's exceptions already
+contain the information that a user needs, so causes and frames are removed from the log.
 
-Airflow logs an exception with all its causes and all stack frames. The message of our exceptions already contains the
-information that a user needs, and the cause only repeats it.
+Each parse of a DAG file imports this module, so it imports the modules for error messages only on use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     _Operator = BaseOperator
 else:
-    _Operator = object  # before Airflow's own class in the bases
+    _Operator = object  # Airflow's own operator class provides the methods
 
 DEFAULT_CONN_ID = "tony_default"
 MOST_SHOWN = 8  # maximum number of tasks whose output one task's log shows
@@ -61,14 +61,14 @@ def yes_or_no(name: str, value: bool) -> bool:
 
 
 def names(argument: str, value: Any) -> list[str]:
-    """Return the argument as a list of texts. Raises ValueError, also for a single text instead of its letters."""
+    """Return the argument as a list of texts. Raises ValueError, also for a text, which is a sequence of letters."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) and each.strip() for each in value):
         raise ValueError(f"{argument} is {value!r}: a list of texts")
     return list(value)
 
 
 def output_wanted(value: Any) -> Literal["leader", False] | list[str]:
-    """Return the argument ``show_output`` after a check. Raises ValueError."""
+    """Check the argument ``show_output``, and return it. Raises ValueError."""
     if value is False or value == "leader":
         return cast(Literal["leader", False], value)
     names = value if isinstance(value, (list, tuple)) else []
@@ -102,7 +102,7 @@ def text_of(argument: str, given: Mapping[str, Any], key: str) -> str | None:
 def empty_to_none(task: Any, names: Iterable[str]) -> None:
     """Set rendered arguments of ``task`` without a value to None.
 
-    Jinja renders None as text, for example for a parameter that was left empty.
+    Jinja renders None as the text "None", for example for a parameter that was left empty.
     """
     for name in names:
         value = getattr(task, name)
@@ -176,7 +176,7 @@ def naming_templates(task: BaseOperator, content: Any, env: Environment) -> Iter
 
 @contextmanager
 def naming_text(content: Any, env: Environment) -> Iterator[None]:
-    """Context manager that adds the text to errors of its rendering."""
+    """Context manager around the rendering of ``content``. Adds the text to errors."""
     try:
         yield
     except (TemplateError, TonySpecError) as error:
@@ -196,7 +196,7 @@ def naming_field(name: str) -> Iterator[None]:
 
 
 def _with_text(error: Exception, content: Any, env: Environment) -> Exception:
-    """Add the innermost text to an error. Errors of nested text contain it already."""
+    """Return the error with the text that caused it, unless the error already contains a text nested in it."""
     if not isinstance(content, str):
         return error
     if isinstance(error, TemplateSyntaxError):

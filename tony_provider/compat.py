@@ -36,15 +36,15 @@ class AirflowTooOld(RuntimeError):  # noqa: N818 - named for what is wrong
 
 @attrs.frozen
 class Capability:
-    """A feature of Airflow that this provider uses if it is available, and whose lack limits the provider."""
+    """A feature that newer versions of Airflow have. Without it, this provider does less."""
 
     name: str
     since: tuple[int, int]
-    without: str  # the replacement, as a sentence
+    without: str  # a sentence about what this provider does without the feature
 
     @property
     def is_here(self) -> bool:
-        """Whether the installed Airflow has it."""
+        """Whether the installed Airflow has the feature."""
         return is_at_least(*self.since)
 
     def refuse(self, what: str) -> NoReturn:
@@ -105,7 +105,7 @@ else:
 
 
 class RefusedRetryPolicy:
-    """Replaces RetryPolicy in an Airflow without it: an instance raises an error when the DAG file is parsed."""
+    """Replaces RetryPolicy in an Airflow without it. Creating an instance fails the parse of the DAG file."""
 
     def __new__(cls, *_: Any, **__: Any) -> NoReturn:
         """Raise AirflowTooOld."""
@@ -127,7 +127,7 @@ MASKER = (
 
 
 def without_empty_xcoms(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result without empty keys if needed: Airflow before 3.1 fails a task with such a key."""
+    """Return the result. For Airflow before 3.1, omit keys without a value, because they would fail the task."""
     return {key: value for key, value in result.items() if value is not None or EMPTY_XCOMS.is_here}
 
 
@@ -137,14 +137,15 @@ _asked: set[asyncio.Future[Any]] = set()  # calls in progress, before Airflow 3.
 
 
 async def in_thread(act: Callable[[], T], pool: ThreadPoolExecutor | None = None) -> T:
-    """Return the result of ``act`` in a thread of ``pool``, or of the event loop's default pool for None."""
+    """Call ``act`` in a thread of ``pool``, and return its result. None means the event loop's default pool."""
     if is_at_least(3, 2):
         return await asyncio.get_running_loop().run_in_executor(pool, act)
-    # Before 3.2, a request to Airflow runs in the triggerer's event loop, and only asgiref's threads find that loop.
-    # From another thread, the answer would be mistaken for that to another request, which ends the triggerer.
+    # Before 3.2, Airflow sends a thread's request in the triggerer's event loop, and finds that loop only from
+    # asgiref's threads. From another thread, the answer would be mistaken for the answer to another request, which ends
+    # the triggerer.
     from asgiref.sync import sync_to_async
 
-    # A request must not be abandoned before its answer arrives, so a cancelled caller leaves it to its end.
+    # If the caller is cancelled, the call continues, because a request must not be abandoned before its answer arrives.
     asked = asyncio.ensure_future(sync_to_async(act, thread_sensitive=False, executor=pool)())
     _asked.add(asked)
     asked.add_done_callback(_done)
@@ -165,11 +166,11 @@ class _StateStore:
     context: Context
 
     def get(self, key: str, *, forever: bool) -> JsonValue:
-        """Return the value; ``forever`` must be as in ``keep``."""
+        """Return the value, or None if there is none. Pass the same ``forever`` as to ``keep``."""
         return self.context["task_state_store"].get(key)
 
     def keep(self, key: str, value: JsonValue, *, forever: bool) -> bool:
-        """Store the value. Return whether it was accepted."""
+        """Store the value, with ``forever`` without an expiry. Return whether the store accepted it."""
         from airflow.sdk import NEVER_EXPIRE  # type: ignore[attr-defined]  # its stub lacks it
 
         self.context["task_state_store"].set(key, value, retention=NEVER_EXPIRE if forever else None)
@@ -210,5 +211,5 @@ class _XComs:
 
 
 def task_store_of(context: Context) -> _StateStore | _XComs:
-    """Return the store of the running task."""
+    """Return Airflow's task state store, or XComs in an Airflow without it."""
     return _StateStore(context) if TASK_STATES.is_here else _XComs(context["ti"])

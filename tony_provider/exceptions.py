@@ -1,4 +1,7 @@
-"""Exceptions of a training task in Airflow. Those that no retry can fix fail the task immediately."""
+"""Exceptions of a training task or a sensor in Airflow.
+
+Subclasses of AirflowFailException fail the task immediately, because no retry can succeed.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,12 @@ class TonyJobRejected(AirflowFailException):
 class TonyJobFailed(AirflowException):
     """The application ended without success.
 
-    ``failure`` names the task that failed and the reason; None if the application master died before it could report
-    it. ``resumed_step`` is the step from which the tasks last resumed; None if they started at the beginning, or if the
-    step is unknown. ``permanent`` is True if the same job would fail again according to its application master: the job
-    declares the program's exit code as permanent, or its command cannot run.
+    ``failure`` names the failed task and the reason. It is None if the application master died before it could report
+    them. ``resumed_step`` is the step from which the tasks last resumed. It is None if they started at the beginning,
+    or if the step is unknown.
+
+    ``permanent`` is True if the application master reports that the same job would fail again: the job declares the
+    program's exit code as permanent, or its command cannot run.
     """
 
     def __init__(

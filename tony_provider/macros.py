@@ -33,8 +33,8 @@ def newest_model(
         and ``period_end`` (ISO 8601), as the example DAGs write it.
     :param before: the model's period must have ended earlier than this; default: the end of this run's period.
 
-    Raises ClusterError, StorageError, ValueError for a version.json with other content, and UndatedRun if the run is
-    for a partition without a date and ``before`` is not given.
+    Raises ClusterError, StorageError, and ValueError for an invalid version.json. Raises UndatedRun if ``before`` is
+    not given, and the run is for a partition without a date.
     """
     from tony_provider.cluster.records.summary import newest_model_before
     from tony_provider.hooks.tony import TonyHook
@@ -58,8 +58,8 @@ def run_date(context: Context) -> datetime:
 def quote(value: object) -> str:
     """Quote any value as one word of a command: ``--day {{ macros.tony.quote(params.day) }}``.
 
-    Use it in ``command`` of a job, which /bin/sh reads: without it, a value such as ``1; id`` ends the command and
-    starts another. Do not put it inside other quotes.
+    Use it in a job's ``command``, which /bin/sh reads. Without it, a value such as ``1; id`` would run a second
+    command. Do not put it inside other quotes.
 
     Raises ValueError for a NUL character, which no command can contain.
     """

@@ -36,13 +36,15 @@ class TonyRetryPolicy(RetryPolicy):
 
     Immediate retry: containers that the cluster took away, a master that died, a worker that shut down. Retry after a
     delay: a full queue, an unreachable cluster or store, containers that could not start. No retry: exit codes that the
-    job declares as permanent, missing commands, and applications that a user or the cluster ended. All other failures,
-    such as a training that failed after all its own restarts, keep the task's ``retry_delay``. ``retries`` limits all
-    of them. Airflow does not call a policy for errors that no retry can fix, such as an invalid job.
+    job declares as permanent, missing commands, and applications that a user or the cluster ended.
 
-    :param queue_delay: how long to wait after a queue timeout.
-    :param outage_delay: how long to wait after an outage.
-    :param killed_delay: how long to wait after somebody ended the application; default: it is not tried again.
+    All other failures, such as a training that failed after all its own restarts, keep the task's ``retry_delay``.
+    ``retries`` limits all retries. Airflow does not call a policy for errors that no retry can fix, such as an invalid
+    job.
+
+    :param queue_delay: delay of the retry after a queue timeout.
+    :param outage_delay: delay of the retry after an outage.
+    :param killed_delay: delay of the retry after a user or the cluster ended the application; default: no retry.
     """
 
     queue_delay: timedelta = timedelta(minutes=10)

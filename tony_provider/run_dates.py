@@ -1,4 +1,4 @@
-"""The date of a DAG run: the only module that determines it.
+"""The date of a DAG run, which only this module determines.
 
 Summaries, the portal, notifications, templates and the example DAGs all call these functions, so that they show the
 same date for a run.
@@ -13,7 +13,8 @@ from typing import Any
 
 from tony_provider.runtime.jobspec.problems import shown
 
-# A day or a month, with or without a time. Digits alone are no date, since they may be the number of a customer.
+# A day or a month, with or without a time. Digits alone do not match, because they may be an ID, such as a customer
+# number.
 _DATE = re.compile(r"(?P<day>\d{4}-\d{2}(?P<of_month>-\d{2})?)(?P<time>[T ].*)?")
 
 
@@ -25,9 +26,10 @@ def run_date(run: Any) -> datetime:
     """Return the date that a DAG run is for.
 
     A run of a partition has the date of the partition, because Airflow gives it no data interval and may create it
-    years later. Any other run has its logical date, or the time after which it may run if it has none.
+    years later. Any other run has its logical date or, without one, the time after which it may run.
 
     ``run`` is a DAG run as tasks, callbacks or the database have it, or a dictionary of its fields.
+
     Raises UndatedRun if the partition has no date.
     """
     key = _field(run, "partition_key")
@@ -54,9 +56,10 @@ def known_run_date(run: Any) -> datetime | None:
 
 
 def period_end(run: Any) -> datetime:
-    """Return the end of the period that a DAG run is for: of its data interval, or its date if it has no interval.
+    """Return the end of the period that a DAG run is for: the end of its data interval, or its date without one.
 
-    Compare periods by their ends, not by ``run_date``: a model must not start with the weights of a later one.
+    Use this, and not ``run_date``, to compare periods: a model must not start with the weights of a later one.
+
     Raises UndatedRun if the run is for a partition without a date.
     """
     end = None if _field(run, "partition_key") is not None else _field(run, "data_interval_end")

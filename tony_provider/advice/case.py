@@ -46,7 +46,7 @@ def gets_lower(metric: str) -> bool | None:
 
 
 def ranked(metrics: Iterable[str]) -> list[str]:
-    """Return all metrics by relevance: first those of ``telling``, last settings such as the learning rate."""
+    """Return all metrics by relevance: first the result of ``telling``, last settings such as the learning rate."""
     names = list(metrics)
     first = telling(names)
     rest = sorted(set(names) - set(first), key=lambda each: (_is_of_its_doing(each), each))
@@ -153,7 +153,7 @@ class Case:
 
 
 def _as_asked(use: TypeUse, spec: JobSpec | None) -> TypeUse:
-    """Set the memory of the specification: after an out-of-memory kill the containers may have received more."""
+    """Return the use with the specified memory: containers may have received more after an out-of-memory kill."""
     return use if spec is None else attrs.evolve(use, memory_bytes=spec.tasks[use.type].memory << 20)
 
 
@@ -182,7 +182,7 @@ def confidence(saying: int, of: int) -> Confidence:
 
 
 def agreement(others: Collection[T], agrees: Callable[[T], bool]) -> Confidence:
-    """Return the confidence in advice that this application supports, and those of ``others`` for which ``agrees``."""
+    """Return the confidence in advice from this application, given how many ``others`` agree."""
     return confidence(1 + sum(map(agrees, others)), 1 + len(others))
 
 

@@ -20,7 +20,7 @@ from tony_provider.runtime.protocol.status import TypeUse
 
 MIB = 1 << 20
 MEMORY_HEAD_ROOM = 1.25  # factor on the peak: samples miss short peaks, and data grows
-EXECUTOR_MEMORY = 64  # MiB for our own process in each container
+EXECUTOR_MEMORY = 64  # MiB for the executor in each container
 MEMORY_STEP = 256  # MiB: recommended values are multiples of this
 LEAST_MEMORY = 512  # MiB
 
@@ -59,7 +59,7 @@ def memory_change(wanted: Iterable[tuple[str, int]]) -> dict[str, dict[str, dict
     return {"tasks": {task_type: {"memory": memory_value(memory)} for task_type, memory in wanted}}
 
 
-_HEAD_ROOM = 1.5  # factor on the mean
+_HEAD_ROOM = 1.5  # factor on the mean use of vcores
 _NOISE = 0.05  # of a core: measurements of a fully busy core may exceed it by this much
 _FULL = 0.9  # share of the granted vcores: a run above it may have needed more
 
@@ -78,12 +78,12 @@ def needed_vcores(use: TypeUse, asked: int) -> int:
     return need
 
 
-_WORTH = 0.75  # factor on the requested amount; less is recommended only if it is below this
+_WORTH = 0.75  # share of the requested amount; only a need below this share is a surplus
 _WEIGHT = 0.5  # memory counts as half of a container's resources, and vcores as the other half
 
 
 def is_surplus(asked: int, needed: int) -> bool:
-    """Return whether the amount that is needed is so far below the requested one that requesting less is worth it."""
+    """Return whether the amount that is needed is so far below the requested amount that advice is worth it."""
     return needed <= _WORTH * asked
 
 
@@ -99,7 +99,7 @@ class Surplus:
     def find(
         cls, types: Sequence[TypeRuns], asked: Callable[[TypeRuns], int], needed: Callable[[TypeRuns], int | None]
     ) -> Surplus | None:
-        """Compare the requested amount of each task type with the needed one, None if that is unknown.
+        """Compare what ``asked`` and ``needed`` return for each task type; ``needed`` returns None if it is unknown.
 
         Return None if no type has a surplus.
         """

@@ -1,6 +1,6 @@
 """Common parts of the commands: error handling, output, and the connection and applications that a command names.
 
-A terminal limits the width of most tables. Output to a file or pipe is never cut.
+Tables fit the width of a terminal, if there is one. Output to a file or pipe is never cut.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from tony_provider.runtime.common.text import one_line, printable
 from tony_provider.runtime.jobspec.units import UnitError, parse_duration, parse_memory
 from tony_provider.runtime.storage.errors import StorageError
 
-_WIDE = 1 << 14  # characters; wider than any path
+_WIDE = 1 << 14  # characters; the width of output that is no terminal, wider than any path
 
 _MEBIBYTE = 1 << 20
 
 
 def print_rows(rows: Sequence[Mapping[str, object]], output: str, *, whole: bool = False) -> None:
-    """Print rows in the format ``output``. With ``whole``, a terminal breaks lines but not cells, for IDs and paths."""
+    """Print rows in the format ``output``. With ``whole``, a terminal wraps cells such as paths, and cuts none."""
     console = AirflowConsole(emoji=False)
     if output == "table" and (whole or not console.is_terminal):  # JSON would be padded with blanks up to the width
         console.width = _WIDE
@@ -54,7 +54,7 @@ def print_rows(rows: Sequence[Mapping[str, object]], output: str, *, whole: bool
 def _cell(value: object, output: str) -> object:
     if not isinstance(value, str):
         return value
-    return escape(one_line(value)) if output == "table" else one_line(value)  # a table's cells would be markup
+    return escape(one_line(value)) if output == "table" else one_line(value)  # rich would read cells as markup
 
 
 def as_text(text: str, style: str = "") -> Text:
@@ -68,7 +68,7 @@ def say(text: str) -> None:
 
 
 def print_whole(renderable: RenderableType) -> None:
-    """Print an object that is no table of rows, such as a job."""
+    """Print an object of rich, such as the table of a job. Its lines are not cut."""
     console = Console(soft_wrap=True)
     if not console.is_terminal:
         console.width = _WIDE
@@ -88,7 +88,7 @@ def utc_time(epoch_ms: int | None) -> str:
 def seconds_of(option: str, text: str) -> float:
     """Return the seconds of a duration such as ``30d``, ``12h`` or ``90s``.
 
-    ``option`` is the command's option, for the message with which this exits if ``text`` is no duration.
+    If ``text`` is no duration, exit with a message that names ``option``, the command's option.
     """
     try:
         return float(parse_duration(text))
@@ -97,7 +97,7 @@ def seconds_of(option: str, text: str) -> float:
 
 
 def bytes_of(option: str, text: str) -> int:
-    """Return the bytes of an amount of memory such as ``2GiB``. Like ``seconds_of`` for what is no amount."""
+    """Return the bytes of an amount of memory such as ``2GiB``. For an invalid amount, exit like ``seconds_of``."""
     try:
         return parse_memory(text) * _MEBIBYTE
     except UnitError as error:
@@ -182,9 +182,10 @@ def find_job(hook: TonyHook, *, application_id: str = "", tag: str = "", what: s
 
 @contextmanager
 def running_job(args: Namespace, advice: str = "") -> Iterator[TonyJob]:
-    """Open the connection that the arguments name, and yield the job that they name, which may lack a directory there.
+    """Open the connection that the arguments name, and yield the running job that they name.
 
-    Raises NotFound. Exits with a message if the job has ended. The message ends with ``advice``, a format for the id.
+    The connection's staging directory may have no files of the job. Raises NotFound. If the job has ended, exit with a
+    message that ends with ``advice``, a format string for the application ID.
     """
     with hook_of(args) as hook:
         job, application = job_of(hook, args)
@@ -194,14 +195,14 @@ def running_job(args: Namespace, advice: str = "") -> Iterator[TonyJob]:
 
 
 def reason_of(args: Namespace) -> str:
-    """Return the reason that the arguments give, or the user of this machine who typed the command."""
+    """Return the reason in the arguments, or a default reason with the user and the machine of the command."""
     return args.reason or f"asked for by {getpass.getuser()} on {socket.gethostname()}"
 
 
 def jobs_of(hook: TonyHook, args: Namespace) -> list[TonyJob]:
     """Return all jobs that the arguments name: by IDs, tags, or a DAG, its task and runs.
 
-    Raises NotFound, also if one has no directory.
+    Raises NotFound if a job is unknown, or if the staging directory has no files of it.
     """
     tags = [(tag, tag) for tag in args.tag or []]
     training = (args.dag_id, args.task_id, args.run_id)

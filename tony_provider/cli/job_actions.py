@@ -46,7 +46,7 @@ def kill(args: Namespace) -> None:
 
 @command
 def suspend(args: Namespace) -> None:
-    """Ask the job's master to suspend the job. A suspended job is no error."""
+    """Ask the job's master to suspend the job. It is no error if the job is already suspended."""
     with running_job(args) as job:
         answer = job.suspend(reason_of(args))
     if answer.get("state") == JobState.SUSPENDED:
@@ -59,7 +59,7 @@ def suspend(args: Namespace) -> None:
 
 @command
 def resume(args: Namespace) -> None:
-    """Resume a suspended job. A job that is not suspended is no error, and continues."""
+    """Resume a suspended job. It is no error if the job is not suspended: it continues."""
     with running_job(args) as job:
         answer = job.resume(reason_of(args))
     if answer.get("state") == JobState.SUSPENDED:
@@ -70,7 +70,7 @@ def resume(args: Namespace) -> None:
 
 @command
 def resize(args: Namespace) -> None:
-    """Ask the job's master to resize task types. A count that is already correct is no error."""
+    """Ask the job's master to resize task types. It is no error if a type already has the requested size."""
     counts = _counts(args.counts)
     with running_job(args) as job:
         answer = job.resize(counts, reason_of(args))

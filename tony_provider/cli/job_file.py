@@ -1,8 +1,8 @@
 """Job files on the command line, and the commands ``airflow tony dag`` and ``airflow tony import``.
 
-The module reads the job file, the overrides, and the secrets that a command line names.
-
-The commands write a DAG file around a job, with its parameters as a trigger form, and convert jobs of other systems.
+The module reads the job file, the overrides and the secrets that a command line names. ``airflow tony dag`` writes a
+DAG file around a job, in which the job's parameters are a trigger form. ``airflow tony import`` converts jobs of other
+systems.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def name_of(path: Path) -> str:
 
 
 def overrides_of(given: Sequence[str]) -> dict[str, Any]:
-    """Parse overrides such as ``tasks.worker.instances=4``. Values are parsed like those of the file, all from text."""
+    """Parse overrides such as ``tasks.worker.instances=4``. Values are parsed like texts in a job file."""
     overrides: dict[str, Any] = {}
     for each in given:
         key, separator, value = each.partition("=")
@@ -180,7 +180,7 @@ _CONNECTION = "tony_conn_id"  # argument of the operator
 
 @command
 def dag(args: Namespace) -> None:
-    """Write a DAG. Checks the job before, with the defaults of its parameters or the values of ``--param``."""
+    """Write a DAG file. First check the job, with its parameters' defaults or the values of ``--param``."""
     path = Path(args.job)
     file = read_job_file(path)
     required = [name for name, each in file.parameters.items() if each.is_required]
@@ -222,7 +222,7 @@ _HEAD = "Not carried over, or otherwise:"
 
 @command
 def import_job(args: Namespace) -> None:
-    """Convert a job. Prints the job without ``--output`` and ``--dag``. Does not write an invalid job."""
+    """Convert a job. Print it if neither ``--output`` nor ``--dag`` is given. An invalid job is not written."""
     try:
         imported = imported_from(
             args.words, system=args.system, command=args.command, given=overrides_of(args.set or [])

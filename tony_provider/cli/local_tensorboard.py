@@ -47,7 +47,7 @@ from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.event_files.event_file_mirror import MOST_FILES, EventFileMirror, MirrorRound, is_event_file
 from tony_provider.runtime.storage.errors import StorageError
 
-_SELDOM = 10  # factor for the interval once no training runs
+_SELDOM = 10  # factor of the refresh interval if no training runs
 _END_SECONDS = 10.0  # time for the thread to stop
 _PROFILES = "plugins/profile/"  # data of TensorBoard's profiler
 
@@ -55,7 +55,8 @@ _PROFILES = "plugins/profile/"  # data of TensorBoard's profiler
 def is_copied(name: str) -> bool:
     """Return whether to copy a file of a task: only event files and profiles.
 
-    Other files, such as a projector's configuration, may name files of this machine for TensorBoard to show.
+    Other files are untrusted. For example, a projector's configuration may refer to files of this machine, which
+    TensorBoard would show.
     """
     return is_event_file(name) or _PROFILES in f"/{name}"
 
@@ -63,9 +64,9 @@ def is_copied(name: str) -> bool:
 class EventFileCopy:
     """Copies new data in a thread, from ``start`` to ``stop``. Messages for the user are in ``news``.
 
-    :param sources: the local directory for each URI of a directory of event files.
-    :param trainings: the trainings of these files. If none of them runs, the interval is longer.
-    :param refresh: seconds between two rounds.
+    :param sources: maps the URI of each directory of event files to a local directory.
+    :param trainings: the trainings to which these files belong. While none of them runs, the thread copies less often.
+    :param refresh: seconds between two copies.
     """
 
     def __init__(
@@ -85,10 +86,10 @@ class EventFileCopy:
         self._given_up = threading.Event()
         self._thread = threading.Thread(target=self._work, name="event-files", daemon=True)
         self._said_left_out = self._said_cut = False
-        self.looked = threading.Event()  # set after the first round
+        self.looked = threading.Event()  # set after the first copy
         self.news: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self.trouble: Exception | None = None  # error of the last round
-        self.fault: Exception | None = None  # an unexpected error that ended the thread
+        self.trouble: Exception | None = None  # error of the last copy; None if it succeeded
+        self.fault: Exception | None = None  # the unexpected error that ended the thread; None if there was none
         self.runs = True  # whether a training runs, as far as known
 
     def start(self) -> None:
@@ -102,7 +103,7 @@ class EventFileCopy:
             self._thread.join(_END_SECONDS)
 
     def held(self, directory: Path) -> tuple[int, int]:
-        """Return number and bytes of the files below ``directory``. Call before ``start`` or after a round."""
+        """Return number and bytes of the files below ``directory``. Do not call this during a copy."""
         return self._mirror.held(directory)
 
     def _work(self) -> None:
@@ -155,8 +156,8 @@ HOST = "127.0.0.1"
 FIRST_PORT = 6006  # TensorBoard's default
 LAST_PORT = 6105
 _SERVER_END_SECONDS = 5.0
-_ANSWER_SECONDS = 5.0  # for one request
-_SAID = 2000  # bytes of its output in a message
+_ANSWER_SECONDS = 5.0  # time limit for TensorBoard's answer to one request
+_SAID = 2000  # maximum bytes of TensorBoard's output in a message
 
 
 class TensorBoardProblem(ClusterError):  # noqa: N818 - named for what it is
@@ -199,7 +200,8 @@ def _is_free(port: int) -> bool:
 class TensorBoardServer:
     """TensorBoard for one directory, from ``start`` to ``stop``.
 
-    It serves a path that only this process knows, because other users may have accounts on this machine.
+    TensorBoard has no login, and other users may have accounts on this machine. So it serves a path that only this
+    process knows.
 
     :param private: the command's directory, which TensorBoard removes if the command is killed. It contains
         ``directory`` with the data, and ``own`` for TensorBoard's own files.
@@ -227,14 +229,14 @@ class TensorBoardServer:
             contract.ENV_TENSORBOARD_PATH: self._path,
             contract.ENV_PORT: str(self._port),
             contract.ENV_JOB_NAME: self._title,
-            "TMPDIR": str(self._own),  # TensorBoard registers itself there, readable by all users
+            "TMPDIR": str(self._own),  # TensorBoard writes a file there that all users could read in /tmp
         }
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, str(program), str(self._private)],
                 cwd=self._own,
                 env=environment,
-                stdin=subprocess.PIPE,  # ends it with the command, even after SIGKILL
+                stdin=subprocess.PIPE,  # when the pipe closes, TensorBoard ends, even if SIGKILL ends this command
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for the command, which then ends TensorBoard
@@ -285,7 +287,7 @@ class TensorBoardServer:
 
 _PERIOD = 0.2  # seconds between two checks
 _START_SECONDS = 60.0  # for TensorBoard to answer
-_SHORTEST_REFRESH = 1.0  # seconds
+_SHORTEST_REFRESH = 1.0  # minimum seconds of --refresh
 
 
 @command
@@ -320,7 +322,7 @@ def tensorboard(args: Namespace) -> None:
 class _Jobs:
     """The data to show, and its trainings."""
 
-    labels: dict[str, str]  # by the URIs of directories of event files on the store
+    labels: dict[str, str]  # display name of each directory of event files on the store, by its URI
     trainings: list[Identity]
 
 
@@ -345,9 +347,10 @@ def _private_directory() -> Iterator[Path]:
 
 
 def _first_look(copy: EventFileCopy, sources: Mapping[str, Path], over: threading.Event) -> bool:
-    """Wait for the first round, and print its result. Return False if the end comes before.
+    """Wait for the first copy, and print its result. Return False if the user ends the command before.
 
-    Raises NotFound if there is no data and none will come. Raises the error that prevents reading the store.
+    Raises NotFound if there is no data, and no running training that could write any. Raises the error that prevents
+    reading the store.
     """
     say(f"Copying the event files of {count(len(sources), 'job')}")
     while not copy.looked.wait(_PERIOD):

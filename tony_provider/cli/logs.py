@@ -14,7 +14,7 @@ from tony_provider.runtime.common.text import LONGEST_LINE, for_terminal
 from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.watching.task_output import OutputChunk, OutputFollower, OutputPosition, kept_output
 
-_SECONDS = 10.0  # time limit of a master
+_SECONDS = 10.0  # time limit for one answer of an application master
 _PAUSE = 2.0  # seconds between two polls of a running task
 _TAIL = 64 << 10  # bytes of the kept log of a task that has just ended
 _AM = "am"  # the application master, in place of a task

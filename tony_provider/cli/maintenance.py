@@ -1,7 +1,8 @@
 """The commands ``airflow tony gc``, ``renew``, ``portal rebuild``, ``env build`` and ``runtime build``.
 
-They remove files of old trainings from the staging directory, send running jobs newer HDFS tokens, list jobs in the
-portal again, and build a Python environment for jobs and a runtime archive for the nodes' versions of Python.
+``gc`` removes files of old trainings from the staging directory. ``renew`` sends newer HDFS tokens to running jobs.
+``portal rebuild`` adds jobs to the portal's list again. The others build a Python environment for jobs, and a runtime
+archive for the Python versions of the nodes.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def gc(args: Namespace) -> None:
 
 
 def _before(option: str, text: str) -> int:
-    """Return the limit in milliseconds since the epoch."""
+    """Return the time that is the duration ``text`` before now, in epoch milliseconds."""
     return int((time.time() - seconds_of(option, text)) * 1000)
 
 
@@ -111,9 +112,10 @@ def _say(args: Namespace, text: str) -> None:
 
 @command
 def renew(args: Namespace) -> None:
-    """Send newer tokens to the named applications, or to all running applications, as they need them.
+    """Send a newer token to each named application that needs one, or to all running ones.
 
-    Exits with 1 if an application needs a token and does not receive it.
+    With ``--now``, an application receives a token even if it does not need one yet. Exits with 1 if an application
+    needs a token and does not receive it.
     """
     with hook_of(args) as hook:
         named = [find_job(hook, application_id=each)[0] for each in args.application_ids]
@@ -174,7 +176,7 @@ def rebuild(args: Namespace) -> None:
 
 
 def _rebuilt(hook: TonyHook, identity: Identity) -> Iterator[tuple[str, str, bool]]:
-    """Yield the id, the outcome and whether it is a failure, for each of the training's newest applications."""
+    """Yield for each of the training's newest applications its ID, the outcome, and whether reading it failed."""
     for application_id in hook.application_ids(identity)[-KEPT:]:
         try:
             yield application_id, _outcome(hook.job(application_id, identity)), False

@@ -1,6 +1,6 @@
 """``airflow tony notebook``: run Jupyter in a container like a job's task, and connect to it.
 
-The notebook is based on a job file, or on an application that was submitted before.
+The notebook has the environment and files of a job, which a job file or an earlier application defines.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class NotebookOrigin:
-    """A job, and the files and checkpoint that a notebook of it starts with."""
+    """The job from which a notebook gets its environment, with the files and the checkpoint that it starts with."""
 
     job: JobSpec
     overrides: Mapping[str, Any]  # overrides for the notebook's job
@@ -79,8 +79,8 @@ class NotebookOrigin:
 def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
     """Return the job and the checkpoint that the command line names, or None if it names neither.
 
-    With a file and an application, the job is the file's, and the checkpoint is of the application's training.
-    Raises NotFound, TonySpecError, SourceMissing, Unconfirmed.
+    If both a job file and an application are named, the job is from the file, and the checkpoint from the application's
+    training. Raises NotFound, TonySpecError, SourceMissing, Unconfirmed.
     """
     overrides = overrides_of(args.set or [])
     origin = None
@@ -123,8 +123,8 @@ def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
 
 
 _LOOK = 1.0  # seconds between two polls of the job
-_ASK = 0.5  # seconds between two requests to the server
-_LOOK_FOR_WARNINGS = 30.0  # seconds between two polls
+_ASK = 0.5  # seconds between two requests to Jupyter during its start
+_LOOK_FOR_WARNINGS = 30.0  # seconds between two polls for warnings while connected
 _ANSWER_SECONDS = 10.0
 _SERVER_SECONDS = 300.0  # from the container's start: a slow disk may delay the import of Jupyter
 _END_SECONDS = 60.0  # seconds that an application may take to end after its master
@@ -262,12 +262,12 @@ def _lost(returned: dict[str, Any], status: JobStatus | None) -> list[str]:
     return lost
 
 
-_DAG_ID = "notebook"  # in the identity of notebooks, followed by their user
+_DAG_ID = "notebook"  # first part of the DAG ID in the identity of notebooks; the user follows
 _TASK_ID = "notebook"
 _LIFETIME = 12 * 3600.0  # seconds, unless the command or the connection sets it
 _SHORTEST = 60.0  # minimum seconds of a lifetime
-_BEFORE_THE_END = 300.0  # seconds before YARN's limit: the notebook ends by itself, with its work
-_SHARE = 0.1  # maximum share of the lifetime for this
+_BEFORE_THE_END = 300.0  # seconds from the notebook's own end, which saves its work, to YARN's limit
+_SHARE = 0.1  # maximum share of the lifetime for these seconds
 _PERIOD = 0.2  # seconds between two checks for the end
 
 
@@ -326,7 +326,7 @@ def _started(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin 
 
 
 def _request(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin) -> SubmissionRequest:
-    """Raise JobRejected, TonySpecError or SourceMissing for problems that are detected before the start."""
+    """Return the notebook's submission request. Raises JobRejected, TonySpecError, SourceMissing."""
     given = secrets_from_environment(args.secret or [])
     lifetime = _lifetime(hook, args)
     wish = NotebookRequest(

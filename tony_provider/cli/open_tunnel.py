@@ -57,7 +57,8 @@ _SECONDS = 120.0  # time limit for the browser
 def open_browser(url: str) -> None:
     """Open a browser at ``url`` without the URL on a command line, which all users of this machine could read.
 
-    A local server redirects the browser to the URL, once, and only for processes of this user.
+    The browser opens a local server, which redirects it to ``url``. The server answers once, and only a process of this
+    user.
     """
     door = _Door(url)
     threading.Thread(target=door.keep, name="browser", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Write to the table of Airflow's database from which the portal lists jobs."""
+"""Read and write the table of Airflow's database from which the portal lists jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class KeptInstance:
     """The rows of Airflow's database about the jobs of a task instance."""
 
     dag_run_id: int
-    run_date: str | None  # ISO 8601
+    run_date: str | None  # ISO 8601; None if unknown
     run: TaskInstanceInfo
 
     def knows_end_of(self, application_id: str) -> bool:
@@ -59,7 +59,7 @@ class KeptInstance:
 
 
 def kept_instance(run: TaskInstanceInfo) -> KeptInstance | None:
-    """Return what Airflow keeps of a task instance, or None if Airflow does not know its run."""
+    """Return the rows of a task instance, or None if Airflow does not know its run."""
     with create_session() as session:
         query = select(DagRun).where(DagRun.dag_id == run.dag_id, DagRun.run_id == run.run_id)
         found = session.scalars(query).one_or_none()

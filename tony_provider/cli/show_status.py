@@ -52,16 +52,17 @@ class JobSnapshot:
     application_id: str
     application: Application | None
     status: JobStatus | None
-    directory: str | None  # None if the staging directory has no files of it, or cannot be read
+    directory: str | None  # URI; None if the staging directory has no files of the job, or cannot be read
     troubles: list[str]
-    checkpoints: list[KeptCheckpoint] = attrs.field(factory=list)  # of its chain, the newest first
-    error: Exception | None = None  # the reason if the state is unknown
+    checkpoints: list[KeptCheckpoint] = attrs.field(factory=list)  # checkpoints of the job's chain, the newest first
+    error: Exception | None = None  # why the status is unknown; None if it is known
 
 
 def job_snapshot(hook: TonyHook, args: Namespace) -> JobSnapshot:
     """Fetch the state of the application that the command line names.
 
-    Raises NotFound, ClusterError, and StorageError if the cluster does not know the application either.
+    Raises NotFound and ClusterError. Raises StorageError if the store does not answer and the cluster does not know the
+    application.
     """
     job, seen = _observe(hook, args)
     if seen.unreadable is not None:
@@ -153,7 +154,7 @@ def job_table(
     parts += [as_text(trouble, "yellow") for trouble in troubles]
     if status is not None and status.tasks:
         if status.total_steps and not status.state.is_final:
-            bar = Table.grid()  # the bar alone does not end its line
+            bar = Table.grid()  # rich does not end the line after a bar alone
             bar.add_row(ProgressBar(total=status.total_steps, completed=status.step or 0, width=60))
             parts.append(bar)
         parts.append(_tasks(status))
@@ -281,7 +282,7 @@ def status(args: Namespace) -> None:
 
 
 def _story(job: TonyJob, application: Application | None, task: str) -> list[dict[str, str]]:
-    """Return the transitions of a task of a running job, or the events of a task of an ended job. Raises NotFound."""
+    """Return a task's state transitions if its job runs, or its events if the job has ended. Raises NotFound."""
     if application is not None and not application.is_final:
         story = job.story(task)
         return [

@@ -89,9 +89,9 @@ _COMMITS = {
 
 
 def describe_plan(job: JobSpec, figures: Mapping[str, InputSizes | str]) -> Iterator[str]:
-    """Yield one line for each task type, then one for each input and output, and one for the windows.
+    """Yield one line for each task type, then one for each input and output, and one for the job's ``windows``.
 
-    ``figures`` are the sizes of the inputs, or the reason why a size is unknown.
+    ``figures`` has the size of each input, or the reason why it is unknown.
     """
     found = _ranks(job)
     for task_type, task in job.tasks.items():
@@ -148,12 +148,15 @@ def _begins(job: JobSpec, task_type: str) -> str:
     return f"begins {when}"
 
 
-_LONGEST_LOOK = 30.0  # seconds for the sizes of all inputs
+_LONGEST_LOOK = 30.0  # time limit in seconds for measuring all inputs
 
 
 @command
 def check(args: Namespace) -> None:
-    """Check a job. Exits with 1 and all problems: of the file, otherwise of the cluster and the named files."""
+    """Check a job. Exits with 1 and prints all problems, if there are any.
+
+    The cluster and the named files are checked only if the job file itself is valid.
+    """
     with hook_of(args) as hook:
         job, layers = read_job(args, hook)
         findings = hook.job_findings(job, layers.of(OVERRIDES), search_path(args), file_roots(args))
@@ -177,7 +180,7 @@ def _said(job: JobSpec) -> str:
     return f"{job.name} ({job.framework}: {tasks})"
 
 
-DAG_ID = "cli"  # in the identity of trainings started without a DAG, followed by their user
+DAG_ID = "cli"  # first part of the DAG ID in the identity of trainings without a DAG; the user follows
 
 
 @command
@@ -188,7 +191,7 @@ def submit(args: Namespace) -> None:
         job, layers = read_job(args, hook)
         secrets = secrets_from_environment(args.secret or [])
         hook.expect_servers()
-        # Run IDs that people choose are often the same, such as `nightly`, unlike those of one Airflow.
+        # The user is part of the identity, because different users often choose the same run ID, such as `nightly`.
         identity = hook.identity(dag_id=f"{DAG_ID}:{hook.get_conn().user}", run_id=run_id, task_id=job.name)
         request = SubmissionRequest(
             job,

@@ -33,8 +33,9 @@ class JobEndedBadly(ClusterError):  # noqa: N818 - named for what it is
 def wait_for_job(job: TonyJob, limits: WatchLimits = NO_LIMITS) -> JobStatus | None:
     """Follow the job until it ends, remove files that it no longer needs, and return its last status.
 
-    On a terminal, a table shows the job; elsewhere, news is printed line by line. A job that exceeds the limits of its
-    wait is ended. Raises JobEndedBadly. Raises ClusterError and StorageError if the cluster is unreachable for long.
+    On a terminal, a table shows the job. Otherwise, each change is printed as a line. If the job exceeds the limits of
+    its wait, this call ends it. Raises JobEndedBadly. Raises ClusterError and StorageError if the cluster is
+    unreachable for long.
     """
     console = Console()
     follow = _in_table if console.is_terminal else _in_lines
@@ -59,7 +60,8 @@ def watch_until_end(
 ) -> WatchResult:
     """Observe the job every ``pause`` seconds until it has ended, and return the result.
 
-    ``say`` is called with lines of news, and ``show`` with each observation and the unavailable peers.
+    ``say`` is called with lines about changes. ``show`` is called repeatedly with the last observation, None before the
+    first one, and with lines about unavailable peers.
     """
     watch = JobWatch(job.application_id, limits, say)
     newest: Observation | None = None
@@ -89,7 +91,7 @@ def _in_table(console: Console, job: TonyJob, limits: WatchLimits) -> WatchResul
         last: list[Observation] = []
 
         def show(seen: Observation | None, troubles: list[str]) -> None:
-            """Keep the last observation while there is nothing newer."""
+            """Show the observation, or the last useful one if this one has no data because of an outage."""
             if seen is not None and (seen.outage is None or seen.master is not None):
                 last[:] = [seen]
             application, status = (last[0].application, last[0].newest) if last else (None, None)

@@ -1,7 +1,7 @@
 """Secrets and registry credentials of one application.
 
-Each application gets new certificates and keys, because only the job itself may know them. They travel only in the
-application's credentials (YARN's token file): never in the environment, arguments, logs, the specification or on the
+Each application gets new certificates and keys, which no other job may know. They are sent only in the application's
+credentials (YARN's token file). They are never in environment variables, arguments, logs, the specification or the
 store. The module also reads credentials of Docker registries from a ``config.json``.
 """
 
@@ -31,16 +31,17 @@ log = logging.getLogger(__name__)
 
 
 _BEGIN = datetime(2000, 1, 1, tzinfo=UTC)  # long ago, because the clock of a node may be wrong by any amount
-_VALIDITY = timedelta(days=3650)  # the keys die with the application; a job must never outlive its certificates
+_VALIDITY = timedelta(days=3650)  # longer than any job; only one application uses the keys
 _HMAC_KEY_BYTES = 32
 
 
 def application_secrets(application_id: str, user_secrets: Mapping[str, str]) -> dict[str, bytes]:
     """Create the secrets of one application, by the names that ``contract`` defines.
 
-    They are: a certificate authority (P-256), whose private key is discarded here; a certificate for the application
-    master, named after the application; a certificate for its clients; HMAC keys for the tasks, for the master's
-    address and for user processes, which authenticate each other; the user's own secrets.
+    - The certificate of an authority (P-256). Its private key is discarded here.
+    - A certificate for the application master, named after the application, and one for the master's clients.
+    - HMAC keys for the tasks, for the master's address, and for user processes, which authenticate each other.
+    - The user's own secrets.
     """
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority = _authority(application_id, authority_key)
@@ -142,7 +143,7 @@ def read_registries(config: LocalSource | LocalizedResource, storage: Storage) -
 
 
 def registries_in(data: bytes, where: str) -> dict[str, str]:
-    """Return the credentials in a config.json by registry: base64 of user and password, as Docker writes them.
+    """Return the credentials in a Docker config.json, by registry: base64 of ``user:password``, as Docker writes them.
 
     ``where`` is the file's name for error messages. Raises JobRejected if the data is not a config.json or holds no
     credentials.
@@ -180,7 +181,7 @@ def _read(config: LocalSource | LocalizedResource, storage: Storage) -> tuple[st
 
 
 def _entries(plain: Any) -> dict[str, str]:
-    """Return the credentials by registry, empty where a registry has none. Raises BoundedJsonError."""
+    """Return the credentials by registry; "" for a registry without credentials. Raises BoundedJsonError."""
     auths = plain.get("auths") if isinstance(plain, dict) else None
     if not isinstance(auths, dict):
         raise BoundedJsonError("it has no `auths`")

@@ -1,4 +1,4 @@
-"""Errors of the clusters and of what submissions need from them. Each message names the remedy."""
+"""Errors of clusters and of submissions. Each message includes the remedy."""
 
 # ruff: noqa: N818 - named for what is wrong
 
@@ -22,9 +22,9 @@ class ClusterError(Exception):
 
 
 def is_unforeseen(error: BaseException) -> bool:
-    """Return whether an error is neither a ClusterError nor a StorageError, so that its log needs a traceback.
+    """Return whether an error is neither a ClusterError nor a StorageError. Its log line then needs a traceback.
 
-    Answers of a cluster and files of an application come from outside, so code that reads them may raise any error.
+    Code that reads answers of a cluster or files of an application may raise any error, because they are untrusted.
     """
     return not isinstance(error, ClusterError | StorageError)
 
@@ -74,9 +74,9 @@ class JobNotAllowed(JobRejected):
 
 
 class JobTooLarge(JobRejected):
-    """The cluster's present nodes, or the queue's share of them, can never hold the whole job."""
+    """The job is too large for the cluster's present nodes, or for the queue's share of them, even if they are idle."""
 
-    permanent = False  # nodes may come back
+    permanent = False  # lost nodes may register again
 
     def __str__(self) -> str:
         return (
@@ -87,7 +87,7 @@ class JobTooLarge(JobRejected):
 
 
 class SubmissionRefused(ClusterError):
-    """The ResourceManager refused the submission itself; the message is the ResourceManager's."""
+    """The cluster refused the submission. The message includes the cluster's reason."""
 
     permanent = True
 
@@ -136,12 +136,12 @@ class RecordUnreadable(ClusterError):
 
 
 class StagingFailed(ClusterError):
-    """The job's files could not be copied to the store; nothing was submitted and no file of the job is left."""
+    """The job's files could not be staged on the store. Nothing was submitted, and no file of the job is left."""
 
 
 @contextmanager
 def staging_errors() -> Iterator[None]:
-    """Context manager and decorator that raises StagingFailed for StorageErrors of a submission."""
+    """Convert StorageErrors of a submission to StagingFailed. A context manager that is also a decorator."""
     try:
         yield
     except StorageError as error:

@@ -1,7 +1,7 @@
-"""Checks of a job and of a connection, their findings, and the code that runs the checks.
+"""Run the checks of a job or of a connection, and represent their findings.
 
-A submission and ``airflow tony check`` run the checks of a job in order; ``raise_problems`` turns their findings into
-one error. The diagnosis runs the checks of a connection in parallel and lists the findings in a Report.
+A submission and ``airflow tony check`` run the checks of a job in order, and ``raise_problems`` raises one error with
+all problems. The diagnosis of a connection runs its checks in parallel, and lists the findings in a Report.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Finding:
     what: str  # the item that was checked, such as "NameNode http://nn1:9870"
     outcome: Severity
     detail: str
-    advice: str = ""  # how to fix it
+    advice: str = ""  # how to fix the problem; may be empty
 
     def __str__(self) -> str:
         return f"{self.what}: {self.detail}" + (f"; {self.advice}" if self.advice else "")
@@ -62,7 +62,7 @@ def skipped(what: str, detail: str) -> Finding:
 
 @attrs.frozen
 class JobProblem(Finding):
-    """A finding that prevents a job from running, and the class of the error for it."""
+    """A finding that prevents a job from running, with the class of the error to raise."""
 
     error: type[ClusterError] = JobRejected
 
@@ -70,7 +70,7 @@ class JobProblem(Finding):
 def raise_problems(findings: Iterable[Finding]) -> None:
     """Raise one error with all problems of a job, if there are any.
 
-    Its class is that of the problems. If they have several classes, raises JobRejected.
+    The error has the class of the problems, or JobRejected if the problems have several classes.
     """
     problems = [each for each in findings if isinstance(each, JobProblem)]
     if not problems:
@@ -91,9 +91,9 @@ def softened(finding: Finding) -> Finding:
 class Report:
     """All findings of one diagnosis, with the host and user that made it."""
 
-    host: str  # that ran the checks
-    user: str  # user of the jobs; empty if it is unknown
-    cluster: str  # its kind, such as yarn
+    host: str  # machine that ran the checks
+    user: str  # user that jobs run as; empty if unknown
+    cluster: str  # kind of the cluster, such as yarn
     findings: list[Finding]
 
     @property
@@ -105,9 +105,9 @@ class Report:
         return not self.problems
 
     def __str__(self) -> str:
-        """Format the report in a few lines: the problems, or all findings if there are no problems.
+        """Format the report: one line for each problem, or for each finding if there are no problems.
 
-        Several problems are numbered, because Airflow's pages show all lines in one line.
+        Several problems are numbered, because Airflow's web pages join all lines.
         """
         shown = [each for each in self.findings if each.outcome is not Severity.SKIPPED]
         head = f"Looked at the {self.cluster} cluster from host {self.host}"
@@ -131,20 +131,21 @@ def _line(finding: Finding) -> str:
 
 @attrs.frozen
 class Need:
-    """A result of earlier checks, without which a check is skipped."""
+    """A condition that earlier checks must fulfill; otherwise a check is skipped."""
 
-    missing: str  # the reason for the skipped check
+    missing: str  # why the check is skipped if the condition is not met
     is_met: Callable[[], bool]
 
 
-LATER = Need("", lambda: True)  # only delays a check until those without needs have run
+LATER = Need("", lambda: True)  # always met; delays a check until all checks without needs have run
 
 
 @attrs.frozen
 class Check:
-    """One check: the item it checks, the function that does it, and the results that it needs.
+    """A check of one item: the function that runs it, and the conditions that it needs.
 
-    A text that the function yields is a problem of a job, for which ``error`` is raised.
+    If the function yields a text instead of a Finding, the text is a problem of a job. ``error`` is the class of the
+    error for it.
     """
 
     what: str
@@ -163,7 +164,7 @@ class Check:
         return JobProblem(self.what, Severity.PROBLEM, detail, error=error)
 
     def safe_findings(self) -> list[Finding]:
-        """Return ``findings``, and a problem in place of an error."""
+        """Run the check like ``findings``, but report an error as a problem."""
         try:
             return self.findings()
         except (ClusterError, StorageError) as error:
@@ -175,8 +176,8 @@ class Check:
 def run_in_order(checks: Sequence[Check]) -> list[Finding]:
     """Run the checks of a job one after the other; return their findings.
 
-    A check may also raise JobRejected or SourceMissing for problems. Raises any other ClusterError or StorageError of a
-    check, unless an earlier check has found a problem.
+    JobRejected and SourceMissing of a check are converted to problems. Any other ClusterError or StorageError ends the
+    run: it is raised, unless an earlier check has found a problem.
     """
     found: list[Finding] = []
     for check in checks:
@@ -199,8 +200,8 @@ _NAME = "tony-check"  # name of the threads
 def run_in_parallel(checks: Sequence[Check], seconds: float, first_seconds: float | None = None) -> list[Finding]:
     """Run the checks in parallel; return their findings in the order of the checks, after at most ``seconds``.
 
-    Checks with needs run after all others, which have ``first_seconds``. Libraries that resolve names and read tickets
-    have no deadline, so each check has a daemon thread that may outlive the call.
+    Checks without needs run first, for at most ``first_seconds``; then the others run. Each check runs in a daemon
+    thread, which may outlive the call, because libraries that resolve names or read tickets have no deadline.
     """
     begun = time.monotonic()
     first = [check for check in checks if not check.needs]
@@ -211,7 +212,7 @@ def run_in_parallel(checks: Sequence[Check], seconds: float, first_seconds: floa
 
 
 def _run_round(checks: Sequence[Check], seconds: float) -> dict[int, list[Finding]]:
-    """Return the findings by the ``id`` of their check."""
+    """Run checks in parallel; return their findings by the ``id`` of the check object."""
     calls = run_in_threads([check.safe_findings for check in checks], seconds, _NAME)
     return {
         id(check): call.result() if call.done() else [_unfinished(check.what, seconds)]
@@ -220,7 +221,7 @@ def _run_round(checks: Sequence[Check], seconds: float) -> dict[int, list[Findin
 
 
 def await_late_checks(seconds: float) -> None:
-    """Wait up to ``seconds`` for checks that were cut off, so that they clean up before the process ends."""
+    """Wait up to ``seconds`` for checks that exceeded their time, so that they clean up before the process ends."""
     deadline = time.monotonic() + seconds
     for thread in threading.enumerate():
         if thread.name == _NAME:

@@ -5,13 +5,15 @@ A checkpoint chain or an application's directory (its model, logs, events) may b
 - Nothing in it was changed for a given time.
 - No application of its training lives.
 - No model in it is published.
-- No other chain continues it or was warm-started from it, even if that chain may be removed itself. Then that chain
-  goes first, and this one at the next run.
+- No other chain continues it or was warm-started from it. If the other chain may be removed, this item follows at the
+  next run.
 
-A task's record of previous runs may be removed when the directories of all their trainings are gone. A job's history
-may stay longer than the rest of its directory. An application stays as long as a chain that it owns: without its
-result, the training would continue in that chain, although it has finished there. Items that cannot be judged stay.
-From ``cache/``, which jobs share, only half-written files and unused built environments are removed.
+A task's record of previous runs may be removed when the directories of the trainings of all these runs are gone. A
+job's history may stay longer than the rest of its directory.
+
+An application stays as long as a chain that it owns. Without the application's result, a finished training would
+continue in that chain. Items whose state is unclear stay. From ``cache/``, which jobs share, only half-written files
+and unused built environments are removed.
 """
 
 from __future__ import annotations
@@ -52,12 +54,12 @@ T = TypeVar("T")
 
 _FRESH_SECONDS = 20.0  # a full scan is repeated before the next removal if it is older than this
 _FRESH_TIMES = 5.0  # and older than the scan's own duration times this
-_LONGEST_WRITE = 86400.0  # seconds
-_CHEAP_SECONDS = 0.5  # maximum time to list new chains and models for each single item
+_LONGEST_WRITE = 86400.0  # seconds after which an unfinished file counts as abandoned
+_CHEAP_SECONDS = 0.5  # if a list of new chains and models takes longer, several items share it
 
 
-# Files and directories of an application's history. They include the mark in DELIVERED_FILE: it makes a cleared or
-# retried task train from the start, because the result stays but the model that it names is gone.
+# Files and directories of an application's history. After the removal of a model, the result that names it stays. The
+# mark in DELIVERED_FILE then makes a cleared or retried task train from the start.
 _HISTORY = frozenset(
     (
         contract.HISTORY_DIR,
@@ -75,8 +77,8 @@ class GarbageKind(StrEnum):
 
     CHAIN = "chain"
     APPLICATION = "application"
-    ADVICE = "advice"  # a task's record of previous runs
-    ENVIRONMENT = "environment"  # a built environment
+    ADVICE = "advice"  # the record of a task's previous runs
+    ENVIRONMENT = "environment"  # built by `airflow tony env build`
     HALF_WRITTEN = "half-written"  # a file of a killed writer
 
 
@@ -87,9 +89,9 @@ class GarbageItem:
     uri: str
     kind: GarbageKind
     size: int  # bytes that its removal frees
-    newest_ms: int  # epoch, the last change of anything in it; for an environment its last use by a job, or its build
+    newest_ms: int  # epoch, the last change of anything in it; the last use or the build of an environment
     kept_because: str = ""  # why it stays although it is old; empty if it may be removed
-    keeps_history: bool = False  # the history of this application stays
+    keeps_history: bool = False  # True if only the history of this application stays
 
 
 @attrs.frozen
@@ -100,7 +102,7 @@ class TrainingItem(GarbageItem):
 
 
 class CannotJudge(ClusterError):  # noqa: N818 - named for what is wrong, as the others
-    """A file that may name items that are still needed cannot be read, so nothing is removed."""
+    """An unreadable file may name items that are still needed, so nothing is removed."""
 
     permanent = True
 
@@ -118,9 +120,8 @@ class Garbage:
     """Finds and removes what old trainings and built environments have left in the staging directory.
 
     :param models: URIs of further directories below which models are published, as ``versions/<any>/version.json``.
-    :param excluded: URIs of directories that hold no published models and are not searched.
-    :param history_ms: epoch; the history of an application stays if it has changed since then. If None, no history
-        stays.
+    :param excluded: URIs of directories in the staging directory that are not searched for published models.
+    :param history_ms: epoch; an application's history stays if it has changed since then. If None, no history stays.
 
     All methods raise ClusterError, StorageError, CannotJudge.
     """
@@ -135,7 +136,7 @@ class Garbage:
     def old_items(self, before_ms: int) -> list[GarbageItem]:
         """Return every item that was not changed since ``before_ms`` (epoch), including those that must stay.
 
-        Half-written files are returned if they are older than any write lasts. Changes nothing.
+        Half-written files are returned if they are older than the longest write. Changes nothing.
         """
         items = [*self._scan(before_ms).old.values(), *self._environments(before_ms)]
         removable = [f"{item.uri}/" for item in items if not item.kept_because]
@@ -144,8 +145,8 @@ class Garbage:
     def remove(self, wanted: Sequence[GarbageItem], before_ms: int) -> Iterator[RemovedGarbage]:
         """Remove the items of ``wanted`` one by one, after checking each again immediately before its removal.
 
-        A submission records what it uses on the store before its application lives. So this method checks the store
-        first and the cluster second. It repeats the full scan only now and then, because that is slow.
+        A submission records on the store what it uses before its application starts. This method therefore checks the
+        store first and the cluster second. The full scan is slow, so it is repeated only now and then.
         """
         everything = _TimedCache(lambda: self._scan(before_ms), lambda took: max(_FRESH_SECONDS, _FRESH_TIMES * took))
         news = _TimedCache(lambda: self._news(everything.last), lambda took: took - _CHEAP_SECONDS)
@@ -176,7 +177,7 @@ class Garbage:
         return _Scan(items, {uri: judged[uri] for uri in old})
 
     def _news(self, scan: _Scan) -> list[_Needed]:
-        """Return what chains written since the scan need, and models now published outside of ``jobs``."""
+        """Return items that chains written since the scan need, and models now published outside of ``jobs``."""
         written = []
         for job_dir in self._directories(self.layout.jobs_dir):
             for status in self._directories(job_dir.path):
@@ -192,10 +193,10 @@ class Garbage:
         return now.kept_because
 
     def _taken_up(self, item: TrainingItem, needed: Sequence[_Needed]) -> str:
-        """Return why the item must stay, by the present state of the store, or an empty string if it may go."""
+        """Return why the store's present state requires the item to stay, or an empty string if it may be removed."""
         if why := next((each.why for each in needed if each.concerns(item)), ""):
             return why
-        if item.kind is GarbageKind.APPLICATION:  # its removable chains were removed before it
+        if item.kind is GarbageKind.APPLICATION:  # its removable chains are already removed
             owners = self._owners(self._chains_of(item.identity))
             if why := next((each.why for each in owners if each.concerns(item)), ""):
                 return why
@@ -239,7 +240,7 @@ class Garbage:
     # -- list the items ----------------------------------------------------------------------------------------------
 
     def _half_written(self) -> Iterator[GarbageItem]:
-        """Yield the files that killed writers have left, also in ``cache/``, older than any write lasts."""
+        """Yield files that killed writers have left, also in ``cache/``, if they are older than the longest write."""
         before_ms = int((time.time() - _LONGEST_WRITE) * 1000)
         for place in (self.layout.jobs_dir, self.layout.cache_dir):
             for file in leftovers(self.storage, place):
@@ -259,9 +260,9 @@ class Garbage:
         return [attrs.evolve(each, kept_because=in_use.get(uris.parse(each.uri).path, unknown)) for each in old]
 
     def _environments_in_use(self) -> tuple[dict[str, str], str]:
-        """Return why each environment used by a live application must stay, by its path.
+        """Return the environments that live applications use: by path, the reason why each must stay.
 
-        Also return why all others must stay, or an empty string if they need not.
+        Also return why all other environments must stay, or an empty string if they may be removed.
         """
         found, unknown = {}, ""
         finder = ApplicationFinder(self.cluster, self.storage, self.layout)
@@ -269,7 +270,7 @@ class Garbage:
         for application in _Live.of(self.cluster).applications:
             identity = by_tag.get(tag_of(application) or "")
             if identity is None or not finder.is_of(identity, application):
-                continue  # of another staging directory
+                continue  # an application of another staging directory
             directory = self.layout.application_dir(identity, application.id)
             specification = read_specification(self.storage, directory, [])
             if specification is None:
@@ -281,9 +282,9 @@ class Garbage:
         return found, unknown
 
     def _items(self, versions: list[str]) -> Iterator[TrainingItem]:
-        """Yield all items of trainings. Files with other names do not belong to this provider and stay untouched.
+        """Yield all items of trainings. Skip files whose names show that they do not belong to this provider.
 
-        :param versions: version files that are found on the way are added to this list.
+        :param versions: the version files that the search finds are appended to it.
         """
         for job_dir in self._directories(self.layout.jobs_dir):
             identity = Identity.parse(job_dir.name)
@@ -305,9 +306,9 @@ class Garbage:
     ) -> Iterator[TrainingItem]:
         size, newest = 0, status.modified_ms
         history = _History()
-        if kind is GarbageKind.CHAIN and identity is not None:  # a submission owns it before its application lives
+        if kind is GarbageKind.CHAIN and identity is not None:  # its owner may not have written yet
             newest = max(newest, self._taken_ms(identity))
-        for each in self._below(status.path, links=False):  # removing a link keeps its target
+        for each in self._below(status.path, links=False):  # the removal of a link does not remove its target
             size += each.size
             newest = max(newest, each.modified_ms)
             if _is_version(each.path):
@@ -323,7 +324,7 @@ class Garbage:
         yield TrainingItem(status.path, kind, size, newest, keeps_history=keeps_history, identity=identity)
 
     def _taken_ms(self, identity: Identity) -> int:
-        """Return when the training got its newest owner, or 0."""
+        """Return when the training got its newest owner (epoch ms), or 0 if it never had an owner."""
         try:
             return self.storage.status(uris.join(self.layout.job_dir(identity), OWNERS_DIR)).modified_ms
         except StorageNotFound:
@@ -368,7 +369,7 @@ class Garbage:
         return attrs.evolve(item, kept_because=why)
 
     def _known_training(self, item: TrainingItem) -> str:
-        """Return why the record of previous runs stays, or an empty string if all their trainings are gone."""
+        """Return why a record of previous runs stays, or an empty string if the trainings of all runs are gone."""
         try:
             runs = read_previous_runs(self.storage, self.layout, item.identity)
             trainings = {uris.name(uris.parent(uris.parent(each.application_dir))) for each in runs.summaries}
@@ -378,7 +379,7 @@ class Garbage:
         return f"it knows of {there[0]}, which is there" if there else ""
 
     def _referenced(self, chains: Iterable[str]) -> Iterator[_Needed]:
-        """Yield the chains and models that these chains began with."""
+        """Yield the chains that these chains continue, and the models from which they were warm-started."""
         for uri in chains:
             try:
                 about = read_chain(self.storage, uri)
@@ -390,7 +391,7 @@ class Garbage:
                 yield _Needed(about.warm_start, uri, f"{uri} was warm-started from it")
 
     def _owners(self, chains: Iterable[TrainingItem]) -> Iterator[_Needed]:
-        """Yield the directories of the applications whose results report how these chains ended."""
+        """Yield the directories of the applications that own these chains. Their results show how the chains ended."""
         for item in chains:
             try:
                 owners = TrainingOwners(self.storage, self.layout.job_dir(item.identity))
@@ -407,7 +408,7 @@ class Garbage:
                 model = read_json(read_whole(self.storage, file, RECORD_LIMIT))["model_dir"]
                 uris.parse(model)
             except StorageNotFound:
-                continue  # unpublished meanwhile
+                continue  # removed since it was listed
             except (
                 BoundedJsonError,
                 KeyError,
@@ -437,7 +438,7 @@ class _History:
             self.others = True
         elif not status.is_directory:
             self.size += status.size
-            if name != contract.DELIVERED_FILE:  # which the removal itself may have written
+            if name != contract.DELIVERED_FILE:  # a former removal may have written this file
                 self.newest_ms = max(self.newest_ms, status.modified_ms)
 
 
@@ -446,7 +447,7 @@ class _Scan:
     """Result of a full scan."""
 
     items: Mapping[str, TrainingItem]  # by URI
-    old: Mapping[str, TrainingItem]  # the old ones, with ``kept_because`` set
+    old: Mapping[str, TrainingItem]  # the old items by URI, with ``kept_because`` set if they must stay
 
     def precedes(self, chain: FileStatus) -> bool:
         """Return whether the chain may have changed since the scan. An unknown modification time counts as a change."""
@@ -457,7 +458,7 @@ class _Scan:
 class _TimedCache(Generic[T]):
     """Caches the result of a slow call, and repeats the call when the result is too old.
 
-    :param good_for: maps the duration of a call to the seconds its result is valid.
+    :param good_for: returns how many seconds a result is valid, from the duration of its call in seconds.
     """
 
     def __init__(self, act: Callable[[], T], good_for: Callable[[float], float]) -> None:
@@ -477,13 +478,13 @@ class _TimedCache(Generic[T]):
 @attrs.frozen
 class _Needed:
     uri: str
-    by: str  # URI of the chain that needs it; empty if it is needed for another reason
+    by: str  # URI of the chain that needs it; empty if a published model needs it
     why: str
 
     def concerns(self, item: GarbageItem) -> bool:
-        """Return whether the needed URI is the item, is in it, or contains it.
+        """Return whether the needed URI is the item, is in the item, or contains the item.
 
-        Only paths are compared, because one file system may have several names.
+        A chain does not keep itself. Only paths are compared, because one file system may have several names.
         """
         if self.by == item.uri:
             return False
@@ -495,8 +496,8 @@ class _Needed:
 class _Live:
     """Every live application of this provider, of any user.
 
-    Another user's application that has a training's tag also spares that training's items while it lives. That is
-    better than removing files that a user of a shared staging directory is training on.
+    An application of another user also protects the training whose tag it has, because users may share a staging
+    directory.
     """
 
     applications: Sequence[Application]

@@ -1,7 +1,6 @@
 """HTTP requests whose answers are limited in size and time, because a job or another untrusted server may answer.
 
-The second part is for the checks of a diagnosis: it sends requests and explains why a server did not answer as
-expected.
+The module also has the requests of a diagnosis, which explain why a server did not answer as expected.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ class AnswerTooLong(requests.RequestException):
 def bounded_request(
     session: requests.Session, method: str, url: str, most_bytes: int, seconds: float, **more: Any
 ) -> Any:
-    """Send a request and return the whole answer, a ``requests.Response``.
+    """Send a request and return the ``requests.Response`` with its whole content.
 
-    ``seconds`` limits the time from now until the last byte, ``most_bytes`` the size. ``more`` are further arguments of
-    ``Session.request``. Raises requests.RequestException, including AnswerTooLong.
+    ``seconds`` limits the time until the last byte, ``most_bytes`` the size of the answer. ``more`` are further
+    arguments of ``Session.request``. Raises requests.RequestException, including AnswerTooLong.
     """
     deadline = time.monotonic() + seconds
     response = session.request(method, url, stream=True, **more)
@@ -42,7 +41,7 @@ def bounded_request(
 
 
 def json_object(response: requests.Response) -> dict[str, Any] | None:
-    """Return the JSON object of an answer, or None if it is not one. Its text may hold ``surrogateescape``d bytes."""
+    """Return the JSON object in an answer, or None if it has none. Invalid UTF-8 is decoded by ``surrogateescape``."""
     try:
         found = read_json(response.content, surrogates=True)
     except BoundedJsonError:
@@ -60,7 +59,7 @@ class _Bounded:
 
     def stream(self, amount: int, decode_content: bool = True) -> Iterator[bytes]:
         left = self._most
-        # read1 returns as soon as any bytes arrive, so the deadline is checked after each piece.
+        # read1 returns as soon as any bytes arrive, so that the deadline is checked often.
         while piece := self._raw.read1(amount, decode_content=decode_content):
             left -= len(piece)
             if left < 0:
@@ -75,10 +74,10 @@ class _Bounded:
 
 CONNECT_SECONDS = 2.0  # to open a connection
 ANSWER_SECONDS = 3.0  # for a server to answer
-_LONGEST_ANSWER = 30.0  # seconds from the request to the last byte
-_IPC = "Hadoop IPC port"  # in the answer of Hadoop's RPC ports to an HTTP request
+_LONGEST_ANSWER = 30.0  # seconds from the request to the answer's last byte
+_IPC = "Hadoop IPC port"  # part of the answer of Hadoop's RPC ports to an HTTP request
 
-# For each kind of Hadoop server: a path that it answers, a key of that answer, and its description.
+# For each kind of Hadoop server: a path that the server answers, a key in that answer, and the server's description.
 _NATURES = (
     ("/ws/v1/cluster/info", "clusterInfo", "a ResourceManager's web address"),
     ("/webhdfs/v1/?op=GETHOMEDIRECTORY&user.name=nobody", "Path", "a NameNode's web address"),
@@ -101,7 +100,7 @@ class RequestOptions:
 
     verify: bool | str = True
     trust_env: bool = False
-    auth: AuthBase | None = None
+    auth: AuthBase | None = None  # SPNEGO; None without Kerberos
     identity: dict[str, str] = attrs.field(factory=dict)  # request parameters that name the user
 
     def send(self, method: str, url: str, *, authenticated: bool = True) -> requests.Response:
@@ -129,7 +128,7 @@ class RequestOptions:
 
 
 def json_of(response: requests.Response) -> dict[str, Any]:
-    """Return the JSON object of an answer, or an empty dictionary if it is not one."""
+    """Return the JSON object in an answer, or an empty dictionary if it has none."""
     return json_object(response) or {}
 
 
@@ -185,5 +184,5 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     found: BaseException | None = error
     while found is not None:
         yield found
-        inner = getattr(found, "reason", None)  # of urllib3's errors
+        inner = getattr(found, "reason", None)  # the cause of an urllib3 error
         found = inner if isinstance(inner, BaseException) else found.__cause__ or found.__context__

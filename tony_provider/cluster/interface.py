@@ -1,6 +1,6 @@
-"""The Cluster interface, which Airflow uses to run applications; the packages ``yarn`` and ``local`` implement it.
+"""The Cluster interface, with which Airflow runs applications, and the types that its methods use.
 
-The module also holds the objects that this interface takes and returns.
+The packages ``yarn`` and ``local`` implement it. The module also limits the size of a status that a job reports.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tony_provider.runtime.protocol.http_messages import STORY_PATH, OutputPiece
 from tony_provider.runtime.protocol.status import Failure, FinalStatus, JobStatus, TaskProgress, TaskStatus, TaskStory
 
 MOST_WARNINGS = 200
-_MANY = limits.MOST_OUTPUTS  # the same limit for inputs and task types
+_MANY = limits.MOST_OUTPUTS  # also the limit for inputs and task types
 _TEXT = 4 << 10  # characters of a warning, a name or a URI
 _LONG = 64 << 10  # characters of a message, which ends with program output
 
@@ -60,7 +60,7 @@ def _failure(failure: Failure) -> Failure:
 
 
 def _task(task: TaskStatus) -> TaskStatus:
-    """Return the task's status within the limits. Reuse the object if it is within them: there can be thousands."""
+    """Return the task's status within the limits. Return the same object if possible: there can be thousands."""
     found = task
     if task.progress is not None and _is_large(task.progress):
         found = attrs.evolve(found, progress=_progress(task.progress))
@@ -83,7 +83,7 @@ def _progress(progress: TaskProgress) -> TaskProgress:
 
 
 def _web_address(given: str | None) -> str | None:
-    """Return the address of a job's page as its master reports it, or None if it is not a web address."""
+    """Return the address that a master reports for its job's page, or None if it is not a web address."""
     return given if given and given.startswith(("http://", "https://")) and given.isprintable() else None
 
 
@@ -101,15 +101,16 @@ class Application:
     name: str = ""
     user: str = ""
     queue: str = ""
-    # The address of the application's page, once its master has registered.
+    # The address of the job's page; None until the application's master has registered.
     tracking_url: str | None = attrs.field(default=None, converter=_web_address)
     diagnostics: str = ""
     progress: float = 0.0  # 0 to 1
     started_ms: int = 0  # epoch, time of the submission
     finished_ms: int | None = None
     tags: list[str] = attrs.field(factory=list)
-    attempt: str | None = None  # the current application attempt's id
-    # Seconds by which the cluster's clock is ahead of this machine's; 0 within clock.TOLERANCE, or if it is unknown.
+    attempt: str | None = None  # id of the current application attempt; None if unknown
+    # Seconds by which the cluster's clock is ahead of this machine's. 0 if the difference is unknown or at most
+    # clock.TOLERANCE.
     clock_ahead: float = attrs.field(default=0.0, eq=False, converter=_noticeable)
 
     @property
@@ -119,10 +120,10 @@ class Application:
 
 @attrs.frozen
 class ApplicationFilter:
-    """Selects applications of this provider. A field that is None excludes none."""
+    """Selects applications of this provider. A field that is None is ignored."""
 
-    live: bool | None = None  # True selects those that have not ended, False the others
-    user: str | None = None  # the user that they run as
+    live: bool | None = None  # True selects running and waiting applications, False ended ones
+    user: str | None = None  # user that the applications run as
     tag: str | None = None
 
     def holds(self, application: Application) -> bool:
@@ -138,8 +139,8 @@ class Pages:
     """URLs of an application's pages for a browser. A field is None if there is no such page."""
 
     application: str | None = None  # the cluster's page
-    job: str | None = None  # the master's own page, while it runs; ends with a slash
-    files: str | None = None  # its directory on the store
+    job: str | None = None  # the master's own page, available while the master runs; ends with a slash
+    files: str | None = None  # the application's directory on the store
 
 
 @attrs.frozen
@@ -148,7 +149,7 @@ class Submission:
 
     description: ApplicationDescription
     description_file: LocalizedResource  # the description as a file on the store, which every container gets
-    am_resources: list[LocalizedResource]  # the job's files that the application master's container gets
+    am_resources: list[LocalizedResource]  # further files of the job for the application master's container
     credentials: Credentials
     tags: list[str]
 
@@ -164,24 +165,24 @@ class Submission:
         return container_files(self.description.runtime, self.description_file, self.am_resources)
 
 
-CONTROL_SECONDS = 20.0  # time limit for an answer of a running application's master
+CONTROL_SECONDS = 20.0  # default time limit for an answer of an application master
 
 
 class Cluster(ABC):
     """A cluster on which applications run: checks, starts, watches and ends them.
 
-    All calls block, end by a deadline, and may be made from several threads. All raise ClusterUnreachable,
-    ClusterAuthError or UnexpectedAnswer in addition to the errors that they name. They retry until their deadline.
+    All methods block, retry until a deadline, and may be called from several threads. In addition to the errors that
+    they name, all methods raise ClusterUnreachable, ClusterAuthError and UnexpectedAnswer.
     """
 
     @property
     def clock_ahead(self) -> float:
-        """Seconds by which the cluster's clock is ahead of this machine's, by its last answer. 0 if it is unknown."""
+        """Seconds by which the cluster's clock was ahead of this machine's at its last answer. 0 if unknown."""
         return 0.0
 
     @abstractmethod
     def check(self, job: JobSpec) -> Iterator[Finding | str]:
-        """Yield every reason why this job can never run on the cluster, and findings about its size. Changes nothing.
+        """Yield every reason why this job can never run on the cluster, and findings about capacity. Changes nothing.
 
         Raises SubmissionRefused if the cluster accepts no submissions at all.
         """
@@ -199,7 +200,7 @@ class Cluster(ABC):
 
     @abstractmethod
     def request(self, submission: Submission) -> dict[str, Any]:
-        """Return the request that ``submit`` would send, for people to read. Sends nothing and masks secrets."""
+        """Return the request that ``submit`` would send, for display, with masked secrets. Sends nothing."""
 
     @abstractmethod
     def applications(self, which: ApplicationFilter) -> list[Application]:
@@ -218,9 +219,9 @@ class Cluster(ABC):
 
     @abstractmethod
     def kill(self, application_id: str, diagnostics: str) -> None:
-        """Request that the application ends at once; return before its end on YARN, after it on the local cluster.
+        """Kill the application. On YARN return before its end, on the local cluster after its end.
 
-        Idempotent: an application that has ended or is unknown stays as it is.
+        Idempotent. Do nothing if the application has ended or is unknown.
         """
 
     @abstractmethod
@@ -233,27 +234,27 @@ class Cluster(ABC):
         body: Mapping[str, Any] | None = None,
         is_text: bool = False,
     ) -> Any:
-        """Send a request to the master of a running application; return its answer.
+        """Send a request to the master of a running application; return the master's answer.
 
-        :param path: of the request, with its query.
-        :param body: of a PUT; None for a GET.
-        :param is_text: whether the answer is text, returned as bytes, in place of a JSON object.
+        :param path: URL path and query of the request.
+        :param body: JSON body of a PUT request. If None, send a GET request.
+        :param is_text: True for an answer in plain text, which is returned as bytes, instead of a JSON object.
 
-        Raises MasterOutOfReach if no master accepts the request within ``seconds``, because it has not started yet, has
-        ended, or does not answer. Raises ClusterAuthError if the user is not allowed to do this.
+        Raises MasterOutOfReach if no master accepts the request within ``seconds``: it has not started yet, has ended,
+        or does not answer. Raises ClusterAuthError if the user is not allowed to send the request.
         """
 
     def control(
         self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
     ) -> dict[str, Any]:
-        """Send a control request to the master of a running application; return its answer.
+        """Send a control request to the master of a running application; return the master's answer.
 
         See ``runtime/am/web/control.py``. Idempotent. Raises the errors of ``ask_master``.
         """
         return dict(printable_json(self.ask_master(application_id, f"control/{action}", seconds, body=body)))
 
     def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
-        """Return the end of the output of a task (such as worker:0) of a running application, from its master.
+        """Return the last output of a task (such as worker:0) from the master of a running application.
 
         The text begins at the start of a line. Raises the errors of ``ask_master``, and MasterOutOfReach if the task
         has no output.
@@ -264,10 +265,10 @@ class Cluster(ABC):
     def task_output(
         self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
     ) -> OutputPiece:
-        """Return a task's output in one of its containers from byte ``after`` on, with the job's secrets masked.
+        """Return the output of one container of a task from byte ``after`` on, with the job's secrets masked.
 
-        ``attempt`` is the container's number, or None for the newest. Raises the errors of ``ask_master``, and
-        MasterOutOfReach if the master does not have it.
+        ``attempt`` is the number of the container, or None for the newest. Raises the errors of ``ask_master``, and
+        MasterOutOfReach if the master does not have this output.
         """
         try:
             answer = self.ask_master(application_id, output_request(task, attempt, after), seconds)
@@ -276,7 +277,7 @@ class Cluster(ABC):
         return _read_answer(answer, OutputPiece, f"the master of {application_id} does not tell its output")
 
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
-        """Return the job's status from the master of a running application, independently of its ``status.json``.
+        """Return the job's status from the master of a running application, without reading ``status.json``.
 
         Raises the errors of ``ask_master``.
         """
@@ -294,10 +295,10 @@ class Cluster(ABC):
 
     @abstractmethod
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
-        """Have the cluster kill the application if it has not ended after ``seconds``, also when no client watches.
+        """Limit the time of the application: the cluster kills it after ``seconds``, also if no client watches.
 
-        An earlier limit is shortened; it is extended only if ``prolong`` is set. An application that has ended or is
-        unknown stays as it is.
+        The call shortens an existing limit, and extends it only with ``prolong``. Do nothing if the application has
+        ended or is unknown.
         """
 
     def pages(self, application_id: str) -> Pages:
@@ -317,15 +318,15 @@ class Cluster(ABC):
 
     @abstractmethod
     def access(self, application_id: str, job: JobSpec | None = None) -> YarnAccess | LocalAccess:
-        """Return what the application master needs to reach this cluster from inside and to serve its job."""
+        """Return the settings with which the application master accesses this cluster and serves its job."""
 
     def client_configuration(self) -> dict[str, str]:
-        """Return the properties that Hadoop clients on the nodes need. Empty without Hadoop or if they are hidden."""
+        """Return the properties that Hadoop clients on the nodes need, or {} without Hadoop or if they are hidden."""
         return {}
 
     @abstractmethod
     def master_lost_after(self) -> float:
-        """Return the seconds without an application master after which no new one can come.
+        """Return after how many seconds without an application master the cluster will start no further one.
 
         This is longer than the cluster needs to notice a master's death and to start the next one.
         """
@@ -350,7 +351,7 @@ def _read_answer(answer: Any, kind: type[T], problem: str) -> T:
         raise UnexpectedAnswer(f"{problem}: {error}") from error
 
 
-_POLL = 0.5  # seconds
+_POLL = 0.5  # seconds before the second check
 _PAUSE_GROWTH = 1.2
 
 
@@ -359,7 +360,8 @@ def wait_for_end(
 ) -> Application | None:
     """Wait up to ``seconds`` for the application to end. Return it if it still runs, otherwise None.
 
-    The pauses between two looks grow up to ``longest_pause`` seconds.
+    ``look`` returns the application, or None if it is unknown. The pauses between two calls of ``look`` grow up to
+    ``longest_pause`` seconds.
     """
     deadline, pause = time.monotonic() + seconds, _POLL
     while (application := look()) is not None and not application.is_final:

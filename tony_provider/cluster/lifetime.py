@@ -14,11 +14,11 @@ from tony_provider.runtime.jobspec.opening_hours import Week, ZoneOffset, read_h
 from tony_provider.runtime.jobspec.units import MAX_DURATION
 
 _DAY = 86400.0
-_EXACT = 60.0  # seconds; clocks change at whole minutes
+_EXACT = 60.0  # precision in seconds; offsets change at whole minutes
 
 
 def zone_offsets(zone: str, now: float) -> list[ZoneOffset]:
-    """Return the offsets of a zone from UTC, from ``now`` (epoch seconds) on, longer than any application lives.
+    """Return a zone's offsets from UTC, from ``now`` (epoch seconds) until after the end of any application.
 
     Raises ZoneInfoNotFoundError.
     """
@@ -32,7 +32,7 @@ def zone_offsets(zone: str, now: float) -> list[ZoneOffset]:
 
 
 def _change(info: ZoneInfo, before: float, after: float) -> ZoneOffset:
-    """Return the offset change between two moments, to the minute."""
+    """Return the offset that starts between two moments (epoch seconds), with its start to the minute."""
     seconds = _offset(info, after)
     while after - before > _EXACT:
         middle = (before + after) / 2
@@ -55,7 +55,7 @@ def seconds_left(timeouts: Timeouts, now: float) -> float | None:
 
 
 def problems(job: JobSpec, now: float) -> list[str]:
-    """Return the problems of the job's limits: no time is left, or none within its windows. Empty if there are none."""
+    """Return the problem that the job has no time left, or none within its windows. Return [] if it has time."""
     deadline = job.timeouts.deadline
     if deadline is not None and deadline <= now:
         return [f"timeouts.deadline: {_written(deadline)} is over; name one that is yet to come"]

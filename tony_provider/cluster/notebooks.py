@@ -1,4 +1,4 @@
-"""Notebook jobs: a Jupyter server in a container like that of a recorded job's task.
+"""Notebook jobs: a Jupyter server in a container that is configured like a task of a recorded job.
 
 The module reads the recorded job and its newest checkpoint, derives the notebook's job from it, checks its environment
 for Jupyter, and keeps the notebook's access token.
@@ -53,7 +53,7 @@ class NamedObject:
 
     key: str  # such as files[0] or inputs.clicks.paths[1]
     uri: str
-    is_input: bool = False  # listed and read by the job's tasks, and never copied from this machine
+    is_input: bool = False  # True for inputs, which the job's tasks read and which are never copied from this machine
 
 
 def named_objects(job: JobSpec) -> Iterator[NamedObject]:
@@ -78,15 +78,15 @@ class KeptJob:
     """A recorded job that can run again with the files that the store keeps."""
 
     job: JobSpec
-    masked: list[str]  # variables removed from the job: their values were not kept
-    left_out: list[str] = attrs.field(factory=list)  # keys removed from the job: they named files of this machine
+    masked: list[str]  # variables that are removed from the job, because the record masks their values
+    left_out: list[str] = attrs.field(factory=list)  # keys that are removed, because they name files of this machine
 
 
 @attrs.frozen
 class NewestCheckpoint:
     """The newest complete checkpoint of a training, and its chain."""
 
-    chain: str  # URI
+    chain: str  # URI of the chain
     newest: ResumePoint
 
 
@@ -94,7 +94,7 @@ def kept_job(storage: Storage, application_dir: str, layout: Layout, *, confirme
     """Return the job that an application's history records, with the files that the store keeps.
 
     Every user who may write to the application's directory can change the record. So this function reads no file of
-    this machine that the record names, and uses objects outside of the staging directory's cache only if ``confirmed``.
+    this machine that the record names. It uses objects outside of the staging directory's cache only if ``confirmed``.
     Raises SourceMissing, Unconfirmed, StorageError.
     """
     missing: list[str] = []
@@ -134,7 +134,10 @@ def _listed(objects: list[NamedObject]) -> str:
 
 
 def _without_client_config(job: JobSpec, layout: Layout) -> tuple[JobSpec, list[str]]:
-    """Leave out a ``docker.client_config`` of this machine, because it holds the caller's credentials."""
+    """Remove ``docker.client_config`` if it names a file of this machine, which has the credentials of the caller.
+
+    Also return the removed keys.
+    """
     docker = job.docker
     if docker is None or docker.client_config is None or not _is_local(docker.client_config, layout):
         return job, []
@@ -146,7 +149,7 @@ def _how(why: str) -> str:
 
 
 def with_kept_files(job: JobSpec, resources: list[KeptResource]) -> JobSpec:
-    """Return the job with its files, archives and environments replaced by those on the store."""
+    """Return the job with its files, archives and environments replaced by their copies on the store."""
 
     def level(path: str, own: Any) -> Any:
         return attrs.evolve(
@@ -212,22 +215,22 @@ _OF_JOB = (
 _OF_TASK = (
     *("memory", "vcores", "gpus", "resources", "node_label", "docker", "env", "python_env", "files", "archives"),
 )
-_OF_PLACEMENT = ("nodes", "racks", "required", "attributes")  # placement rules only concern the training's containers
-_GRACE = 60.0  # seconds for Jupyter to end and for the work to be packed
-_LAST_COPY = 600.0  # seconds to copy the work to the store
-_SAVES = 2  # copies of the work that stay on the store
+_OF_PLACEMENT = ("nodes", "racks", "required", "attributes")  # not its rules, which relate training containers
+_GRACE = 60.0  # seconds for Jupyter to end and to pack the notebook's files
+_LAST_COPY = 600.0  # seconds to copy the packed files to the store
+_SAVES = 2  # number of these copies that stay on the store
 
 
 @attrs.frozen
 class NotebookRequest:
-    """The user's options for a notebook, in addition to the job that it is made from."""
+    """The user's options for a notebook, in addition to the recorded job."""
 
     name: str
     options: NotebookOptions
-    lifetime: float  # seconds, of the application
-    task_type: str | None = None  # whose container to copy; None for the leading task type
-    queue: str | None = None  # replaces the job's queue
-    secrets: frozenset[str] = frozenset()  # names of the job's secrets whose values are given
+    lifetime: float  # of the notebook's application, in seconds
+    task_type: str | None = None  # task type whose container to copy; None for the leading one
+    queue: str | None = None  # replaces the job's queue; None keeps it
+    secrets: frozenset[str] = frozenset()  # names of the job's secrets for which the user gives values
 
 
 def notebook_job(job: JobSpec, wish: NotebookRequest, overrides: Mapping[str, Any]) -> JobSpec:
@@ -315,15 +318,15 @@ def _uri(application_dir: str) -> str:
     return uris.join(application_dir, contract.LAUNCH_DIR, contract.NOTEBOOK_FILE)
 
 
-_SERVER = "jupyter-server"  # which JupyterLab and Notebook 7 are built on
-_KERNELS = ("ipykernel", "xeus")  # prefixes of kernel packages; so is any name that contains "kernel"
+_SERVER = "jupyter-server"  # JupyterLab and Notebook 7 require this package
+_KERNELS = ("ipykernel", "xeus")  # prefixes of kernel packages; other kernel packages contain "kernel"
 
 
 def expect_kernel(opened: OpenCluster, job: JobSpec, search_path: Sequence[Path], roots: FileRoots) -> None:
     """Check the environments of all tasks for a Jupyter server and a kernel.
 
-    Raises JobRejected if an environment is known to lack one of them; SourceMissing, StorageError. The container finds
-    out what is unknown here.
+    Raises JobRejected if an environment is known to lack one of them. If its packages are unknown, the container checks
+    them. Also raises SourceMissing and StorageError.
     """
     job = with_defaults(job, opened.settings)
     sources = SourceFinder(opened.storage, opened.staging_dir, search_path, roots).find(job)
@@ -347,7 +350,7 @@ def expect_kernel(opened: OpenCluster, job: JobSpec, search_path: Sequence[Path]
 
 
 def _known(content: EnvironmentContent | None, sources: Sources, key: str) -> Collection[str] | None:
-    """Return the packages of an environment; None if they are unknown or it is laid over another environment."""
+    """Return the packages of an environment. Return None if they are unknown, or for wheels, which extend a Python."""
     if content is None or content.kind is EnvironmentKind.WHEELS:
         return None
     if content.packages is not None:
@@ -364,7 +367,7 @@ def _local(sources: Sources, key: str) -> Iterator[LocalSource]:
 
 
 def missing_notebook_packages(packages: Collection[str]) -> str:
-    """Describe what a notebook lacks among these packages. Return an empty string if it lacks nothing."""
+    """Describe which of a notebook's required packages are missing. Return an empty string if none is."""
     names = {normalized(each) for each in packages}
     if _SERVER not in names:
         return "no Jupyter server (jupyterlab)"

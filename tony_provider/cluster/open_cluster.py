@@ -1,6 +1,6 @@
 """Open the cluster and the store that a connection's settings name.
 
-Only the module of the configured backend is imported, because the YARN modules load slowly and delay command lines.
+Only the module of the configured backend is imported, because the YARN modules load slowly and would delay commands.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class OpenCluster:
-    """A cluster, the store that it shares with this machine, and the nodes' access to that store."""
+    """An open cluster, the store with the staging directory, and the nodes' access to this store."""
 
     settings: Settings
     cluster: Cluster
     storage: Storage
     staging_dir: str  # URI
-    nodes_webhdfs: WebHdfsConfig | None  # the nodes' access to the store; None if it is not WebHDFS
-    tokens: StoreTokens | None = None  # only with Kerberos
-    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # HDFS other than the store's, as the nodes reach them
+    nodes_webhdfs: WebHdfsConfig | None  # the nodes' access to the store; None if the store is not WebHDFS
+    tokens: StoreTokens | None = None  # None without Kerberos or WebHDFS
+    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # further HDFS clusters, with the nodes' access
 
     def pages(self, application_id: str, application_dir: str) -> Pages:
         """Return the application's pages, including the page of its files. Raises ClusterError."""
         pages = self.cluster.pages(application_id)
         if self.nodes_webhdfs is None:
             return pages
-        # The NameNode's file browser takes the path from the fragment. It shows logs only after they are kept.
+        # The NameNode's file browser reads the path from the URL's fragment. It shows logs once they are on the store.
         path = uris.parse(application_dir).path
         return attrs.evolve(pages, files=f"{self.nodes_webhdfs.addresses[0]}/explorer.html#{quote(path)}")
 
@@ -55,9 +55,9 @@ class OpenCluster:
 
 
 def open_cluster(settings: Settings) -> OpenCluster:
-    """Open the cluster and its store.
+    """Open the cluster and the store. Raises ConnectionProblem.
 
-    Raises ConnectionProblem, and for YARN also ClusterUnreachable and ClusterAuthError.
+    For YARN, this may send a request, so it also raises ClusterUnreachable and ClusterAuthError.
     """
     if settings.yarn is not None:
         return _open_yarn(settings, settings.yarn)
@@ -72,7 +72,8 @@ def _open_local(settings: Settings) -> OpenCluster:
     if uris.scheme(settings.staging_dir) in SCHEMES:
         raise ConnectionProblem("a local cluster's staging_dir is a directory of this machine, not of HDFS")
     staging_dir = str(uris.parse(settings.staging_dir))
-    # Airflow's user executes files in both directories and signals processes that these files name.
+    # Other users must not write to these directories: this user runs files from both, and signals processes that the
+    # files name.
     for field, directory in (("staging_dir", local_path(staging_dir)), ("local_root", settings.local.root)):
         try:
             expect_own_directory(directory)
@@ -107,14 +108,14 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
         return attrs.evolve(webhdfs, user=None if yarn.kerberos else user, proxy_user=proxy_user)
 
     def on_nodes(webhdfs: WebHdfsConfig) -> WebHdfsConfig:
-        # Nodes cannot read this machine's CA file, and their token or user name already identifies the proxy user.
+        # Nodes have no access to this machine's CA file. The token or user name of a node already names the proxy user.
         return attrs.evolve(webhdfs, ca_file=yarn.nodes_ca_file, proxy_user=None)
 
     webhdfs = as_who(yarn.webhdfs)
     staging_dir = _staging_uri(settings.staging_dir or f"/user/{user}/.tony", rest)
     cluster = YarnCluster(rest, user=user, scheduler=yarn.scheduler, autoscaling=yarn.autoscaling)
     negotiate = own_tickets().negotiate if yarn.kerberos else None
-    aside = own_tickets(spnego_error).negotiate if yarn.kerberos else None  # with servers other than the store's
+    aside = own_tickets(spnego_error).negotiate if yarn.kerberos else None  # for servers other than the store's
     others = {each.name: WebHdfsStorage(as_who(each.webhdfs), negotiate=aside) for each in yarn.other_hdfs}
     storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate, others=others, confined=True)
     if not isinstance(storage, WebHdfsStorage):
@@ -158,7 +159,7 @@ def yarn_rest(yarn: YarnSettings, user: str, proxy_user: str | None) -> YarnRest
 
 
 def _staging_uri(directory: str, rest: YarnRest) -> str:
-    """Return the directory with the name of its file system, because NodeManagers and people also read it."""
+    """Return the directory as a full URI, because NodeManagers and users cannot resolve a path without a scheme."""
     if "://" in directory:
         return str(uris.parse(directory))
     try:

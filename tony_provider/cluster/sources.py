@@ -1,6 +1,6 @@
 """Find the files, archives and environments that a job names, and compute their hashes.
 
-The module also has the user's cache directory of hashes and runtime archives, and the rules of ignore files.
+The module also finds the user's cache directory, which holds hashes and runtime archives, and applies ignore files.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 def user_cache(wanted: Path | None = None) -> Path:
-    """Return the user's cache directory, which defaults to ``tony-provider`` in the user's general cache directory.
+    """Return ``wanted``, or by default the directory ``tony-provider`` in the user's general cache directory.
 
     It holds runtime archives and the hashes of large files. Raises OSError, or StagingFailed if another user could
     write there.
@@ -64,13 +64,13 @@ def user_cache(wanted: Path | None = None) -> Path:
     return directory
 
 
-_SMALL = 4 << 20  # bytes: reading a file of this size costs no more than a request for its version
+_SMALL = 4 << 20  # bytes: up to this size, reading a file is as fast as requesting its version
 _MOST_NOTES = 1000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def sha256_of_stored(storage: Storage, status: FileStatus) -> str:
-    """Return the SHA-256 of a file on the storage. Read the file only if its version is new. Raises StorageError."""
+    """Return the SHA-256 of a file on the storage. Read a large file only if it has changed. Raises StorageError."""
 
     def read() -> str:
         with storage.open_read(status.path) as stream:
@@ -81,7 +81,7 @@ def sha256_of_stored(storage: Storage, status: FileStatus) -> str:
 
 
 def sha256_of_local(path: Path) -> str:
-    """Return the SHA-256 of a file on this machine. Read the file only if its version is new. Raises OSError."""
+    """Return the SHA-256 of a file on this machine. Read a large file only if it has changed. Raises OSError."""
 
     def read() -> str:
         with path.open("rb") as file:
@@ -113,7 +113,7 @@ def _remembered(version: str, read: Callable[[], str]) -> str:
 
 
 IGNORED_DIRECTORIES = frozenset({"__pycache__", ".git"})
-IGNORE_FILES = (".gitignore", ".tonyignore")  # rules of the later file take precedence
+IGNORE_FILES = (".gitignore", ".tonyignore")  # the last file's rules take precedence
 _SLASH_AT_END = re.compile(r"(?<=[^/!\\])/ *$")
 
 
@@ -127,7 +127,7 @@ class _Rules:
 
     directory: Path
     of_files: GitIgnoreSpec
-    of_directories: GitIgnoreSpec  # the rules for directories, whose trailing slash is removed for the match
+    of_directories: GitIgnoreSpec  # the same rules without trailing slashes, to match paths of directories
 
     @classmethod
     def of_lines(cls, directory: Path, lines: Sequence[str]) -> _Rules:
@@ -138,8 +138,8 @@ class _Rules:
     def ignores(self, path: Path, *, is_directory: bool) -> bool | None:
         """Return whether the rules ignore the path, or None if no rule applies.
 
-        A directory counts as ignored only by rules for itself. ``data/**`` only ignores what is in ``data``. After
-        ``*``, ``!*/`` makes the search enter directories.
+        A directory is ignored only if a rule matches the directory itself. So ``data/**`` ignores only the files in
+        ``data``, and ``!*/`` after ``*`` makes the search enter directories.
         """
         spec = self.of_directories if is_directory else self.of_files
         return spec.check_file(path.relative_to(self.directory).as_posix()).include
@@ -148,10 +148,10 @@ class _Rules:
 def files_below(
     directory: Path, left_behind: list[Path], above: Sequence[_Rules] = (), way: Sequence[Path] = ()
 ) -> Iterator[Path]:
-    """Yield every file, and directories that cannot be entered: unreadable ones, and links to a directory above.
+    """Yield every file that no ignore file excludes. Append the excluded paths to ``left_behind``.
 
-    Append paths that ignore files exclude to ``left_behind``. ``way`` lists the directories that lead here, with links
-    resolved. Raises IgnoreFileError.
+    Also yield directories that cannot be entered, because they are unreadable or link to a directory above. ``way`` are
+    the directories above, with links resolved, and ``above`` are their rules. Raises IgnoreFileError.
     """
     rules = [*above, *_rules_of(directory)]
     way = [*way, directory.resolve()]
@@ -179,7 +179,7 @@ def _rules_of(directory: Path) -> Iterator[_Rules]:
             continue
         try:
             own = file.read_text(encoding="utf-8-sig", errors="surrogateescape").split("\n")
-            _Rules.of_lines(directory, own)  # parse each file separately, to name the invalid one
+            _Rules.of_lines(directory, own)  # so that an error names the invalid file
         except (OSError, ValueError) as error:
             raise IgnoreFileError(f"{file} cannot be used: {error}") from error
         lines += own
@@ -193,8 +193,8 @@ def _is_enterable(directory: Path, way: Sequence[Path]) -> bool:
     return os.access(directory, os.R_OK | os.X_OK) and not leads_back
 
 
-_MOST_NAMED = 5  # ignored paths in the log
-_MOST_OUTSIDE = 10  # files outside of the roots, in one error message
+_MOST_NAMED = 5  # ignored paths that a log line lists
+_MOST_OUTSIDE = 10  # files outside of the roots that an error message lists
 
 
 @attrs.frozen
@@ -207,8 +207,8 @@ class LocalSource:
     size: int  # bytes
     modified_ns: int
     kind: ResourceKind = ResourceKind.FILE
-    key: str = ""  # the job's entry that names it, such as files.train.py; empty if none does
-    task_type: str | None = None  # whose containers get it; None for all task types
+    key: str = ""  # the job's entry that names the file, such as files.train.py; empty for a runtime archive
+    task_type: str | None = None  # type of the tasks that get the file; None for all types
 
 
 @attrs.frozen
@@ -229,11 +229,11 @@ Source = LocalSource | StoredSource
 
 @attrs.frozen
 class Sources:
-    """All files that a job names, after they were found."""
+    """All files that a job names, as found on this machine and on the store."""
 
     local: list[LocalSource]  # to be staged
     stored: list[StoredSource]
-    client_config: LocalSource | LocalizedResource | None = None  # of ``docker``; only Airflow reads it
+    client_config: LocalSource | LocalizedResource | None = None  # ``docker.client_config``; only Airflow reads it
 
     @property
     def all(self) -> list[Source]:
@@ -253,8 +253,8 @@ class _Use:
 class SourceFinder:
     """Finds the files, archives and environments that a job names.
 
-    ``find`` raises JobNotAllowed for files of this machine outside of ``roots``, without reading them, and
-    SourceMissing for all missing sources.
+    ``find`` does not read files of this machine outside of ``roots``, and raises JobNotAllowed for them. It raises one
+    SourceMissing that lists all missing sources.
     """
 
     def __init__(self, storage: Storage, store_uri: str, search_path: Sequence[Path], roots: FileRoots) -> None:
@@ -266,7 +266,7 @@ class SourceFinder:
         self._outside: list[str] = []
         self._local: list[LocalSource] = []
         self._stored: list[StoredSource] = []
-        self._hashed: dict[Path, LocalSource] = {}  # an environment of many task types is read once
+        self._hashed: dict[Path, LocalSource] = {}  # so that an environment of many task types is read once
 
     def find(self, job: JobSpec) -> Sources:
         self._problems, self._outside, self._local, self._stored, self._hashed = [], [], [], [], {}
@@ -336,7 +336,7 @@ class SourceFinder:
             self._problems.append(f"{use.path}: {source!r} is no archive; its name must end in {endings}")
 
     def _add_one(self, use: _Use, source: str, name: str, kind: ResourceKind, *, stored: bool) -> None:
-        """Take a source that must not be a directory."""
+        """Add a source that must not be a directory."""
         found = self._find(use.path, source, stored=stored)
         if found is None:
             return
@@ -360,7 +360,7 @@ class SourceFinder:
                 self._add_wheels(use, source, stored=stored)
 
     def _add_wheels(self, use: _Use, source: str, *, stored: bool) -> None:
-        """Take a wheel, or all wheels of a directory."""
+        """Add a wheel, or all wheels of a directory."""
         if source.lower().endswith(WHEEL_ENDING):
             self._add_one(use, source, _below_environment(source), ResourceKind.FILE, stored=stored)
             return
@@ -403,9 +403,9 @@ class SourceFinder:
         return local_source(found, key)
 
     def _find(self, key: str, source: str, *, stored: bool) -> FileStatus | Path | None:
-        """Find a source on the job's store, otherwise on this machine unless the source is marked as ``stored``.
+        """Find a source on the job's store or on this machine. A source marked as ``stored`` must be on the store.
 
-        Return None after reporting a source that is missing or not allowed.
+        If the source is missing or not allowed, record the problem and return None.
         """
         if in_store(source, self._store_uri):
             return self._status(key, source)
@@ -448,7 +448,7 @@ class SourceFinder:
         return None
 
     def _check_names(self, task_type: str) -> None:
-        """Report a name that two files would have in the working directory, and a name that the runtime needs."""
+        """Record a problem for each name that two files of a container share, or that the runtime needs."""
         got = [each for each in Sources(self._local, self._stored).all if each.task_type in (None, task_type)]
         reserved = {contract.RUNTIME_DIR, contract.RUNTIME_FILE, contract.APPLICATION_FILE, contract.FILES_DIR}
         names: set[str] = set()
@@ -461,7 +461,7 @@ class SourceFinder:
 
 
 def _environments(job: JobSpec) -> Iterator[tuple[_Use, PythonEnv]]:
-    """Yield the job's environment if no task type has its own one, otherwise the environment of each task type."""
+    """Yield the environment of each task type, or the job's environment once if no task type has its own."""
     own = {task_type: (path, each) for path, task_type, each in named_environments(job) if task_type is not None}
     if not own:
         if job.python_env is not None:
@@ -474,7 +474,7 @@ def _environments(job: JobSpec) -> Iterator[tuple[_Use, PythonEnv]]:
 
 
 def _below_environment(source: str) -> str:
-    """Return the path at which a container finds a packed file of its environment."""
+    """Return the path in a container of a file that belongs to its environment: a PEX or a wheel."""
     return f"{contract.PYTHON_ENV_DIR}/{source.rstrip('/').rpartition('/')[2]}"
 
 
@@ -495,7 +495,7 @@ def stored_resource(
 ) -> LocalizedResource:
     """Return a file on the store as the resource that containers get.
 
-    ``sha256`` is the hash of its content, if known, for the containers to verify.
+    ``sha256`` is the hash of the content, which containers verify; None if it is unknown.
     """
     return LocalizedResource(name, status.path, status.size, status.modified_ms, kind, sha256)
 
@@ -507,7 +507,7 @@ def local_source(path: Path, name: str, kind: ResourceKind = ResourceKind.FILE) 
 
 
 def _expand(path: Path, name: str, left_behind: list[Path]) -> Iterable[tuple[Path, str]]:
-    """Return the file itself, or every file below the directory, with its name in the working directory."""
+    """Return a file, or every file below a directory, each with its name in the container's working directory."""
     if not path.is_dir():
         return [(path, name)]
     return ((file, f"{name}/{file.relative_to(path).as_posix()}") for file in files_below(path, left_behind))
@@ -521,11 +521,11 @@ def _tell_left_behind(key: str, source: str, paths: Sequence[Path]) -> None:
 
 
 def _file_problem(path: Path) -> str:
-    """Return why the file cannot be taken, or an empty string if it can."""
+    """Return why the file cannot be staged, or an empty string if it can."""
     if not is_writable(str(path)):
         return f"{str(path)!a} has a name that is not in UTF-8"
     if path.is_dir():
         return f"{path} is a directory that this user may not read, or a link to one that it lies in"
-    if not path.is_file():  # reading a FIFO would never end
+    if not path.is_file():  # such as a FIFO, whose read would never end
         return f"{path} is neither a file nor a directory, nor a link to one"
     return "" if os.access(path, os.R_OK) else f"{path} cannot be read by this user"

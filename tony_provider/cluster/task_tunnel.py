@@ -1,7 +1,7 @@
 """Tunnel from a local port to a port of a task, through the application master.
 
-A TunnelConnection exchanges frames in TLS with the master by PUT requests, which are retried after failures. A
-TaskTunnel listens on a local port and forwards its connections.
+A TaskTunnel listens on a local port and forwards its connections. It exchanges frames in TLS with the master through a
+TunnelConnection, which sends PUT requests and retries failed requests.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from tony_provider.runtime.protocol.tunnel_streams import (
 T = TypeVar("T")
 
 ACTION = "tunnel"
-LOST_SECONDS = 60.0  # seconds without an answer after which the tunnel gives up
-_ANSWER_SECONDS = TUNNEL_WAIT + 8.0  # for one request; a proxy times out after 20 s
-_PAUSE = 1.0  # seconds before a request is sent again
-_GOODBYE = 3.0  # seconds for the last request
-_PIECE = 64 << 10  # bytes read from TLS at once
+LOST_SECONDS = 60.0  # seconds without an answer of the master after which the tunnel ends
+_ANSWER_SECONDS = TUNNEL_WAIT + 8.0  # for one request; below the timeout of YARN's proxy (20 s)
+_PAUSE = 1.0  # seconds before a failed request is retried
+_GOODBYE = 3.0  # seconds for the request that closes the tunnel
+_PIECE = 64 << 10  # maximum bytes of one read from TLS
 
 
 @attrs.frozen
@@ -80,8 +80,8 @@ class TunnelConnection:
         self._taken, self._sent = ReceivedBytes(), SentBytes()
         self._reader = FrameReader()
         self._more = asyncio.Event()
-        self._begun = asyncio.Event()  # the master has accepted the tunnel
-        self.is_open = asyncio.Event()  # and its certificate was verified
+        self._begun = asyncio.Event()  # set once the master has accepted the tunnel
+        self.is_open = asyncio.Event()  # set once the master's certificate was also verified
 
     def send(self, frames: Iterable[tony_pb2.TunnelFrame]) -> None:
         """Send frames while the connection ``is_open``; otherwise discard them."""
@@ -92,7 +92,7 @@ class TunnelConnection:
     async def run(self) -> None:
         """Exchange data with the master until cancelled.
 
-        Raises TunnelLost if a new tunnel may work, TunnelEnded, ClusterError.
+        Raises TunnelLost if another tunnel can be opened, TunnelEnded if not, and other ClusterErrors.
         """
         self._flush()
         ways = [asyncio.ensure_future(way()) for way in (self._bring, self._fetch)]
@@ -109,7 +109,7 @@ class TunnelConnection:
             await asyncio.gather(*ways, return_exceptions=True)
 
     async def say_goodbye(self) -> None:
-        """Notify the master that the tunnel is no longer needed. Ignore failures, because the master also times out."""
+        """Notify the master that the tunnel is closed. Ignore failures, because the master also closes idle tunnels."""
         part = to_plain(TunnelPart(self._name, self._sent.start, over=True))
         try:
             await in_thread(lambda: self._cluster.control(self._application_id, ACTION, part, seconds=_GOODBYE))
@@ -130,7 +130,7 @@ class TunnelConnection:
 
     async def _fetch(self) -> None:
         """Fetch the master's data as it arrives."""
-        await self._begun.wait()  # the first request must carry data
+        await self._begun.wait()  # only a request with data can open a tunnel
         while True:
             offset = self._taken.count
             answer = await self._ask(TunnelPart(self._name, self._sent.start, received=offset))
@@ -194,7 +194,7 @@ def expect_running(cluster: Cluster, application_id: str) -> None:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run a call that blocks for long in a daemon thread, which does not delay the process' exit; return its result."""
+    """Run a slow call in a daemon thread, so that it does not delay the exit of the process; return its result."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
 
@@ -219,14 +219,14 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 HOST = "127.0.0.1"
 _JOIN_SECONDS = 5.0
-_LOOK = 0.2  # seconds between two checks whether the caller still waits
+_LOOK = 0.2  # seconds between two checks whether the caller has set ``over``
 
 
 class TaskTunnel:
-    """A listening port of this machine whose connections lead to a port of a task. A context manager.
+    """Context manager that listens on a port of this machine and forwards its connections to a port of a task.
 
-    It runs in its own thread. It accepts only connections from processes of this user, because other users of this
-    machine could also reach the port.
+    The tunnel runs in a separate thread. It accepts only connections from processes of this user, because other users
+    of this machine can also reach the port.
     """
 
     def __init__(
@@ -239,10 +239,10 @@ class TaskTunnel:
         tell: Callable[[str], None] = lambda news: None,
         over: threading.Event | None = None,
     ) -> None:
-        """``port`` is the task's port, 0 for the first one it was given; ``local_port`` 0 is any free port.
+        """``port`` is the task's port, or 0 for its first reserved port. ``local_port`` 0 selects any free port.
 
-        ``tell`` is called with messages for people, from the tunnel's thread. Set ``over`` to stop waiting for a tunnel
-        that is not open yet.
+        The tunnel's thread calls ``tell`` with messages for users. Set ``over`` to stop waiting for a tunnel that is
+        not open yet.
         """
         self._master = master
         self._open = tony_pb2.TunnelOpen(task=task, port=port)
@@ -263,7 +263,7 @@ class TaskTunnel:
 
     @property
     def port(self) -> int:
-        """The port of this machine."""
+        """The port on which the tunnel listens on this machine."""
         return self._local_port
 
     def __enter__(self) -> TaskTunnel:
@@ -280,7 +280,7 @@ class TaskTunnel:
 
     def __exit__(self, *_: object) -> None:
         if self._loop is not None and self._work is not None:
-            with suppress(RuntimeError):  # it has ended by itself
+            with suppress(RuntimeError):  # the event loop has already ended
                 self._loop.call_soon_threadsafe(self._work.cancel)
         self._thread.join(_JOIN_SECONDS)
 
@@ -322,7 +322,7 @@ class TaskTunnel:
                 await self._carrier.say_goodbye()
 
     async def _carry(self) -> None:
-        """Open one tunnel after the other, as long as the application runs."""
+        """Open a tunnel, and a new one whenever it is lost, as long as the application runs."""
         while True:
             self._carrier = carrier = TunnelConnection(self._master, self._hear)
             carrying = asyncio.ensure_future(carrier.run())

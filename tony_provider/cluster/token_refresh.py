@@ -1,4 +1,4 @@
-"""Send newer HDFS tokens to the master of a running application, in TLS through the cluster's control requests.
+"""Send newer HDFS tokens to the master of a running application, with TLS inside of control requests.
 
 The module also checks at submission whether a job may outlive its tokens or this worker's Kerberos ticket.
 """
@@ -41,11 +41,11 @@ class MasterContact:
     """The part of an application's description that a client needs to contact the application's master."""
 
     authority: str  # PEM certificate that authenticates the application's master
-    others: frozenset[str]  # names of its tokens other than the store's
+    others: frozenset[str]  # names of the application's tokens other than the store's
 
 
 def read_master_contact(storage: Storage, application_dir: str) -> MasterContact:
-    """Read the contact from the store while the application runs. Raises UnexpectedAnswer, StorageError."""
+    """Read the contact from the store; it exists while the application runs. Raises UnexpectedAnswer, StorageError."""
     uri = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     try:
         found = read_json(read_whole(storage, uri, APPLICATION_LIMIT))
@@ -55,7 +55,7 @@ def read_master_contact(storage: Storage, application_dir: str) -> MasterContact
         raise UnexpectedAnswer(f"{uri} does not name the application's authority: it is of an older release") from error
 
 
-_MOST_PARTS = 6  # TLS 1.3 needs two
+_MOST_PARTS = 6  # maximum number of requests; TLS 1.3 needs two
 
 
 def send_sealed(
@@ -63,8 +63,8 @@ def send_sealed(
 ) -> bytes:
     """Send an order that only the application's master can read; return the master's answer.
 
-    ``ask`` sends one request body to the master and returns its answer; it is called twice. ``authority`` is the PEM
-    certificate that authenticates the master.
+    ``ask`` sends one request body to the master and returns the response; it is usually called twice. ``authority`` is
+    the PEM certificate that authenticates the master.
 
     Raises UnexpectedAnswer if another server answers or the order is rejected, and the errors of ``ask``.
     """
@@ -99,10 +99,10 @@ _REMEDY = (
 
 
 def check_token_life(token: StoreToken, job: JobSpec) -> None:
-    """Check that a job which no task waits for does not outlive its first tokens, which nothing will replace.
+    """Check that a job does not outlive its first tokens. Call this if nothing will send newer tokens to the job.
 
-    Raises JobRejected if the job's own time limit is longer. A job without a time limit may end soon enough, so only
-    log a warning.
+    Raises JobRejected if the job's time limit is longer than the tokens live. A job without a time limit may end soon
+    enough, so only log a warning.
     """
     about = min([token.id, *(each.id for each in token.others)], key=lambda each: each.latest_ms)
     seconds = (about.latest_ms - about.issued_ms) / 1000
@@ -115,11 +115,11 @@ def check_token_life(token: StoreToken, job: JobSpec) -> None:
 
 
 def warn_of_short_ticket(until: float | None, token: StoreToken, job: JobSpec) -> None:
-    """Log a warning if the waiting process' Kerberos ticket ends before the job.
+    """Log a warning if the Kerberos ticket of the process that waits for the job may end before the job.
 
-    ``until`` is the time (epoch seconds) after which the ticket cannot be renewed; None if it does not end or is
-    unknown. The ticket must cover the job's time limit. Without a limit, it must last until newer tokens can be sent
-    once.
+    ``until`` is the time (epoch seconds) after which the ticket cannot be renewed; None if there is no such time or it
+    is unknown. The ticket must cover the job's time limit. Without a limit, it must cover half the life of the first
+    tokens, when newer tokens are sent.
     """
     limit = job.timeouts.lifetime
     needed = (token.id.issued_ms + token.id.latest_ms) / 2000 if limit is None else time.time() + limit
@@ -139,11 +139,11 @@ ACTION = "tokens"
 def refresh_store_tokens(
     opened: OpenCluster, application_dir: str, application_id: str, *, seconds: float = CONTROL_SECONDS
 ) -> TokenLife | None:
-    """Send a newer store token to the master of a running application; return how long the token lives.
+    """Send newer tokens to the master of a running application; return how long the store's token lives.
 
-    Return None if the store uses no tokens. The other tokens that the application names are sent along, if they can be
-    fetched. Raise the problem of a token that cannot be fetched after the rest was sent. Raises ClusterError,
-    StorageError; rejected tokens are cancelled.
+    Return None if the store uses no tokens. The application's other tokens are also sent. If one of these cannot be
+    fetched, its error is raised after all others were sent. Raises ClusterError, StorageError. Cancels tokens that
+    could not be delivered.
     """
     if opened.tokens is None:
         return None

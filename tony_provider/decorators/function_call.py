@@ -1,4 +1,4 @@
-"""Additions of ``@task.tony`` to a job: a command, two files with the call, and a permanent exit code.
+"""Additions of ``@task.tony`` to a job: a command, files with the function and its call, a permanent exit code.
 
 Also checks the keys of the returned value.
 """
@@ -22,8 +22,8 @@ from tony_provider.runtime.sdk import tony_call
 def function_command_patch(whole: Mapping[str, Any], function: str) -> Mapping[str, Any]:
     """Return the keys to merge over a job so that each type without a command calls the function.
 
-    A type also has a command if the framework supplies one. ``whole`` is the job with all its layers. Raises
-    TonySpecError if every type has a command.
+    The framework may supply a type's command; such a type does not call the function. ``whole`` is the job with all its
+    layers. Raises TonySpecError if every type has a command.
     """
     tasks = whole.get("tasks")
     if not isinstance(tasks, Mapping):

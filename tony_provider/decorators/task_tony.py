@@ -36,8 +36,8 @@ _OF_EVERY_MODULE = frozenset({"__name__", "__file__", "__doc__", "__builtins__"}
 def global_names(source: str, *, known: Collection[str]) -> list[str]:
     """Return the global names that the function in ``source`` uses, without built-in names.
 
-    Annotations do not count, because they are not evaluated. ``known`` are names that are redefined where the function
-    is defined, so they do not count as built-in.
+    Names in annotations are left out, because annotations are not evaluated. ``known`` are names that the DAG file
+    defines. Such a name is included even if it is that of a built-in.
     """
     stripped = _WithoutAnnotations().visit(ast.parse(source))
     used: set[str] = set()
@@ -113,7 +113,7 @@ class TrainingFunction:
 
     @classmethod
     def _of_source(cls, name: str, file: str, source: str, first: int) -> TrainingFunction:
-        # Independent of other lines of the DAG file, because a changed text means a changed training.
+        # The text must not change with other lines of the DAG file, because a changed text means a changed training.
         head = (
             f"# The function {name} of {file}, as @task.tony has sent it. Tracebacks count the lines of this file.\n"
             f"from __future__ import annotations\n\n{_block(source)}"
@@ -248,7 +248,7 @@ class _TonyDecoratedOperator(DecoratedOperator, TonyTrainOperator):
 
 
 def _named(argument: Any) -> Any:
-    """Return the template of another task's return value. After rendering, there is none."""
+    """Return an XCom argument, which exists only before rendering, as its template. Return others unchanged."""
     return str(argument) if isinstance(argument, XComArg) else argument
 
 

@@ -50,9 +50,9 @@ _WARNING = "Skipping masking"  # start of Airflow's message
 def without_masking_warnings() -> Iterator[None]:
     """Suppress Airflow's warnings about secrets that are too short to be masked.
 
-    Airflow treats all values of a connection's extra as secrets, such as a queue ``ml``, but a ``tony`` connection
-    contains no secret in its extra. Airflow warns once per process, so code that masks real secrets must warn about
-    them itself.
+    Airflow treats every value in a connection's extra as a secret, for example a queue ``ml``. A ``tony`` connection
+    has no secrets in its extra, so such warnings are wrong. Airflow warns only once per process, so code that masks
+    real secrets must warn about short ones itself.
     """
     logger = logging.getLogger(MASKER)
     logger.addFilter(_is_of_something_else)
@@ -69,7 +69,7 @@ def _is_of_something_else(record: logging.LogRecord) -> bool:
 def mask_of(secrets: Mapping[str, str]) -> Callable[[str, str], str]:
     """Return a function that masks text for display like Airflow, and additionally masks the values of ``secrets``.
 
-    The function takes a text, and the name of the variable with this value or "".
+    Its arguments are the text, and the name of the variable whose value the text is, or "".
     """
     from airflow.providers.common.compat.sdk import redact
 
@@ -86,8 +86,8 @@ _CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
 def connections_of_database() -> Iterator[None]:
     """Context manager in which Airflow also searches its database for connections, as in Airflow's own commands.
 
-    Airflow searches the database only if this variable is "server", which its own commands set. Within a task it has no
-    effect, because tasks query the api-server. Source: airflow/cli/commands/connection_command.py and
+    It sets a variable to "server", as those commands do, because Airflow otherwise does not search the database. Within
+    a task it has no effect, because tasks query the api-server. Source: airflow/cli/commands/connection_command.py and
     ensure_secrets_backend_loaded in airflow/sdk/execution_time/supervisor.py of 3.3.2.
     """
     before = os.environ.get(_CONTEXT)
@@ -112,7 +112,8 @@ _NOTHING = "none"
 def read_connection(conn_id: str, proxy_user: str | None = None) -> Settings:
     """Return the settings of the connection with this id.
 
-    Raises ConnectionProblem with the command to type, and ClusterUnreachable if Airflow itself does not answer.
+    Raises ConnectionProblem if the connection is missing or invalid, and ClusterUnreachable if Airflow itself does not
+    answer.
     """
     with without_masking_warnings():
         try:
@@ -244,7 +245,11 @@ def _master_keytab(extra: _Extra) -> MasterKeytab | None:
 
 
 def _user(connection: Connection, yarn: YarnSettings | None) -> str | None:
-    """Return the user as Hadoop's clients do: login, ticket's owner (None), WebHDFS user, or process owner."""
+    """Return the user as Hadoop's clients determine it.
+
+    This is the connection's login. Without a login, it is the owner of the Kerberos ticket (None), the user of WebHDFS,
+    or the owner of this process.
+    """
     if connection.login:
         return str(connection.login)
     if yarn is None:
@@ -359,7 +364,7 @@ def _extra_of(connection: Connection) -> Mapping[str, Any]:
     return extra
 
 
-_EMPTY: dict[str, Callable[[], Any]] = {"texts": list, "mapping": dict, "named_texts": dict}  # others: None
+_EMPTY: dict[str, Callable[[], Any]] = {"texts": list, "mapping": dict, "named_texts": dict}  # None for others
 T = TypeVar("T")
 Member = TypeVar("Member", Network, Backend)
 
@@ -424,7 +429,7 @@ class _Extra:
         return [] if found == [_NOTHING] else found
 
     def mapping(self, key: str, value: Any) -> Mapping[str, Any]:
-        """Return an object, or the one in JSON or YAML text."""
+        """Return a mapping, given as an object or as JSON or YAML text."""
         try:
             return load_source(value, key)
         except SpecError as error:

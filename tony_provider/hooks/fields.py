@@ -23,7 +23,8 @@ class Field(NamedTuple):
     def form(self) -> dict[str, Any]:
         """Return the field for Airflow's form.
 
-        Text has no suggestions, because the form would show an empty list until a letter matches.
+        Text fields offer no suggestions, because Airflow's form would show an empty list until the typed text matches
+        one.
         """
         schema: dict[str, Any] = {"type": [_TYPES.get(self.kind, "string"), "null"]}
         if self.kind == "backend":
@@ -38,7 +39,7 @@ def _group(title: str, **fields: Field) -> dict[str, Field]:
     return {name: field._replace(section=title) for name, field in fields.items()}
 
 
-# In the order of the form: required fields first, then optional ones.
+# The form shows the fields in this order: required fields first, then optional ones.
 FIELDS = {
     "backend": Field(
         "Backend",
@@ -260,7 +261,7 @@ FIELDS = {
 CONNECTION_FIELDS = {name: field.form for name, field in FIELDS.items()}
 
 FIELD_BEHAVIOUR: dict[str, Any] = {
-    # Addresses contain http or https. An existing schema of a connection is kept.
+    # The schema field is hidden because addresses contain http or https. An existing schema of a connection is kept.
     "hidden-fields": ["password", "schema"],
     "relabeling": {
         "host": "ResourceManagers",

@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXPORT_SECONDS = 300.0  # for the program to check for requests, export its model and upload it
-_EXPORT_POLL = 1.0  # seconds
+_EXPORT_POLL = 1.0  # seconds between two checks for the export
 _LONGEST_PAUSE = 5.0  # seconds between two checks whether the job has ended
-_TAIL = 64 << 10  # bytes of a task's output
+_TAIL = 64 << 10  # default size of the returned end of a task's output, in bytes
 
 
 class NoJobDirectory(ClusterError):  # noqa: N818 - named for what is wrong
@@ -65,7 +65,7 @@ class NoJobDirectory(ClusterError):  # noqa: N818 - named for what is wrong
 
 
 class NotResizable(ClusterError):  # noqa: N818 - named for what is wrong
-    """A job cannot have this number of tasks: it does not allow that, or the cluster can never hold them."""
+    """The requested number of tasks is impossible: the job forbids it, or the cluster can never run so many."""
 
     permanent = True
 
@@ -84,7 +84,7 @@ class TonyJob:
 
     hook: TonyHook = attrs.field(eq=False, repr=False)
     application_id: str
-    identity: Identity | None  # of its training; None if the staging directory has no files of the application
+    identity: Identity | None  # identity of its training; None if the staging directory has none of its files
 
     def __str__(self) -> str:
         return self.application_id
@@ -117,8 +117,8 @@ class TonyJob:
     def master_status(self, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
         """Return the job's status as its running master reports it; see ``Cluster.master_status``.
 
-        Without files in the staging directory, the status has no locations. Raises UnexpectedAnswer also for a status
-        with locations outside of the application's own directories.
+        If the staging directory has no files of the job, the status has no locations. Raises UnexpectedAnswer also for
+        a status with locations outside of the application's own directories.
         """
         status = self.hook.get_conn().master_status(self.application_id, seconds=seconds)
         try:
@@ -149,7 +149,7 @@ class TonyJob:
     # -- records -----------------------------------------------------------------------------------------------------
 
     def labels(self) -> dict[str, str]:
-        """Return the origin of the job from its submission, or {} if it is no longer known."""
+        """Return the labels of the job's submission, which name its origin, or {} if they are no longer known."""
         return results.labels(self.hook.storage(), self.directory)
 
     def specification(self, missing: list[str]) -> SpecificationRecord | None:
@@ -157,7 +157,7 @@ class TonyJob:
         return read_specification(self.hook.storage(), self.directory, missing)
 
     def history(self) -> JobHistory:
-        """Return all kept records of the job. Its ``missing`` lists missing records.
+        """Return all kept records of the job, and in ``missing`` the unreadable ones.
 
         Reads many small files: some seconds for large jobs.
         """
@@ -184,7 +184,7 @@ class TonyJob:
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     def owned_chain(self) -> ChainState | None:
-        """Return the checkpoint chain to which the job may commit, or None if another one owns it."""
+        """Return the checkpoint chain that the job owns and may commit to, or None if another job owns it."""
         return self._chains().owned_by(self.application_id)
 
     def chain(self) -> ChainState | None:
@@ -230,7 +230,7 @@ class TonyJob:
         return read_bytes(self.hook.storage(), newest.path, offset=offset, length=max_bytes)  # the file may grow
 
     def log_files(self, task: str | None = None) -> list[FileStatus]:
-        """Return the kept log files on the store, of all tasks or of one."""
+        """Return the kept log files on the store: of ``task``, or of all tasks if it is None."""
         try:
             found = self.hook.storage().list(uris.join(self.directory, contract.LOGS_DIR))
         except StorageNotFound:
@@ -287,9 +287,9 @@ class TonyJob:
     def resize(self, tasks: Mapping[str, int], reason: str) -> dict[str, Any]:
         """Change the number of the running job's tasks by type: ``{"worker": 4}``.
 
-        Return the previous or previously requested numbers (``before``), and the state of the job (``state``). Raises
-        NotResizable, a ClusterError, before any request if the job does not allow this or the cluster could never run
-        it.
+        Return the numbers before this request, which an earlier request may have set (``before``), and the state of the
+        job (``state``). Raises NotResizable, a ClusterError, before any request if the job does not allow this or the
+        cluster could never run it.
         """
         if self.identity is not None:
             self._check_resize(tasks)
@@ -298,8 +298,8 @@ class TonyJob:
     def _check_resize(self, counts: Mapping[str, int]) -> None:
         """Check that the job could have these numbers of tasks by type if nothing else ran on the cluster.
 
-        Log a warning instead if the job's specification was not kept or is unreadable; then only its master can judge.
-        Raises NotResizable.
+        If the job's specification is missing or unreadable, only log a warning, because only the job's master can
+        decide then. Raises NotResizable.
         """
         missing: list[str] = []
         kept = self.specification(missing)
@@ -324,8 +324,8 @@ class TonyJob:
     def export(self, reason: str, *, seconds: float = EXPORT_SECONDS) -> ExportedModel:
         """Request an export of the running job's model, and wait up to ``seconds`` for it. The job continues.
 
-        Return its directory on the store (``uri``) and its ``step``. Raises NotExported, a ClusterError, if there is
-        none: the program does not check for requests, the job ends, or the export fails.
+        Return the export's directory on the store (``uri``) and its ``step``. Raises NotExported, a ClusterError, if no
+        export is made in time: the program does not check for requests, the job ends, or the export fails.
         """
         export = self._wait_for_export(reason, seconds)
         directory = self.directory if self.identity is not None else None
@@ -384,9 +384,10 @@ class TonyJob:
         """Return a tunnel to a server in a task of the running job: a context manager with its local ``port``.
 
         :param task: such as ``worker:0``.
-        :param port: on which the task's program listens; 0: the first port that it received (``TONY_PORT``).
-        :param local_port: of this machine's loopback interface; 0: any free port.
-        :param tell: receives progress messages for users, from another thread.
+        :param port: port on which the task's program listens; 0 for the first port assigned to the task
+            (``TONY_PORT``).
+        :param local_port: port of this machine's loopback interface; 0 for any free port.
+        :param tell: called with progress messages for users, from another thread.
         :param over: event that cancels the opening of the tunnel.
 
         Only the application's owner and users with the right to modify it can connect.
@@ -425,7 +426,7 @@ class TonyJob:
 
         :param confirmed: a person has confirmed the job's objects outside of the staging directory's cache.
 
-        Raises SourceMissing, which names what is missing; Unconfirmed, which lists the unconfirmed objects.
+        Raises SourceMissing, which names the missing files, and Unconfirmed, which lists the objects to confirm.
         """
         from tony_provider.cluster.notebooks import kept_job
 

@@ -25,14 +25,14 @@ log = logging.getLogger(__name__)
 
 # Environment variables with the connection's credentials for the MLflow client, here and in the job's tasks.
 _USER, _PASSWORD, _TOKEN = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"
-# An unreachable server is detected within a minute.
+# With these settings, the MLflow client detects an unreachable server within a minute.
 _DEADLINES = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",  # seconds
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",  # whether to send telemetry is the user's decision
 }
-_asking = threading.Lock()  # the environment belongs to the whole process
+_asking = threading.Lock()  # the client is configured by environment variables, which all threads share
 
 
 @attrs.frozen
@@ -71,7 +71,7 @@ class MlflowServer:
     def client(self) -> Iterator[MlflowClient]:
         """Context manager with a client, which reads deadlines and credentials from the environment at each call.
 
-        A process has at most one client at a time.
+        Only one client exists in a process at a time, because the context sets these environment variables.
         """
         with _asking, _environment({**_DEADLINES, **self.credentials}):
             try:
@@ -107,7 +107,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 TRAINING_TAG = "tony.training"  # identifies the training that the run belongs to
 VERDICT_TAG, APPLICATION_TAG, REASON_TAG = "tony.verdict", "tony.application_id", "tony.reason"
 
-_closing = ThreadPoolExecutor(1, thread_name_prefix="tony-mlflow")  # clients exclude each other
+_closing = ThreadPoolExecutor(1, thread_name_prefix="tony-mlflow")  # a process has one client at a time
 
 
 @attrs.frozen
@@ -116,7 +116,7 @@ class OpenMlflowRun:
 
     conn_id: str
     run_id: str
-    training: str = ""  # training that owns the run; empty for a trigger of an older release
+    training: str = ""  # name of the training that owns the run; empty if an older release deferred the task
 
     def close_later(self, application_id: str, reason: str) -> None:
         """Close the run in a separate thread, so that an unreachable server delays nothing."""
@@ -135,10 +135,10 @@ class OpenMlflowRun:
 
 
 def close_killed_run(server: MlflowServer, run: OpenMlflowRun, application_id: str, reason: str) -> None:
-    """Record that the run's job was killed, unless the run has another owner or belongs to an earlier successful job.
+    """Record that the run's job was killed. Do nothing if the run belongs to another training, or records a success.
 
-    The run id is from the task's state in Airflow, which more users can write than can change the task. Raises the
-    errors of MLflow's client.
+    The run ID is from the task's state in Airflow. It is untrusted, because users who may not change the task can write
+    it. Raises the errors of MLflow's client.
     """
     with server.client() as client:
         from mlflow.entities import RunTag

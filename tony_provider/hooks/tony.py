@@ -107,8 +107,8 @@ class TonyHook(BaseHook):
     def expect_servers(self) -> None:
         """Check that servers listen at the connection's addresses, before a job is started.
 
-        All other calls wait for a failover to end, so they fail only after a long time. Raises ClusterUnreachable,
-        StagingFailed, within seconds, if no server listens.
+        Raises ClusterUnreachable or StagingFailed within seconds if no server listens. Other methods would fail only
+        after a long time, because they wait for a failover to end.
         """
         if self.settings.yarn is not None:
             from tony_provider.cluster.checks.daemons import expect_servers
@@ -167,8 +167,8 @@ class TonyHook(BaseHook):
 
         Every other running application of this training is ended first, so that only one does the work.
 
-        :param before_submit: called with the job just before its application can exist, to record the id. An exception
-            from it prevents the submission.
+        :param before_submit: called with the job before the cluster receives its application, so that the caller can
+            record the ID. If it raises an exception, the job is not submitted.
 
         Raises JobRejected and SourceMissing before anything is staged, StagingFailed, SubmissionRefused.
         """
@@ -183,7 +183,8 @@ class TonyHook(BaseHook):
     def job(self, application_id: str, identity: Identity | None = None) -> TonyJob:
         """Return the handle of a job, running or ended.
 
-        :param identity: of the job's training, if known; otherwise the cluster and the store are asked for it.
+        :param identity: identity of the job's training. If it is None, this method queries the cluster and the store
+            for it.
         """
         if identity is None and (found := self.application_ref(application_id=application_id)) is not None:
             identity = found.identity
@@ -201,7 +202,7 @@ class TonyHook(BaseHook):
         return previous_application(self.get_conn(), self.storage(), self.layout, identity, remembered=remembered)
 
     def newest_application(self, identity: Identity) -> str | None:
-        """Return the id of the training's latest application on the store. It may not be submitted yet."""
+        """Return the ID of the training's latest application on the store, even if it is not submitted yet."""
         return self.owners(identity).newest().owner.application_id or None
 
     def owners(self, identity: Identity) -> TrainingOwners:
@@ -238,7 +239,7 @@ class TonyHook(BaseHook):
     def garbage(self, models: Sequence[str] = (), *, history_ms: int | None = None) -> Garbage:
         """Return the remains of old trainings and unused built environments, to list and remove.
 
-        ``models``: where models are published in addition to the staging directory. ``history_ms``: see Garbage.
+        ``models``: directories with published models in addition to the staging directory. ``history_ms``: see Garbage.
         """
         from tony_provider.cluster.garbage import Garbage
 
@@ -266,7 +267,7 @@ class TonyHook(BaseHook):
     def job_status(self, identity: Identity, application_id: str, *, may_have_ended: bool = True) -> JobStatus | None:
         """Return the job's result if it has ended, otherwise its status, or None if its master has not written any yet.
 
-        :param may_have_ended: False if the cluster reports that it runs, so that the result need not be checked.
+        :param may_have_ended: False if the cluster reports that the job runs. Then only the status is read.
 
         Raises RecordUnreadable, a ClusterError, if the file is not a status.
         """
@@ -285,7 +286,7 @@ class TonyHook(BaseHook):
         return PreviousRuns() if task is None else read_previous_runs(self.storage(), self.layout, task)
 
     def keep_former_runs(self, labels: Mapping[str, str], runs: PreviousRuns) -> None:
-        """Store the record of the latest applications of the task that these labels name, if they name one."""
+        """Store the record of the latest applications of the task that ``labels`` name. Do nothing without a task."""
         from tony_provider.cluster.records.summary import task_identity, write_previous_runs
 
         if (task := task_identity(self.settings.namespace, labels)) is not None:

@@ -44,7 +44,7 @@ FRAMEWORKS = {
     "xflow": "generic",
     "xdl": "generic",
 }
-_OF_THEIRS = {  # what the programs of a framework get in Hbox but not here
+_OF_THEIRS = {  # by type of application: what its programs receive only in Hbox
     "distlightgbm": "lightGBMlist.txt is not written",
     **dict.fromkeys(("distlightlda", "lightlda"), "lightLDAEndPoints.txt is not written"),
     "xflow": "DMLC_ROLE, DMLC_PS_ROOT_URI and others are not set, and nobody starts a scheduler of ps-lite",
@@ -59,7 +59,7 @@ _HOROVOD = "Horovod's own variables can stand in `env`"
 
 
 def _framework(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    """List what differs here for this type of application. The framework itself has been set before."""
+    """Record how Hbox treats this type of application differently. The caller has already set the framework."""
     if value.lower() not in FRAMEWORKS:
         draft.leave_out(
             key,
@@ -106,7 +106,7 @@ def path_and_name(value: str, default: str) -> tuple[str, str]:
 
 
 def input_name(name: str) -> str:
-    """Return our name of an input or output."""
+    """Return the name that an input or output of Hbox has in the job."""
     return re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_") or "data"
 
 
@@ -121,7 +121,7 @@ def _tensorboard(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> N
 
 
 def _of(name: str, field: str, read: Callable[[Any], Any]) -> KeyRule:
-    """Return a rule for a task type, ignored like in Hbox if this type of application does not have the task type."""
+    """Return a rule for a key of a task type. Like Hbox, it ignores the key if the application lacks the task type."""
 
     def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
         made = read(value)
@@ -327,7 +327,7 @@ def _read(source: Source) -> Draft:
 
 
 def _key(name: str) -> str:
-    """Return Hbox's key for one of XLearning, which has another prefix."""
+    """Return Hbox's name of an XLearning key, which has another prefix."""
     return f"hbox.{name.removeprefix('xlearning.')}" if name.startswith("xlearning.") else name
 
 
@@ -352,7 +352,7 @@ def _task_types(draft: Draft, said: dict[str, str], kind: str) -> None:
         _sized_like_workers(draft, "chief", said)
         workers -= 1
     evaluator = draft.get("framework") == "tensorflow" and boolean(said.get("tf-evaluator", "false")) and workers > 1
-    if evaluator:  # Hbox counts it as a worker
+    if evaluator:  # Hbox counts the evaluator as a worker
         workers -= 1
     if workers > 0:
         draft.put("tasks.worker.instances", workers, "--worker-num")
@@ -367,7 +367,7 @@ def _task_types(draft: Draft, said: dict[str, str], kind: str) -> None:
 
 
 def _servers(draft: Draft) -> None:
-    """Adapt parameter servers: only TensorFlow and MXNet have the role; otherwise they are workers that only serve."""
+    """Make servers of generic jobs workers with ``decides: false``, and MXNet jobs without servers standalone."""
     framework, servers = draft.get("framework"), draft.tasks.get("ps")
     if framework == "mxnet" and servers is None:
         draft.put("framework", "standalone", "--app-type")
@@ -407,7 +407,7 @@ def _ports(draft: Draft, settings: dict[str, str]) -> None:
 
 
 def _commands(draft: Draft, options: Options, kind: str) -> None:
-    """Set the same command for all tasks, with links so that output directories of Hbox lead to our outputs."""
+    """Set the command of all tasks, which first links Hbox's output directories to the job's outputs."""
     command = " ".join(options.rest and [shlex.quote(each) for each in options.rest])
     command = command or options.last("launch-cmd") or options.last("hbox-cmd") or ""
     links = [f'ln -sfn "$TONY_OUTPUT_{input_name(name).upper()}" {shlex.quote(name)}' for name in _outputs(options)]

@@ -1,4 +1,4 @@
-"""Sources of imports, files or calls, and helpers that several importers share.
+"""Sources of imports (files, or calls of a client), and helpers that several importers share.
 
 The helpers parse options and shell commands, carry over source directories, and export the other system's variables.
 """
@@ -27,8 +27,8 @@ _BEFORE = re.compile(r"exec|nohup|time|sudo|do|then|else|[{(!]|[A-Za-z_]\w*=.*",
 _QUOTED = re.compile(r"'[^']*'")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _ARRAY = re.compile(r"\$\{\w+\[[@*]\]")
-_MOST_BYTES = 1 << 20  # of a file; reading one takes up to 20 s. TonY's whole configuration has about 100 KiB
-_LONGEST_LINE = 1 << 15  # characters of a command; reading time is quadratic
+_MOST_BYTES = 1 << 20  # of a file, which takes up to 20 s to parse; TonY's whole configuration has about 100 KiB
+_LONGEST_LINE = 1 << 15  # characters of a command; parsing time is quadratic
 _MOST_WRITTEN_OUT = 8 << 20  # characters and values of a document with its aliases expanded
 
 
@@ -51,7 +51,7 @@ class Source:
 
     @cached_property
     def document(self) -> Mapping[str, Any] | None:
-        """The mapping in the text as YAML or JSON, or None.
+        """The mapping that the text contains in YAML or JSON, or None if it contains no mapping.
 
         Raises NotImportable if aliases expand to far more than was written.
         """
@@ -72,26 +72,26 @@ class Source:
         return plain
 
     def calls(self, is_call: Callable[[Sequence[str]], bool]) -> list[Sequence[str]]:
-        """Return the words of each call of a kind: the source's own words, or commands of a shell script."""
+        """Return the words of each call that ``is_call`` accepts: the source's own words, or commands of a script."""
         if self.words:
             return [self.words] if is_call(self.words) else []
         return [words for _, words in self._commands if is_call(words)]
 
     @cached_property
     def _commands(self) -> list[tuple[str, Sequence[str]]]:
-        """The lines of a script that have commands, with the words of each command."""
+        """The commands of a script, each with its line and its words."""
         if self.begins_like_xml:
             return []
         lines = _GOES_ON.sub(" ", self.text).splitlines()
         return [(line, words) for line in lines for words in _commands_in(line)]
 
     def shell_variables(self, is_call: Callable[[Sequence[str]], bool]) -> list[str]:
-        """Return the names of variables that a shell would replace in these calls of a script."""
+        """Return the variables that a shell would replace in the calls of a script that ``is_call`` accepts."""
         lines = [] if self.words else [line for line, words in self._commands if is_call(words)]
         return list(dict.fromkeys(name for line in lines for name in _VARIABLE.findall(_QUOTED.sub("", line))))
 
     def call(self, is_call: Callable[[Sequence[str]], bool]) -> Sequence[str] | None:
-        """Return the words of the only call of a kind, or None. Raises NotImportable if there are several."""
+        """Return the words of the only call that ``is_call`` accepts, or None. Raises NotImportable for several."""
         found = self.calls(is_call)
         if len(found) > 1:
             raise NotImportable(
@@ -110,7 +110,7 @@ class Source:
         missing: str,
         after: Callable[[Sequence[str]], Sequence[str]] = lambda call: call[1:],
     ) -> list[str]:
-        """Return the words after the program of the only call of a kind, or the source's own words.
+        """Return the words after the program of the only call that ``is_call`` accepts, or the source's own words.
 
         Raises NotImportable with ``missing`` if there are none.
         """
@@ -233,7 +233,7 @@ class System:
     page: str  # documentation page, without suffix
     takes: str  # forms that are read, for messages
     keys: Sequence[Keys]  # all key tables, for the documents
-    knows: Callable[[Source], bool]  # whether a file or call is of this system
+    knows: Callable[[Source], bool]  # whether a file or call belongs to this system
     read: Callable[[Source], Draft]  # raises NotImportable
     is_call: Callable[[Sequence[str]], bool] = lambda words: False  # whether words are a call of this system's client
 
@@ -248,7 +248,7 @@ def for_sh(text: str) -> str:
 
 
 def python_call(program: str, *, arguments: str | None, python: str | None, in_venv: bool, top: str) -> str:
-    """Return the command that TonY's client makes of a program.
+    """Return the command that TonY's client builds for a program.
 
     If ``in_venv``, a relative ``python`` is in the environment of ``unpacked_environment``. ``top`` is the path from
     the command's directory to the working directory.
@@ -259,7 +259,7 @@ def python_call(program: str, *, arguments: str | None, python: str | None, in_v
 
 
 def unpacked_environment(draft: Draft, environment: str) -> None:
-    """Unpack an environment where TonY does, because commands may name files in it."""
+    """Unpack an environment into the same directory as TonY, because commands may name files in it."""
     draft.add("archives", f"{environment}::{_VENV}", "-python_venv")
     draft.leave_out(
         "-python_venv",
@@ -272,7 +272,7 @@ def unpacked_environment(draft: Draft, environment: str) -> None:
 def source_folder(draft: Draft, name: str, below: Path, key: str) -> str:
     """Add the contents of a source directory to the job's files, directly in the working directory.
 
-    If this machine lacks the directory, add it as a whole and return its name, in which commands must start. Otherwise
+    If this machine lacks the directory, add it as a whole and return its name: commands must start in it. Otherwise
     return an empty string.
     """
     folder = below / name
@@ -309,8 +309,8 @@ _MOST_FILES = 10_000  # limit for one directory
 def carry_variables(draft: Draft, folder: Path, variables: Mapping[str, str], instead: Mapping[str, str]) -> None:
     """Make commands export the other system's variables that their programs read, and list those without a value.
 
-    A program is read if it is among the job's files and on this machine. ``variables``: their names -> our expressions.
-    ``instead``: names of variables without an expression -> the alternative for the program.
+    Only programs that are among the job's files and on this machine are searched for variables. ``variables`` maps the
+    other system's names to shell expressions. ``instead`` maps names without an expression to the alternative.
     """
     already = _given(draft.get("framework"))
     wanted = [name for name in (*variables, *instead) if name not in already]

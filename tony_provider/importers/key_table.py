@@ -1,7 +1,8 @@
 """Tables of another system's keys, and the draft of the job that they build.
 
-``Keys`` maps each key of a system to a rule: set a key of ours, or list the key as not carried over. The functions at
-the end convert single values.
+``Keys`` maps each key of the other system to a rule: set a key of the job, or list the key as not carried over. *Our*
+keys and names are in the job specification, *their* keys and names in the other system. The functions at the end
+convert single values.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class NotImportable(ValueError):  # noqa: N818 - named for what is wrong
 
 @attrs.frozen
 class NotCarriedOver:
-    """A part of another system's job that is not carried over, or means something else here."""
+    """A part of another system's job that is not carried over, or that has another meaning in a job specification."""
 
-    key: str  # in the other system
-    why: str  # with the alternative here
+    key: str  # of the other system
+    why: str  # reason, and the alternative in a job specification
     value: object = NOT_GIVEN
 
     def __str__(self) -> str:
@@ -56,7 +57,7 @@ class ImportedJob:
 KeyPath = tuple[str, ...]
 
 TYPE = "<type>"  # in a table: name of a task type, which may be renamed
-REST = "<setting>"  # in a table: any text with dots; other placeholders match no dot
+REST = "<setting>"  # in a table: any text, also with dots; other placeholders match no dot
 _NAME = re.compile(r"<[^>]+>")
 
 _SERVICE_ROLES = {role.value for role in Role} - {Role.WORKER.value} | {"tensorboard"}
@@ -64,7 +65,7 @@ _MOST_LETTERS = 32  # limit for a task type's name
 
 
 class Draft:
-    """The job as far as it is known. ``origins`` maps each key that was carried over to the other system's key."""
+    """A job specification while it is built. ``origins`` maps each key that was set to the other system's key."""
 
     def __init__(self) -> None:
         self.job: dict[str, Any] = {}
@@ -73,12 +74,12 @@ class Draft:
         self.origins: dict[KeyPath, str] = {}
         self.no_command: dict[str, str] = {}  # task type -> where the other system has its command
         self.exports = ""  # prefix of every command
-        self._types: dict[str, str] = {}  # their name -> ours
+        self._types: dict[str, str] = {}  # the other system's name of a task type -> our name
         self._reported: set[str] = set()  # repr of each item in ``left_out``
         self._added: set[tuple[KeyPath, str]] = set()  # elements added to lists
 
     def put(self, path: KeyPath | str, value: Any, key: str, names: Sequence[str] = ()) -> None:
-        """Set our key at ``path`` to the value of their ``key``. ``names`` replace each ``<…>`` in a path with dots."""
+        """Set our key at ``path`` to the value of their ``key``. ``names`` replace each ``<…>`` in a dotted path."""
         path = self._path(path, names)
         place = self.job
         for name in path[:-1]:
@@ -87,7 +88,7 @@ class Draft:
         self.origins[path] = key
 
     def add(self, path: KeyPath | str, value: str, key: str) -> None:
-        """Append to our list at ``path``, unless the value was added before."""
+        """Append a value to our list at ``path``, unless the value was added before."""
         path = self._path(path)
         if (path, value) in self._added:
             return
@@ -99,14 +100,14 @@ class Draft:
             self.put(path, [value], key)
 
     def add_file(self, path: KeyPath | str, source: str, name: str, key: str) -> None:
-        """Append a file or an archive to our list, with its name in the container if that is another one."""
+        """Append a file or an archive to our list, with its name in the container if this differs from the source's."""
         own_name = PurePosixPath(source).name
         self.add(path, f"{source}::{name}" if (name or own_name) != own_name else source, key)
 
     def put_environment(
         self, above: KeyPath, given: Mapping[str, Any], key: str, separator: str = "."
     ) -> dict[str, str]:
-        """Set environment variables below our path ``above``, and list those that a job must not set.
+        """Set environment variables below our path ``above``, and record variables that a job must not set.
 
         Return the variables that were set. ``separator`` joins their ``key`` and the name of a variable.
         """
@@ -130,7 +131,7 @@ class Draft:
         return found
 
     def share_files(self) -> None:
-        """Move the files and archives that every task type has to the job."""
+        """Move files and archives that all task types have in common to the job's own lists."""
         for key in ("files", "archives") if self.tasks else ():
             lists = [task.get(key, []) for task in self.tasks.values()]
             shared = set.intersection(*map(set, lists))
@@ -171,7 +172,7 @@ class Draft:
         return list(dict.fromkeys(str(each) for place in places for each in place.get("files") or []))
 
     def leave_out(self, key: str, why: str, value: object = NOT_GIVEN) -> None:
-        """Record once that their key is not carried over."""
+        """Record that their key is not carried over, unless the same entry is already recorded."""
         item = NotCarriedOver(key, why, value)
         if repr(item) not in self._reported:
             self._reported.add(repr(item))
@@ -183,7 +184,7 @@ class Draft:
         return tasks
 
     def task_type(self, name: str) -> str:
-        """Return our name of their task type, which is unique; a changed name is reported."""
+        """Return our unique and valid name for their task type. Report the name if it differs from theirs."""
         if name not in self._types:
             ours = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")[:_MOST_LETTERS] or "task"
             ours = ours if ours[0].isalpha() else f"task_{ours}"[:_MOST_LETTERS]
@@ -195,13 +196,13 @@ class Draft:
         return self._types[name]
 
     def known_type(self, name: str) -> str | None:
-        """Return our name of their task type, or None if ``task_type`` has not seen it."""
+        """Return the name that ``task_type`` chose for their task type, or None if it was not called."""
         return self._types.get(name)
 
     def service_type(self, name: str) -> str:
-        """Return our name as ``task_type`` does, for systems without roles in names.
+        """Return our name like ``task_type``, for systems in which the name of a task type implies no role.
 
-        Names that are roles here get the role worker.
+        If our name would imply a role, set the role worker.
         """
         if name == PREPARE:
             self._types.setdefault(name, "prepare_service")
@@ -212,7 +213,7 @@ class Draft:
         return ours
 
     def place(self, names: Sequence[str]) -> KeyPath:
-        """Return our path of the task type that ``names`` begins with, or of the job if it is empty."""
+        """Return our path of their task type ``names[0]``, or the path of the job if ``names`` is empty."""
         return ("tasks", self.task_type(names[0])) if names else ()
 
     def _path(self, path: KeyPath | str, names: Sequence[str] = ()) -> KeyPath:
@@ -230,7 +231,7 @@ class Draft:
 Carry = Callable[[Draft, str, Any, Sequence[str]], None]
 """Takes the draft, their key, its value, and the names that match ``<…>`` in the table's key, in order."""
 
-_DOT = "\0"  # replaces a dot within a name of theirs, which separates nothing
+_DOT = "\0"  # replaces a dot within their names, because that dot separates no keys
 
 
 class BadValue(ValueError):  # noqa: N818 - named for what is wrong
@@ -241,13 +242,13 @@ class BadValue(ValueError):  # noqa: N818 - named for what is wrong
 class KeyRule:
     """Conversion of one key of the other system."""
 
-    here: str  # our keys, for documents; empty if there is none
+    here: str  # our keys, for documents; empty if there are none
     carry: Carry
     why: str = ""  # reason, if the key is not carried over
 
 
 def mapped_to(here: str, read: Callable[[Any], Any] = lambda value: value) -> KeyRule:
-    """Return a rule that sets our key to ``read`` of their value, unless that is None."""
+    """Return a rule that sets our key ``here`` to ``read(value)``, unless the result is None."""
 
     def carry(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
         if (made := read(value)) is not None:
@@ -377,7 +378,7 @@ def number(value: Any) -> int:
 
 
 def number_of(key: str, value: Any) -> int:
-    """Return an integer that the import cannot do without; the error names its key."""
+    """Return an integer that the import requires. The error names its key."""
     try:
         return number(value)
     except BadValue as error:

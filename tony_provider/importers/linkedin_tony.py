@@ -146,7 +146,7 @@ def _is_enabled(draft: Draft, known: Mapping[str, str]) -> bool:
 
 
 def put_placement(draft: Draft, known: Mapping[str, str]) -> None:
-    """Carry over the placement rules of task types, and the application's for types without allocation tags."""
+    """Carry over the placement rules of task types. Types without allocation tags get the application's rules."""
     names = {_type_of(key): key for key in known if re.fullmatch(r"tony\.[^.]+\.instances", key)}
     tags = {draft.task_type(name): words(_own_or_alls(known, name, "allocation-tags")[1]) for name in names}
     for name in names:
@@ -167,7 +167,7 @@ def _type_of(key: str) -> str:
 
 
 def _own_or_alls(known: Mapping[str, str], name: str, what: str) -> tuple[str, str]:
-    """Return the key and value of a task type, or those for all containers."""
+    """Return the key and value for a task type, otherwise the key and value for all containers."""
     own = f"tony.{name}.{what}"
     key = own if own in known else f"tony.containers.{what}"
     return key, known.get(key, "")
@@ -209,7 +209,7 @@ def _say_names(draft: Draft, key: str, rules: Rules, tags: Mapping[str, list[str
 
 _CLIENT = re.compile(r"(?:--class=)?com\.linkedin\.tony\.(?:cli\.\w+|TonyClient)")
 _FLAGS = ("debug", "help")
-_NOTEBOOKS = "NotebookSubmitter"  # client for a server that it does not wait for
+_NOTEBOOKS = "NotebookSubmitter"  # a client that does not wait for the server that it starts
 _VARIABLES = {
     "CLUSTER_SPEC": "$TONY_CLUSTER_SPEC",
     "JOB_NAME": "$TONY_TASK_TYPE",
@@ -333,7 +333,7 @@ def _task_types(draft: Draft, known: Mapping[str, str], framework: str) -> None:
 
 
 def _is_of_absent(draft: Draft, key: str) -> bool:
-    """Return whether a key is of a task type without instances; TonY's defaults contain some."""
+    """Return whether a key, such as one of TonY's defaults, belongs to a task type without instances."""
     found = re.fullmatch(
         r"tony\.([^.]+)\.(memory|vcores|gpus|resources|command|node-label|depends-on|alt-placement-spec)", key
     )
@@ -356,9 +356,9 @@ def _say_absent(draft: Draft, known: Mapping[str, str], absent: Mapping[str, str
 
 
 def _services(draft: Draft) -> None:
-    """Make services sidecars: task types that others wait for, but that TonY itself does not wait for, never end.
+    """Give services the role sidecar. Tasks that depend on a service wait until it has started.
 
-    Other tasks wait until they have started.
+    A service is a task type on which others depend but which TonY does not wait for, because it never ends.
     """
     for name, task in draft.tasks.items():
         if task.get("role") == Role.ONCE.value and task.get("decides") is False:

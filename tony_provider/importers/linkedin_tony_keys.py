@@ -68,9 +68,9 @@ def _container_environment(draft: Draft, key: str, value: Any, _names: Sequence[
 
 
 def _chief(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    """Carry over TonY's chief, the first task of a type.
+    """Carry over TonY's chief, which is the first task of a type.
 
-    Here a task type with one task can be the chief; otherwise rank 0 leads.
+    In a job specification, only a task type with one task can be the chief. Without a chief, rank 0 leads.
     """
     name = draft.task_type(str(value))
     if name in draft.tasks and name != Role.CHIEF.value and draft.tasks[name]["instances"] == 1:
@@ -97,7 +97,7 @@ def _sidecars(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None
 
 
 def _depends_on(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    """Make the task types that another depends on preparation: TonY requests the other's containers after their end."""
+    """Give the role ``once`` to task types that another type depends on, because TonY waits until they have ended."""
     for other in _types(draft, value):
         if other in {role.value for role in Role}:
             draft.leave_out(key, f"{other} trains with the others, and types that train together begin together", value)

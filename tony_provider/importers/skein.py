@@ -47,7 +47,7 @@ def _script(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
 
 
 def _place(draft: Draft, names: Sequence[str]) -> KeyPath:
-    """Return our path of a service, or of the chief, which runs the master's own script."""
+    """Return our path of a service, or of the chief, which runs the script of Skein's master."""
     return draft.place(names) or ("tasks", "chief")
 
 
@@ -101,7 +101,7 @@ def _depends(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
 
 
 def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    """Carry over a service's restarts: the budget is the job's here, so the largest of all services counts."""
+    """Carry over a service's restarts. A job has only one budget, so the largest number of all services applies."""
     given = number(value)
     if given == 0:
         draft.put("tasks.<type>.restart", "never", key, names)

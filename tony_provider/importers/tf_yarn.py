@@ -337,7 +337,7 @@ def _arguments(draft: Draft, call: ast.Call) -> dict[str, ast.expr]:
 def _is_specs_named(call: ast.Call) -> bool:
     """Return whether the second of two positional arguments is ``experiment_fn``.
 
-    This is so if ``task_specs`` is a keyword argument.
+    It is if ``task_specs`` is passed as a keyword argument.
     """
     return len(call.args) == len(_NAMES) and any(each.arg == "task_specs" for each in call.keywords)
 

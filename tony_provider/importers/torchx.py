@@ -50,7 +50,7 @@ class RoleCommand:
 
 
 def command_of(draft: Draft, key: str, entrypoint: str, args: Sequence[str]) -> RoleCommand:
-    """Return the program behind torchrun, which is not needed here, or another command unchanged."""
+    """Return the program that torchrun would start, because jobs do not need torchrun. Keep other commands."""
     given = [entrypoint, *args]
     if PurePosixPath(entrypoint).name in ("bash", "sh") and len(args) == 2 and args[0] == "-c":
         try:
@@ -126,7 +126,7 @@ def _environment(draft: Draft, key: str, value: Any, names: Sequence[str]) -> No
 
 
 def _retries(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    """Carry over the retries of a role: the budget is the job's here, so the largest of all roles counts."""
+    """Carry over the retries of a role. A job has only one budget, so the largest number of all roles applies."""
     if (budget := positive_or_none(value)) is None:
         draft.leave_out(key, _NO_RETRIES)
         return
@@ -259,7 +259,7 @@ def _app(plain: Mapping[str, Any]) -> Draft:
         KEYS.carry_all(draft, {"role": {each["name"]: each}})
         _put_command(draft, str(each["name"]), runs[str(each["name"])])
     for name, task in draft.tasks.items():
-        if task.get("min_instances") == task["instances"]:  # TorchX writes it also if none may be missing
+        if task.get("min_instances") == task["instances"]:  # TorchX writes the key even if all instances are required
             draft.remove(("tasks", name, "min_instances"))
     return draft
 

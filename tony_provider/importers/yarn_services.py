@@ -87,7 +87,7 @@ def _rules(given: Mapping[str, Any], kind: str, scope: str, tags: list[str], our
 
 
 def _tag(draft: Draft, name: str) -> str:
-    """Return our tag for a component: containers are tagged with its name there, and with their task type here."""
+    """Return our allocation tag for a component: the name of its task type. YARN services use the component's name."""
     return draft.known_type(name) or name
 
 
@@ -115,7 +115,7 @@ def _put_attributes(draft: Draft, key: str, ours: str, kind: str, attributes: Ma
 
 
 def _put_label(draft: Draft, key: str, ours: str, partitions: list[str]) -> None:
-    """Carry over the partitions in which containers can run, for every type of constraint."""
+    """Carry over the node partitions of a constraint, whatever its type, as a node label."""
     if len(partitions) == 1:
         draft.put(("tasks", ours, "node_label"), partitions[0], f"{key}.node_partitions")
     elif partitions:
@@ -324,7 +324,7 @@ def _properties(draft: Draft, about: Mapping[str, Any], names: Sequence[str]) ->
 
 
 def _artifacts(draft: Draft, plain: Mapping[str, Any], components: Sequence[Mapping[str, Any]]) -> None:
-    """Carry over images: the service's image is for components without an artifact, and not for its master."""
+    """Carry over images. The service's image applies to components without an artifact, but not to the master."""
     shared = nested_mapping(plain, "artifact")
     if _image(shared) is not None:
         draft.put("docker.image", _image(shared), "artifact")

@@ -186,9 +186,9 @@ def apart(tags: list[str], scope: str) -> dict[str, Any]:
 
 
 def counted(tag: str, scope: str, least: int, most: int, own: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield a constraint on the number of containers with the tag in the same place; nothing if any number is allowed.
+    """Yield a constraint on the number of containers with the tag per node or rack; nothing if any number is allowed.
 
-    YARN counts the containers that exist before. Our ``max`` also counts the new container, if it has the tag.
+    YARN counts only the containers that already exist. Our ``max`` also counts the new container, if it has the tag.
     """
     if most <= 0:
         yield apart([tag], scope)

@@ -1,6 +1,6 @@
 """The section ``parameters`` of a job file, with the values that users set for each run and their constraints.
 
-Its keys are the JSON Schema keys of Airflow's ``Param``, so a DAG's trigger form has the same constraints.
+A parameter has the JSON Schema keys of Airflow's ``Param``, so a DAG's trigger form has the same constraints.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _RESOURCES = ("files", "archives")
 
 
 def with_moved_paths(job: Mapping[str, Any], before: Path, after: Path) -> dict[str, Any]:
-    """Return the job with relative paths changed from base ``before`` to base ``after``. Names in containers stay."""
+    """Return the job with paths relative to ``before`` made relative to ``after``. Keep names in containers."""
     if before.resolve() == after.resolve():
         return dict(job)
     whole = _place(job, before, after)
@@ -113,7 +113,8 @@ _CALL = "literal"  # airflow.sdk.literal
 def python_literal(value: Any, indent: int = 0, before: int = 0, after: int = 1) -> str:
     """Return the source of a plain value, list or mapping.
 
-    ``indent``: indentation levels of its first line. ``before`` and ``after``: other characters on that line.
+    ``indent`` is the number of indentation levels of its first line. ``before`` and ``after`` are the numbers of other
+    characters on that line.
     """
     flat = _flat(value)
     fits = len(_STEP) * indent + before + len(flat) + after <= _LINE_WIDTH and "\n" not in flat
@@ -143,7 +144,7 @@ def _flat(value: Any) -> str:
 
 
 def _string(text: str) -> str:
-    """Quote text with double quotes unless that needs more escapes. Keep several lines as they are if possible."""
+    """Quote text with double quotes unless that needs more escapes. Use triple quotes for several lines if possible."""
     if "\n" in text and _reads_as_it_is(text):
         return f'"""{text}"""'
     written = repr(text)

@@ -1,7 +1,7 @@
 """The links of a training task, available from the submission on, for the displayed try.
 
-The operator pushes each address to the link's XCom key, which Airflow's pages read. XComs are cleared for each new try.
-When an application ends, links to pages of its master get an empty address, which shows no link.
+The operator pushes each address to the link's XCom key, which Airflow's pages read. Airflow clears XComs for each new
+try. When an application ends, the operator empties the addresses of its master's pages, so that Airflow shows no link.
 """
 
 from __future__ import annotations
@@ -27,16 +27,15 @@ class _PushedLink(BaseOperatorLink):
     name: ClassVar[str] = ""
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the address. The task calls this after its end, and pushes the result again.
+        """Return the address, or an empty string if the operator pushed none, for example in a rejected task.
 
-        Airflow logs an error for a missing XCom, so this returns an empty address if the operator pushed none, for
-        example in a rejected task.
+        After its end, the task calls this and pushes the result again. Airflow would log an error for a missing XCom.
         """
         return XCom.get_value(ti_key=ti_key, key=self.xcom_key) or "" if getattr(operator, "has_links", False) else ""
 
 
 class TrainingJobLink(_PushedLink):
-    """Link to the application's page inside Airflow, during its run and as long as Airflow knows it."""
+    """Link to the portal's page of the application, which shows it as long as Airflow keeps its summary."""
 
     name = "Training job"
     xcom_key = "tony_link_training_job"
@@ -108,6 +107,6 @@ def push_links(ti: RuntimeTaskInstanceProtocol, application_id: str, pages: Page
 
 
 def withdraw_links(ti: RuntimeTaskInstanceProtocol) -> None:
-    """Remove the links to pages that ended with the application."""
+    """Push empty addresses for the pages of the application master, which has ended."""
     for link in _OF_ITS_MASTER:
         ti.xcom_push(key=link.xcom_key, value="")

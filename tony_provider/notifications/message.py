@@ -16,10 +16,10 @@ from tony_provider.runtime.common.text import printable
 
 MOST_METRICS = 30
 MOST_WARNINGS = 5
-LONGEST_LINE = 300  # characters; also for the last lines
+LONGEST_LINE = 300  # characters of any line, also of the task's last lines
 LONGEST_TAIL = 4000
 
-Metrics = dict[str, float | str]  # "NaN", "Infinity" and "-Infinity" for such values
+Metrics = dict[str, float | str]  # numbers, or "NaN", "Infinity" and "-Infinity"
 
 
 @attrs.frozen(kw_only=True)
@@ -28,12 +28,12 @@ class TrainingMessage:
 
     title: str  # one line: subject, date and result
     verdict: str  # succeeded, failed, killed, running or unknown
-    cause: str = ""  # of a failure: one line, with the task that failed first
+    cause: str = ""  # one line about the failure, with the task that failed first; empty without a failure
     tail: str = ""  # the last lines that the failed task printed
-    tail_of: str = ""  # such as worker:0
+    tail_of: str = ""  # the failed task, such as worker:0
     metrics: Metrics = attrs.field(factory=dict)
-    former_metrics: Metrics | None = None  # of the last earlier run that succeeded; None if unknown
-    former_run: str = ""  # ID of that run
+    former_metrics: Metrics | None = None  # metrics of the last earlier run that succeeded; None if unknown
+    former_run: str = ""  # ID of that run; empty if unknown
     step: int | None = None
     total_steps: int | None = None
     warnings: list[str] = attrs.field(factory=list)
@@ -86,7 +86,7 @@ class TrainingMessage:
         return [*facts, ("Application", self.application_id)] if self.application_id else facts
 
     def _metric_rows(self) -> list[tuple[str, str, str]]:
-        """Return name, value, and the value of the previous run."""
+        """Return for each metric its name, its value, and its value in the earlier run."""
         rows = []
         for name, value in self.metrics.items():
             before = "before: not known"
@@ -160,7 +160,7 @@ def escaped(text: str, medium: Medium) -> str:
 
 
 def for_medium(news: TrainingMessage, medium: Medium) -> TrainingMessage:
-    """Return the news with all texts escaped, names of metrics included."""
+    """Return the message with all texts escaped, including names of metrics."""
     if medium is Medium.TEXT:
         return news
     fields = {field.name: _media_escaped(getattr(news, field.name), medium) for field in attrs.fields(TrainingMessage)}

@@ -1,7 +1,7 @@
 """Create the message about a training from a callback's context, the store and the cluster.
 
-``CallbackEvent`` is the reason of the callback. ``TrainingFacts`` are data of one training. ``MessageSource`` combines
-both into a message, which names unknown data.
+``CallbackEvent`` has the data of Airflow's callback. ``TrainingFacts`` are data of one training. ``MessageSource``
+combines both into a message, which also names the unknown data.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class CallbackEvent:
     state: str | None = None  # Airflow's state of the task or the run; None for a missed deadline
     date: str = ""  # date of the run; empty if unknown
     exception: BaseException | None = None
-    reason: str = ""  # Airflow's reason for the end of a run
-    address: str = ""  # address of Airflow's page about it
+    reason: str = ""  # Airflow's reason for the end, unless it is an exception; empty if unknown
+    address: str = ""  # address of Airflow's page about the task or run; empty if unknown
 
     @classmethod
     def of(cls, context: Mapping[str, Any]) -> CallbackEvent:
@@ -74,7 +74,7 @@ class CallbackEvent:
             map_index=-1 if ti.map_index is None else ti.map_index,
             try_number=ti.try_number,
             tries=None if getattr(ti, "max_tries", None) is None else ti.max_tries + 1,
-            # None if Airflow has found a task dead, and runs its callbacks in another process.
+            # Airflow gives no state for a task whose process died, because another process runs its callbacks.
             state=_value(getattr(ti, "state", None)) or "failed",
             exception=error if isinstance(error, BaseException) else None,
             reason="" if isinstance(error, BaseException) else str(error or ""),
@@ -95,7 +95,7 @@ class CallbackEvent:
 
     @property
     def name(self) -> str:
-        """The subject and its date, for messages."""
+        """The DAG and task, and the run's date, for messages."""
         what = f"{self.dag_id}.{self.task_id}" if self.task_id else self.dag_id
         if self.map_index >= 0:
             what += f"[{self.map_index}]"
@@ -137,7 +137,7 @@ class TrainingFacts:
     task_id: str
     identity: Identity
     former_run: str = ""  # ID of the previous run; empty if there is none or it is unknown
-    former: Identity | None = None  # the same training in the previous run
+    former: Identity | None = None  # identity of this training in the previous run; None without one
     reads_log: bool = False  # whether the message may contain output of the tasks
     application_id: str | None = None  # None for the training's newest application
     status: JobStatus | None = None
@@ -148,7 +148,7 @@ class TrainingFacts:
     missing: list[str] = attrs.field(factory=list)
 
     def fill(self, hook: TonyHook) -> None:
-        """Read the store, and query the cluster unless the store has the end. Raises ClusterError, StorageError."""
+        """Read the store and, unless it has the result, query the cluster. Raises ClusterError, StorageError."""
         self.application_id = self.application_id or hook.newest_application(self.identity)
         if self.application_id is None:
             self.missing.append(_NOTHING)
@@ -233,7 +233,7 @@ def _line(text: str) -> str:
 
 
 def _metrics(metrics: Mapping[str, float | str]) -> Metrics:
-    """Return the most interesting metrics, in this order."""
+    """Return the most interesting metrics, in the order of ``ranked``."""
     plain = to_plain(metrics)
     return {_line(name): plain[name] for name in ranked(plain)[:MOST_METRICS]}
 
@@ -267,7 +267,7 @@ def _failure(occasion: CallbackEvent, status: JobStatus | None) -> Failure | Non
 
 
 def _cause(occasion: CallbackEvent, look: TrainingFacts | None, failure: Failure | None) -> str:
-    """Return the first line of the first known cause."""
+    """Return the first line of the cause that is known first: Airflow's exception, otherwise the job's failure."""
     error = occasion.exception
     if error is not None and not isinstance(error, TonyJobFailed):
         return f"{type(error).__name__}: {first_line(_said(error))}"
@@ -303,7 +303,7 @@ def _links(occasion: CallbackEvent, look: TrainingFacts | None) -> dict[str, str
 
 
 def _portal(look: TrainingFacts | None) -> str | None:
-    """Return None if Airflow's own address is unknown, because mails need a complete address."""
+    """Return the address of the portal's page, or None if it is only a path: mails need a complete address."""
     page = portal_page(look.application_id) if look is not None and look.application_id else ""
     return page if "://" in page else None
 
@@ -316,8 +316,8 @@ _STARTED_NOTHING = (TonySpecError, TonyJobRejected)
 class MessageSource:
     """Creates the message about a training from a callback's context.
 
-    :param task_id: the task that trains; None for the callback's task, or for the first failed training of a DAG.
-    :param tony_conn_id: the training's connection; None for that of its task.
+    :param task_id: the training task; None for the callback's own task, or for the first failed training of a DAG.
+    :param tony_conn_id: the training's connection; None for the connection of its task.
     :param lines: maximum number of last lines of the failed task.
     :param seconds: time limit for cluster and store.
     """
@@ -329,7 +329,7 @@ class MessageSource:
     seconds: float = 20.0
 
     def news(self, context: Mapping[str, Any]) -> TrainingMessage:
-        """Return the message with all available data. It names missing data. Handles all exceptions."""
+        """Return the message with all available data, and the names of missing data. Handles all exceptions."""
         occasion = CallbackEvent.of(context)
         missing: list[str] = []
         looks: list[TrainingFacts] = []
@@ -353,7 +353,7 @@ class MessageSource:
         return looks
 
     def _tasks(self, context: Mapping[str, Any], occasion: CallbackEvent) -> dict[str, TonyTrainOperator | None]:
-        """Return the possible trainings by their IDs. A value is None if the task's object is unavailable."""
+        """Return the DAG's tasks that may be trainings, by ID. A value is None if the task's object is unavailable."""
         dag = context.get("dag")
         if self.task_id is not None and self.task_id != occasion.task_id:
             return {self.task_id: _training(dag.get_task(self.task_id)) if dag is not None else None}
@@ -401,7 +401,10 @@ class MessageSource:
     def _former_run(
         self, context: Mapping[str, Any], occasion: CallbackEvent, task_id: str, missing: list[str]
     ) -> str | None:
-        """Return the last earlier run with a successful training; for another task, a run that succeeded as a whole."""
+        """Return the ID of the last earlier run in which the training succeeded, or None if there is none.
+
+        In a callback of another task, only earlier runs that succeeded as a whole count.
+        """
         ti = context.get("ti")
         if ti is None or getattr(context.get("dag_run"), "logical_date", None) is None:  # Airflow orders runs by it
             missing.append("the run before: this one has no logical date" if ti is not None else "the run before")
@@ -418,9 +421,10 @@ class MessageSource:
         return before.run_id if before is not None else None
 
     def _knows_secrets(self, task: TonyTrainOperator | None, context: Mapping[str, Any]) -> bool:
-        """Whether output of the training can be masked: not every process that runs callbacks knows its secrets.
+        """Whether this process knows the training's secrets, and thus can mask its output.
 
-        The last lines within a failure's message were masked by the training's own processes.
+        Not every process that runs callbacks knows them. The last lines in a failure's message need no masking, because
+        the training's own processes have masked them.
         """
         if task is None:
             return False
@@ -440,16 +444,16 @@ def _training(task: Any) -> TonyTrainOperator | None:
 
 
 def _rendered(task: TonyTrainOperator, text: str | None, context: Mapping[str, Any]) -> Any:
-    """Return the value of a template field. A running task has values, a callback of its DAG has templates.
+    """Return the value of a template field, which is rendered in a running task, but a template in a DAG's callback.
 
-    A value is never rendered, because it may come from a trigger form.
+    A rendered value is not rendered again, because it may come from a trigger form.
     """
     is_template = text and "{" in text and not task.is_rendered
     return task.render_template(text, context) if is_template else text  # type: ignore[arg-type]
 
 
 def _foremost(looks: list[TrainingFacts]) -> TrainingFacts | None:
-    """Return the first training that is known not to have succeeded, otherwise the last."""
+    """Return the first training that has failed or still runs, as far as known, otherwise the last training."""
     for each in looks:
         if each.status is not None and each.status.state is not JobState.SUCCEEDED:
             return each

@@ -30,16 +30,17 @@ class TonyNotifier(BaseNotifier):
     ``TonyNotifier(SlackNotifier(text="{{ tony.message }}"))``. Use it for callbacks of tasks and DAGs, and for
     deadlines. See docs/notifications.md.
 
-    :param notifier: a notifier of any provider, or a callable that is given the context with ``tony``. A notifier's
-        class, or its import path, is made with all further arguments: so a deadline needs it, whose arguments are JSON.
-    :param task_id: the training that it is about, in callbacks of a DAG or a deadline; default: of a DAG the first
-        training that has not succeeded, or else the last; of a task itself.
-    :param tony_conn_id: the training's connection; default: as its task says. A deadline knows no task.
+    :param notifier: a notifier of any provider, or a callable that receives the context with ``tony``. Or the class of
+        a notifier, or its import path: TonyNotifier then creates it with all further arguments. A deadline needs the
+        import path, because its arguments must be JSON.
+    :param task_id: the training task of the message, for callbacks of a DAG or a deadline. In callbacks of a task, this
+        is the task itself; default: the DAG's first training that has not succeeded, otherwise its last one.
+    :param tony_conn_id: the training's connection; default: the task's connection, for a deadline ``tony_default``.
     :param medium: markup language of the message: ``text``, ``slack``, ``html`` or ``markdown``. Texts of ``tony`` are
-        escaped for it; default: by the notifier's provider, ``text`` for a function.
-    :param lines: how many last lines of the failed task, at most.
-    :param seconds: how long cluster and store may take to answer; what is not known by then is left out.
-    :param context: what it is about, where Airflow gives it here and not in the call; default: the call's.
+        escaped for it; default: according to the notifier's provider, ``text`` for a function.
+    :param lines: maximum number of last lines of the failed task.
+    :param seconds: time limit in seconds for cluster and store. Data that are not known by then are left out.
+    :param context: the context of the callback, if Airflow passes it here and not in the call; default: the call's.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class TonyNotifier(BaseNotifier):
     def notify(self, context: Context) -> None:
         """Send the message.
 
-        Exceptions of the other notifier are raised, which Airflow logs; the task's state is unchanged.
+        Exceptions of the other notifier are not handled. Airflow logs them, and they do not change the task's state.
         """
         self._sender()(_with_news(context, self._news(context)))
 

@@ -1,8 +1,8 @@
 """Advice on a task's trainings: logged when a try ends, and applied to the next run if the task requests it.
 
-Figures of a run for the next run are in a small file on the store, see ``FormerRuns``. Applied advice is recorded in
-the labels of an application, for its retry. Trainings do not depend on advice: if the store does not answer, a warning
-is logged, and the job is as the DAG specifies.
+The advice for the next run is based on a small file on the store with data of earlier runs, see ``PreviousRuns``.
+Labels of an application record the advice that was applied to it, so that a retry applies the same advice. Trainings do
+not depend on advice: if the store does not answer, the task logs a warning, and the job runs as the DAG specifies.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:  # the rules are imported on use, because most processes of a 
 
     from tony_provider.advice.sizing import Limits
 
-APPLIED = "applied_advice"  # the label with the change, as JSON
+APPLIED = "applied_advice"  # label of an application with the applied changes, as JSON
 SECONDS = 15.0  # time limit for the advice on an ended application
-QUIET_RUNS = 5  # successful runs without advice that follow a failure with applied advice
+QUIET_RUNS = 5  # runs that must succeed without advice after a failure with applied advice
 
 # Failures that may be caused by too little memory or too few vcores.
 _BLAMED = (FailureKind.OUT_OF_MEMORY, FailureKind.USER, FailureKind.CONTAINER_LOST, FailureKind.STALLED)
@@ -60,16 +60,16 @@ class Adviser:
     def conclude(self, job: TonyJob) -> EndedJobAdvice:
         """Log advice, and keep the application's figures for advice on later runs.
 
-        Handles all exceptions, and takes at most SECONDS. A store that does not answer is abandoned then.
+        Handles all exceptions. Returns an empty result if the store does not answer within SECONDS.
         """
         judged = EndedJobAdvice()
         in_time = self._in_time(f"There is no advice on {job}", lambda: self._conclude(job, judged))
         return judged if in_time else EndedJobAdvice()
 
     def timed_out(self, job: TonyJob) -> None:
-        """Record a timeout of the task: with applied advice, the application may have been too slow.
+        """Record a timeout of the task. If advice was applied, it may have made the application too slow.
 
-        Limits as above.
+        Handles all exceptions, and takes at most SECONDS.
         """
         self._in_time(f"Advice is not taken back from {job}", lambda: self._blame(job))
 
@@ -110,7 +110,7 @@ class Adviser:
         return attrs.evolve(runs, quiet_runs=QUIET_RUNS, blamed=application_id)
 
     def _judged(self, runs: PreviousRuns, status: JobStatus, *, applied: bool) -> PreviousRuns:
-        """Update whether advice may be applied to the next runs."""
+        """Return ``runs`` with the decision whether advice may be applied to the next runs."""
         failed = status.failure is not None and status.failure.kind in _BLAMED
         if applied and failed:
             return self._taken_back(runs, status.application_id)
@@ -124,8 +124,8 @@ class Adviser:
     def advised(self, request: SubmissionRequest, limits: Limits) -> SubmissionRequest:
         """Return the request with the advised memory and vcores, within ``limits``.
 
-        A retry reuses the change of the try before. Return the request unchanged if there are no figures, or no
-        changes.
+        A retry applies the same changes as the previous try. Return the request unchanged if there is no data of
+        earlier runs, or no advice.
         """
         try:
             former = self.hook.former_runs(request.labels)
@@ -157,7 +157,8 @@ class Adviser:
     def _changed(self, request: SubmissionRequest, change: dict[str, Any], why: str) -> SubmissionRequest:
         """Apply a change.
 
-        Raises SpecError, a ValueError, if the job does not allow it, and JobRejected for the cluster.
+        Raises SpecError, a ValueError, if the change makes the job invalid, and JobRejected if the cluster could not
+        run it.
         """
         if not change:
             return request

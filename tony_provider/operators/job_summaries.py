@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 def begun_summary(job: TonyJob, run: TaskInstanceInfo, run_date: str | None, **more: Any) -> JobSummary:
-    """Return the summary of a job that has begun: Airflow's data, and its files as far as they are readable.
+    """Return the summary of a started job: data of the task in Airflow, and the readable data of the job's files.
 
     ``more``: further fields.
     """
@@ -76,7 +76,7 @@ def submitted_by(labels: Mapping[str, str]) -> int:
 
 READ_SECONDS = 5.0  # time limit of the cluster and the store
 KEEP_SECONDS = 3.0  # time limit of Airflow's store
-HURRIED_SECONDS = 0.7  # the same for each of them, before Airflow kills this process
+HURRIED_SECONDS = 0.7  # replaces both limits if Airflow is about to kill this process
 RESTORE_SECONDS = 10.0  # time after which no further earlier application is summarized
 KEPT = 20  # summaries of one task instance: each clearing may add one
 
@@ -84,7 +84,7 @@ KEPT = 20  # summaries of one task instance: each clearing may add one
 class Summaries:
     """The summaries of one try's applications, which are stored in Airflow for its pages.
 
-    Without a ``store`` only reports of an end use them. Raises only exceptions that interrupt a task.
+    Without a ``store``, ``end`` still returns a summary for reports. Raises only exceptions that interrupt a task.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Summaries:
         self._ended: set[str] = set()  # applications whose final summary is stored
 
     def begin(self, job: TonyJob) -> None:
-        """Record that the job was submitted or attached to, which lists it from now on."""
+        """Add a submitted or attached job to the stored summaries, so that Airflow's pages list it."""
         if self._store is None:
             return
         look = self._in_time(READ_SECONDS, "looked up", "the cluster", job.application)
@@ -125,7 +125,7 @@ class Summaries:
     ) -> JobSummary | None:
         """Return the summary of an ended application, or None if there is none.
 
-        ``history`` is all data that it has left; None if they were not read yet.
+        ``history`` has all records of the application; None if they were not read yet.
         """
         if history is None or application is None:
             kept = self._sum_up(job, application, status, advice)
@@ -135,9 +135,9 @@ class Summaries:
         return kept
 
     def record_exit(self, job: TonyJob, *, hurried: bool = False) -> None:
-        """Observe the job at the end of the try, unless its final summary is stored.
+        """Store a summary of the job's present state at the end of the try, unless its final summary is stored.
 
-        ``hurried``: this process is about to be killed, and may not call this again.
+        ``hurried``: Airflow is about to kill this process, so the time limits are shorter.
         """
         if self._store is not None and job.application_id not in self._ended:
             self._sum_up(job, hurried=hurried)
@@ -220,9 +220,9 @@ class Summaries:
         return None
 
     def _restore(self, store: StateStore, newest: TonyJob) -> None:
-        """Summarize earlier applications of the training whose end Airflow does not know.
+        """Summarize earlier applications of the training if Airflow has no summary with their end.
 
-        Their tries died, or Airflow has discarded their summaries.
+        Such summaries are missing if a try died, or if Airflow has discarded them.
         """
         give_up = time.monotonic() + RESTORE_SECONDS
         hook, identity = newest.hook, newest.training

@@ -1,7 +1,7 @@
 """Rendering of the fields ``job`` and ``overrides``, whose texts are rendered one by one.
 
-Values of a mapped task that other tasks returned must not be rendered. Airflow excludes those of ``expand``, but
-renders those of ``expand_kwargs``. Each parse of a DAG file imports this module.
+In a mapped task, values that other tasks returned must not be rendered. Airflow does not render such values of
+``expand``, but it renders those of ``expand_kwargs``. Each parse of a DAG file imports this module.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def returned_values(task: Any, names: Sequence[str], context: Context) -> Iterator[object]:
-    """Yield the values of these arguments of a task that ``expand_kwargs`` took from what another task returned.
+    """Yield the values of the arguments ``names`` that ``expand_kwargs`` took from the result of another task.
 
     Values that the DAG's author wrote, also in a list of ``expand_kwargs``, are left out.
     """
@@ -37,10 +37,10 @@ def returned_values(task: Any, names: Sequence[str], context: Context) -> Iterat
 
 
 def _is_returned(expand_input: Any, context: Context) -> bool:
-    """Return whether this is ``expand_kwargs``, and the mapping of this instance is what another task returned."""
+    """Return whether ``expand_kwargs`` was given the result of another task as the mapping of this instance."""
     given = getattr(expand_input, "value", {})
     if isinstance(given, Mapping):
-        return False  # none, or that of ``expand``
+        return False  # the task is not mapped, or is mapped with ``expand``
     index: Any = context["ti"].map_index
     return not (isinstance(given, Sequence) and isinstance(given[index], Mapping))
 
@@ -136,7 +136,7 @@ def job_templates(job: Any, env: Environment) -> tuple[Any, bool]:
 
 
 def _override_templates(overrides: Any, env: Environment) -> Any:
-    """Parse ``overrides``. Keep text that is one expression: its rendered value is the overrides, which are checked."""
+    """Parse ``overrides``, except text that is a single expression: its value is checked after the rendering."""
     if not isinstance(overrides, str) or not overrides.strip():
         return overrides
     with naming_text(overrides, env):
@@ -186,9 +186,9 @@ def _rendered(value: Any, context: Context, env: Environment, other: Callable[[A
 def _rendered_text(text: str, context: Context, env: Environment, *, as_text: bool = False) -> Any:
     """Render a text. Return a text without templates unchanged, because Jinja would change its line ends.
 
-    If the DAG renders native objects, return the object that a single expression evaluates to, but not ``as_text``.
-    Unlike in Airflow, text stays text, because otherwise a value of a form such as ``{'paths': […]}`` would become a
-    mapping.
+    If the DAG renders native objects, a text that is a single expression becomes the object that the expression
+    evaluates to, unless ``as_text`` is set. Any other text stays text. Airflow would turn it into an object if it looks
+    like a literal such as ``{'paths': […]}``.
     """
     marks = (env.variable_start_string, env.block_start_string, env.comment_start_string)
     lines = (env.line_statement_prefix, env.line_comment_prefix)
@@ -204,7 +204,7 @@ def _rendered_text(text: str, context: Context, env: Environment, *, as_text: bo
 
 
 def without_literals(value: Any) -> Any:
-    """Return a field without rendering, in which the text of each ``airflow.sdk.literal`` replaces the literal."""
+    """Return an unrendered field in which each ``airflow.sdk.literal`` is replaced by its text."""
     if isinstance(value, _LITERAL):
         return value.value
     if isinstance(value, Mapping):

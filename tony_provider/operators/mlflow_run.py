@@ -61,7 +61,7 @@ class MlflowOptions:
         return cls(conn_id, experiment, run_name)
 
 
-_LONGEST_NAME = 250  # characters, like the next two; limits of older servers
+_LONGEST_NAME = 250  # characters, like the next two constants; limits of older MLflow servers
 _LONGEST_PARAMETER = 500
 _LONGEST_TAG = 5000
 _NOT_IN_NAMES = re.compile(r"[^\w\-. /]", re.ASCII)
@@ -73,14 +73,14 @@ class MetricPoint:
 
     name: str
     value: float
-    time_ms: int  # epoch
+    time_ms: int  # epoch milliseconds
     step: int
 
 
 def parameters(job: JobSpec, mask: Mask) -> dict[str, str]:
-    """Return the job's own settings, keyed by their paths.
+    """Return the settings of the job that differ from the defaults, keyed by their paths.
 
-    Defaults are omitted, except the number of instances of each type, by which trainings are compared.
+    The number of instances of each task type is always included, because it is needed to compare trainings.
     """
     of_task = to_plain(TaskSpec(command=""))
     del of_task["instances"]
@@ -94,7 +94,7 @@ def parameters(job: JobSpec, mask: Mask) -> dict[str, str]:
 
 
 def points(ended: EndedTry) -> list[MetricPoint]:
-    """Return the reported metrics and the costs of the job, with curves if the summary has them."""
+    """Return the metrics that the job reported, its times and restarts, and the curves that the summary has."""
     time_ms, status = ended.finished_ms or ended.started_ms or 0, ended.status
     step = (status and status.step) or 0
     values: dict[str, float | None] = dict(status.metrics) if status is not None else {}
@@ -118,7 +118,7 @@ def _of_curve(curve: Curve, started_ms: int) -> Iterator[MetricPoint]:
 
 
 def verdict_tags(ended: EndedTry) -> dict[str, str]:
-    """Return tags with the result of the try, and the places of its files."""
+    """Return tags with the result of the try, and the locations of its model and checkpoint."""
     status, checkpoint = ended.status, ended.status.checkpoint_dir if ended.status is not None else None
     found = {
         APPLICATION_TAG: ended.application_id,
@@ -138,7 +138,7 @@ def name(text: str) -> str:
 
 
 STATE_KEY = "tony_mlflow_run"
-_MOST_POINTS = 1000  # per request, a limit of MLflow's servers
+_MOST_POINTS = 1000  # metric values in one request; a limit of MLflow's servers
 _MOST_PARAMETERS = 100
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _STATES = {FinalStatus.SUCCEEDED: "FINISHED", FinalStatus.FAILED: "FAILED", FinalStatus.KILLED: "KILLED"}
@@ -155,9 +155,10 @@ class MlflowRun:
     store: StateStore
 
     def begin(self, job: JobSpec, secrets: Mapping[str, str]) -> dict[str, str]:
-        """Create or join the run of a new application, and write the job's parameters, masked like in Airflow's logs.
+        """Create the run of a new application, or reuse the training's run, and write the job's parameters to it.
 
-        Return the variables with which the job's programs find the run.
+        Values are masked as in Airflow's logs. Return the environment variables with which the job's programs find the
+        run.
         """
         with self.server.client() as client:
             found = self._found_or_created(client, None)
@@ -181,7 +182,7 @@ class MlflowRun:
         return run_id
 
     def _found_or_created(self, client: MlflowClient, application_id: str | None, started_ms: int | None = None) -> Run:
-        """Return the training's newest run, or a new one if that has succeeded with another application.
+        """Return the training's newest run, or a new run if the newest one records the success of another application.
 
         A new run starts at ``started_ms``, in epoch milliseconds; None for now.
         """
@@ -213,7 +214,7 @@ class MlflowRun:
             return str(found.experiment_id)  # another task was faster
 
     def _remembered(self, client: MlflowClient, experiment: str) -> Run | None:
-        """Return the stored run if it is valid: it may be deleted, on another server, or another training's."""
+        """Return the stored run, or None if it was deleted, or belongs to another server, experiment or training."""
         from mlflow.exceptions import MlflowException
 
         known = _remembered(self.store)
@@ -235,7 +236,7 @@ class MlflowRun:
         return next(iter(found), None)
 
     def _write_parameters(self, client: MlflowClient, found: Run, wanted: Mapping[str, str]) -> None:
-        """Write new parameters only: MLflow rejects a second value for a parameter, so those of the first try stay."""
+        """Write the parameters that the run lacks. MLflow rejects changed values, so values of the first try stay."""
         from mlflow.entities import Param
 
         fresh = iter([Param(*each) for each in wanted.items() if each[0] not in found.data.params])
@@ -253,12 +254,12 @@ class MlflowRun:
 
 
 def known_run(options: MlflowOptions, store: StateStore, training: str) -> OpenMlflowRun | None:
-    """Return the run of a training according to Airflow's store, or None."""
+    """Return the run of a training whose ID is in Airflow's store, or None without a stored ID."""
     known = _remembered(store)
     return OpenMlflowRun(options.conn_id, known, training) if known is not None else None
 
 
 def _remembered(store: StateStore) -> str | None:
-    """Return a possible run ID. It is untrusted: its job, and more users than may change the task, can write it."""
+    """Return the stored run ID. It is untrusted: the job and users who may not change the task can write it."""
     found = store.get(STATE_KEY, forever=True)
     return found if isinstance(found, str) and _RUN_ID.fullmatch(found) else None

@@ -1,7 +1,7 @@
-"""OpenLineage events of a training: the datasets that it reads and writes, and what identifies it.
+"""OpenLineage metadata of a training: the datasets that it reads and writes, and facets that identify it.
 
-Airflow's OpenLineage provider asks for them, if it is installed. Datasets are named as
-https://openlineage.io/docs/spec/naming says for HDFS and for files.
+Airflow's OpenLineage provider calls these methods, if it is installed. Dataset names follow the naming rules of
+https://openlineage.io/docs/spec/naming for HDFS and for files.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class OpenLineageMixin:
         return None
 
     def _read(self, job: JobSpec | None) -> Iterator[str]:
-        """Yield the URIs that the job reads. Other files and archives are the DAG's code, not data."""
+        """Yield the sources that the job reads. Sources without a scheme are files of the DAG, and not datasets."""
         from tony_provider.runtime.inputs.finding import fixed_directory
 
         if job is None:

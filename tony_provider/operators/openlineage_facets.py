@@ -17,6 +17,6 @@ class TonyDagJobFacet(JobFacet):
 
 @attrs.define
 class TonyTrainingRunFacet(RunFacet):
-    """The training that the run is a try of."""
+    """The training to which the task's run belongs: all tries of a task have the same training."""
 
     trainingId: str | None = None  # noqa: N815 - as in TONY_TRAINING_ID

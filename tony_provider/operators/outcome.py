@@ -1,4 +1,4 @@
-"""Evaluate an ended application: its result, or the exception that fails the task."""
+"""Evaluate an ended application: the task's result, or the exception that fails the task."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _killed(application_id: str, diagnostics: str) -> str:
     return f"{application_id} was killed: {diagnostics.strip() or 'the cluster gives no reason'}"
 
 
-# A program that uses neither directory saves its model in its working directory, and the job still succeeds.
+# A program that uses neither directory loses the model in its working directory, although the job succeeds.
 _NOTHING_LEFT = (
     f"Nothing was left in {contract.ENV_MODEL_DIR} or {contract.ENV_CHECKPOINT_DIR}: "
     "files that the program wrote to its working directory are gone with its container"
@@ -130,7 +130,7 @@ class Outcome:
         return result.to_dict()
 
     def _log_result(self, result: JobResult, tasks: Sequence[TaskStatus]) -> None:
-        """Log the last lines of the task: the result, and the places of its files."""
+        """Log the summary at the end of the task: the result, and the locations of its files."""
         if result.final_status is None:
             self.log.info("Not waiting for %s", self.job)
             return
@@ -157,7 +157,7 @@ class Outcome:
             self._log_unstored(tasks)
 
     def _log_unstored(self, tasks: Sequence[TaskStatus]) -> None:
-        """Log a line about the files of a job that has stored none, unless their number is unknown."""
+        """Log how many files were not stored, for a job that stored none, unless the number is unknown."""
         lost = {task.name: task.unstored for task in tasks if task.unstored}
         if lost:
             self.log.warning(_NOTHING_STORED, some(f"{name} ({count(files, 'file')})" for name, files in lost.items()))
@@ -212,7 +212,7 @@ class Outcome:
             self.log.warning("No output of %s was kept: it printed nothing, or had no time to keep it", title)
 
     def _log_tail(self, error: TonyJobFailed, rest: RemainingOutput) -> tuple[str, str | None]:
-        """Return the name of the log's owner, and the text, or None if it was shown while the job ran."""
+        """Return the task or master that wrote the log, and its end, or None if the end was shown while the job ran."""
         task = error.failure.task if error.failure is not None else None
         if task is None:
             return "the application master", self.job.master_log()
@@ -223,9 +223,10 @@ class Outcome:
 
 
 def with_own_outputs(status: JobStatus, job: JobSpec, log: Logger) -> JobStatus:
-    """Return the status without outputs that lie outside of the job's places, and log a warning for each.
+    """Return the status without outputs whose location differs from the job's, and log a warning for each.
 
-    A job can report any place. An output is also left out if the job has changed since the application was submitted.
+    A job can report any location. An output is also left out if the job was changed after the application was
+    submitted.
     """
     wanted = {name: OutputPlace(each.path, status.application_id).uri for name, each in job.outputs.items()}
     own = []
@@ -253,12 +254,12 @@ def _short(text: str) -> str:
 
 
 TAIL_BYTES = 8 << 10
-REST_LINES = 40  # of a task's output, at the end of a job
+REST_LINES = 40  # maximum lines of a task's output that are logged at the end of a job
 
 
 @attrs.frozen
 class RemainingOutput:
-    """The tasks whose output is shown, and the bytes that were shown while the job ran."""
+    """Output that is logged at the end of a job: of which tasks, and what was already shown while the job ran."""
 
     wish: OutputSelection | None
     told: ShownPositions = attrs.field(factory=dict)
@@ -300,27 +301,27 @@ class JobResult:
     returned: Any = None  # the value that the chief, or rank 0, left in TONY_RESULT_FILE, at most 1 MiB; "NaN" for NaN
     checkpoint_chain: str | None = None  # URI of the directory of this training's checkpoints, over all tries
     resumed_from: str | None = None  # the checkpoint of the last resume: "snapshot 7 (step 120, …)"
-    resumed_step: int | None = None  # its step; None if it has no step, or if the tasks began at step 0
+    resumed_step: int | None = None  # step of that checkpoint; None if it has none, or if the tasks began at step 0
     checkpoint: str | None = None  # the newest checkpoint in the storage: "snapshot 7 (step 120, saved 14:03:12 UTC)"
-    checkpoint_step: int | None = None  # its step; None if it has no step
+    checkpoint_step: int | None = None  # step of that checkpoint; None if it has none
     checkpoint_dir: str | None = None  # URI of that checkpoint; None if checkpoint.after_success is "remove"
     export_dir: str | None = None  # URI of the newest export of the model that was made while it trained
-    export_step: int | None = None  # its step
+    export_step: int | None = None  # step of that export
     tracking_url: str | None = None  # the application's page on the cluster
-    queue: str | None = None  # where the cluster put it
-    final_status: str | None = None  # SUCCEEDED; None when not waited for
-    metrics: dict[str, float | str] = attrs.field(factory=dict)  # newest of the chief, or rank 0; "NaN" for no number
-    step: int | None = None  # the last one that the chief, or rank 0, reported
-    total_steps: int | None = None  # as the chief, or rank 0, reported last
-    steps_per_second: float | None = None  # as measured last
-    generation: int | None = None  # number of common starts of all tasks; above 1 after restarts or suspensions
-    restarts: int | None = None  # of all tasks or some of them, within the application
+    queue: str | None = None  # YARN queue of the application
+    final_status: str | None = None  # SUCCEEDED; None if the task does not wait for completion
+    metrics: dict[str, float | str] = attrs.field(factory=dict)  # newest values of the chief, or rank 0; "NaN" for NaN
+    step: int | None = None  # last step that the chief, or rank 0, reported
+    total_steps: int | None = None  # total number of steps, as last reported by the chief, or rank 0
+    steps_per_second: float | None = None  # last measured speed
+    generation: int | None = None  # number of starts of all tasks together; above 1 after restarts or suspensions
+    restarts: int | None = None  # number of restarts of all or some tasks within the application
     duration_s: float | None = None  # seconds, from submission to the end
-    warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed, or a checkpoint that was lost
+    warnings: list[str] = attrs.field(factory=list)  # such as a failed sidecar, or a lost checkpoint
 
     @property
     def has_left_something(self) -> bool:
-        """Whether the program has stored files or returned a value, in addition to its output."""
+        """Whether the program has stored files or returned a value. Its printed output does not count."""
         kept = (self.model_dir, self.export_dir, self.checkpoint, self.resumed_from, self.outputs)
         return any(kept) or self.returned is not None
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tony_provider.operators.tony import TonyTrainOperator
 
 
-JOB, OVERRIDES = "the job", "overrides"  # origins of layers
+JOB, OVERRIDES = "the job", "overrides"  # names of layers of a job, also for messages
 
 
 @attrs.frozen
@@ -84,8 +84,8 @@ def layers_of(
 ) -> Layers:
     """Return the layers of a job: preset, job, operator's arguments and ``overrides``. A later layer takes precedence.
 
-    ``allowed_overrides``: see ``check_overrides``. ``presets``: of the connection, called only if a job names a preset.
-    Raises TonySpecError.
+    ``allowed_overrides``: see ``check_overrides``. ``presets`` returns the connection's presets. It is called only if
+    the job names a preset. Raises TonySpecError.
     """
     if env is not None and not isinstance(env, Mapping):
         raise TonySpecError(f"env_vars: must be a mapping of names to values, not {shown(env)}")
@@ -107,7 +107,7 @@ def layers_of(
 
 
 def job_alone(job: Mapping[str, Any] | str) -> Mapping[str, Any]:
-    """Return the job without the parameters of its file, because Airflow renders those of the DAG. Raises SpecError."""
+    """Return the job without its file's parameters: Airflow renders it with the DAG's params. Raises SpecError."""
     return split_parameters(load_source(job))[1]
 
 
@@ -135,9 +135,9 @@ def check_shown(wanted: Sequence[str], job: JobSpec) -> None:
 def request_of(
     task: TonyTrainOperator, run: TaskInstanceInfo, job: ParsedJob, sent: JobSpec, secrets: Mapping[str, str]
 ) -> SubmissionRequest:
-    """Return the submission of ``task`` in ``run``, from its rendered arguments. ``sent``: the job as it is submitted.
+    """Return the submission request of ``task`` in ``run``, from the task's rendered arguments.
 
-    Raises TonySpecError.
+    ``job`` is the job before the operator adds files to it, and ``sent`` is the job with them. Raises TonySpecError.
     """
     return SubmissionRequest(
         sent,
@@ -257,7 +257,7 @@ _UNRENDERED = ("{{", "{%")
 
 
 def print_submission(task: TonyTrainOperator) -> None:
-    """See ``TonyTrainOperator.dry_run``."""
+    """Print the submission of a task, see ``TonyTrainOperator.dry_run``."""
     task = _without_templates(task)
     secrets = dict.fromkeys(task.secrets or {}, MASK)
     run = TaskInstanceInfo(task.dag_id, "dry_run", task.task_id)
@@ -271,7 +271,7 @@ def print_submission(task: TonyTrainOperator) -> None:
 def _without_templates(task: TonyTrainOperator) -> TonyTrainOperator:
     """Return a copy of the task with the job of its file, and with the plain texts of all literals.
 
-    The copy's training begins at step 0 if only a run knows the checkpoint that the training begins with.
+    If ``resume_from`` or ``warm_start`` is a template that only a run can render, the copy's training begins at step 0.
     """
     task = copy.copy(task)
     with naming_field("job"):

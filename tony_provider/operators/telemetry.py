@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def report_stats(ended: EndedTry) -> None:
-    """Send the figures of a try to Airflow's metrics, without unknown ones. Has no effect without ``[metrics]``."""
+    """Send the known times and counts of a try to Airflow's metrics. Has no effect without ``[metrics]``."""
     tags = {"dag_id": ended.run.dag_id, "task_id": ended.run.task_id, "queue": ended.queue}
     timers = {"waiting": ended.waiting_seconds, "training": ended.training_seconds, "total": ended.total_seconds}
     for name, seconds in timers.items():
@@ -46,13 +46,13 @@ def report_stats(ended: EndedTry) -> None:
         Stats.incr("tony.job.restarts", count=ended.status.restarts, tags=tags)
 
 
-MAX_SPANS = 500  # of one application; the oldest checkpoints are left out
+MAX_SPANS = 500  # maximum spans of one application; the oldest checkpoints are left out
 
 Events = Sequence[Mapping[str, Any]]
 _CONTAINERS_THERE = ("gang_complete", "first_container")
 _GENERATION_OVER = ("stopping", "verdict")
 _SUSPENDED = "suspended"  # the event, and the span that starts with it
-_GANG = "gang"  # key of a restart of all tasks in its event
+_GANG = "gang"  # key in the event of a restart, if it restarts all tasks
 
 
 @attrs.frozen
@@ -91,7 +91,7 @@ def _beginning(events: Events, started_ms: int, finished_ms: int) -> Iterator[Jo
 
 
 def _generations(events: Events, finished_ms: int) -> Iterator[JobSpan]:
-    """Yield generations, which last until the gang is stopped, and the restarts until the next generation."""
+    """Yield a span for each generation until the gang stops, and for the restart or suspension that follows."""
     number = 0
     now: tuple[str, int] | None = None  # current span name and its start
     for event in [*events, {"event": _GENERATION_OVER[-1], "time_ms": finished_ms}]:
@@ -99,7 +99,7 @@ def _generations(events: Events, finished_ms: int) -> Iterator[JobSpan]:
         if following is None or (following == doing != "generation"):
             continue
         if following == "waiting" and doing != _SUSPENDED:
-            continue  # of the start, or of a later stage
+            continue  # the request belongs to the start of the job, or to a later stage
         if now is not None:
             yield JobSpan(now[0], now[1], event["time_ms"], {"tony.generation": number})
         if following == "generation":
@@ -168,7 +168,7 @@ def report_trace(ended: EndedTry, events: Callable[[], Events]) -> None:
     if not trace.get_current_span().is_recording() or started is None:
         return
     told = events()
-    if finished is None:  # the try left it while it was running or ending
+    if finished is None:  # the try ended while the application was still running or ending
         finished = max([started, *(time_ms for event in told if isinstance(time_ms := event.get("time_ms"), int))])
     tracer = trace.get_tracer("tony_provider")
     span = tracer.start_span("tony.training", start_time=started * _NS, attributes=_attributes(ended))
@@ -213,12 +213,12 @@ class Telemetry:
     identity: Callable[[], Identity]  # of the training; may raise like the hook
     store: StateStore
     summary: JobSummary | None = None  # if present, its curves are reported as well
-    history: JobHistory | None = None  # what the application has left, if already read
+    history: JobHistory | None = None  # the application's records; None if they were not read yet
     _ended: WatchResult | None = None
-    _open: OpenMlflowRun | None = None  # MLflow's run, after the start was reported to it
+    _open: OpenMlflowRun | None = None  # MLflow's run; None until MLflow was notified of the start
 
     def completed(self, request: SubmissionRequest) -> SubmissionRequest:
-        """Add variables and credentials of the reports to the request of a job. Raises TonySpecError."""
+        """Add the environment variables and credentials that reports need to the request. Raises TonySpecError."""
         environment, credentials = trace_environment(), {}
         run = self._mlflow_run()
         if run is not None:
@@ -234,7 +234,7 @@ class Telemetry:
 
     @property
     def open_run(self) -> OpenMlflowRun | None:
-        """The run to close if no task can report the training's end. None if no run is known."""
+        """The MLflow run to close if a user's action ends the task. None if no run is known."""
         with self._bearing("MLflow's run stays open where a user ends this task"):
             options = MlflowOptions.of(self.task.mlflow)
             if self._open is None and options is not None:
@@ -243,7 +243,7 @@ class Telemetry:
 
     @property
     def secrets(self) -> list[str]:
-        """Values that the job's programs know in addition to the task's secrets. Airflow masks them from now on."""
+        """Credentials of MLflow that the job's programs know. Reading this property makes Airflow mask them."""
         with self._bearing("What the job has printed is shown with MLflow's password, should it be in it"):
             options = MlflowOptions.of(self.task.mlflow)
             if options is not None:
@@ -262,10 +262,10 @@ class Telemetry:
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Context manager around each part of a try. The last part reports how the try went.
+        """Context manager around each process's part of a try. It reports the end of the try, unless the task defers.
 
-        There is no report without an application, or while it continues, except to MLflow for a run that was started
-        for it.
+        If no application was submitted, only an MLflow run that was already started receives a report. If the
+        application continues, there is no report.
         """
         try:
             yield

@@ -40,66 +40,68 @@ if TYPE_CHECKING:
 class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
     """Run a distributed training on YARN, or on this machine, and wait for it.
 
-    A try after the worker died attaches to the running application of the try before, or returns its result. A try
-    after a failure starts a new application, which resumes from the newest verified checkpoint, as long as the
-    commands, the environment and the files are the same. A task that is cleared after a success trains from the
+    If a worker dies, the next try attaches to the running application of the previous try, or returns its result. After
+    a failure, the next try starts a new application. This one resumes from the newest verified checkpoint, unless the
+    commands, the environment or the files have changed. A task that is cleared after a success trains from the
     beginning. See docs/how-it-works.md, "Retry is resume".
 
     :param job: the job specification: a mapping, YAML or JSON text, or the name of a file next to the DAG that ends in
         ``.tony.yaml`` or ``.tony.json``. Text and files are parsed before their values are rendered. See
-        docs/job-specification.md. Templated, every text in it.
-    :param overrides: laid over the job, and over the arguments below as well. Mappings merge key by key, lists replace,
-        null deletes. They may change sizes and limits only, unless ``allowed_overrides`` lists other keys, because all
-        users who may trigger the DAG can often write them. See docs/job-specification.md, "Overrides". Templated.
+        docs/job-specification.md. Templated: every text in it.
+    :param overrides: keys that are merged over the job and over the arguments below. Mappings merge key by key, lists
+        replace, null deletes. Overrides may change only sizes and limits, unless ``allowed_overrides`` lists other
+        keys, because all users who may trigger the DAG can often write overrides. See docs/job-specification.md,
+        "Overrides". Templated.
     :param allowed_overrides: keys of the job that ``overrides`` may change in addition to sizes and limits, each with
         all keys below it, such as ``["env.LEARNING_RATE", "tasks.*.env"]``; ``*`` stands for one name.
     :param tony_conn_id: a connection of type ``tony``. See docs/connection.md. Templated.
-    :param name: what the application is called; default: the job's ``name``, else ``<dag>.<task>``. Templated.
-    :param yarn_queue: over the job's ``queue``; default: the job's, else the connection's. Templated.
+    :param name: name of the application; default: the job's ``name``, otherwise ``<dag>.<task>``. Templated.
+    :param yarn_queue: YARN queue, which replaces the job's ``queue``; default: the job's, otherwise the connection's.
+        Templated.
     :param proxy_user: run the job as this user. The cluster must allow the connection's user to impersonate this user.
         Default: the connection's user. Templated.
-    :param env_vars: environment variables, over the job's ``env``. Templated.
-    :param secrets: name -> value; each user process finds them in its environment, and they are nowhere else: they are
-        masked in logs, and travel in the application's credentials. Text given literally is in the DAG's file, and in
-        Airflow's database too where the task is mapped, so use a template: ``{{ conn.model_store.password }}``.
-        Templated.
+    :param env_vars: environment variables, merged over the job's ``env``. Templated.
+    :param secrets: environment variables with secret values for each user process. The values are masked in logs, and
+        reach the nodes only in the application's credentials. A literal value is readable in the DAG's file, and for a
+        mapped task also in Airflow's database. So use a template: ``{{ conn.model_store.password }}``. Templated.
     :param wait_for_completion: False: return as soon as the application is submitted.
     :param deferrable: wait in the triggerer, without a worker slot; default: Airflow's
         ``[operators] default_deferrable``.
     :param poll_interval: seconds between two polls of the job's steps and metrics; default: ``[tony] poll_interval`` of
         Airflow's configuration, which is 5. A worker polls more often in the first minute. A triggerer with many jobs
         polls less often, see ``[tony] details_per_second``.
-    :param queue_timeout: seconds from submission until all containers of the job must be there; default: the job's
-        ``timeouts.queue``, otherwise no limit.
+    :param queue_timeout: seconds from submission within which the job must receive all its containers; default: the
+        job's ``timeouts.queue``, otherwise no limit.
     :param resume: how a new application uses the checkpoints of earlier applications. ``auto`` resumes from the newest
         checkpoint after a failure, unless the commands, the environment or the files have changed. ``always`` also
         resumes after such changes, and after a success. ``never`` begins at step 0. Templated.
-    :param resume_from: the checkpoint with which this training begins while it has stored none itself. The newest
-        checkpoint of another training is given as a mapping of ``run_id`` and, if they differ from this task's,
-        ``dag_id``, ``task_id`` and ``map_index`` or ``checkpoint_key``. The key ``snapshot`` selects an older
-        checkpoint by its number. Or give the URI of a chain or a checkpoint: a result's ``checkpoint_chain`` or
-        ``checkpoint_dir``. To return to an older checkpoint of this training, add ``resume="never"``. An empty
-        ``run_id`` or text has no effect. Templated.
-    :param warm_start: URI of the directory of a model on the job's store that the training code may take its initial
-        weights from, at step 0: it finds the files in ``TONY_WARM_START``. Or the URI of a checkpoint, or of a
-        checkpoint chain, whose newest checkpoint it finds there. An empty text has no effect. For an earlier period's
-        model use ``macros.tony.newest_model``. Templated.
-    :param checkpoint_key: a name for this training, unique among the mapped instances of the task, in place of the map
-        index, whose meaning changes with the list; default: the map index. Templated.
-    :param mlflow: the id of a connection with the address of an MLflow server, on which the training is a run; or a
-        mapping of ``conn_id`` and, where wanted, ``experiment`` (default: the DAG's id) and ``run_name``. Needs
+    :param resume_from: the checkpoint from which this training starts until it has stored one itself. For the newest
+        checkpoint of another training, give a mapping of ``run_id`` and, if they differ from this task's, ``dag_id``,
+        ``task_id`` and ``map_index`` or ``checkpoint_key``. The key ``snapshot`` selects an older checkpoint by its
+        number. Or give the URI of a chain or a checkpoint: a result's ``checkpoint_chain`` or ``checkpoint_dir``. To
+        return to an older checkpoint of this training, add ``resume="never"``. An empty ``run_id`` or text has no
+        effect. Templated.
+    :param warm_start: URI of a directory on the job's store with a model, from which the training code may take its
+        initial weights at step 0. The code finds the files in ``TONY_WARM_START``. The URI may also name a checkpoint,
+        or a checkpoint chain, which stands for its newest checkpoint. An empty text has no effect. For an earlier
+        period's model use ``macros.tony.newest_model``. Templated.
+    :param checkpoint_key: a name for this training that replaces the map index, and is unique among the mapped
+        instances of the task. Use it if the mapped list can change, because an index may then belong to another item;
+        default: the map index. Templated.
+    :param mlflow: the id of a connection to the MLflow server that records the training as a run. Or a mapping of
+        ``conn_id`` and, optionally, ``experiment`` (default: the DAG's id) and ``run_name``. Needs
         ``tony-provider[mlflow]``. See docs/monitoring.md. Templated.
     :param durable: False: end an application of an earlier try, ignore its result, and start a new application. The
         argument ``resume`` still applies to checkpoints.
-    :param apply_advice: True: ask for the memory and vcores that former runs of this task say it needs, in place of
-        what the job says, and take that back after a failure. A mapping names what may be changed, and the limits:
-        ``{"memory": {"at_least": "1GiB", "at_most": "16GiB"}, "vcores": {"at_most": 8}}``; a limit that is not given is
-        a quarter of what the job says, or twice that. See docs/advice.md.
-    :param on_kill_action: what happens to the application when this task is marked, cleared, or its worker shuts down:
-        ``kill`` stops it, with the grace of its user processes; ``keep`` lets the next try attach to it. A timeout of
-        the task kills it in any case.
+    :param apply_advice: True: request the memory and vcores that earlier runs of this task needed, in place of the
+        job's values. After a failure, return to the job's values. A mapping names the values that may change, and their
+        limits: ``{"memory": {"at_least": "1GiB", "at_most": "16GiB"}, "vcores": {"at_most": 8}}``. Without a limit,
+        ``at_least`` is a quarter of the job's value, and ``at_most`` twice that value. See docs/advice.md.
+    :param on_kill_action: what happens to the application when a user marks or clears this task, or when its worker
+        shuts down. ``kill`` stops it, with the grace of its user processes. ``keep`` lets the next try attach to it. A
+        timeout of the task kills it in any case.
     :param show_output: tasks whose output appears in the task's log, in lines such as
-        ``worker:0 | epoch 3, loss 0.21``: ``"leader"``, which is the chief or rank 0, names of tasks, as in
+        ``worker:0 | epoch 3, loss 0.21``. Write ``"leader"`` for the chief or rank 0, a list of tasks such as
         ``["worker:0", "evaluator:0"]``, or False for none. The number of lines is limited, and values of ``secrets``
         are masked. See docs/operator.md, "What is in the task's log".
     :param multiple_outputs: each key of the result is a separate XCom, as in ``train.output["model_dir"]``.
@@ -168,7 +170,8 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
         self.yarn_queue = yarn_queue
         self.proxy_user = proxy_user
         self.env_vars = env_vars
-        # Not a template field: Airflow keeps the values of those in its database. Rendered in execute() instead.
+        # Not a template field, because Airflow stores the values of template fields in its database. execute() renders
+        # it instead.
         self.secrets = secrets
         self.wait_for_completion = yes_or_no("wait_for_completion", wait_for_completion)
         self.deferrable = yes_or_no("deferrable", deferrable)
@@ -236,8 +239,8 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
     def dry_run(self) -> None:
         """Print the exact submission as YAML with masked secrets: its files, and its requests to the cluster.
 
-        Outside a run, templates may not be rendered. Then the training's origin is left out if it is a template. Raises
-        the errors that a try raises before it starts.
+        Outside a run, templates may not be rendered. If ``resume_from`` or ``warm_start`` is such a template, the
+        output shows a training that begins at step 0. Raises the errors that a try raises before it starts.
         """
         from tony_provider.operators.submission import print_submission
 
@@ -264,7 +267,7 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
     # -- hooks of operators that submit more than the job -------------------------------------------------------------
 
     def completed(self, job: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return keys that the operator merges over the job. ``job``: with arguments and overrides merged over it."""
+        """Return keys that the operator merges over ``job``, which already contains the arguments and overrides."""
         return {}
 
     @contextmanager

@@ -108,14 +108,15 @@ class ApplicationStarter:
     log: Logger
 
     def attach_or_submit(self, request: SubmissionRequest, remembered: str | None) -> StartedApplication:
-        """Attach to the application of an earlier try, or return its result; otherwise submit the job.
+        """Attach to the application of an earlier try, or submit the job.
 
+        Attach also if the application has succeeded and its result was not delivered to Airflow.
         ``PreviousApplication`` describes the possible states. ``remembered`` is an application ID from Airflow's store.
         Raises StorageError, the exceptions of ``TonyHook.submit``, and TonySpecError for an application of another
         mapped instance.
         """
         if "map_index" in request.labels and (found := self.hook.previous_application(request.identity)):
-            self._check_instance(request, found)  # before this try takes over an application of another instance
+            self._check_instance(request, found)  # checked before this try becomes the owner of the training
         owner = self._begin(request)
         before = self.hook.previous_application(request.identity, remembered=remembered)
         if before is not None and before.is_live and owner.stop is not None:
@@ -137,7 +138,7 @@ class ApplicationStarter:
             return StartedApplication(job, attached=True, has_ended=not before.is_live)
         if before is not None:
             self.log.info("The application before: %s", before)
-            # Removes its files, in case that both its master and its try died.
+            # If both its master and its try died, nothing has removed its temporary files yet.
             clean_up(self._job(request, before.application_id), self.log.warning)
         return self.submit(request)
 
@@ -154,7 +155,7 @@ class ApplicationStarter:
         return self.submit(request)
 
     def _begin(self, request: SubmissionRequest) -> Owner:
-        """Register the try at the store, so that earlier tries lose the training. Return the present owner."""
+        """Register this try as the training's owner, so that earlier tries lose ownership. Return the present owner."""
         owners = self.hook.owners(request.identity)
         return owners.begin(self.this_try.waiting).owner
 
@@ -171,7 +172,8 @@ class ApplicationStarter:
     def _check_instance(self, request: SubmissionRequest, before: PreviousApplication) -> None:
         """Reject two mapped instances that share a ``checkpoint_key``: the second would return the first one's model.
 
-        If the list has changed, the same training has another index now. So the instances differ only if both exist.
+        If the mapped list has changed, one training may have had another index before. So two different indexes are an
+        error only if both instances exist now.
         """
         mine = request.labels.get("map_index")
         if mine is None:
@@ -190,9 +192,9 @@ class ApplicationStarter:
         return before.delivered is None or not self.this_try.was_cleared_after(before.delivered)
 
 
-_FRESH_SECONDS = 120.0  # a trigger that starts later is not the first one of its deferral
+_FRESH_SECONDS = 120.0  # a trigger that starts later is a replacement, so earlier output is already in the log
 
-# Templated and optional.
+# Optional template fields, in which an empty rendered value means None.
 OPTIONAL = ("overrides", "name", "yarn_queue", "proxy_user", "resume_from", "warm_start", "checkpoint_key", "mlflow")
 
 
@@ -211,7 +213,7 @@ class TrainingTry:
         self._try = TryInfo.of(context)
         self._switch = task.switch = task.switch.of(self._try.name)
         self._store = StateStore(context, task.log, TrainingNotes(self._hook, lambda: self._identity))
-        # The job's own store is authoritative for summaries, not the training's notes.
+        # Summaries are only cached in Airflow's store, because the records on the job's store are authoritative.
         cache = StateStore(context, task.log)
         self._summary = Summaries(
             task, context, self._run, lambda: self._parsed.specification, cache if cache.is_airflows else None
@@ -271,7 +273,7 @@ class TrainingTry:
         return self._conclude(ending)
 
     def continue_without_trigger(self, failure: Exception) -> Any:
-        """Continue after the trigger failed: wait in the triggerer again, and finally in the worker.
+        """Continue after the trigger failed: wait in the triggerer again, or in the worker after too many failures.
 
         The job is not affected by a failed trigger.
         """
@@ -300,10 +302,10 @@ class TrainingTry:
 
     @contextmanager
     def ending_cleanly(self) -> Iterator[None]:
-        """Context manager around each part of a try, for rules that apply to any end of it.
+        """Context manager around each part of a try, which applies the rules for its end.
 
-        Errors are raised as Airflow's exceptions. The application does not outlive the task's timeout, and connections
-        do not outlive the task.
+        The rules: errors are raised as Airflow's exceptions, a timeout of the task ends the application, and the hook
+        is closed.
         """
         try:
             with self._telemetry.reporting(), self._ending_application():
@@ -318,8 +320,8 @@ class TrainingTry:
             yield
         except ClusterError as error:
             if error.permanent:
-                # This kill may have caused the rejection of the submission, so the failure is not permanent for a next
-                # try.
+                # A kill of this task may have caused the rejection. Then the next try can succeed, so the failure must
+                # be retryable.
                 kind = TonyTaskKilled if self._switch.pulled else TonyJobRejected
                 raise kind(str(error)) from error
             raise
@@ -344,8 +346,8 @@ class TrainingTry:
         return secrets
 
     def _adopt_application(self, application_id: str) -> None:
-        """Let a kill find an application that another process of this try has started."""
-        self._hook.get_conn()  # imports the backend before a kill, whose thread would wait for our import
+        """Make the application of this try, which another process has started, known to the kill switch."""
+        self._hook.get_conn()  # imports the backend now: a kill's thread would block on an import of the main thread
         self._job = self._switch.job = self._hook.job(application_id, self._identity)
 
     def _is_mine(self, application_id: str) -> bool:
@@ -361,7 +363,7 @@ class TrainingTry:
 
     def _start(self, request: SubmissionRequest) -> StartedApplication:
         known = remembered(self._store)
-        if known is None:  # no application runs that justifies waiting through an outage
+        if known is None:  # without a running application, fail early instead of waiting through an outage
             self._hook.expect_servers()
         starter = ApplicationStarter(
             self._hook,
@@ -390,7 +392,7 @@ class TrainingTry:
             remember(self._store, job.application_id)
 
     def _before_submit(self, job: TonyJob) -> None:
-        """Let a kill find the job from now on. An earlier kill prevents the submission."""
+        """Make the job known to the kill switch. If the switch was already pulled, prevent the submission."""
         self._remember(job)
         if self._switch.pulled:
             self._switch.job = None  # it will not be submitted
@@ -421,7 +423,7 @@ class TrainingTry:
         )
 
     def _wish(self, *, fresh: bool) -> OutputSelection | None:
-        """Return whose output to show. If not ``fresh``, this try's log contains the earlier output already."""
+        """Return the tasks whose output to show. Without ``fresh``, skip earlier output: the log already has it."""
         wanted = self._task.show_output
         if wanted is False:
             return None
@@ -442,8 +444,8 @@ class TrainingTry:
         )
         left = try_state.DeferralNote(self._try.id, self._try.max_tries, job.application_id, job.kill)
         try_state.write_deferral_note(self._store, left)
-        # A triggerer in parallel to ``dag.test()``, which runs the trigger itself, would mistake the following events
-        # for a user's action. No scheduler fails the task there.
+        # dag.test() runs the trigger itself. A triggerer with the same database would run it too, and mistake the next
+        # events for a user's action. In dag.test(), no scheduler fails the task.
         is_test = is_of_dag_test(self._context)
         watched = attrs.evolve(job, kill=job.kill and not is_test)
         task.defer(
@@ -460,7 +462,7 @@ class TrainingTry:
         )
 
     def _has_ended(self) -> bool:
-        """Return whether the end was only not detected in time; False if the cluster does not answer."""
+        """Return whether the application has already ended; False if the cluster does not answer."""
         try:
             application = self._job.application()
         except ClusterError as error:
@@ -478,9 +480,9 @@ class TrainingTry:
         return result
 
     def _end_if_killed(self) -> None:
-        """End the application and raise, if the switch was pulled.
+        """Raise TonyTaskKilled if the kill switch was pulled, after ending the application unless it must be kept.
 
-        Airflow continues execute() after on_kill(), and would record success.
+        After on_kill(), Airflow continues execute(). If execute() returned, Airflow would record success.
         """
         if not self._switch.pulled:
             return
@@ -502,7 +504,7 @@ class TrainingTry:
         end_job(job, KillOrder(reason, self._try.name))
 
     def _end_despite_alarm(self, job: TonyJob, reason: str) -> None:
-        """End the application, again if Airflow's alarm interrupts that.
+        """End the application. If Airflow's timeout alarm interrupts the call, repeat it.
 
         The alarm occurs once, perhaps during this call.
         """

@@ -1,7 +1,7 @@
 """State that the tries of a task, and the processes of one try, share through stores.
 
-Contains the names of a task and its tries, the application of the last try, counters of retries, the note about a
-deferred try, and the result of an ended try.
+This is the ID of the last application, counters of retries, a note about a deferred try, and the result of an ended
+try. The module also names a task and its tries.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _NOTES = "The store of the jobs"
 
 
 class StateStore:
-    """A task's part of Airflow's ``task_state_store``, as a cache of what is stored ``forever`` in ``notes``.
+    """A task's values in Airflow's ``task_state_store``; ``notes`` keep those that are stored ``forever``.
 
-    Airflow keeps no such store before 3.3, and later versions discard it when the task is cleared. Without ``notes``
-    such values may get lost.
+    Airflow has no such store before 3.3, and later versions delete a task's values when the task is cleared. So without
+    ``notes`` values may get lost even if they are stored ``forever``.
 
     No method raises: no training depends on these values. An installation may have its own backend, ``[workers]
     state_store_backend``, which runs in this process and may raise any exception.
@@ -61,13 +61,13 @@ class StateStore:
 
     @property
     def is_airflows(self) -> bool:
-        """Whether Airflow itself keeps what is stored, in its database, for the portal to read."""
+        """Whether values are in Airflow's database, where the portal can read them."""
         return self._store.is_airflows
 
     def get(self, key: str, *, forever: bool = False) -> JsonValue:
         """Return the value that was stored under ``key``, or None if there is none or the store does not answer.
 
-        ``forever`` must be as in ``set``.
+        Pass the same ``forever`` as to ``set``.
         """
         found: JsonValue = None
         with self._bearing(self._store.name, "tell", key):
@@ -112,13 +112,13 @@ FAILURES_KEY = "tony_trigger_failures"
 STARTS_KEY = "tony_starts_anew"
 _GONE = ("failed", "skipped", "upstream_failed", "removed")  # final states of task instances, except success
 TRIGGER_FAILURE_WINDOW = 3600.0  # seconds
-MAX_TRIGGER_FAILURES = 3  # of one try within the window; after that it waits in the worker
-MAX_RESUBMISSIONS = 3  # of one try: as many earlier tries may still end an application that they mistake for theirs
+MAX_TRIGGER_FAILURES = 3  # failures of one try's triggers within the window; after more, the try waits in the worker
+MAX_RESUBMISSIONS = 3  # of one try: that many earlier tries may still kill an application of this try by mistake
 
 
 @attrs.frozen
 class TaskInstanceInfo:
-    """A task in one run of its DAG, which names its training for all tries."""
+    """A task instance. Its IDs identify its training, which is the same for all tries."""
 
     dag_id: str
     run_id: str
@@ -156,8 +156,8 @@ class TryInfo:
     """One try of a task. It distinguishes the marks and kills of this try from those of other tries."""
 
     number: int
-    max_tries: int  # the last try that Airflow allows; raised when the task is cleared
-    id: str  # Airflow's ID of this try: a recreated run counts tries from 1 again
+    max_tries: int  # number of the last allowed try; Airflow raises it when the task is cleared
+    id: str  # Airflow's ID of this try; unlike ``number``, it is unique even if the run is deleted and created again
     run: str = ""  # names the task's run, within which try numbers are comparable
 
     @classmethod
@@ -172,12 +172,12 @@ class TryInfo:
 
     @property
     def name(self) -> str:
-        """The try's name in the diagnostics of an application that is killed for it."""
+        """The try's name in the diagnostics of an application that it kills."""
         return f"try {self.number} ({self.id})"
 
     @property
     def waiting(self) -> WaitingTry:
-        """The try in the store's record about the application that it waits for."""
+        """This try, in the form in which the store records it as the one that waits for the application."""
         return WaitingTry(self.name, self.number, self.run, self.id)
 
     def delivered_mark(self) -> Delivered:
@@ -185,7 +185,7 @@ class TryInfo:
         return Delivered(self.number, self.max_tries)
 
     def was_cleared_after(self, mark: Delivered) -> bool:
-        """Whether Airflow recorded success for the try that left the mark, so that the task was cleared since then."""
+        """Whether the task was cleared after Airflow had recorded success for the try that wrote ``mark``."""
         return mark.reached_airflow(self.number, self.max_tries)
 
 
@@ -199,7 +199,7 @@ def is_of_dag_test(context: Context) -> bool:
 
 
 def instance_exists(context: Context, map_index: int) -> bool:
-    """Whether another mapped instance of the task runs, waits or has succeeded, so that its application is its own.
+    """Whether Airflow has a mapped instance with this index that has succeeded or may still do so.
 
     Return False if Airflow does not answer.
     """
@@ -223,16 +223,17 @@ def remember(store: StateStore, application_id: str) -> None:
 def remembered(store: StateStore) -> str | None:
     """Return the application ID that an earlier try has kept in Airflow's store, or None.
 
-    It is untrusted, and may name any application: its job, and users who may clear or mark the task, can write it.
+    The ID is untrusted, and may name any application: the job and all users who may clear or mark the task can write
+    it.
     """
     found = store.get(STATE_KEY, forever=True)
     return found if isinstance(found, str) and is_application_id(found) else None
 
 
 def may_defer_again(store: StateStore, this_try: TryInfo, log: Logger) -> bool:
-    """Whether to defer this try again after a failure of its trigger. Otherwise it waits in its worker.
+    """Count a failure of this try's trigger, and return whether to defer again. Otherwise the try waits in its worker.
 
-    A failed trigger returns only its error, so Airflow's store keeps the count. Return False if the store fails.
+    The count is in Airflow's store, because a failed trigger returns only its error. Return False if the store fails.
     """
     times = _counted(store, FAILURES_KEY, this_try, TRIGGER_FAILURE_WINDOW)
     if times is None:
@@ -242,17 +243,17 @@ def may_defer_again(store: StateStore, this_try: TryInfo, log: Logger) -> bool:
 
 
 def may_resubmit(store: StateStore, this_try: TryInfo) -> bool:
-    """Whether this try submits its job again, because its application reports that it was killed for another try.
+    """Count a resubmission of this try, and return whether it is allowed.
 
-    A job writes its own end message and could repeat it each time, hence the count. Return False if Airflow's store
-    fails.
+    A try submits its job again if its application reports a kill for another try. The count is limited because a job
+    writes its own final message, and could report this each time. Return False if Airflow's store fails.
     """
     times = _counted(store, STARTS_KEY, this_try, math.inf)
     return times is not None and times <= MAX_RESUBMISSIONS
 
 
 def _counted(store: StateStore, key: str, this_try: TryInfo, seconds: float) -> int | None:
-    """Count this call of this try within ``seconds``.
+    """Count a call for this try, together with its earlier calls within the last ``seconds``.
 
     Return the count including this call, or None if the store fails.
     """
@@ -303,14 +304,14 @@ class TrainingNotes:
 KILL_REASON = "the task was cleared while it was deferred"
 _KEY = "tony_deferral"
 _WHOSE = ("dag_id", "run_id", "task_id", "map_index")
-_NAMED = 100  # characters of an invalid ID
+_NAMED = 100  # maximum characters of an invalid ID in a message
 
 
 @attrs.frozen
 class DeferralNote:
-    """A note about a deferred try and its running application, written before the deferral and removed after it.
+    """A note about a deferred try and its running application. It exists while no process of the try is active.
 
-    In between, no process of the try is active.
+    The try writes the note before the deferral, and removes it when it resumes.
     """
 
     try_id: str
@@ -319,10 +320,11 @@ class DeferralNote:
     kill: bool  # whether a user's action on the task ends the application
 
     def was_cut_short(self, this_try: TryInfo) -> bool:
-        """Whether a user has cleared the task while it was deferred, as seen from another try.
+        """Whether a user cleared the task while this try was deferred. ``this_try`` is a later try.
 
-        A retry without clearing means that a process died before the deferral or before the resumption. Only clearing
-        raises ``max_tries``, unless the DAG's ``retries`` have been lowered by the same number.
+        Without clearing, a later try with the note means that a process died before the deferral or before the
+        resumption. Only clearing raises ``max_tries``. It is not detected if the DAG's ``retries`` were lowered by the
+        same number.
         """
         return this_try.id != self.try_id and this_try.max_tries != self.max_tries
 
@@ -348,9 +350,9 @@ def delete_deferral_note(store: StateStore) -> None:
 
 
 def end_abandoned_application(store: StateStore, left_by: BeginningTry, log: Logger) -> None:
-    """End the application of an earlier try that was cleared while its task was deferred, if it still runs.
+    """End the application of an earlier try if its task was cleared during the deferral, and it still runs.
 
-    The note is untrusted: its job, and users who may clear or mark the task, can write it. It only names an
+    The note is untrusted: the job and all users who may clear or mark the task can write it. It only names an
     application, which is ended if the task's own connection confirms that this task started it. A failure does not stop
     this try.
     """
@@ -399,7 +401,7 @@ def _end(application_id: str, task: BeginningTry, log: Logger) -> None:
 
 
 def _is_of(task: BeginningTry, identity: Identity, application_id: str) -> bool:
-    """Whether the application belongs to the task's training, now or before a change of its checkpoint key."""
+    """Whether this task started the application, even if its ``checkpoint_key`` has changed since."""
     if identity == task.run.identity(task.hook, task.checkpoint_key):
         return True
     labels = task.hook.job(application_id, identity).labels()
@@ -438,7 +440,7 @@ class EndedTry:
 
     @property
     def reason(self) -> str:
-        """The first line of the error."""
+        """The first line of the error message; empty after success."""
         return first_line(str(self.error)) if self.error is not None else ""
 
     @property
@@ -447,7 +449,7 @@ class EndedTry:
 
     @property
     def started_ms(self) -> int | None:
-        """The time of submission, otherwise the start of the application master."""
+        """Epoch milliseconds of the submission, or of the application master's start if the submission is unknown."""
         known = (self.application, self.status)
         return next((each.started_ms for each in known if each is not None and each.started_ms), None)
 

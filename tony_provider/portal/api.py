@@ -97,8 +97,8 @@ ReaderDep = Annotated[PortalReader, Depends(_reader)]
 _TASKS = 50  # tasks whose samples are returned if the request names no tasks
 _EVENTS = 10_000  # newest events of a job that are returned
 _COMPARED = 8
-_ENTRIES = 10_000  # limit for a specification that is compared
-_MOST_TAIL = 4 << 20  # bytes
+_ENTRIES = 10_000  # maximum values in a specification that is compared
+_MOST_TAIL = 4 << 20  # maximum bytes of the end of a log
 _TASK = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:\d+")
 # Matches escapes, in ASCII JSON, of characters that may be unprintable. Few answers contain any, and cleaning a large
 # answer is slow.
@@ -109,8 +109,8 @@ _FIGURES = ("state", "task_state", "duration_s", "waiting_s", "memory_gb_hours",
 class PlainJson(JSONResponse):
     """JSON response in ASCII, also for NaN, infinity and lone surrogates, which JSON or UTF-8 cannot represent.
 
-    Jobs, clusters and tasks supply the texts. All answers that pages show, and that users copy from, use this class. So
-    it removes terminal control characters and invisible characters.
+    Jobs, clusters and tasks supply the texts of an answer, pages show them, and users copy them. So the response
+    contains no terminal control characters and no invisible characters.
     """
 
     def render(self, content: Any) -> bytes:
@@ -382,14 +382,14 @@ def _may_see(reader: PortalReader, stored: StoredJobs, dag_id: str) -> bool:
 
 _read_ahead_log = logging.getLogger(__name__)
 
-_PATIENCE = 5.0  # seconds to wait at shutdown for a database that does not answer
+_PATIENCE = 5.0  # seconds to wait at shutdown for the preloading thread, if the database does not answer
 
 
 @asynccontextmanager
 async def preloading_rows(_: FastAPI) -> AsyncIterator[None]:
     """Lifespan of the portal's app: read the newest rows into the cache, in a thread.
 
-    Airflow enters it together with its own lifespan.
+    Airflow enters this context together with its own lifespan.
     """
     over = threading.Event()
     thread = threading.Thread(target=_read, args=[over], name="tony-portal-read-ahead", daemon=True)

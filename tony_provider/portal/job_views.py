@@ -1,9 +1,8 @@
 """Read a job for the portal's pages and convert its data.
 
-The data are ordered metrics, specification differences, sample columns and log tails. Files, live state and logs are
-read through the job's connection, in own threads and with a timeout.
-
-The API server serves all users with the same few threads, so none of them may wait for a store.
+The API server serves all users with the same few threads, so none of them may wait for a store. Therefore, files, live
+state and logs are read in separate threads and with a timeout, through the job's connection. The module also orders
+metrics, compares specifications, and formats samples and ends of logs.
 """
 
 from __future__ import annotations
@@ -62,15 +61,15 @@ def entries(document: Mapping[str, Any]) -> int:
     return len(flattened(document))
 
 
-_SAMPLES = 1000  # limit for one task
-_METRICS = 100  # limit for one task, by how often a metric was reported; a master keeps 50
+_SAMPLES = 1000  # maximum samples of one task
+_METRICS = 100  # maximum metrics of one task, the most reported first; a master keeps 50
 _OTHERS = ("task", "values", "metrics")
 
 
 def sample_columns(
     samples: Iterable[TaskSample], tasks: Sequence[str] | None, most: int
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the sample columns of each chosen task, and the tasks that were left out.
+    """Return the samples of each chosen task as columns, and the names of the tasks that were left out.
 
     The chosen tasks are ``tasks``, or the first ``most`` if ``tasks`` is empty. Each column is as long as ``time_ms``.
     Columns without any value are omitted. User metrics are columns in ``metrics``.
@@ -144,7 +143,8 @@ def first_lines(plain: Any) -> Any:
 def tensorboard_commands(rows: Iterable[Row]) -> list[str]:
     """Return one TensorBoard command for the jobs of each connection and proxy user, in the order of the rows.
 
-    A command reads through one connection. Jobs without a known connection, such as damaged summaries, are left out.
+    There are several commands because each reads through only one connection. Jobs without a known connection, for
+    example because of damaged summaries, are left out.
     """
     groups: dict[tuple[str, str | None], list[str]] = {}
     for row in rows:
@@ -168,7 +168,7 @@ _large = ThreadPoolExecutor(4, thread_name_prefix="tony-portal-history")
 
 
 class JobUnavailable(Exception):  # noqa: N818 - what was found
-    """The store, the cluster or the connection has no data. ``str()`` is for users and contains no secret."""
+    """The job's data cannot be read. ``str()`` is for users and contains no secret."""
 
 
 @attrs.frozen
@@ -216,7 +216,7 @@ def _ask(row: Row, what: Callable[[TonyJob], T]) -> T:
 
 
 def _job(hook: TonyHook, row: Row) -> TonyJob:
-    """Return the job after checking that its files belong to this DAG.
+    """Return the job of a row after checking that the job's files belong to the row's DAG.
 
     Any task can write a summary, so the summary alone does not decide which files are shown. The check uses the
     connection's staging directory and the labels that the job has written.
@@ -240,8 +240,8 @@ def _job(hook: TonyHook, row: Row) -> TonyJob:
 def _is_of(job: TonyJob, row: Row) -> bool:
     """Return whether the cluster lists the application under the row's task instance.
 
-    Used until the master has written labels. With a ``checkpoint_key`` only the summary has the identity, so this
-    returns False until the master has written labels.
+    This replaces the check of labels until the master has written them. It returns False for a training with a
+    ``checkpoint_key``, because the row has no such key from a trusted source.
     """
     columns = {name: row[name] for name in ("dag_id", "run_id", "task_id", "map_index")}
     application, identity = job.application(), job.training

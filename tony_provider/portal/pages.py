@@ -34,7 +34,7 @@ def version() -> str:
 class PortalFiles(StaticFiles):
     """The static files, under any ``version`` in the URL, because an open page may be older than the server.
 
-    Browsers cache files of the server's own version for a year. They revalidate other files by ETag.
+    If the URL has the server's own version, browsers cache the file for a year. Otherwise they revalidate it by ETag.
     """
 
     def __init__(self) -> None:

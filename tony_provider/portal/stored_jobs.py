@@ -1,9 +1,8 @@
 """The portal's job lists: read summaries from Airflow's task state store, check them, filter them and sort them.
 
 Each job gets the state of its task instance. The module also finds a job's previous run, and arranges a DAG's jobs by
-date, with schedule gaps.
-
-The portal and the command that rebuilds its list use these rows. A row of a damaged summary lists its problems.
+date, with the dates of the schedule that have no run. The portal and the command that rebuilds its list use these rows.
+A row of a damaged summary lists the summary's problems.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ if not hasattr(Stored, "map_index"):  # Airflow 3.4 renames the column to region
 
 Row = dict[str, Any]
 
-RUNNING = "RUNNING"  # its task waits for it
-UNSEEN = "UNSEEN"  # its task will run again and then report the job's state
-UNWATCHED = "UNWATCHED"  # its task does not wait for its end
+RUNNING = "RUNNING"  # no end is known, and the task waits for the job
+UNSEEN = "UNSEEN"  # no end is known, but the task will run again and then report the job's state
+UNWATCHED = "UNWATCHED"  # no end is known, because the task does not wait for it
 LOST = "LOST"  # its end is unknown and no task waits for it: the task was ended or cleared, or its worker died
 # States of a task instance that waits for its job, or that will run again.
 _WAITING = ("running", "deferred")
@@ -56,13 +55,13 @@ _HELD = {"memory_gb_hours": ("memory_bytes", _GB), "vcore_hours": ("vcores", 1),
 _VERDICTS = frozenset(each.value for each in FinalStatus)
 _NUMBER: tuple[type, ...] = (int, float)
 _MOST = 1 << 63
-# Types of the members of these fields.
+# Allowed types of the members of mappings and lists in these fields.
 _MEMBERS: dict[str, tuple[type, ...]] = {
     "times": (*_NUMBER, type(None)),
     "metrics": (*_NUMBER, str),
     "warnings": (str,),
 }
-# Default value of each field, for a damaged summary, and its types.
+# Fields of a summary: the default if the field is missing or damaged, and the allowed types.
 _FIELDS: dict[str, tuple[Any, tuple[type, ...]]] = {
     "application_dir": ("", (str,)),
     "try_number": (1, (int,)),
@@ -142,7 +141,7 @@ def _waiting(times: Mapping[str, Any]) -> float | None:
 
 
 def _hours(use: Any) -> dict[str, float | None]:
-    """Return the resource hours that the job's containers held, used or not."""
+    """Return the hours of memory, vcores and GPUs that the job's containers reserved, even if it did not use them."""
     found: dict[str, float | None] = dict.fromkeys(_HELD)
     for each in use if isinstance(use, list) else []:
         seconds = each.get("container_seconds") if isinstance(each, dict) else None
@@ -239,7 +238,7 @@ class RowCache:
 
 ROW_CACHE = RowCache()
 
-# Fields of a summary that come from the row, because its values are from database columns or checked.
+# Fields of a summary that are taken from its row, because the row has checked values, or values from database columns.
 _REQUIRED = ("application_id", "application_dir", "dag_id", "run_id", "task_id", "map_index")
 _INSTANCE = and_(
     TaskInstance.dag_id == Stored.dag_id,
@@ -274,7 +273,8 @@ class StoredJobs:
     def row(self, application_id: str) -> Row | None:
         """Return the job with this id, or None if these DAGs have none.
 
-        If several tasks claim the job, the first one wins, because the real owner stores its claim at the start.
+        If several tasks have stored a summary of the job, the first one wins: the task that really started the job
+        stores its summary at the start.
         """
         found = self._rows(Stored.key == JOB_KEY + application_id) if "\0" not in application_id else []
         if not found:
@@ -316,9 +316,9 @@ class StoredJobs:
     def _add_states(self, found: dict[int, Row]) -> None:
         """Add the states of jobs without a verdict, from their task instances.
 
-        One query reads these few jobs again together with their task instances. With two queries the second could find
-        that a task has ended, although the first found no verdict. Joining all jobs is slow until the database has
-        analyzed its tables (PostgreSQL 15: 0.44 s for 10,000 jobs, 0.02 s without the join).
+        One query reads these few jobs again together with their task instances. With two queries, a task could end
+        between them, and its job would look lost. Joining all jobs is slow until the database has analyzed its tables
+        (PostgreSQL 15: 0.44 s for 10,000 jobs, 0.02 s without the join).
         """
         newest = _newest(found.values())
         unended = [row_id for row_id, row in found.items() if row["state"] is None]
@@ -367,7 +367,7 @@ _SEARCHED = (
     "failed_task",
     "failed_node",
 )
-# Order names of the API, and the row field that each one sorts by.
+# The row field by which each order of the API sorts.
 ORDERS = {
     "submitted": "submitted_ms",
     "finished": "finished_ms",
@@ -457,7 +457,7 @@ def _epoch_ms(time: datetime) -> float:
 
 
 def previous_of(row: Row, rows: Iterable[Row]) -> str | None:
-    """Return the newest application of the run before ``row``, or None for the first run.
+    """Return the ID of the newest application of the run before ``row``'s run, or None for the first run.
 
     Runs are ordered by run date if ``row`` has one, otherwise by submission. ``rows`` are the jobs of the same task.
     """

@@ -1,8 +1,7 @@
 """The description of an application, and the application's store.
 
-The description is one JSON file from the Airflow side, next to the credentials.
-
-The description is localised to every container.
+The description is one JSON file, which the Airflow side writes. Every container receives this file in addition to its
+credentials.
 
 Viewers get read access to the records only: status, result, history and kept logs. Only the owner can read models,
 exports, checkpoints, inputs, the job's return value, and staged files.
@@ -55,8 +54,8 @@ class LocalizedResource:
 
     name: str  # path in the container's working directory; may contain slashes
     uri: str
-    size: int  # bytes, exactly as the store reports it: YARN checks
-    modified_ms: int  # epoch, exactly as the store reports it: YARN checks
+    size: int  # bytes, exactly as the store reports it; YARN rejects the file if this differs
+    modified_ms: int  # epoch milliseconds, exactly as the store reports them; YARN rejects the file if they differ
     kind: ResourceKind = ResourceKind.FILE
     sha256: Optional[str] = None  # hexadecimal, of the submitted content; None for the user's own file on the store
 
@@ -92,7 +91,7 @@ class LocalAccess:
 class GpuDealing:
     """Settings for GPUs that the nodes do not isolate.
 
-    The executors of a node assign them among themselves by locks.
+    The executors on a node use locks to divide its GPUs among themselves.
     """
 
     devices: list[str] = attrs.field(factory=list)  # GPUs of each node for CUDA_VISIBLE_DEVICES; empty: from nvidia-smi
@@ -126,20 +125,20 @@ class ApplicationDescription:
     local: Optional[LocalAccess] = None
     shared_checkpoints: str = ""  # path of the directory for all tasks' checkpoints; empty: each task has its own
     chain_dir: str = ""  # URI of the checkpoint chain's directory on the store
-    epoch: int = 0  # number of this application among the owners of its training
-    continues: Optional[str] = None  # URI of another chain, or of a checkpoint of it, to start from
+    epoch: int = 0  # number of this application among the applications that have owned its training
+    continues: Optional[str] = None  # URI of another checkpoint chain, or of a checkpoint in it, to start from
     warm_start: Optional[str] = None  # URI of a model's directory on the store, for initial weights
     master_lost_after: float = 60.0  # seconds without an application master after which executors stop their processes
     hadoop: dict[str, str] = attrs.field(factory=dict)  # Hadoop properties, for nodes without a Hadoop configuration
     gpu_dealing: Optional[GpuDealing] = None  # None: containers see the GPUs that their nodes assign
-    training: str = ""  # name of the training's identity, the same for all tries
+    training: str = ""  # identifier of the training, the same for all attempts
     labels: dict[str, str] = attrs.field(factory=dict)  # origin of the job (dag, run, task, …) for the event log
-    submitted_ms: Optional[int] = None  # epoch, by the clock of the Airflow side
+    submitted_ms: Optional[int] = None  # epoch milliseconds, by the clock of the Airflow side
     environment: dict[str, str] = attrs.field(factory=dict)  # variables of user processes; the job's own override them
     authority: str = ""  # PEM certificate of the authority for the application master; its private key is discarded
-    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # file systems that inputs, outputs and programs may name
-    zone_offsets: list[ZoneOffset] = attrs.field(factory=list)  # for the job's windows; empty: they are in UTC
-    key_server: str = ""  # URI (kms://…) of the key server if the application has a token of it, otherwise empty
+    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # other HDFS file systems for inputs, outputs and programs
+    zone_offsets: list[ZoneOffset] = attrs.field(factory=list)  # of the time zone of the job's windows; empty: UTC
+    key_server: str = ""  # URI (kms://…) of the key server if the application has a token for it, otherwise empty
     version: int = 1
 
     def resources_of(self, task_type: str) -> list[LocalizedResource]:
@@ -160,7 +159,7 @@ def required_variable(environ: Mapping[str, str], name: str) -> str:
 
 
 def read_description(directory: Path, secrets: Mapping[str, bytes]) -> ApplicationDescription:
-    """Return the description in a container's directory, after comparing its checksum with the one in ``secrets``.
+    """Return the description in a container's directory, after verifying it by the checksum in ``secrets``.
 
     Raises ContainerError.
     """
@@ -180,8 +179,8 @@ def read_description(directory: Path, secrets: Mapping[str, bytes]) -> Applicati
 def take_credentials(environ: Mapping[str, str]) -> Credentials:
     """Read a container's token file and delete it. Raises ContainerError.
 
-    Any process of the same user on the node could read the file, also through a server of the job that can be made to
-    show files. The file is not needed again, because each attempt of a master or task has its own container.
+    Otherwise, any process of the same user on the node could read the file, and a server in the job might expose it.
+    The file is not needed again, because each attempt of a master or task has its own container.
     """
     path = Path(required_variable(environ, contract.ENV_TOKEN_FILE))
     try:
@@ -250,7 +249,7 @@ def clean_up(storage: Storage, application_dir: str) -> None:
 def clear_outputs(storage: Storage, application_dir: str) -> None:
     """Remove the temporary files that tasks have left next to the paths of outputs. Raises StorageError.
 
-    Covers the job's own store, and other stores if they are reachable from here.
+    Covers the job's own store, and other stores if this process can reach them.
     """
     about = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     try:
@@ -260,14 +259,14 @@ def clear_outputs(storage: Storage, application_dir: str) -> None:
     except (CodecError, StorageTooLarge) as error:
         log.warning("%s cannot be read, so that nothing is removed beside its outputs: %s", about, error)
         return
-    # The job's programs can write that file, so it must not determine the application's ID or grant access to local
-    # disks.
+    # The job's programs can overwrite the description, so it must not determine the application's ID or grant access to
+    # local disks.
     application_id, local = uris.name(application_dir), uris.scheme(application_dir) == "file"
     stores = JobStores(storage, application_dir)
     try:
         for spec in description.job.outputs.values():
             if uris.scheme(spec.path) == "file" and not local:
-                continue  # a directory of the nodes
+                continue  # the path is on the nodes, not on this machine
             try:
                 clear_away(stores.of(spec.path), OutputPlace(spec.path, application_id))
             except Exception:  # drivers of other stores raise arbitrary exceptions
@@ -277,7 +276,7 @@ def clear_outputs(storage: Storage, application_dir: str) -> None:
 
 
 def _whole_exports(storage: Storage, uri: str) -> list[str]:
-    """Return the names of complete exports. Their content belongs to the program."""
+    """Return the names of complete exports, whose content is never removed because it belongs to the program."""
     try:
         found = storage.list(uri)
     except StorageNotFound:

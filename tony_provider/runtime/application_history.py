@@ -1,11 +1,11 @@
 """History of an application: its event log and the samples of its tasks, in segment files on the store.
 
-Segment files are gzipped JSON lines, written once, and read as far as they are intact. Samples are resource use,
-progress and metrics.
+Samples are the resource use, progress and metrics of a task. A segment is a file of gzipped JSON lines: a header, then
+events or samples, oldest first. It is written once, and read as far as it is intact.
 
-A segment consists of gzipped JSON lines: a header, then events, oldest first. Events of one application master are
-numbered from 1, and a segment's name contains the range of its events. A later segment may replace several small ones,
-which are then removed. For old events that were dropped, a segment has one event ``dropped`` in their place.
+Each application master numbers its events from 1, and the name of an event segment contains the range of its events. A
+later segment may replace several small segments, which are then removed. One event ``dropped`` replaces old events that
+were dropped.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from tony_provider.runtime.storage.base import FileStatus, Storage, read_bytes
 from tony_provider.runtime.storage.errors import STORE_ERRORS, StorageError, StorageNotADirectory, StorageNotFound
 
 GZIP = 31  # zlib's window bits for a gzip header
-_MOST_UNREADABLE = 10_000  # limit for a file; a file with more is no segment
+_MOST_UNREADABLE = 10_000  # unreadable lines after which the rest of a file is not read
 _LINE = re.compile(rb"[^\n]+")
-_MOST_MEMBERS = 100  # limit for members of a gzip file: ours have one or two, and each costs a copy of the rest
+_MOST_MEMBERS = 100  # members of a gzip file; segments have one or two, and reading a member copies the rest
 _TOO_LARGE = "it is too large: the rest is not read"
 _AT_ONCE = 8  # files read concurrently, because a store's latency for each file dominates
 
@@ -63,13 +63,13 @@ class SegmentContent(Generic[H, T]):
 
 
 def compressed(lines: Iterable[bytes]) -> bytes:
-    """Return the file content for these lines."""
+    """Return the content of a gzip file with these lines."""
     compressor = zlib.compressobj(wbits=GZIP)
     return b"".join((*(compressor.compress(line) for line in lines), compressor.flush()))
 
 
 def decompressed(data: bytes, most_bytes: int) -> tuple[bytes, str]:
-    """Return at most ``most_bytes`` of a file's text, and why the rest is missing; empty if nothing is missing."""
+    """Return at most ``most_bytes`` of a file's text, and why the rest is missing (empty if the text is complete)."""
     parts: list[bytes] = []
     left = most_bytes
     problem = ""
@@ -122,7 +122,7 @@ def _read_lines(
     """Return the values of lines, and what is missing, for users. If ``is_cut``, an unfinished last line is ignored."""
     values: list[T] = []
     unreadable = 0
-    for match in _LINE.finditer(text):  # there may be millions of lines
+    for match in _LINE.finditer(text):  # an iterator, because there may be millions of lines
         if is_cut and match.end() == len(text):
             break
         if len(values) == most:
@@ -169,20 +169,20 @@ def _content(storage: Storage, file: FileStatus) -> Union[bytes, StorageError]:
 
 EVENTS_VERSION = 1  # format version of segments
 APPLICATION = "application"  # the first event, with the labels
-DROPPED = "dropped"  # replaces the number of events in its key of this name
+DROPPED = "dropped"  # an event that replaces old ones, and its key with their number
 _NAME = re.compile(r"events-(\d{1,9})-(\d{1,9})-(\d{1,9})\.jsonl\.gz")
 _LATEST_MS = 1 << 53  # limit for valid times
-_DEEPEST = 50  # levels of an event; ours have three
-_LONGEST = 8 << 20  # limit for a line: an event that replaces many needs a few bytes for each of 10,000 tasks
+_DEEPEST = 50  # nested levels of an event; application masters write three
+_LONGEST = 8 << 20  # bytes of a line; an event that replaces many needs a few for each of 10,000 tasks
 
 
 @attrs.frozen(order=True)
 class EventRange:
     """The range of events in a segment."""
 
-    am_attempt: int  # of the application master that logged them
-    first: int  # numbers, from 1
-    last: int
+    am_attempt: int  # attempt of the application master that logged the events
+    first: int  # number of the first event, from 1
+    last: int  # number of the last event, inclusive
 
     @property
     def file(self) -> str:
@@ -266,10 +266,10 @@ def _event(line: bytes) -> Optional[dict[str, Any]]:
     return event if isinstance(time_ms, int) and abs(time_ms) < _LATEST_MS else None
 
 
-_MOST_BYTES = 16 << 20  # limit for all segments, many times what application masters write
-_MOST_TEXT = 32 << 20  # limit for the text of all segments, in bytes
-_MOST_EVENTS = 100_000  # limit for all segments
-_LOOKS = 5  # listings of the directory while replaced segments are removed
+_MOST_BYTES = 16 << 20  # limit for the files of all segments, many times what application masters write
+_MOST_TEXT = 32 << 20  # limit for the uncompressed text of all segments, in bytes
+_MOST_EVENTS = 100_000  # limit for the events of all segments
+_LOOKS = 5  # limit for listings of the directory, which repeat if a listed segment is replaced
 
 
 @attrs.frozen
@@ -277,7 +277,7 @@ class StoredSegment:
     """A segment's range of events, and the size of its file on the store."""
 
     range: EventRange
-    size: int  # bytes of its file
+    size: int  # bytes, compressed
 
 
 def event_segments(storage: Storage, application_dir: str) -> list[StoredSegment]:
@@ -289,7 +289,7 @@ def event_segments(storage: Storage, application_dir: str) -> list[StoredSegment
 
 
 def read_events(storage: Storage, application_dir: str, missing: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield the events of an application, oldest first. Adds a line to ``missing`` for each thing that is missing.
+    """Yield the events of an application, oldest first. Adds a line to ``missing`` for each gap.
 
     Reads segment after segment to save memory. Blocks. Raises StorageError if the store is unavailable.
     """
@@ -325,16 +325,16 @@ def _files(storage: Storage, application_dir: str) -> dict[EventRange, FileStatu
 
 @attrs.define
 class _Reading:
-    """One pass over the events of an application, which may write more meanwhile."""
+    """One pass over the events of an application that may still write events."""
 
     storage: Storage
     application_dir: str
     missing: list[str]
     is_anything: bool = False
     _reached: dict[int, int] = attrs.field(factory=dict)  # last number read, by attempt of the application master
-    _bytes: int = 0  # read so far, like the next two
-    _text: int = 0
-    _events: int = 0
+    _bytes: int = 0  # of files, so far
+    _text: int = 0  # bytes of uncompressed text, so far
+    _events: int = 0  # so far
 
     def events(self) -> Iterator[dict[str, Any]]:
         for look in range(1, _LOOKS + 1):
@@ -342,7 +342,7 @@ class _Reading:
             self.is_anything = self.is_anything or bool(files)
             for each in self._wanted(files, vanished_is_lost=look == _LOOKS):
                 if each is None:
-                    break  # replaced meanwhile
+                    break  # a segment was replaced, so list the directory again
                 yield from each
             else:
                 return
@@ -385,7 +385,7 @@ class _Reading:
             self._miss(f"{segment.file}: {problem}")
         self._events += len(found.events)
         self._text += found.size
-        # If the segment is complete, each of its events is known by its number.
+        # An event's position gives its number only if the segment is complete. Skip events that were read before.
         twice = max(0, reached + 1 - segment.first) if len(found.events) == segment.events else 0
         return found.events[twice:]
 
@@ -407,19 +407,19 @@ def _without_covered(segments: Sequence[EventRange]) -> list[EventRange]:
 
 @attrs.frozen(kw_only=True)
 class TaskSample:
-    """Resource use and progress of a task during some seconds. A value that was not measured or reported is None."""
+    """Resource use and progress of a task during an interval. A value that was not measured or reported is None."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
-    time_ms: int  # epoch, end of the interval
-    seconds: float
+    time_ms: int  # end of the interval, in epoch milliseconds
+    seconds: float  # length of the interval
     task: str  # such as worker:0
     attempt: int = 1  # attempt of its container, from 1
     generation: int = 0
     values: MetricValues = attrs.field(factory=dict)  # aggregates of metrics that executors measure
-    step: Optional[int] = None  # newest value, like the following ones
-    steps_per_second: Optional[float] = None
-    metrics: dict[str, float] = attrs.field(factory=dict)  # that the program reported
+    step: Optional[int] = None  # newest value
+    steps_per_second: Optional[float] = None  # newest value
+    metrics: dict[str, float] = attrs.field(factory=dict)  # newest values that the program reported, by name
 
 
 SAMPLES_VERSION = 1  # format version of segments
@@ -432,7 +432,7 @@ _SAMPLES_LONGEST = 1 << 20  # bytes of a line
 
 @attrs.frozen(kw_only=True)
 class SampleSegmentHeader:
-    """First line of a segment. Counts of omitted values begin with this application master."""
+    """First line of a segment. Counts of omitted values start at 0 with each application master."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
@@ -468,7 +468,7 @@ def segment_order(name: str) -> Optional[tuple[int, int]]:
 
 
 def encode_segment(header: SampleSegmentHeader, samples: Iterable[TaskSample]) -> bytes:
-    """Return the file content of a whole segment."""
+    """Return the file content of a segment with these samples."""
     compressor = SampleCompressor()
     for sample in samples:
         compressor.add(encode_sample(sample))
@@ -492,7 +492,7 @@ class SampleCompressor:
 
     @property
     def most_bytes(self) -> int:
-        """The maximum size of the current samples: bytes that zlib still holds may not shrink."""
+        """Upper limit for the compressed size of the samples so far, because pending bytes might not shrink."""
         return self._written + self._pending + self._pending // 1000 + 64
 
     def add(self, line: bytes) -> None:

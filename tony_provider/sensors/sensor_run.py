@@ -1,6 +1,6 @@
 """One process of a sensor's task: resolves its arguments, defers or pokes, and ends the task.
 
-A rescheduled sensor keeps its memory in Airflow's store for the next poke, which is another process.
+With ``mode="reschedule"``, each poke is another process, so a sensor keeps its memory in Airflow's store.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def load_sensor_memory(context: Context, log: Logger) -> SensorMemory | None:
         return None
     try:
         return from_plain(kept, SensorMemory, ignore_unknown=True)
-    except CodecError as error:  # more people may write there than may change the task
+    except CodecError as error:  # untrusted: users who may not change the task can write it
         log.warning("What the last poke has kept cannot be read, and is forgotten: %s", error)
         return None
 
 
 @attrs.frozen
 class SensorArguments:
-    """The rendered arguments that name a sensor's job; None if a template gave no value."""
+    """The rendered arguments that name a sensor's job. None if not given, or if a template had no value."""
 
     application_id: str | None
     application_tag: str | None
@@ -74,7 +74,7 @@ class SensorArguments:
     checkpoint_key: str | None
 
     def resolve(self, hook: TonyHook, context: Context, tasks: Sequence[str]) -> tuple[JobTarget, TrainTask | None]:
-        """Return the job that the arguments name, and its training task in Airflow if that belongs to this run.
+        """Return the job that the arguments name. With ``train_task_id``, also return the training task in Airflow.
 
         ``tasks`` are the IDs of the DAG's tasks. Raises TonySpecError, ConnectionProblem.
         """
@@ -114,7 +114,7 @@ class SensorArguments:
 
     def _index(self, context: Context) -> int:
         if self.map_index is None:
-            return TaskInstanceInfo.of(context).map_index  # in a mapped task group, both have the same index
+            return TaskInstanceInfo.of(context).map_index  # the same for all tasks of a mapped task group
         try:
             return int(self.map_index)  # templates give text
         except (TypeError, ValueError) as error:
@@ -129,7 +129,7 @@ def _check(application_id: str) -> None:
 
 
 class SensorRun:
-    """The run of ``sensor``: one process of its task, with its rendered arguments."""
+    """The part of a sensor's task that one process runs."""
 
     def __init__(self, sensor: TonySensor, criteria: SensorCriteria, *, kill: bool = False) -> None:
         """``kill``: whether to end the application if its tasks are silent or slow."""
@@ -179,9 +179,10 @@ class SensorRun:
         )
 
     def defer_again(self, context: Context) -> None:
-        """Defer again after a failed trigger, or return if this process must wait."""
+        """Defer again after a failed trigger. Return if it failed too often, so that this process must wait."""
         if may_defer_again(StateStore(context, self._log), TryInfo.of(context), self._log):
-            # The trigger's memory of the job is lost, so start_timeout starts again.
+            # The failed trigger's memory is lost, including the time without an application, so count start_timeout
+            # from now.
             self.defer(context, began=time.time())
 
     def continue_after_trigger(self, event: Mapping[str, Any]) -> dict[str, Any] | None:

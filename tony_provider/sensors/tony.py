@@ -1,6 +1,6 @@
-"""The sensors of a job's state and of its heartbeats. Each DAG file with a sensor imports this module.
+"""Sensors for the state and for the heartbeats of a job.
 
-It imports heavy modules only on use.
+Each DAG file with a sensor imports this module, so it imports heavy modules only on use.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def state_names(given: Iterable[str] | str) -> frozenset[str]:
     return frozenset(states)
 
 
-# Exactly one of them names the job.
+# Exactly one of these arguments names the job.
 WHICH_JOB = ("application_id", "application_tag", "train_task_id")
 
-# Templated and optional.
+# Optional template fields, in which an empty rendered value means None.
 OPTIONAL = (*WHICH_JOB, "map_index", "checkpoint_key", "proxy_user")
 
 
@@ -74,23 +74,24 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
     Exactly one of the first three arguments must be given. It names the job.
 
     :param application_id: such as ``application_1700000000000_0001``, or ``train.output["application_id"]``. Templated.
-    :param application_tag: a tag on YARN: that of a training (``tony-…``), or one of the job's ``tags``; the newest
-        application that has it. Templated.
-    :param train_task_id: a training task of the same run (in a task group, ``<group>.<task>``); no dependency is
-        needed. A retry is followed to its new application, as long as Airflow has not done with the task. Templated.
-    :param map_index: the map index of the training task, where it is mapped; default: the sensor's own, or none.
+    :param application_tag: a YARN tag: that of a training (``tony-…``), or one of the job's ``tags``. The sensor
+        watches the newest application with this tag. Templated.
+    :param train_task_id: a training task of the same run (in a task group, ``<group>.<task>``). The sensor needs no
+        dependency on it. After a retry, the sensor watches the new application. It stops when the task is over in
+        Airflow. Templated.
+    :param map_index: the map index of the training task, if it is mapped; default: the sensor's own, or none.
         Templated.
-    :param checkpoint_key: the training task's, where it has one. Templated.
-    :param start_timeout: seconds that there may be no application, from the sensor's start and between two tries of the
+    :param checkpoint_key: the training task's ``checkpoint_key``, if it has one. Templated.
+    :param start_timeout: maximum seconds without an application, from the sensor's start and between two tries of the
         training; default: no limit but ``timeout``.
     :param tony_conn_id: the training task's connection. Templated.
-    :param proxy_user: the user to ask as; with ``train_task_id``, the training task's; default: the connection's user.
-        Templated.
-    :param deferrable: wait in the triggerer, else in the worker, as ``mode`` says; default: Airflow's
+    :param proxy_user: the user for whom the sensor queries the cluster. With ``train_task_id`` it must be the training
+        task's ``proxy_user``; default: the connection's user. Templated.
+    :param deferrable: wait in the triggerer. False: wait in the worker, according to ``mode``; default: Airflow's
         ``[operators] default_deferrable``.
-    :param poke_interval: seconds between two looks, at least. In a triggerer all jobs of a connection share one list of
-        applications and a budget of looks, whatever this says.
-    :param multiple_outputs: each key of the result is an XCom of its own.
+    :param poke_interval: minimum seconds between two polls of the job. In a triggerer, ``[tony] details_per_second``
+        also limits the polls of all jobs of a connection, which share one list of applications.
+    :param multiple_outputs: each key of the result is a separate XCom.
     """
 
     template_fields: Sequence[str] = ("tony_conn_id", *OPTIONAL)
@@ -137,7 +138,7 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
 
     @abstractmethod
     def _new_run(self) -> SensorRun:
-        """Return the run, which contains the sensor's work."""
+        """Return the object that does the sensor's work, with the sensor's own criteria."""
 
     @property
     def running(self) -> SensorRun:
@@ -180,7 +181,7 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
     def continue_without_trigger(self, context: Context) -> Any:
         """Continue after the trigger failed, for the remaining time.
 
-        The wait continues in the triggerer again, and finally in the worker.
+        The sensor waits in the triggerer again, or in the worker after too many failures.
         """
         try:
             self.running.defer_again(context)
@@ -212,9 +213,9 @@ class TonyJobSensor(TonySensor):
     The arguments of ``TonySensor`` name the job, and set how to wait for it.
 
     :param states: names of states of the job (``WAITING``, ``STARTING``, ``RUNNING``, ``RESTARTING``, ``SUSPENDED``,
-        ``RECOVERING``, ``FINISHING``, ``SUCCEEDED``, ``FAILED``, ``KILLED``) or of its application before (``NEW``,
-        ``NEW_SAVING``, ``SUBMITTED``, ``ACCEPTED``) or after (``FINISHED``); a list, or text with commas. A state may
-        be over between two looks: name those that may follow it, too. Templated.
+        ``RECOVERING``, ``FINISHING``, ``SUCCEEDED``, ``FAILED``, ``KILLED``). Also of its application before the job
+        starts (``NEW``, ``NEW_SAVING``, ``SUBMITTED``, ``ACCEPTED``) or after its end (``FINISHED``). A list, or text
+        with commas. A state may begin and end between two polls, so add the states that may follow it. Templated.
     :return: see ``SensorResult``: each key is a separate XCom.
 
     Raises TonyJobMissed if the job has ended differently, or if no job will come. Raises AirflowSensorTimeout,
@@ -246,16 +247,16 @@ class TonyJobSensor(TonySensor):
 class TonyHeartbeatSensor(TonySensor):
     """Watch a training while it runs, from a parallel task. The sensor succeeds when the training has.
 
-    The job's tasks are judged while the job is ``RUNNING``, but not while it waits for containers, or restarts.
+    The job's tasks are judged only while the job is ``RUNNING``, so not while it waits for containers or restarts.
 
-    :param max_heartbeat_age: seconds for which the application master may hear nothing of a running task, or be silent
-        itself; at least 10. None: not checked.
-    :param min_steps_per_second: the least steps per second of each running task that reports steps, over its last
-        minute. None: not checked.
-    :param slow_for: seconds that a task may be slower than that.
+    :param max_heartbeat_age: maximum seconds since the last heartbeat of a running task, or since the last status from
+        the application master; at least 10. None: not checked.
+    :param min_steps_per_second: minimum steps per second of each running task that reports steps, over its last minute.
+        None: not checked.
+    :param slow_for: seconds for which a task may be slower than ``min_steps_per_second``.
     :param task_types: the task types to check, such as ``["worker"]``; default: all.
-    :param on_stale: ``fail``, or ``kill`` to end the application before, with the grace of its user processes: its
-        task's next try goes on from the newest checkpoint.
+    :param on_stale: ``fail``, or ``kill`` to first end the application, with the grace of its user processes. The next
+        try of the training task resumes from the newest checkpoint.
 
     All other arguments are those of ``TonySensor``. The result and the errors are those of ``TonyJobSensor``, and
     TonyJobStale.

@@ -1,6 +1,6 @@
 """The triggers of a deferred training task and of deferred sensors.
 
-Contains also the base class of triggers that Airflow notifies when a user's action on their task has ended them.
+The module also contains the base class of triggers that do something when a user marks or clears their deferred task.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class KilledTrigger(BaseTrigger):
     Versions before 3.3 cancel triggers for many reasons without stating them: ``on_kill`` must query the task's state.
     """
 
-    has_told = False  # set before the trigger yields an event, because the wait is over
+    has_told = False  # set before the trigger yields its event: a later cancellation is no user's action
 
     if not TYPE_CHECKING and not TRIGGERS_ARE_KILLED.is_here:
 
         async def cleanup(self) -> None:
-            """Call ``on_kill`` after ``run`` has ended for any reason. Airflow would hide exceptions of this method."""
+            """Call ``on_kill`` if ``run`` ended without an event. Logs exceptions, which Airflow would hide."""
             if self.has_told:
                 return
             try:
@@ -76,7 +76,7 @@ def refuse_newer(version: int, known: int) -> None:
 
 
 _SUPERVISOR_SECONDS = 5.0  # Airflow's default for [workers] min_heartbeat_interval
-_SCHEDULER_SECONDS = 5.0  # delay until a busy scheduler knows of the end
+_SCHEDULER_SECONDS = 5.0  # delay until a busy scheduler has recorded the end of the deferring process
 
 
 def earliest_wake_up() -> float:
@@ -91,7 +91,7 @@ async def wait_until_earliest(moment: float | None) -> None:
         await asyncio.sleep(max(0.0, moment - time.time()))
 
 
-VERSION = 1  # of the classes below
+VERSION = 1  # version of the plain form of the classes below
 
 
 @attrs.frozen
@@ -129,21 +129,22 @@ class WatchEvent:
 
 
 STATE_SECONDS = 5.0  # time limit for the task's state; Airflow ends on_kill after 30
-MEANWHILE = 5.0  # seconds between two judgements without news
+MEANWHILE = 5.0  # maximum seconds between two checks of limits and outages
 KILL_REASON = "the deferred task was marked or cleared by a user"
 
 
 class TonyJobTrigger(KilledTrigger):
     """Yields one event when the wait is over: a ``WatchEvent`` as plain JSON.
 
-    All state is in the arguments, so that another triggerer can continue. Only a user's action on the task ends the
-    application (``on_kill``). A cancelled trigger does not, and no other application is affected.
+    All state is in the arguments, so that another triggerer can continue. ``on_kill`` ends the application if a user
+    marks or clears the task. A trigger that is cancelled for another reason leaves the application running.
 
     :param job: a ``DeferredJob``, as plain JSON.
     :param poll_interval: minimum seconds between two polls of the job's steps and metrics.
     :param end, queue: epoch seconds, see ``WatchLimits``.
     :param earliest: epoch seconds, see ``earliest_wake_up``; None for immediately.
-    :param whose: the name of the try; the application's diagnostics contain it if the try's end ended the application.
+    :param whose: the name of the try. The diagnostics of the application contain it if ``on_kill`` ends the
+        application.
     :param version: version of these arguments, because another release may have deferred the task.
     """
 
@@ -201,13 +202,13 @@ class TonyJobTrigger(KilledTrigger):
             return
         task = await self._task_states()
         if task.state == TaskInstanceState.DEFERRED.value:
-            # No user has ended the task. There are two possible reasons. After a silence of this triggerer, another one
-            # has its triggers, and Airflow cancels them here like after a user's action. Or the task was cleared and
-            # its next try is deferred already, which has ended the application before.
+            # No user has ended the task. There are two possible reasons. Airflow may have moved the triggers of this
+            # triggerer to another one, because this one was silent, and cancels them here like after a user's action.
+            # Or the task was cleared, and its next try is already deferred. That try has ended the application before.
             return
         if not task.state and not TRIGGERS_ARE_KILLED.is_here:
             return  # the trigger was cancelled for an unknown reason, for example by a triggerer that shuts down
-        # A next try continues the MLflow run.
+        # If there is a next try, it continues the MLflow run, so do not close the run.
         run = job.mlflow if task.is_over is not False else None
         kill = KillOrder(KILL_REASON, self.whose)
         await end_from_triggerer(job.handle(), kill, run)
@@ -252,11 +253,11 @@ class DeferredSensor:
     tony_conn_id: str
     proxy_user: str | None
     target: JobTarget
-    train_task: TrainTask | None  # None if the target is not a training of this Airflow
+    train_task: TrainTask | None  # None if the sensor's arguments name no ``train_task_id``
     criteria: SensorCriteria
     poll_interval: float  # minimum seconds between two polls of the job
-    began: float  # initial start of ``start_timeout``
-    end: float | None  # time of the event ``timeout``
+    began: float  # time from which ``start_timeout`` counts at first
+    end: float | None  # time at which the outcome ``TIMEOUT`` ends the wait; None for no limit
 
 
 @attrs.frozen
@@ -309,7 +310,7 @@ class TonySensorTrigger(BaseTrigger):
         job = PolledJob(sensor.target, sensor.poll_interval)
         async with following(sensor.tony_conn_id, sensor.proxy_user, job) as poller:
             seen = await job.next(None)
-            # Before the first answer, the difference between the clocks of the two machines is unknown.
+            # The times are converted only now, because the poller learns the cluster's clock from the first answer.
             memory = SensorMemory.beginning(sensor.began - poller.clock_ahead)
             condition = sensor.criteria.condition(sensor.target, memory, self.log.info)
             end = None if sensor.end is None else sensor.end - poller.clock_ahead

@@ -1,6 +1,6 @@
-"""Conditions that sensors wait for. Each judges one observation of a job after another.
+"""Conditions that sensors wait for. A condition judges the observations of a job, one after the other.
 
-They work in a worker, poke by poke, and in a triggerer.
+Conditions are used both in a worker, where each poke may be a separate process, and in a triggerer.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class SensorEnd(StrEnum):
 class SensorResult:
     """The return value of a sensor. Keys of unknown values are present with the value ``None``."""
 
-    application_id: str  # the one looked at last
-    state: str  # of the job; of the application where the job tells nothing
-    step: int | None = None  # the last one that the chief, or rank 0, reported
-    total_steps: int | None = None  # as the chief, or rank 0, reported last
-    steps_per_second: float | None = None  # as measured last
+    application_id: str  # ID of the last observed application
+    state: str  # state of the job, or of the application if the job reports none
+    step: int | None = None  # last step that the chief, or rank 0, reported
+    total_steps: int | None = None  # total number of steps, as last reported by the chief, or rank 0
+    steps_per_second: float | None = None  # last measured speed
 
     @classmethod
     def of(cls, seen: JobObservation, application_id: str) -> SensorResult:
@@ -52,7 +52,7 @@ class SensorResult:
 
 @attrs.frozen
 class SensorOutcome:
-    """How a sensor's wait has ended, with the sensor's return value or message."""
+    """How a sensor's wait has ended, with its return value if the condition is met, otherwise with a message."""
 
     end: SensorEnd
     message: str = ""
@@ -68,9 +68,9 @@ class SensorMemory:
     absent_since: float | None = None
     ended_since: float | None = None
     outage_since: float | None = None
-    updated_ms: int | None = None  # of the newest status, by the clock of its application master
-    updated_seen: float = 0.0  # when that status was first seen
-    slow_since: dict[str, float] = attrs.field(factory=dict)  # by task name
+    updated_ms: int | None = None  # time of the newest status by its master's clock; None before the first one
+    updated_seen: float = 0.0  # local time at which that status was first seen, in epoch seconds
+    slow_since: dict[str, float] = attrs.field(factory=dict)  # by name of a slow task: epoch seconds
 
     @classmethod
     def beginning(cls, began: float) -> SensorMemory:
@@ -82,7 +82,7 @@ class SensorMemory:
 
 
 class SensorConditions(ABC):
-    """Base class of sensor conditions. Judges each observation, and ends the wait for a job that will not come.
+    """Base class of sensor conditions. Judges each observation, and ends the wait if no application will start.
 
     :param start_timeout: maximum seconds without an application; None for no limit.
     :param log: called with lines for the task's log.
@@ -110,13 +110,13 @@ class SensorConditions(ABC):
     def judge(self, seen: JobObservation, task_states: TrainTaskState) -> SensorOutcome | None:
         """Return the sensor's outcome after this observation, or None to continue waiting.
 
-        ``task_states`` were fetched before the observation, so nothing that they rule out can have happened in between.
-        If the cluster or store does not answer, the wait continues for OUTAGE_SECONDS; then its ClusterError or
-        StorageError is raised.
+        ``task_states`` must be older than the observation: if the task was already over, the observation shows its last
+        application. If the cluster or store does not answer, the wait continues for OUTAGE_SECONDS. After that, its
+        ClusterError or StorageError is raised.
         """
         now = self._clock()
         if seen.outage is not None:
-            self.memory.forget_pulse()  # the job may have had an outage at the same time
+            self.memory.forget_pulse()  # the job may have had the same outage, so measure its silence anew
             since = self.memory.outage_since
             self.memory.outage_since = outage_start(seen.outage, since, now)
             self._silence.look(seen)
@@ -188,7 +188,7 @@ class SensorConditions(ABC):
         return None
 
     def _answers(self, now: float) -> None:
-        """Log the end of an outage, unless the reachability log does. Another process may have logged its start."""
+        """Log the end of an outage that began in another process. ReachabilityLog logs the end of all others."""
         if self.memory.outage_since is not None and not self._silence.lines:
             self._log(f"The cluster and its store answer again, after {span(now - self.memory.outage_since)}")
         self.memory.outage_since = None
@@ -241,7 +241,7 @@ def _how_ended(seen: JobObservation) -> str:
 class StateCondition(SensorConditions):
     """Condition of the job sensor: met when the job is in one of ``states``.
 
-    :param states: see ``states_of``.
+    :param states: names of states, see ``state_names``.
     """
 
     def __init__(self, *arguments: Any, states: frozenset[str], **options: Any) -> None:
@@ -256,10 +256,10 @@ class StateCondition(SensorConditions):
 
 
 def _states_seen(seen: JobObservation) -> set[str]:
-    """Return the states that count as seen.
+    """Return all names of states that the job is in now.
 
-    RUNNING is the job's state for its tasks if the job's status can be read, and not the application's state for its
-    master.
+    The application is already RUNNING when only its master runs. So its state RUNNING counts only if the staging
+    directory has no files of the job, and thus no status.
     """
     states = {state_of(seen)}
     if seen.application is not None and seen.application.state is not ApplicationState.RUNNING:
@@ -278,16 +278,17 @@ class HeartbeatLimits:
 
     max_heartbeat_age: float | None  # seconds
     min_steps_per_second: float | None
-    slow_for: float  # seconds that a task may be slower than that
+    slow_for: float  # seconds for which a task may be slower than ``min_steps_per_second``
     task_types: list[str] | None  # None for all
 
 
 class HeartbeatCondition(SensorConditions):
-    """Condition of the heartbeat sensor: met when the job succeeds, missed when a task stays silent or slow too long.
+    """Condition of the heartbeat sensor: met when the job succeeds.
 
-    Tasks are judged only while the job is RUNNING: tasks that restart or wait for containers send no heartbeats. Times
-    of two clocks are never compared. A heartbeat's age is the status's time minus the heartbeat's time, both by the
-    clock of the application master's node, plus the local time since that status was first seen.
+    The sensor fails if a task is silent or slow for too long. Tasks are judged only while the job is RUNNING, because
+    tasks that restart or wait for containers send no heartbeats. Times of two clocks are never compared. A heartbeat's
+    age is the status's time minus the heartbeat's time, both by the clock of the application master's node, plus the
+    local time since that status was first seen.
     """
 
     def __init__(self, *arguments: Any, limits: HeartbeatLimits, **options: Any) -> None:
@@ -324,8 +325,8 @@ class HeartbeatCondition(SensorConditions):
             if task.heartbeat_ms is not None
         }
         unheard = {name: age for name, age in ages.items() if age > limit}
-        # A task's last heartbeat is some seconds older than the newest status. If a task is silent, report the silence
-        # of the master from half of the limit on.
+        # Heartbeats are some seconds older than the status that reports them. So if the master is silent, tasks exceed
+        # the limit before it does. Therefore, if a task looks silent, report the master from half of the limit on.
         if silence > (limit / 2 if unheard else limit):
             yield f"its application master has told nothing for {span(silence)}"
         for name, age in unheard.items():
@@ -365,7 +366,7 @@ def _named(task: TaskStatus) -> str:
 
 @attrs.frozen
 class SensorCriteria:
-    """Criteria of a sensor: either ``states`` of the job, or its success while tasks keep to ``heartbeats``."""
+    """Criteria of a sensor: either ``states`` of the job, or ``heartbeats``, the limits for tasks of a running job."""
 
     start_timeout: float | None  # maximum seconds without an application; None for no limit
     states: list[str] | None = None

@@ -3,7 +3,7 @@
 A triggerer may wait for a thousand jobs. One request per job every few seconds would overload the ResourceManager and
 the store. Therefore, all jobs of a connection share one poller, which lists the applications that have not ended. If a
 job is missing from the list, it has ended, and the poller inspects it immediately. The poller reads steps and metrics
-from the store at a limited rate, and fetches task output from the application masters at the same rate.
+from the store, and fetches task output from the application masters. One rate limit applies to both.
 
 Every call blocks, so it runs in a thread of the poller: a cluster that hangs does not delay the triggers of others.
 
@@ -57,7 +57,7 @@ _PAUSE = 1.0  # seconds between two checks for due output or tokens while nothin
 class PollingPace:
     """Polling rates for the cluster and the store, from the section ``[tony]`` of Airflow's configuration."""
 
-    list_interval: float  # seconds
+    list_interval: float  # seconds between two requests for the application list
     details_per_second: float
 
     @classmethod
@@ -80,9 +80,9 @@ class FollowedJob:
         self.identity = identity
         self.application_id = application_id
         self.interval = interval  # minimum seconds between two reads of the job's details
-        self.looked_at = float("-inf")  # in the event loop's time
+        self.looked_at = float("-inf")  # last read of its details, by the event loop's clock
         self.output = output  # which task output to show; None for none
-        self.output_read_at = float("-inf")  # in the event loop's time
+        self.output_read_at = float("-inf")  # last read of its output, by the event loop's clock
         self.renewal = renewal  # refreshes the store token; None if this waiter does not refresh it
         self.wanted = False  # whether this job must be inspected before all others
         self.ask_master = False  # whether to ask the master, because the status on the store is stale or unavailable
@@ -113,7 +113,7 @@ class FollowedJob:
         return self._newest.application
 
     def job(self, hook: TonyHook) -> TonyJob:
-        """Return the handle of the job with the poller's present hook."""
+        """Return the handle of the job, which uses ``hook``."""
         return TonyJob(hook, self.application_id, self.identity)
 
     def look(self, hook: TonyHook) -> Observation:
@@ -190,7 +190,7 @@ class FollowedJob:
     def store_answers(self) -> None:
         """Record that the store answers for other jobs.
 
-        This ends an outage of the whole store before the next read of this job.
+        If the whole store was unreachable, this ends the outage for this job before the next read of its status.
         """
         if isinstance(self._store_outage, StorageUnreachable):
             self._store_outage = None
@@ -226,7 +226,7 @@ class JobPoller:
         self._jobs: set[FollowedJob] = set()
         self._urgent: deque[FollowedJob] = deque()
         self._work = asyncio.Event()  # set when there is an urgent request or a new job
-        self._turn = asyncio.Lock()  # limits the rate of detail requests of all kinds
+        self._turn = asyncio.Lock()  # held during the pause before each request for details, to limit their rate
         self._threads = ThreadPoolExecutor(_THREADS + 3, thread_name_prefix="tony-poller")
         self._task: asyncio.Task[None] | None = None
 
@@ -267,7 +267,7 @@ class JobPoller:
             hook.close()
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        """Pass an unexpected end of the polling task to all waiters. The task runs until it is cancelled."""
+        """Report an unexpected end of the polling task to all waiters. Normally, only its cancellation ends it."""
         if not task.cancelled() and (failure := task.exception()) is not None:
             for job in self._jobs:
                 job.has_failed(failure)
@@ -296,7 +296,7 @@ class JobPoller:
                 failed, self._next_hook = self._next_hook, self._open_hook()
                 await self._close_unless_used(failed)
             else:
-                # Not earlier, because a hook may have to query the cluster before it can use the store.
+                # Use the new hook only now: some hooks must query the cluster before they can use the store.
                 former, self._hook = self._hook, self._next_hook
                 await self._close_unless_used(former)
                 for job in self._jobs:
@@ -336,7 +336,7 @@ class JobPoller:
                 await self._read_status(oldest)
 
     async def _read_output_in_turn(self) -> None:
-        """Fetch output in the same way, for the jobs that show it. Masters that hang do not delay status reads."""
+        """Fetch output for the job whose last fetch is the oldest. A separate loop, because masters may hang."""
         clock = asyncio.get_running_loop().time
         while True:
             latest = clock()
@@ -349,7 +349,7 @@ class JobPoller:
             await self._read_output(oldest)
 
     async def _renew_tokens(self) -> None:
-        """Refresh tokens one after the other, since each asks the NameNode and a master and there is enough time."""
+        """Refresh tokens one after the other: each needs the NameNode and a master, and there is enough time."""
         while True:
             for job in [job for job in self._jobs if job.needs_token]:
                 try:
@@ -406,7 +406,7 @@ _closing: set[asyncio.Task[None]] = set()  # close tasks of unused pollers, unti
 
 @asynccontextmanager
 async def following(tony_conn_id: str, proxy_user: str | None, job: FollowedJob) -> AsyncIterator[JobPoller]:
-    """Context manager within which the one poller of this connection and event loop follows ``job``."""
+    """Context manager in which ``job`` is polled by the only poller of this connection and event loop."""
     pollers = _pollers.setdefault(asyncio.get_running_loop(), {})
     key = (tony_conn_id, proxy_user)
     if (poller := pollers.get(key)) is None or poller.has_failed:
@@ -428,8 +428,8 @@ class JobTarget:
     """The job that a sensor watches, given by exactly one of application ID, tag and training identity."""
 
     application_id: str | None = None
-    tag: str | None = None  # YARN tag: that of a training, or one that the job names
-    identity: Identity | None = None  # identity of a training
+    tag: str | None = None  # YARN tag of a training, or one of the job's own ``tags``
+    identity: Identity | None = None
 
     def __str__(self) -> str:
         if self.application_id is not None:
@@ -457,7 +457,7 @@ class FoundApplication:
 class JobObservation(Observation):
     """An observation with the application that it belongs to, as judged by a sensor."""
 
-    found: FoundApplication | None = None  # None if there is no such application as far as known
+    found: FoundApplication | None = None  # None if no application of the target is known
 
     @property
     def is_live(self) -> bool:
@@ -512,7 +512,7 @@ class JobSearch:
 class PolledJob(FollowedJob):
     """A sensor's job as followed by a poller: a FollowedJob that finds its application like JobSearch.
 
-    The poller's list shows a new application without another request.
+    If the poller's list has a new application of the target, no further request is needed to detect it.
     """
 
     def __init__(self, target: JobTarget, interval: float) -> None:

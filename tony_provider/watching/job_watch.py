@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
 
-_DEFER_SLACK = 300.0  # seconds after a deadline during which a stopped triggerer may come back
+_DEFER_SLACK = 300.0  # seconds after the deadline until the deferral expires: a triggerer may be restarting
 
 
 class WatchEnd(StrEnum):
     """Why a watch has ended."""
 
     FINISHED = "finished"  # with success or failure
-    FORGOTTEN = "forgotten"  # the cluster does not know it, and it left no result
+    FORGOTTEN = "forgotten"  # the cluster does not know the application, and there is no result of it
     DEADLINE = "deadline"  # deadline of this try of the task
     QUEUE_TIMEOUT = "queue_timeout"
 
@@ -77,9 +77,8 @@ class WatchLimits:
 def deferral_timeout(end: float, now: float) -> timedelta:
     """Return the timeout of a deferral for a task that may wait until ``end``.
 
-    ``end`` and ``now`` are epoch seconds of one clock.
-
-    An expired deferral calls no code, so the trigger enforces the deadline. The timeout is for a missing trigger.
+    ``end`` and ``now`` are epoch seconds of one clock. The trigger enforces ``end`` itself, because Airflow calls no
+    code when a deferral expires. So this timeout is later, and takes effect only if no trigger runs.
     """
     return timedelta(seconds=max(0.0, end - now) + _DEFER_SLACK)
 
@@ -87,7 +86,7 @@ def deferral_timeout(end: float, now: float) -> timedelta:
 T = TypeVar("T")
 
 OUTAGE_SECONDS = 600.0  # seconds that the cluster may be unreachable before a try of the task gives up
-_PAUSE = 5.0  # seconds
+_PAUSE = 5.0  # seconds between two calls during an outage
 
 
 def call_through_outage(call: Callable[[], T], log: Logger) -> T:
@@ -161,10 +160,11 @@ class JobWatch:
     def judge(self, seen: Observation | None) -> WatchResult | None:
         """Return the result of the watch, or None while the job continues.
 
-        ``seen`` is None if there is no news, and only time has passed. If the cluster or store does not answer, the
-        wait continues for OUTAGE_SECONDS. Then the ClusterError or StorageError is raised, and the application is left
-        as it is. The watch continues without a status that is unreadable. RecordUnreadable is raised for an unreadable
-        result, if only the result shows how the application ended.
+        ``seen`` is None if only time has passed since the last call. If the cluster or store does not answer, the wait
+        continues for OUTAGE_SECONDS. Then the ClusterError or StorageError is raised, and the application continues.
+
+        An unreadable status does not end the watch. An unreadable result raises RecordUnreadable if nothing else shows
+        how the application ended.
         """
         reason = None
         self.silence.look(seen)
@@ -190,7 +190,7 @@ class JobWatch:
 
     @property
     def now(self) -> float:
-        """The time by the cluster's clock, as far as known, in epoch seconds."""
+        """Epoch seconds by the cluster's clock, or by this machine's clock while the cluster's is unknown."""
         return time.time() + (self._ahead or 0.0)
 
     def _is_over(self, limit: float | None) -> bool:
@@ -253,10 +253,10 @@ class JobWatch:
 
 
 def _needs_result(reason: WatchEnd | None, application: Application | None) -> bool:
-    """Whether the cluster's state cannot replace the job's own result.
+    """Whether the job's own result is needed, because the cluster's report about the end is not enough.
 
-    It can for a failed application. A success is useless without its results, and for a forgotten application only its
-    result shows whether it succeeded.
+    For a failed application, the report is enough. A successful task must return the job's results. Of a forgotten
+    application, only the result shows whether it succeeded.
     """
     if reason is WatchEnd.FINISHED:
         return application is not None and application.final_status is FinalStatus.SUCCEEDED
@@ -264,10 +264,10 @@ def _needs_result(reason: WatchEnd | None, application: Application | None) -> b
 
 
 def _waits(application: Application, status: JobStatus | None) -> bool:
-    """Whether the gang has never been complete: the container of the application master or of a task is still missing.
+    """Whether the job still waits for its first complete set of containers, including the application master's.
 
-    Later, an application may wait for lost containers or for its next master. That is no wait in a queue, and has its
-    own timeouts. A suspended application has its own queue time, which starts when it resumes.
+    A wait for replacements of lost containers, or for the next master, does not count: it has its own timeouts. A
+    suspended application has its own queue time, which starts when it resumes.
     """
     if status is not None and _counts_itself(status):
         return False
@@ -277,7 +277,7 @@ def _waits(application: Application, status: JobStatus | None) -> bool:
 
 
 def _counts_itself(status: JobStatus) -> bool:
-    """Whether only the application master knows how long the job has now been waiting for containers."""
+    """Whether the job has started or was suspended. Then only its master measures waits for containers."""
     was_suspended = status.times is not None and status.times.suspended > 0
     return status.generation > 0 or was_suspended
 
@@ -319,8 +319,8 @@ class Looker:
     ) -> WatchResult:
         """Observe the job until the watch ends, and return the result.
 
-        ``pause`` is called between two observations, ``meanwhile`` repeatedly during a slow one, and ``seen`` with each
-        observation. They may raise.
+        ``pause`` is called between two observations, ``meanwhile`` repeatedly during a slow observation, and ``seen``
+        with each observation. An exception of any of them ends the watch.
         """
         while True:
             result, observation = self._judge(meanwhile)
@@ -366,7 +366,7 @@ class Looker:
 
 FIRST_POLL = 0.3  # seconds; the pauses grow by POLL_GROWTH up to the task's poll_interval
 POLL_GROWTH = 1.05  # the end is detected with a delay of at most a twentieth of the job's time
-LIFETIME_SLACK = 600.0  # seconds after the deadline: the trigger and Airflow's deferral timeout act first
+LIFETIME_SLACK = 600.0  # seconds from the deadline to YARN's limit: the trigger and Airflow's timeout act before
 
 
 def deadlines_of(
@@ -400,8 +400,8 @@ def deadlines_of(
 def limit_lifetime(job: TonyJob, specification: JobSpec, end: float, *, attached: bool, log: Logger) -> None:
     """Have YARN end the application soon after ``end``, in case all of Airflow is gone.
 
-    ``end`` is in epoch seconds by the cluster's clock. An ``attached`` application, which an earlier try has started,
-    had the limit of that try. The job's own limits apply in any case.
+    ``end`` is in epoch seconds by the cluster's clock. ``attached`` means that an earlier try has started the
+    application. This limit replaces the limit of that try, but the job's own limits still apply.
     """
     try:
         application = job.application()
@@ -429,7 +429,8 @@ def wait_in_worker(
 ) -> WatchResult:
     """Observe the job until the watch ends, and return its result.
 
-    ``raise_if_killed`` raises after the switch was pulled.
+    ``raise_if_killed`` is called after each pause, and during slow observations. It must raise if the switch was
+    pulled.
     """
     seconds = min(FIRST_POLL, poll_interval)
 

@@ -1,4 +1,7 @@
-"""Ends a training when its task is ended. Every DAG file imports this module, so it imports heavy modules on use."""
+"""Switch that ends a training when its task is ended.
+
+Every DAG file imports this module, so it imports heavy modules only on use.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ SIGNAL_TIMEOUT = 4.0  # seconds that a signal handler may take: Airflow ends the
 class KillSwitch:
     """The switch that ``on_kill`` pulls and the waiting task polls, to end the application and the wait.
 
-    A signal handler runs between any two instructions of the main thread, which may hold a lock at that moment: of the
-    connection pool, or of the event below. So the handler leaves the work to a thread and waits for it for a limited
-    time.
+    ``on_kill`` runs in a signal handler, which interrupts the main thread anywhere. At that moment, the main thread may
+    hold a lock, such as that of the connection pool or of the event below. So the handler lets another thread do the
+    work, and waits for it for a limited time.
     """
 
     def __init__(self) -> None:
@@ -59,7 +62,8 @@ class KillSwitch:
             kill = KillOrder(reason, self.whose)
             with logging_end_errors(job, log):
                 if not stop_when_submitted(job, kill, within=0.0):
-                    # The main thread may be submitting it. The main thread stands still until this thread ends.
+                    # The main thread may be submitting the job, and cannot continue until this thread ends. So another
+                    # thread stops the job after the submission.
                     _in_thread(stop_when_submitted, job, kill, SIGNAL_TIMEOUT)
         finally:
             self._woken.set()

@@ -1,6 +1,7 @@
 """Observe an application and its training task once, and record which peers have not answered yet.
 
-A call may hang for minutes before it fails, so the time since the last answer is recorded for each peer.
+The peers are the cluster and the store. A call may hang for minutes before it fails, so the module records since when
+each peer has not answered.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class UnansweredCalls:
     def asking(self, side: Peer) -> Iterator[None]:
         """Context manager around one call to ``side``. Any error except an unreachable peer counts as an answer.
 
-        An unreachable peer is recorded for the server that the error names: a call to the store may query the cluster
+        The error decides which peer is recorded as unreachable, because a call to the store may query the cluster
         first.
         """
         question, asked = object(), self._clock()
@@ -88,7 +89,8 @@ class UnansweredCalls:
     def silent_since(self, side: Peer) -> float | None:
         """Return since when ``side`` has not answered, by the clock, or None if no call waits or has failed.
 
-        If other calls are answered since, only one call is slow: the time of the last answer counts.
+        If another call was answered while a call waits, only that call is slow. So the time counts from the last
+        answer.
         """
         with self._lock:
             asked = [*self._asked[side].values(), *([self._in_vain[side]] if side in self._in_vain else [])]
@@ -111,9 +113,9 @@ class Observation:
     application: Application | None = None  # None if the cluster does not know it
     status: JobStatus | None = None  # None if the job has not written one, or it is unreadable
     unreadable: RecordUnreadable | None = None  # why the status that the job wrote is unreadable
-    outages: tuple[Outage, ...] = ()  # errors of peers; data of these peers is older
+    outages: tuple[Outage, ...] = ()  # errors of peers, whose data are then missing or from an earlier observation
     whole: bool = True  # False if the status may be older than the application
-    master: JobStatus | ClusterError | None = None  # its own answer, or why it gave none, if asked
+    master: JobStatus | ClusterError | None = None  # the master's answer or error; None if it was not queried
 
     @property
     def outage(self) -> Outage | None:
@@ -135,8 +137,8 @@ def observe(job: TonyJob, *, contact: UnansweredCalls | None = None, ask_master:
 
     Blocks until the cluster answers. Cluster and store errors are in the observation.
 
-    ``contact`` records peers that do not answer meanwhile. ``ask_master`` asks the master as well, because the status
-    on the store is stale or unavailable.
+    ``contact`` records peers that do not answer meanwhile. With ``ask_master``, the application master is queried too,
+    because the status on the store is stale or unavailable.
     """
     contact = contact or UnansweredCalls()
     try:
@@ -175,7 +177,7 @@ def observe_status(
 
 
 def status_of_master(job: TonyJob) -> JobStatus | ClusterError:
-    """Ask the application master for the job's status. Return the status, or the error if there is no answer.
+    """Query the application master for the job's status. Return the status, or the error if there is no answer.
 
     Blocks for at most MASTER_SECONDS.
     """
@@ -212,7 +214,7 @@ class TrainTask:
     dag_id: str
     run_id: str
     task_id: str
-    map_index: int | None  # None if unknown, because the author chose another name for the training
+    map_index: int | None  # None if unknown, because the task's ``checkpoint_key`` identifies the training
 
     def states(self) -> TrainTaskState:
         """Query Airflow for the task's state. Blocks. The result is unknown if Airflow does not answer."""
@@ -236,10 +238,10 @@ class TrainTask:
             return TrainTaskState()
 
     def read(self, states: Mapping[str, Any]) -> TrainTaskState:
-        """Interpret Airflow's answer about this task.
+        """Return this task's state from Airflow's answer.
 
-        ``states`` are keyed by task, or by ``<task>_<index>`` for mapped tasks. A mapped task that is not expanded yet
-        has a different index.
+        The keys of ``states`` are task IDs, or ``<task>_<index>`` for mapped tasks. If this instance is missing, for
+        example before the task is expanded, all states in the answer count.
         """
         mine = [states[name] for name in self._names() if name in states][:1] or list(states.values())
         if not mine:

@@ -23,7 +23,7 @@ from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgr
 from tony_provider.runtime.storage.errors import StorageUnreachable
 from tony_provider.watching.observation import Observation, Outage, Peer, UnansweredCalls, peer_of_error
 
-FIRST_REMINDER = 60.0  # seconds after the start; the pauses double up to LONGEST_PAUSE
+FIRST_REMINDER = 60.0  # seconds from a problem's start to its first reminder; later pauses double up to LONGEST_PAUSE
 LONGEST_PAUSE = 600.0
 
 
@@ -35,7 +35,7 @@ class _Trouble:
     remind_at: float
     said: str = ""
     pause: float = FIRST_REMINDER
-    told: bool = False  # logged since its start; False if it returned soon after its end
+    told: bool = False  # whether the problem was logged since its current start
 
     @property
     def line(self) -> str:
@@ -52,7 +52,7 @@ class OngoingProblems:
         self._tell = tell
         self._clock = clock
         self._troubles: dict[Hashable, _Trouble] = {}
-        self._former: dict[Hashable, tuple[_Trouble, float]] = {}  # last problem of its kind, and when it ended
+        self._former: dict[Hashable, tuple[_Trouble, float]] = {}  # last ended problem by key, and when it ended
 
     @property
     def lines(self) -> list[str]:
@@ -118,7 +118,8 @@ class _Key(Enum):
 class ReachabilityLog:
     """Detects from one observation to the next which peers do not answer, and logs it.
 
-    Times of two clocks are never compared: a status is stale if it has not changed for long since it was first seen.
+    Times of two clocks are never compared. A status is stale if it has not changed for a long time since this process
+    first read it.
     """
 
     def __init__(
@@ -178,9 +179,10 @@ class ReachabilityLog:
             self._troubles.is_over(side, f"{side} answers again")
 
     def _is_long(self, silent: float, said: str) -> bool:
-        """Whether the silence exceeds SLOW_ANSWER.
+        """Whether the silence since ``silent`` is longer than SLOW_ANSWER.
 
-        Time when this process was not scheduled counts only after an error.
+        ``said`` is the message of a failed call. Without a failed call, time in which this process did not run is
+        ignored.
         """
         return self._clock() - (silent if said else max(silent, self._awake_since)) > SLOW_ANSWER
 
@@ -220,7 +222,7 @@ class ReachabilityLog:
 
     @staticmethod
     def _master_says(seen: Observation) -> str:
-        """Return an empty string if the master was not asked yet."""
+        """Describe the master's answer. Return an empty string if the master was not queried yet."""
         if isinstance(seen.master, JobStatus):
             return "its application master is there, and says how the job is itself"
         return f"its application master does not answer either ({seen.master})" if seen.master is not None else ""
@@ -331,7 +333,7 @@ class ProgressLog:
         self._tasks = seen
         if not changed:
             return []
-        # Show all tasks of a small gang, because a missing task would look lost.
+        # For a small gang show all tasks, because users would think that an unchanged task was lost.
         return task_table(status.tasks if len(status.tasks) <= MAX_ROWS else changed, status.tasks)
 
     def _warning_lines(self, status: JobStatus) -> list[str]:
@@ -377,7 +379,8 @@ def progress_line(status: JobStatus) -> str:
 def task_table(tasks: Sequence[TaskStatus], everyone: Sequence[TaskStatus]) -> list[str]:
     """Return the rows of a text table of ``tasks``, under a header.
 
-    If these are not all of the job's tasks, a last line summarizes ``everyone``.
+    ``everyone`` are all tasks of the job. If the table lacks some of them, a last line has the number of tasks in each
+    state.
     """
     shown = tasks[:MAX_ROWS]
     lines = _aligned([_HEADER, *map(_row, shown)])
@@ -409,7 +412,7 @@ def _state(status: JobStatus) -> str:
 def _task_state(task: TaskStatus) -> str:
     """Format a state, such as ``RUNNING``, ``RUNNING (start 3)``, or ``RUNNING (start 4, container 2)``.
 
-    The container number is shown after a lost container.
+    Numbers above 1 are shown: starts of the task's program, and containers, of which earlier ones were lost.
     """
     counts = (("start", task.start), ("container", task.attempt))
     told = ", ".join(f"{what} {count}" for what, count in counts if count > 1)

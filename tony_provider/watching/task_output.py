@@ -21,9 +21,9 @@ from tony_provider.runtime.common.text import without_control_sequences
 from tony_provider.runtime.protocol import http_messages
 from tony_provider.runtime.protocol.status import JobStatus, TaskState
 
-LINES_PER_SECOND = 10  # on average
+LINES_PER_SECOND = 10  # average limit for one task
 BURST_LINES = 100  # burst size after a time with fewer lines
-MANY = 5_000  # lines in all after which one line per minute is shown
+MANY = 5_000  # after this total number of lines, one line per minute is shown
 MAX_LINES = 10_000  # maximum lines in all
 MAX_LINE_LENGTH = 300  # characters of a line; longer lines may get lost between a triggerer and the task's log
 BAR_SECONDS = 30.0  # seconds between two states of a line that is redrawn, such as a progress bar
@@ -37,19 +37,19 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udff
 class OutputLines:
     """Turns the output of one task, which arrives in chunks, into a bounded number of lines.
 
-    If more was printed than may be shown, the newest lines are shown, below a line with the amount left out. A line
-    that is redrawn, such as a progress bar, is shown in its last state, and from time to time before. Times are those
-    of any clock, in seconds.
+    If there are more lines than may be shown, the newest are shown, below a line with the omitted amount. A line that
+    is redrawn, such as a progress bar, is shown in its last state, and from time to time while it changes. Times are
+    seconds of any one clock.
     """
 
     def __init__(self, at_once: int = BURST_LINES) -> None:
         self._at_once = at_once
         self._new: deque[str] = deque(maxlen=at_once)
-        self._left_out = 0  # lines
-        self._missed = 0  # bytes
+        self._left_out = 0  # omitted lines that are not reported yet
+        self._missed = 0  # unavailable bytes that are not reported yet
         self._skipped = 0  # containers
         self._line = b""  # the start of an incomplete line, or its last drawn state
-        self._bar = ""  # the state of the line that was shown
+        self._bar = ""  # last displayed state of the incomplete line
         self._bar_at = float("-inf")
         self._allowed = float(at_once)
         self._taken_at: float | None = None
@@ -63,7 +63,7 @@ class OutputLines:
 
     @property
     def pending(self) -> int:
-        """Bytes of an incomplete line whose newest state was not shown."""
+        """Bytes of the incomplete line, or 0 if its newest state was shown."""
         return 0 if self._bar and self._bar == displayed_line(self._line) else self._begun
 
     @property
@@ -194,11 +194,11 @@ class OutputPosition:
 
 @attrs.frozen
 class OutputChunk:
-    """Output of a task between two reads."""
+    """New output of one container, as found by one read."""
 
     data: bytes
-    missed: int = 0  # bytes before it that are unavailable
-    new_container: bool = False  # whether it is the start of another container's output
+    missed: int = 0  # unavailable bytes before ``data``
+    new_container: bool = False  # True if ``data`` is the start of the output of a second or later container
     skipped: int = 0  # containers before this one that were not read, because there were too many
 
 
@@ -216,7 +216,7 @@ class OutputFollower:
     def new(self) -> list[OutputChunk]:
         """Return the output since the last read. The first read starts at the initial position.
 
-        Raises ClusterAuthError, UnexpectedAnswer.
+        If the master is unreachable, set ``problem``. Raises ClusterAuthError, UnexpectedAnswer.
         """
         self.problem = ""
         found: list[OutputChunk] = []
@@ -229,7 +229,8 @@ class OutputFollower:
     def _read(self, found: list[OutputChunk]) -> None:
         """Read the rest of the last container, then the output of the last few newer containers.
 
-        The next read continues from there: otherwise a job's master could name newer containers forever.
+        The number of containers per read is limited, because a job's master could report newer containers forever. The
+        next read continues.
         """
         for _ in range(_CONTAINERS + 1):
             before = self.position
@@ -255,7 +256,7 @@ class KeptOutput:
 
     data: bytes
     shown: int  # bytes of this log that were shown before
-    missed: int  # bytes between both that are unavailable
+    missed: int  # unavailable bytes between the shown part and ``data``
     end: int  # bytes of output up to the end of ``data``
 
 
@@ -282,7 +283,7 @@ class OutputSelection:
     """Which tasks' output to show in the task's log."""
 
     tasks: list[str] = attrs.field(factory=list)  # such as evaluator:0; empty for the leader, chief or rank 0
-    fresh_until: float | None = None  # epoch seconds; a display that starts later shows only new output
+    fresh_until: float | None = None  # epoch seconds; a later first read skips existing output; None for never
 
     def of(self, status: JobStatus) -> list[str]:
         """Return the names of the tasks, or an empty list while they are unknown."""
@@ -298,7 +299,7 @@ class _ShownTask:
 class OutputDisplay:
     """Reads the output of selected tasks of one job, and turns it into lines for the task's log.
 
-    ``look`` and ``lines`` may be called in two different threads, but each in one thread at a time.
+    One thread may call ``look`` while another calls ``lines``.
 
     If the first read is after the selection's ``fresh_until``, existing output is not shown.
     """
@@ -316,13 +317,13 @@ class OutputDisplay:
         self._next = float("-inf")
 
     def is_due(self, status: JobStatus | None) -> bool:
-        """Whether to ask the master, because there may be output to show."""
+        """Whether to query the master now, because there may be output to show."""
         if self._off or status is None or status.state.is_final or self._clock() < self._next:
             return False
         return status.generation > 0 and bool(self._wish.of(status))
 
     def look(self, job: TonyJob, status: JobStatus) -> None:
-        """Ask the job's master for the output since the last read.
+        """Query the job's master for the output since the last read.
 
         Blocks for at most SECONDS per task. Handles cluster errors.
         """
@@ -355,7 +356,7 @@ class OutputDisplay:
         return found
 
     def told(self) -> dict[str, OutputPosition]:
-        """Return the end position of each task's output in the lines that ``lines`` has returned."""
+        """Return for each task the position in its output up to which ``lines`` has returned it."""
         return dict(self._told)
 
     def _running(self, status: JobStatus) -> list[str]:
@@ -396,7 +397,7 @@ class OutputDisplay:
 
 
 def prefixed(task: str, lines: Sequence[str]) -> list[str]:
-    """Prefix lines of a task's output, which distinguishes them from our own."""
+    """Prefix lines with the task's name, to distinguish a task's output from the lines of this provider."""
     return [f"{task} | {line}" for line in lines]
 
 

@@ -1,8 +1,9 @@
-"""End an application from Airflow: quickly from a signal handler, thoroughly from anywhere else.
+"""End an application from Airflow: quickly from a signal handler, or with a wait for its end.
 
 The application master receives a stop order: user processes get their grace, and checkpoints and logs are copied a last
-time. From then on the application ends by itself, even if the requesting process dies. If it exceeds its time, the
-waiting process kills it, otherwise YARN does, because YARN gets the time limit as well.
+time. From then on the application ends by itself, even if the process that ordered the stop dies. If the application
+takes too long, the waiting process kills it. If that process has died, YARN kills it, because YARN also gets the time
+limit.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-HURRIED_SECONDS = 1.5  # seconds for the store and a master each in a signal handler: a kill must fit in as well
+HURRIED_SECONDS = 1.5  # in a signal handler, seconds for each of store and master: time for a kill must remain
 END_SECONDS = 20.0  # seconds that an application may take to end after its kill
 LIMIT_SLACK = 15.0  # seconds that YARN waits longer than we do, so that our kill states the reason
 _LONGEST_END = 21_600.0  # seconds; longer times from a master are ignored
 _LONGEST_REASON = 1000  # maximum characters of a stored stop reason
-KNOWN_POLL = 0.2  # seconds between two checks for an application that is just being submitted
+KNOWN_POLL = 0.2  # seconds between two checks whether the cluster knows a submitted application
 
-_OURS = re.compile(r"Killed by Airflow(?: for (try [^:]{1,100}))?: ")  # a job describes its end itself
+_OURS = re.compile(r"Killed by Airflow(?: for (try [^:]{1,100}))?: ")  # a job may put its own text before this
 
 
 @attrs.frozen
@@ -50,8 +51,8 @@ class KillOrder:
     """An order to end an application, with the origin and reason that its diagnostics will show."""
 
     reason: str
-    whose: str | None = None  # name of the task's try that ordered it, if any
-    by: str = "Airflow"  # a task that watches the application treats a kill by others as an external kill
+    whose: str | None = None  # name of the task's try that ordered the end; None for a command or a sensor
+    by: str = "Airflow"  # who ordered it; the job's own task treats any other value as an external kill
     grace: float | None = None  # seconds for user processes; None for the job's setting
 
     def __str__(self) -> str:
@@ -76,7 +77,7 @@ def killed_by_airflow(application: Application | None) -> bool:
 
 
 def killed_for(application: Application | None) -> str | None:
-    """Return the name of the try for which the application was killed, or None if it was not or no try was named."""
+    """Return the name of the try that had the application killed, or None if the diagnostics name no such try."""
     found = _OURS.search(application.diagnostics) if application is not None else None
     return found[1] if found else None
 
@@ -99,23 +100,25 @@ def end_job(job: TonyJob, kill: KillOrder) -> bool:
 
 
 def stop_job(job: TonyJob, kill: KillOrder, *, seconds: float) -> float | None:
-    """Ask the application's master to end it, or kill the application if no master answers.
+    """Send a stop order to the application's master, or kill the application if no master answers.
 
-    The order is also recorded on the store, where the master and the next try find it if YARN cannot be reached. Return
-    the seconds within which the application will end, or None if it was killed immediately. A second call does not
-    speed up the end. ``seconds`` limits the wait for the master. Raises ClusterError if the kill failed as well, and
-    TakenOverError if a later try waits for the application.
+    The order is also recorded on the store. If YARN cannot be reached, the master and the next try find the order
+    there. Return the seconds within which the application will end, or None if it was killed immediately. A second call
+    does not speed up the end.
+
+    ``seconds`` limits the wait for the master. Raises ClusterError if the kill failed as well, and TakenOverError if a
+    later try waits for the application.
     """
     _record(job, kill, seconds)
     return _order_stop(job, kill, seconds)
 
 
 def _order_stop(job: TonyJob, kill: KillOrder, seconds: float) -> float | None:
-    """Do what ``stop_job`` does after recording the order."""
+    """Send the stop order, or kill the application, as ``stop_job`` does after recording the order."""
     diagnostics = str(kill)
     try:
         answer = job.stop(diagnostics, grace=kill.grace, seconds=seconds)
-    except Exception as error:  # a job supplies its master, and so the answers
+    except Exception as error:  # the master belongs to the job, so its answer may be anything
         level = logging.DEBUG if isinstance(error, MasterOutOfReach) else logging.WARNING
         log.log(level, "%s is killed without grace: %s", job, error, exc_info=is_unforeseen(error))
         job.kill(diagnostics)
@@ -132,7 +135,7 @@ def _order_stop(job: TonyJob, kill: KillOrder, seconds: float) -> float | None:
     log.info("%s ends within %.0f s", job, ends_within)
     try:
         job.limit(ends_within + LIMIT_SLACK, diagnostics)
-    except Exception as error:  # it is logged
+    except Exception as error:  # the application ends by itself, so this limit is optional
         said = "%s ends by itself, without a limit set by the cluster: %s"
         log.warning(said, job, error, exc_info=is_unforeseen(error))
     return ends_within
@@ -177,10 +180,10 @@ def stop_when_submitted(job: TonyJob, kill: KillOrder, within: float) -> bool:
 
 @contextmanager
 def logging_end_errors(job: TonyJob, to: logging.Logger | Logger) -> Iterator[None]:
-    """Context manager around the last step for an application. Logs any exception of the block.
+    """Context manager around the end of an application. Logs any exception of the block.
 
-    Files of an application and answers of a cluster are untrusted and may cause any exception. It must neither hide the
-    error for which the application ends, nor prevent the steps after it.
+    Files of an application and answers of a cluster are untrusted, so they may cause any exception. Such an exception
+    must neither hide the error for which the application ends, nor prevent the steps after the block.
     """
     try:
         yield
@@ -195,7 +198,7 @@ _ending = ThreadPoolExecutor(16, thread_name_prefix="tony-end")
 async def end_from_triggerer(job: TonyJob, kill: KillOrder, run: OpenMlflowRun | None = None) -> None:
     """Stop the application from an event loop, wait for its end, and then close its MLflow ``run``.
 
-    Closes the job's hook. Cancelling the call stops the waiting only.
+    Closes the job's hook. If the call is cancelled, the work continues in its threads.
     """
 
     def stop() -> None:
@@ -222,7 +225,7 @@ def _logging_errors(act: Callable[[], None], job: TonyJob) -> None:
 def clean_up(job: TonyJob, warn: Callable[..., object]) -> None:
     """Remove files that an ended job no longer needs, see ``TonyJob.clean_up``.
 
-    ``warn`` is called with files that could not be removed, for example for lack of write permission.
+    If a file cannot be removed, for example for lack of write permission, log the error with ``warn``.
     """
     try:
         job.clean_up()

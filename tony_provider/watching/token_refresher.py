@@ -13,7 +13,7 @@ from tony_provider.runtime.protocol.status import JobStatus, TokenLife
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import Observation
 
-_TRIES = 8  # between the half of a token's life and its last quarter
+_TRIES = 8  # attempts after half of a token's life and before its last quarter
 _SHORTEST, _LONGEST = 5.0, 1800.0  # seconds between two attempts
 
 
@@ -53,7 +53,7 @@ class TokenRefresher:
             return False
         self._problem, self._attempt = "", seen.application.attempt if seen.application else None
         if newer is not None:
-            self._next = max(self._next, newer.half_ms / 1000)  # a token of several may be older
+            self._next = max(self._next, newer.half_ms / 1000)  # the status shows the oldest of several tokens
             self._lines.put(f"{job} has a newer HDFS token, until {moment(newer.until_ms)}")
         return newer is not None
 
@@ -63,7 +63,7 @@ class TokenRefresher:
             yield self._lines.get()
 
     def _has_later_master(self, seen: Observation, status: JobStatus) -> bool:
-        """Whether a later master than that of the status runs, and did not receive a token from this object."""
+        """Whether a master that is later than the status runs, and this object has not sent it a token."""
         attempt = seen.application.attempt if seen.application else None
         if attempt is None or attempt == self._attempt:
             return False

@@ -15,7 +15,7 @@ from tony_provider.runtime.common.quantities import count, span
 from tony_provider.runtime.protocol.status import TimeUse
 
 _WORTH = 0.02  # share of the time that a better interval must save
-_WORTH_UNTRIED = 0.3  # the same without any failure so far, when copies hardly matter
+_WORTH_UNTRIED = 0.3  # the same if no failure has occurred: only very costly copies matter then
 _LEAST_COPY = 1.0  # seconds; the program's own time to save is unknown, so very short intervals must not look free
 
 
@@ -28,7 +28,7 @@ class CheckpointInterval(Rule):
 
     name = "checkpoint-interval"
 
-    least_seconds: float = 300.0  # of training over all applications; a shorter one is a trial
+    least_seconds: float = 300.0  # of training over all applications; less is a trial
 
     def advise(self, case: Case) -> Advice | None:
         if any(case.events(DROPPED)):

@@ -17,7 +17,7 @@ class EvaluationMissing(Rule):
 
     name = "evaluation-missing"
 
-    least_seconds: float = 600.0  # of training; a shorter one is a trial
+    least_seconds: float = 600.0  # of training; a shorter training is a trial
 
     def advise(self, case: Case) -> Advice | None:
         spec = case.spec

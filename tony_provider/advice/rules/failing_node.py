@@ -23,13 +23,13 @@ _NODES_FAULT = {
         FailureKind.REGISTRATION_TIMEOUT,
     )
 }
-_MOST = 0.6  # share of all failures: a faulty program fails on any node
+_MOST = 0.6  # minimum share of all failures, because a faulty program fails on any node
 _GAIN = 0.3  # the cost of the next failure on the node is unknown
 
 
 @attrs.frozen
 class _Failed:
-    """A failed application, by its first failure."""
+    """A failed application, described by its first failure."""
 
     node: str
     is_nodes_fault: bool  # otherwise the program's own fault, as far as known

@@ -17,7 +17,7 @@ from tony_provider.runtime.common.quantities import number, span
 _BINS = 20  # sections of the curve; their medians suppress the noise
 _POINTS = 2 * _BINS  # minimum number of points
 _LEFT = 0.02  # share of the total gain; a later gain below it is negligible
-_FLAT = 0.4  # minimum share of the steps
+_FLAT = 0.4  # minimum share of the steps that must be flat
 _FEW = 4  # minimum number of measurements for a conclusion
 _DOUBT = 0.1  # share of the total gain that noise may hide in the flat part
 

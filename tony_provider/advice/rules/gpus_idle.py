@@ -12,7 +12,7 @@ from tony_provider.runtime.common.quantities import count
 
 _BUSY = 30.0  # percent of one GPU; below it the GPU is idle
 _UNUSED = 1.0  # percent; below it the GPU is unused
-_FULL = 80.0  # percent that each of fewer GPUs should be busy
+_FULL = 80.0  # percent; target load of each GPU if fewer are requested
 
 
 @attrs.frozen

@@ -13,8 +13,8 @@ from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.quantities import speed
 
 _SLOW = 0.75  # share of the others' speed
-_SAMPLES = 5  # per task, at least
-_TASKS = 3  # per type, at least: of two tasks either could be the odd one
+_SAMPLES = 5  # minimum number per task
+_TASKS = 3  # minimum number per type: of only two tasks, either could be the outlier
 
 
 @attrs.frozen

@@ -18,7 +18,7 @@ class VcoresIdle(Rule):
     name = "vcores-idle"
 
     least_seconds: float = ENOUGH_TRAINING  # minimum training time of the job and working time of each task
-    most_crowded: float = 10.0  # percent of the time in which the node had no free processors for it
+    most_crowded: float = 10.0  # percent of the time in which the node had no free processors for the task
 
     def advise(self, case: Case) -> Advice | None:
         if not case.succeeded or case.times.training < self.least_seconds:

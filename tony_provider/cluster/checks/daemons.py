@@ -1,9 +1,9 @@
 """Checks of the servers that a connection names, for its diagnosis.
 
-They concern connections and TLS, Kerberos, ResourceManagers, NameNodes, the scheduler and queue access.
+The checks concern connections and TLS, Kerberos, ResourceManagers, NameNodes, the scheduler and queue access.
 
-Calls of a running job are patient, because the job must outlast failovers. Before a job exists, a refused connection is
-seldom a failover and often a wrong address. So ``expect_servers`` reports it within seconds.
+Before a submission, ``expect_servers`` reports a refused connection within seconds: the address is often wrong. Calls
+for a running job wait longer, because a refused connection is then more likely a failover.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ from tony_provider.runtime.common.clock import server_clock_ahead
 from tony_provider.runtime.hadoop.gss import reason
 from tony_provider.runtime.hadoop.yarn_records import AccessList
 
-TIMEOUT = 10.0  # seconds for which all servers of a kind may refuse, because one may be starting
-_CONNECT_SECONDS = 2.0  # a slower server counts as silent, and the calls themselves wait for it
-_PAUSE = 0.5  # seconds between two rounds
+TIMEOUT = 10.0  # seconds in which one of the servers may still start, if all refuse connections
+_CONNECT_SECONDS = 2.0  # a slower server passes the check, because later calls wait for it
+_PAUSE = 0.5  # seconds before all servers are tried again
 _PORTS = {"http": 80, "https": 443}
 
 
 def expect_servers(yarn: YarnSettings, timeout: float = TIMEOUT) -> None:
     """Check that ResourceManagers and NameNodes accept connections. Blocks for little more than ``timeout`` seconds.
 
-    Raises ClusterUnreachable if every ResourceManager refuses connections or has a name without an address. Raises
-    StagingFailed if every NameNode does. One server of a kind that accepts connections, or is silent, is enough.
+    A server fails the check if it refuses connections or its name has no address. A server that does not respond
+    passes. Raises ClusterUnreachable if all ResourceManagers fail, and StagingFailed if all NameNodes fail.
     """
     deadline = time.monotonic() + timeout
     managers = [address for address in yarn.resource_managers if not _is_behind_proxy(address, yarn)]
@@ -92,10 +92,10 @@ def _expect(kind: str, addresses: Sequence[str], deadline: float, timeout: float
 
 @attrs.define
 class _Knock:
-    """One connection attempt, in its own thread because name resolution has no deadline."""
+    """One connection attempt. Run it in a separate thread, because name resolution has no deadline."""
 
     address: str
-    refusal: str = ""  # why no server can listen there; empty if one may
+    refusal: str = ""  # why no server accepts connections there; empty if that is not certain
 
     def run(self) -> None:
         parts = urlsplit(self.address)
@@ -107,7 +107,7 @@ class _Knock:
         except ConnectionRefusedError:
             self.refusal = f"nothing listens on port {port} of {parts.hostname}"
         except OSError:
-            return  # silent, or unreachable at present
+            return  # a timeout or a network error, which may be temporary
 
 
 def _refusals(addresses: Sequence[str]) -> list[str]:
@@ -141,8 +141,8 @@ def check_encryption(yarn: YarnSettings) -> Iterator[Finding]:
 class ServerTls:
     """The TLS of one https server: its certificate and its protocol versions.
 
-    :param verify: the connection's setting: whether to verify servers, or the PEM file.
-    :param for_nodes: True if nodes also contact this server and have only their own authorities.
+    :param verify: whether the connection verifies servers, or the PEM file with which it does.
+    :param for_nodes: True if nodes also contact this server, and verify it with their own authorities.
     """
 
     def __init__(self, address: str, verify: bool | str, *, for_nodes: bool) -> None:
@@ -181,7 +181,7 @@ class ServerTls:
         yield warning(self.what, f"it still takes {version}, which is broken", advice)
 
     def _unknown_to_nodes(self) -> Iterator[Finding]:
-        """Check the certificate with this host's authorities, because nodes usually have the same ones."""
+        """Check the certificate with this host's authorities, because nodes usually have the same authorities."""
         if not self._for_nodes or self._verify is False:
             return
         try:
@@ -227,14 +227,14 @@ def _unchecked(context: ssl.SSLContext) -> ssl.SSLContext:
 
 
 TICKET = "Kerberos ticket"
-_SHORT = 600  # seconds
+_SHORT = 600  # seconds: warn about a ticket that expires sooner
 
 
 def check_ticket(login: str | None, seen: list[Ticket]) -> Iterator[Finding]:
     """Check the worker's Kerberos ticket.
 
-    :param login: the connection's user.
-    :param seen: the ticket is appended to it.
+    :param login: the connection's user; None if jobs may run as the ticket's owner.
+    :param seen: a valid ticket is appended to this list.
     """
     try:
         found = ticket()
@@ -267,13 +267,13 @@ def refused(what: str, said: str, *, has_ticket: bool) -> Finding:
 
 
 _CLOCKS = "Clocks"
-_MOST_SKEW = 300.0  # seconds: the most that Kerberos accepts
+_MOST_SKEW = 300.0  # seconds: the largest difference that Kerberos accepts by default
 _SKEW = 30.0
 
 
 @attrs.define
 class DaemonChecks(ABC):
-    """Checks of the daemons of one kind; records the state of each."""
+    """Checks the daemons of one kind, and records which are active or standby."""
 
     kind: ClassVar[str]
     address_advice: ClassVar[str]
@@ -295,9 +295,9 @@ class DaemonChecks(ABC):
             yield problem(f"{self.kind}s", "none of those that answer is active", advice)
 
     def softened(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """Reduce the problems of single daemons to warnings if another one is active.
+        """Reduce the problems of single daemons to warnings if another daemon is active.
 
-        Missing ones matter only after the active one fails.
+        A missing standby matters only after the active daemon fails.
         """
         for each in findings:
             yield softened(each) if self.active and each.what.startswith(f"{self.kind} ") else each
@@ -332,7 +332,7 @@ class DaemonChecks(ABC):
 
 @attrs.define
 class ResourceManagerChecks(DaemonChecks):
-    """Checks of the ResourceManagers; also records their clocks."""
+    """Checks the ResourceManagers, and records how far their clocks are ahead."""
 
     kind = "ResourceManager"
     address_advice = "the connection's host takes the ResourceManager's web address, by default http://<host>:8088"
@@ -395,7 +395,7 @@ QUEUE = "Queue"
 
 
 def may_submit(cluster: YarnCluster, queue: str) -> Finding:
-    """Return whether the cluster's user may submit to a queue that accepts applications. Raises ClusterError."""
+    """Return a finding on whether the cluster's user may submit to a queue. Raises ClusterError."""
     every = cluster.queues()
     if every is None or find_queue(queue, every) is None:
         return _unknown_access(queue, "the scheduler makes queues as it likes, and does not say who may submit")
@@ -408,7 +408,7 @@ def may_submit(cluster: YarnCluster, queue: str) -> Finding:
 
 
 def queue_access(user: str, queue: str, every: Sequence[Queue]) -> Finding:
-    """Return whether the user may submit to the queue by its access lists, on a cluster that enforces them."""
+    """Return a finding on whether the queue's access lists allow the user. The cluster must enforce access lists."""
     found = find_queue(queue, every)
     shown = found.submitters if found is not None else None
     if found is None or shown is None:
@@ -438,7 +438,7 @@ class SchedulerChecks:
     """Checks that query the active ResourceManager. All raise ClusterError."""
 
     cluster: YarnCluster
-    queue: str | None  # the connection's queue
+    queue: str | None  # the connection's queue; None if it names none
 
     def submission(self) -> Iterator[Finding]:
         self.cluster.new_application()  # an unused id costs nothing
@@ -453,7 +453,7 @@ class SchedulerChecks:
             yield may_submit(self.cluster, self.queue)
 
     def pages(self) -> Iterator[Finding]:
-        """Check that YARN's proxy can reach application masters, for their pages and to stop them."""
+        """Check that YARN's proxy can reach application masters. Job pages and stop requests need this."""
         try:
             policy = (self.cluster.rest.setting(_POLICY) or "NONE").upper()
             proxy = self.cluster.rest.setting("yarn.web-proxy.address")

@@ -1,10 +1,9 @@
-"""Diagnosis of a connection, in two rounds, with its checks of stores and of security settings.
+"""Diagnosis of a connection: finds the servers that answer, then runs the checks that need these servers.
 
-The first round finds the servers that answer. The second runs the checks that need them. The stores are the staging
-directory, further HDFS, the key server and the runtime.
+This module has the checks of the staging directory, of further HDFS clusters, of the key server and of the runtime.
 
-The security settings are for a cluster with several users. Their list is the part of ``docs/security.md`` that the
-daemons' ``/conf`` shows. Further checks concern the staging directory's permissions and the connection's ``network``.
+It also checks security settings for clusters with several users: those recommended in ``docs/security.md`` that the
+daemons show at ``/conf``, the staging directory's permissions, and the connection's ``network``.
 """
 
 from __future__ import annotations
@@ -74,7 +73,8 @@ _ADVICE = "let the user write there, or name another `staging_dir` in the connec
 def check_staging(storage: Storage, staging_dir: str, find_datanode: FindDataNode | None) -> Iterator[Finding]:
     """Check the staging directory: write a small file, read it back, and remove it.
 
-    :param find_datanode: returns the DataNode address for a URI's data; None if the store has no DataNodes.
+    :param find_datanode: returns the address of the DataNode that would store a URI, or None if there is none. The
+        parameter is None if the store has no DataNodes.
     """
     what = f"{STAGING} {staging_dir}"
     directory = uris.join(staging_dir, temporary_name())
@@ -112,12 +112,12 @@ def _remove(storage: Storage, directory: str, made: list[str]) -> None:
     with contextlib.suppress(StorageError):
         storage.remove(directory, recursive=True)
         for each in made:
-            with contextlib.suppress(StorageNotEmpty):  # a job has begun to use it
+            with contextlib.suppress(StorageNotEmpty):  # a job uses this directory by now
                 storage.remove(each)
 
 
 def datanode_finder(namenode: str, way: RequestOptions) -> FindDataNode:
-    """Return a function that asks a NameNode which DataNode would store a file; it creates no file."""
+    """Return a function that queries the NameNode for the DataNode that would store a file. It creates no file."""
 
     def find(uri: str) -> str | None:
         path = quote(uris.parse(uri).path)
@@ -152,7 +152,7 @@ KEY_SERVER = "Key server"
 
 
 def check_other_hdfs(opened: OpenCluster) -> Iterator[Finding]:
-    """Check that each further HDFS answers. A failure is a warning, because jobs that do not name it still run."""
+    """Check that each HDFS in ``other_hdfs`` answers. A failure is only a warning, because other jobs still run."""
     for each in opened.other_hdfs:
         what = f"{OTHER_HDFS} {each.name}"
         try:
@@ -251,7 +251,7 @@ class Hardening:
     """One recommended setting of a daemon."""
 
     name: str
-    fits: Callable[[str, DaemonConfiguration], bool]  # whether a value is secure in a configuration
+    fits: Callable[[str, DaemonConfiguration], bool]  # whether this value of the setting is secure with the others
     otherwise: str  # the consequence of an insecure value
     advice: str
 
@@ -261,16 +261,16 @@ def _is(wanted: str) -> Callable[[str, DaemonConfiguration], bool]:
 
 
 def _limits_users(value: str, settings: DaemonConfiguration) -> bool:
-    """Return whether the value is false or has no effect, as with Kerberos or without the Linux executor."""
+    """Return whether the value is false or has no effect: with Kerberos, or without LinuxContainerExecutor."""
     has_kerberos = _is("kerberos")(settings.get(_KERBEROS, ""), settings)
     relevant = not has_kerberos and settings.get(_EXECUTOR, "").strip().endswith(_LINUX_EXECUTOR)
     return not relevant or _is("false")(value, settings)
 
 
 def _store_is_closed(value: str, settings: DaemonConfiguration) -> bool:
-    """Return whether ZooKeeper restricts access to the state store.
+    """Return whether access to the ResourceManager's state store in ZooKeeper is restricted.
 
-    Return True for another store, because ``/conf`` does not show the permissions of a directory.
+    Return True for a store in a directory, because ``/conf`` does not show permissions.
     """
     if not value.endswith("ZKRMStateStore"):
         return True
@@ -342,7 +342,7 @@ _OTHERS = 0o077  # permissions of group and others
 
 
 def check_hardening(daemons: DaemonChecks, wanted: Sequence[Hardening]) -> Iterator[Finding]:
-    """Check the configuration that an active daemon shows."""
+    """Compare the configuration that an active daemon shows with the recommended settings."""
     try:
         answer = json_of(daemons.way.send("GET", f"{daemons.active[0]}/conf?format=json"))
     except Unanswered as error:
@@ -398,8 +398,8 @@ def check_network(network: Network | None) -> Iterator[Finding]:
         yield ok(what, network.value)
 
 
-FIRST_SECONDS = 4.5  # time limit of the first round
-ALL_SECONDS = 9.5  # time limit of both rounds
+FIRST_SECONDS = 4.5  # time limit of the checks that find the servers
+ALL_SECONDS = 9.5  # time limit of all checks
 
 
 def diagnose(settings: Settings) -> Report:
@@ -430,7 +430,7 @@ def _limits(limits: LocalSettings) -> Iterator[Finding]:
 
 
 class _Yarn:
-    """The checks of a connection to a YARN cluster, and the servers that have answered."""
+    """Checks a connection to a YARN cluster, and records which servers have answered."""
 
     def __init__(self, settings: Settings, yarn: YarnSettings) -> None:
         self._settings = settings
@@ -519,12 +519,12 @@ class _Yarn:
             yield from check(opened)
 
     def _beside(self, check: Callable[[OpenCluster], Iterator[Finding]]) -> Iterator[Finding]:
-        """Run a check if the store can be opened; otherwise the staging directory's check reports it."""
+        """Run a check if the store can be opened. If not, only the staging directory's check reports that."""
         with contextlib.suppress(ConnectionProblem):
             yield from self._with_store(check)
 
     def _narrowed(self) -> YarnSettings:
-        """Return the connection's settings restricted to the servers that have answered."""
+        """Return the connection's settings, limited to the servers that have answered, with short timeouts."""
         webhdfs = attrs.evolve(
             self._yarn.webhdfs,
             addresses=self._namenodes.active or self._yarn.webhdfs.addresses,

@@ -1,7 +1,7 @@
-"""The checks of a job before its submission. ``JobChecks`` lists them.
+"""The checks of a job before its submission, and a scan that measures its inputs.
 
-A submission and ``airflow tony check`` run the same list. A check yields findings, or raises JobRejected or
-SourceMissing. The module also checks a job's inputs and outputs on their stores, and measures the inputs.
+A submission and ``airflow tony check`` both run the checks that ``JobChecks`` lists. A check yields findings, or raises
+JobRejected or SourceMissing.
 """
 
 from __future__ import annotations
@@ -77,21 +77,21 @@ class JobChecks:
 
     opened: OpenCluster
     job: JobSpec  # with the connection's defaults
-    search_path: Sequence[Path] = ()  # see SubmissionRequest
+    search_path: Sequence[Path] = ()  # directories for relative paths, see SubmissionRequest
     roots: FileRoots = attrs.field(factory=lambda: FileRoots("", ()))
     overrides: Mapping[str, Any] | None = None
-    secrets: Mapping[str, str] | None = attrs.field(default=None, repr=False)  # None: not given yet
-    training: str | None = None  # the name of its identity; None: not known yet
+    secrets: Mapping[str, str] | None = attrs.field(default=None, repr=False)  # by name; None if not yet known
+    training: str | None = None  # name of the job's Identity; None if it is not known yet
     is_allowed: bool = attrs.field(default=False, init=False)
     names_known_hdfs: bool = attrs.field(default=False, init=False)
     sources: Sources | None = attrs.field(default=None, init=False)
-    runtime: LocalSource | LocalizedResource | None = attrs.field(default=None, init=False)  # None: to be packed
+    runtime: LocalSource | LocalizedResource | None = attrs.field(default=None, init=False)  # None to pack it
     nodes: NodePythons | None = attrs.field(default=None, init=False)  # the Pythons that the runtime supports
     environments: Mapping[str, EnvironmentContent] = attrs.field(factory=dict, init=False)  # by their keys in the job
     registries: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)  # credentials by registry
 
     def run(self, *only: str) -> list[Finding]:
-        """Run the checks of these items, otherwise all checks. Raises the errors of ``run_in_order``."""
+        """Run all checks, or only the checks of the items in ``only``. Raises the errors of ``run_in_order``."""
         opened, job, settings = self.opened, self.job, self.opened.settings
         allowed = Need("the connection does not allow the job", lambda: self.is_allowed)
         known = Need("the job names another HDFS", lambda: self.names_known_hdfs)
@@ -132,7 +132,7 @@ class JobChecks:
         return found
 
     def _find_files(self) -> None:
-        """Find the files. Even for a job that the policy does not allow, report files that the connection forbids."""
+        """Find the job's files. For a job that the policy forbids, report only files that the connection forbids."""
         try:
             self.sources = SourceFinder(
                 self.opened.storage, self.opened.staging_dir, self.search_path, self.roots
@@ -200,10 +200,10 @@ _REMEDY = (
 
 
 def open_ports(job: JobSpec) -> Iterator[Finding]:
-    """Warn if a job's framework serves any client and the network is not declared.
+    """Warn if a job's framework accepts any client and the job declares no ``network``.
 
-    The job or the connection declares it with ``network``; ``job`` must include the connection's defaults. A job with a
-    single process gets no warning, because it serves no other process.
+    ``job`` must include the connection's defaults. A job whose framework runs a single process gets no warning, because
+    that process serves no other one.
     """
     exposed = get_framework(job.framework).exposed
     if job.network is not None or not exposed or _members(job) < 2:
@@ -224,10 +224,10 @@ _VIEW_NAME = f"{_VIEW}://"  # no HDFS has this name
 
 
 def check_hdfs_names(job: JobSpec, opened: OpenCluster) -> Iterator[Finding | str]:
-    """Report the job's URIs of another HDFS than the connection's, because their files would be searched in this one.
+    """Report URIs of an HDFS unknown to the connection. They would be read from the staging directory's HDFS.
 
-    If it is unknown which HDFS a name stands for, only warn, because a cluster's NameNodes have several names. Raises
-    ClusterError.
+    Only warn about a name that may also stand for the staging directory's HDFS, because NameNodes have several names.
+    Raises ClusterError.
     """
     if opened.nodes_webhdfs is None:
         return
@@ -265,12 +265,12 @@ def _addresses(properties: Mapping[str, str]) -> set[str]:
 
 
 def _names(job: JobSpec) -> Iterator[tuple[str, str]]:
-    """Yield each key of the job that names an HDFS, with the HDFS' name, or the scheme for a view."""
+    """Yield the key and the HDFS name of each HDFS URI in the job. A viewfs URI has the name ``viewfs://``."""
     for key, uri in _uris(job):
         try:
             parsed = uris.parse(uri)
         except StorageInvalidPath:
-            continue  # relative to the DAG's folder, or reported by the code that reads it
+            continue  # a relative path, or an invalid URI that another check reports
         if parsed.scheme in SCHEMES and parsed.authority:
             yield key, parsed.authority.lower()
         elif parsed.scheme == _VIEW:
@@ -425,7 +425,7 @@ def secret_problems(job: JobSpec, secrets: Mapping[str, str]) -> list[str]:
 
 
 def input_problems(job: JobSpec, storage: Storage, store_uri: str) -> list[str]:
-    """Check that each input has at least as many files as its tasks need. Only that many are listed.
+    """Check that each input has at least as many files as its tasks need. List no further files.
 
     ``storage`` is the job's own store, which contains ``store_uri``. Raises StorageError.
     """
@@ -443,7 +443,7 @@ def _input_problems(job: JobSpec, name: str, store_uri: str, stores: JobStores) 
             found += sum(1 for _ in itertools.islice(find_shards_at(name, spec, index, stores), least))
         except BadInputError as error:
             yield str(error)
-            found += least  # the number of files is not the problem
+            found += least  # do not also report too few files
     if problem := too_few_shards(job, name, found):
         yield problem
 
@@ -458,10 +458,13 @@ class Amount:
 
 @attrs.frozen
 class InputSizes:
-    """The size of one input, in total and per part."""
+    """The size of one input: its total, and the smallest and largest share of a task.
+
+    The shares are None if tasks take shards from a queue, because the assignment is not known in advance.
+    """
 
     total: Amount
-    smallest: Amount | None = None  # part of a static assignment, by bytes
+    smallest: Amount | None = None  # by bytes
     largest: Amount | None = None
 
 
@@ -470,7 +473,7 @@ class _TooLongError(Exception):
 
 
 class InputSizeScan:
-    """Measures all inputs of a job, in its own thread because a store may not answer."""
+    """Measures all inputs of a job in a separate thread with a time limit, because a store may not answer."""
 
     def __init__(self, job: JobSpec, storage: Storage, store_uri: str, seconds: float) -> None:
         """``storage`` is the job's own store, which contains ``store_uri``."""
@@ -518,17 +521,17 @@ class InputSizeScan:
 
 
 def _parts(sizes: Sequence[int], number: int) -> list[Amount]:
-    """Return the parts of a static assignment of shards, the smallest first."""
+    """Return the amount that each task gets in a static assignment of the shards, the smallest first."""
     deal = BalancedAssignment.of(sizes, number)
     parts = [Amount(len(part), sum(sizes[shard] for shard in part)) for part in map(deal.part, range(number))]
     return sorted(parts, key=lambda part: part.size)
 
 
 def output_problems(job: JobSpec, storage: Storage, staging_dir: str, training: str) -> list[str]:
-    """Check that no output path holds files that are not the training's own.
+    """Check that no output path contains files that the training did not write.
 
-    ``storage`` is the job's own store, which contains ``staging_dir``. ``training`` is the name of its identity. Raises
-    StorageError.
+    ``storage`` is the job's own store, which contains ``staging_dir``. ``training`` is the name of the job's
+    Identity. Raises StorageError.
     """
     with contextlib.closing(JobStores(storage, staging_dir)) as stores:
         return [

@@ -1,14 +1,13 @@
-"""Build a Python environment with uv or pip, and keep it as an archive on the store for other jobs.
+"""Build Python environments with uv or pip, and keep them as archives on the store.
 
-Built environments are in ``cache/environments/<key>/`` below the staging directory.
+A build may target another Python version and platform than those of this machine. The environment is kept in
+``cache/environments/<key>/`` below the staging directory. The key is a hash of the build's inputs, such as
+requirements, Python and machine.
 
-The directory contains the archive, its record, and a file with the time of the last use by a job. The record is
-written last, so an archive without a record is incomplete. The key is the hash of the build's inputs: requirements,
-Python, machine.
+This directory contains the archive, its record, and a file with the time of the last use by a job. The record is
+written last, so an archive without a record is incomplete.
 
-Also contains the checks of the cache that all users share.
-
-The build may target another Python version and platform than those of this machine.
+The module also checks the cache of environments that all users share.
 """
 
 from __future__ import annotations
@@ -60,10 +59,10 @@ from tony_provider.runtime.storage.errors import StorageError, StorageExists, St
 
 log = logging.getLogger(__name__)
 
-ARCHIVE_PREFIX = "tony-env-"  # start of an archive's name, by which submissions know that it has a record
-_DIGITS = 32  # hash digits of an archive's content in its name
-USED_FILE = "used"  # rewritten when a job is submitted
-_ARCHIVE = 0o500  # same mode as other files in the cache
+ARCHIVE_PREFIX = "tony-env-"  # start of an archive's name; a submission then expects a record
+_DIGITS = 32  # number of digits of its content's hash in an archive's name
+USED_FILE = "used"  # rewritten at each submission of a job with this environment
+_ARCHIVE = 0o500  # mode of archives, as of other files in the cache
 _SHARED_ARCHIVE, _SHARED_FILE, _SHARED_DIRECTORY = 0o555, 0o644, 0o755
 
 
@@ -95,7 +94,7 @@ class BuiltEnvironments:
     def keep(self, key: str, archive: Path, record: EnvironmentRecord) -> str:
         """Put a built archive on the store and return its URI.
 
-        If several builds have the same key, the first one counts.
+        If another build with the same key has finished first, return the URI of its archive.
         """
         uri = uris.join(self.directory(key), record.archive)
         permission, readable = (_SHARED_ARCHIVE, _SHARED_FILE) if self.shared else (_ARCHIVE, PRIVATE_FILE)
@@ -108,7 +107,7 @@ class BuiltEnvironments:
         except StorageExists:
             if (found := self.find(key)) is not None:
                 if found != uri:
-                    self.storage.remove(uri)  # unused, because no job knows it without its record
+                    self.storage.remove(uri)  # no job uses an archive without a record
                 return found
             write_atomically(self.storage, beside, dump_json(record), permission=readable)
         if not self.shared:
@@ -116,7 +115,7 @@ class BuiltEnvironments:
         return uri
 
     def note_use(self, archive: str) -> None:
-        """Record that a job uses an archive now, if it is one of these. `airflow tony gc` reads this time.
+        """Record that a job uses the archive now, if it is in this cache. `airflow tony gc` reads this time.
 
         Do nothing for a shared cache, because only its administrators may write there.
         """
@@ -136,15 +135,16 @@ def is_built(archive: str) -> bool:
 
 
 def hash_digits(sha256: str) -> str:
-    """Return the part of its content's hash that an archive's name contains.
+    """Return the part of the content's hash that is in an archive's name.
 
-    A job names the archive, so a program that can write on the storage cannot replace archive and record together.
+    A program with write access to the storage could replace both archive and record. But a job names the archive with
+    these digits, so other content does not fit the name.
     """
     return sha256[:_DIGITS]
 
 
 def read_environment_record(storage: Storage, uri: str) -> EnvironmentRecord:
-    """Return the record. Raises RecordMissing, StorageError."""
+    """Return the record of a built environment. Raises RecordMissing, StorageError."""
     try:
         return load_json(read_whole(storage, uri, RECORD_LIMIT), EnvironmentRecord)
     except StorageNotFound as error:
@@ -178,13 +178,13 @@ def note_uses(built: BuiltEnvironments, archives: list[str]) -> None:
 
 
 _OTHERS_WRITE = 0o022
-_STICKY = 0o1000  # of a directory: only the owner of an entry may rename it
-_LONGEST = 4096  # bytes of a note
+_STICKY = 0o1000  # mode of a directory in which only the owner of a file may rename the file
+_LONGEST = 4096  # bytes of a note that an archive was verified
 
 
 @attrs.frozen
 class SharedCache:
-    """The cache of environments that all users share, from the view of a job's user.
+    """The cache of environments that all users share, as a job's user accesses it.
 
     All methods block, and raise StorageError.
 
@@ -228,7 +228,7 @@ class SharedCache:
         write_atomically(self.storage, self._note(archive), _version(archive).encode())
 
     def _note(self, archive: FileStatus) -> str:
-        """Return the note's URI, next to this user's own environments, so that gc removes unused notes with them."""
+        """Return the note's URI. It is in the directory of this user's environments, where gc removes unused notes."""
         return uris.join(self.own.environments_dir, uris.name(uris.parent(archive.path)), "checked")
 
     def _on_the_way(self, uri: str) -> Iterator[FileStatus]:
@@ -244,10 +244,10 @@ def _version(archive: FileStatus) -> str:
     return f"{archive.path} {archive.size} {archive.modified_ms}"
 
 
-_SECONDS = 3600.0  # for one installation: some GB over a slow connection
+_SECONDS = 3600.0  # time limit of an installation, which may download some GB over a slow connection
 _MOST_SAID = 4000  # characters of the installer's error output
 _PLATFORM = re.compile(r"manylinux_2_(?P<glibc>\d{1,2})_(?P<machine>\w+)")
-_OLDEST_GLIBC = 5  # 2.5: manylinux1
+_OLDEST_GLIBC = 5  # minor version: glibc 2.5 is manylinux1
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}  # legacy platform names by glibc minor version
 UV = "uv"
 PIP = "pip"
@@ -263,14 +263,14 @@ class BuildTarget:
 
     version: Version
     machine: str  # as printed by ``uname -m``
-    glibc: int | None = None  # minimum minor version on the nodes; None: that of this machine
+    glibc: int | None = None  # minimum minor version of glibc 2 on the nodes; None for this machine's version
 
     @classmethod
     def of(cls, version: Version | None, platform: str | None) -> BuildTarget:
-        """Return the target for a wheel ``platform``. Default: this Python on this machine. Raises BuildFailed."""
+        """Return the target for a wheel platform. The defaults are this Python and this machine. Raises BuildFailed."""
         own = cls(sys.version_info[:2], os.uname().machine)
         if platform is None:
-            # This Python cannot compile for another version, so the build needs wheels: for Linux of 2018 and later.
+            # This Python cannot compile for another version, so the build needs wheels. glibc 2.28 is of 2018.
             return own if version in (None, own.version) else cls(version, own.machine, 28)
         match = _PLATFORM.fullmatch(platform)
         if match is None:
@@ -292,7 +292,7 @@ class BuildTarget:
 
 
 def find_installer(wanted: str | None, requirements: Requirements) -> str:
-    """Return ``uv`` if it is installed, otherwise ``pip``. Raises BuildFailed."""
+    """Return the ``wanted`` installer, by default ``uv`` if it is installed, otherwise ``pip``. Raises BuildFailed."""
     if wanted == UV or (wanted is None and _uv()):
         if not _uv():
             raise BuildFailed("there is no uv, beside this Python or on PATH")
@@ -315,7 +315,7 @@ def indexes_of(installer: str) -> PackageIndexes:
 def install(
     installer: str, indexes: PackageIndexes, requirements: Requirements, target: BuildTarget, directory: Path
 ) -> None:
-    """Install into ``directory``, without files of the current directory and without secrets of this process.
+    """Install into ``directory``. The installer sees no files of the current directory and no secrets of this process.
 
     Raises BuildFailed with the installer's message.
     """
@@ -382,10 +382,10 @@ _COMPRESSION = 6
 
 @attrs.frozen
 class BuiltEnvironment:
-    """An environment on the store that jobs can name."""
+    """The result of a build: an environment on the store that jobs can name."""
 
-    uri: str  # for the job's key ``python_env``
-    was_there: bool  # existed before, so nothing was built
+    uri: str  # value for the job's key ``python_env``
+    was_there: bool  # True if it already existed, so nothing was built
 
 
 def build_environment(
@@ -395,12 +395,12 @@ def build_environment(
     installer: str | None = None,
     others: Sequence[BuiltEnvironments] = (),
 ) -> BuiltEnvironment:
-    """Build an environment, unless the store has an environment with this content.
+    """Build an environment, unless one with the same requirements and target exists.
 
     Raises BuildFailed, IndexProblem, OSError, StorageError.
 
-    :param others: further places to search for an existing environment.
-    :param installer: ``uv`` or ``pip``. Default: uv if it is installed.
+    :param installer: ``uv`` or ``pip``. The default is uv if it is installed.
+    :param others: further caches to search for an existing environment.
     """
     python = version_text(target.version)
     installer = find_installer(installer, requirements)
@@ -440,7 +440,10 @@ def _installed(packages: Path) -> dict[str, str]:
 
 
 def _pack(packages: Path, record: EnvironmentRecord, archive: Path) -> None:
-    """Pack files sorted by name, without times and owners. Equal packages give equal bytes, except for the record."""
+    """Pack files sorted by name, without times and owners, so that equal packages give equal bytes.
+
+    Only the bytes of the record may differ.
+    """
     with (
         archive.open("wb") as file,
         gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_COMPRESSION, mtime=0) as zipped,
@@ -465,7 +468,7 @@ def _files(directory: Path) -> Iterator[Path]:
 
 
 def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Remove owner and time, which are not content."""
+    """Remove owner and time from a tar entry, so that equal files give equal bytes."""
     info.uid = info.gid = info.mtime = 0
     info.uname = info.gname = ""
     info.mode = 0o755 if info.mode & 0o100 else 0o644

@@ -1,7 +1,7 @@
 """Inspect the Python environments of a job, and check them against the Pythons and machines of the nodes.
 
-Archives, PEX files and wheels are examined without running them. The runtime that is sent to the nodes determines which
-Pythons they can have.
+Archives, PEX files and wheels are examined without running them. A node needs a Python for which the runtime
+archive was built, so these are the Pythons that environments must fit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MACHINE = re.compile(r"\.cpython-3\d+-(\w+)-linux-(?:gnu|musl)\.so$")
 
 @attrs.frozen
 class NodePythons:
-    """Python versions and machines of all nodes; empty if unknown."""
+    """Python versions and machine types (``uname -m``) that the nodes may have. Both are empty if unknown."""
 
     versions: frozenset[Version] = frozenset()
     machines: frozenset[str] = frozenset()
@@ -59,7 +59,7 @@ class NodePythons:
 
 
 def pythons_of_this_host() -> NodePythons:
-    """Return the Python and machine of nodes that receive this host's own packages."""
+    """Return this host's Python and machine. Nodes need both if the runtime consists of this host's packages."""
     return NodePythons(frozenset({sys.version_info[:2]}), frozenset({os.uname().machine}))
 
 
@@ -76,12 +76,12 @@ def pythons_of_runtime(archive: BinaryIO) -> NodePythons:
     return NodePythons(frozenset(versions), frozenset(machines))
 
 
-_LIBRARY = re.compile(  # names of Linux libraries with their machine, and of other systems, which no node has
+_LIBRARY = re.compile(  # file names of compiled libraries, with their machine for Linux, or of systems that no node has
     rb"\.cpython-3\d{1,2}-(?:(\w{3,20})-linux-(?:gnu|musl)|(darwin))\.so|\.cp3\d{1,2}-(win\w{2,10})\.pyd"
 )
-_MOST_BYTES = 32 << 20  # unpacked bytes of a tar that are examined
+_MOST_BYTES = 32 << 20  # how many unpacked bytes of a tar are examined
 _PIECE = 1 << 20
-_OVERLAP = 100  # bytes: a name may span two pieces
+_OVERLAP = 100  # bytes of the previous piece, because a name may span two pieces
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK"
 
@@ -97,7 +97,7 @@ def machines_in(archive: Path) -> set[str]:
 
 
 def _pieces(archive: Path) -> Iterator[bytes]:
-    """Yield the unpacked beginning of a tar, or the end of a zip."""
+    """Yield, piece by piece, the unpacked beginning of a tar or the end of a zip."""
     with archive.open("rb") as file:
         start = file.read(len(_GZIP))
         file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_BYTES) if start == _ZIP else 0)
@@ -106,7 +106,7 @@ def _pieces(archive: Path) -> Iterator[bytes]:
         while left > 0 and (piece := file.read(_PIECE)):
             try:
                 piece = gzip.decompress(piece, left) if gzip else piece
-            except zlib.error:  # a later unpacking reports the problem
+            except zlib.error:  # reported when a container unpacks the archive
                 return
             left -= len(piece)
             yield piece
@@ -140,7 +140,7 @@ def wheels_of(pex: BinaryIO) -> list[WheelName]:
 _PACKAGE = re.compile(r"(?:.*/)?site-packages/([^/]+?)-[^/-]+(?:-py3\.\d+)?\.(?:dist-info|egg-info)(?:/.*)?")
 _CONFIG = "pyvenv.cfg"
 _SHARES = re.compile(rb"^include-system-site-packages\s*=\s*true\s*$", re.MULTILINE | re.IGNORECASE)
-_MOST_CONFIG_BYTES = 1 << 16  # of pyvenv.cfg
+_MOST_CONFIG_BYTES = 1 << 16  # size limit of pyvenv.cfg
 
 
 def packages_of_archive(archive: Path) -> set[str] | None:
@@ -154,7 +154,7 @@ def packages_of_archive(archive: Path) -> set[str] | None:
     except OSError:
         raise
     except READ_ERRORS:
-        return None  # a later unpacking reports the problem
+        return None  # reported when a container unpacks the archive
 
 
 def packages_of_directory(directory: Path) -> set[str] | None:
@@ -200,9 +200,9 @@ def _is_config(name: str) -> bool:
 
 
 class StoredFile(io.RawIOBase):
-    """A file on the store that sends one request per read.
+    """A file on the store for reading small parts of a large file.
 
-    Wrap it in a buffer, and use it for small parts of large files.
+    Each read sends one request, so wrap the object in a buffer.
     """
 
     def __init__(self, storage: Storage, status: FileStatus) -> None:
@@ -231,14 +231,14 @@ class StoredFile(io.RawIOBase):
 
 @attrs.frozen
 class InspectedEnvironments:
-    """The environments of a job by key, and their problems."""
+    """The contents of a job's environments by key, and their problems."""
 
     contents: Mapping[str, EnvironmentContent]
     problems: Sequence[str]
 
 
 def needs_nodes(job: JobSpec) -> bool:
-    """Return whether the inspection of the job's environments requires data on the nodes."""
+    """Return whether the inspection of the job's environments requires the NodePythons."""
     return any(python_env_kind(each) is not EnvironmentKind.DIRECTORY for _, _, each in named_environments(job))
 
 
@@ -253,7 +253,7 @@ def inspect_environments(
     for key, _, environment in named_environments(job):
         used = [each for each in sources.all if each.key == key]
         if not used:
-            continue  # a directory on the nodes, or the job's own one if every task type has another
+            continue  # a directory on the nodes, or the job's environment if no task type uses it
         looking = _EnvironmentInspection(environment, used, storage, nodes, shared)
         contents[key] = looking.content()
         problems += [f"{key}: {problem}" for problem in looking.problems]
@@ -312,7 +312,7 @@ class _EnvironmentInspection:
         return {each.name: each for each in self.sources}.values()
 
     def _check_wheel(self, file: str, wheel: WheelName) -> None:
-        """Check that a Python of the nodes can use the wheel, because its packages extend that Python."""
+        """Check that a Python of the nodes can use the wheel, which is installed for that Python."""
         machines, versions = self.nodes.machines, self.nodes.versions
         suits_machine = not machines or any(wheel.suits_machine(each) for each in machines)
         suits_python = not versions or any(wheel.suits_python(each) for each in versions)
@@ -333,7 +333,10 @@ class _EnvironmentInspection:
         return self._of(EnvironmentKind.PEX, machines=_machines(wheels), packages=packages, sha256=sha256)
 
     def _check_project(self, project: str, wheels: Sequence[WheelName]) -> None:
-        """Check the machines of a project in a PEX. It may contain several variants, and finds its Python by itself."""
+        """Check that a PEX has a wheel of the project for the nodes' machine. It may have several wheels of a project.
+
+        The Python is not checked, because a PEX finds a suitable Python itself.
+        """
         machines = self.nodes.machines
         if machines and not any(wheel.suits_machine(machine) for wheel in wheels for machine in machines):
             platforms = sorted({platform for wheel in wheels for platform in wheel.platforms})
@@ -372,7 +375,7 @@ class _EnvironmentInspection:
         )
 
     def _record(self, archive: FileStatus) -> tuple[EnvironmentRecord, bool]:
-        """Return the record, and whether the archive is in the shared cache. Raises RecordMissing."""
+        """Return the record of an archive, and whether it is in the shared cache. Raises RecordMissing."""
         if self.shared is None or not self.shared.holds(archive.path):
             return environment_record(self.storage, archive), False
         self.problems += self.shared.problems(archive.path)

@@ -1,7 +1,7 @@
-"""Requirements of an environment, and the index settings of the installer.
+"""Requirements of an environment, and the installer's settings that choose packages.
 
-Requirements are a file in pip's format with its included files, or a ``pylock.toml``. The settings are those that
-choose packages; they are part of an environment's key.
+Requirements are a file in pip's format with its included files, or a ``pylock.toml``. Both the requirements and the
+settings are part of an environment's key.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tony_provider.runtime.common.helper_processes import child_environment
 _INCLUDED = re.compile(r"(?:-r|-c|--requirement|--constraint)[ =]*(?P<file>.+)")
 _FIND_LINKS = re.compile(r"(?:-f|--f[a-z-]*)[ =]*(?P<place>[^\s'\"]+|'[^']+'|\"[^\"]+\")")
 _EDITABLE = re.compile(r"(?:-e|--editable)\b")
-# Paths, also after a name: with a slash, a leading dot, or a suffix of an installable file.
+# A path has a slash, a leading dot, or the suffix of an installable file. The name of a package may precede it.
 _PATH = r"(?!-|[^;]*://)(?:\.|[^\s;]*/|[^\s;]+\.(?:whl|zip|tar\.\w+|tgz)(?![^\s;\[]))"
 _LOCAL = re.compile(rf"(?:[^@\s]+ ?@ ?)?(?:file:|{_PATH}).*")
-# Options that name files. Like pip, find them anywhere in a line of options, and by a prefix of a long name.
+# Options that name files. Like pip, accept them anywhere in a line of options, and as prefixes of a long name.
 _FILE_OPTIONS = ("--requirement", "--constraint", "--editable", "--find-links")
 _SHORT_FILE_OPTIONS = ("-r", "-c", "-e", "-f")
-_COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)  # a backslash at its end does not continue it
+_COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)  # a final backslash does not continue such a line
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _LOCK = re.compile(r"pylock(?:\.[^.]+)?\.toml")
 _OF_UV = "`uv export --no-emit-project` leaves it out"
@@ -51,7 +51,7 @@ class RequirementsProblem(ClusterError):  # noqa: N818 - named for what is wrong
 
 @attrs.frozen
 class Requirements:
-    """Requirements to install, without comments."""
+    """The lines of a requirements file, without comments."""
 
     file: Path
     lines: list[str]
@@ -68,7 +68,7 @@ class Requirements:
     def key(self, python: str, platform: str, indexes: Sequence[str]) -> str:
         """Return the key of the environment that these requirements give for this Python and platform.
 
-        :param indexes: the settings that choose packages, without credentials.
+        :param indexes: the installer's settings that choose packages, without credentials.
         """
         content = "\n".join(["2", python, platform, *indexes, "", *self.lines])
         return hashlib.sha256(content.encode()).hexdigest()
@@ -94,7 +94,7 @@ def read_requirements(file: Path) -> Requirements:
 
 
 def _lock(file: Path) -> str:
-    """Return the text of a lock file. Refuse directories, because they have no hash in it."""
+    """Return the text of a lock file. Refuse packages in local directories, because a lock file has no hash of them."""
     text = _text(file)
     try:
         packages = tomllib.loads(text).get("packages", [])
@@ -107,7 +107,7 @@ def _lock(file: Path) -> str:
 
 
 def _lines(file: Path, above: list[Path]) -> Iterator[str]:
-    """Yield the lines of the file, with included files in place of their options."""
+    """Yield the lines of the file. Replace each ``-r`` or ``-c`` by the lines of the included file."""
     if file.resolve() in above:
         raise RequirementsProblem(f"{file} includes itself")
     joined = re.sub(r"\\\n", " ", _COMMENT_LINE.sub("", _text(file)))
@@ -140,7 +140,7 @@ def _lines(file: Path, above: list[Path]) -> Iterator[str]:
 
 
 def _content_of_links(file: Path, line: str) -> Iterator[str]:
-    """Yield the content of a local directory that a line names for packages, so that it is part of the key."""
+    """If a line names a local directory of packages, yield the directory's content, so that it is part of the key."""
     named = _FIND_LINKS.fullmatch(line)
     place = named["place"].strip("'\"").removeprefix("file://") if named else ""
     if not place or "://" in place:
@@ -149,7 +149,7 @@ def _content_of_links(file: Path, line: str) -> Iterator[str]:
 
 
 def packages_in(place: Path) -> Iterator[str]:
-    """Yield name and hash of each file in a directory that packages come from, or of a file that lists packages."""
+    """Yield name and hash of each file in a directory of packages, or of a file that lists packages."""
     files = sorted(place.iterdir()) if place.is_dir() else [place] if place.is_file() else []
     for each in files:
         if each.is_file():
@@ -157,7 +157,7 @@ def packages_in(place: Path) -> Iterator[str]:
 
 
 def _file_option(line: str) -> str:
-    """Return the option in a line that makes pip read a file outside of the key, or "" if there is none."""
+    """Return the option in a line that makes pip read a file whose content is not in the key, or ""."""
     for word in line.split() if line.startswith("-") else ():
         name = word.partition("=")[0]
         is_long = len(name) > len("--") and any(each.startswith(name) for each in _FILE_OPTIONS)
@@ -173,8 +173,7 @@ def _text(file: Path) -> str:
         raise RequirementsProblem(f"{file} cannot be read: {error}") from error
 
 
-# Settings that choose packages, and are therefore part of the key. A value may be a list, separated by blanks or
-# newlines.
+# Settings that choose packages, and are therefore part of the key. The items of a list are separated by white space.
 _CHOOSING = (
     *("index", "default-index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy"),
     *("no-build", "no-build-package", "no-binary", "no-binary-package", "only-binary", "prefer-binary"),
@@ -200,8 +199,8 @@ _NETWORK = (
 )
 _COMPILER = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "MAKEFLAGS")
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
-_SECONDS = 60.0
-_MOST_SAID = 1000  # characters of pip's own message
+_SECONDS = 60.0  # time limit of `pip config list`
+_MOST_SAID = 1000  # characters of pip's message in an error
 
 
 class IndexProblem(ClusterError):  # noqa: N818 - named for what is wrong, as the others
@@ -212,7 +211,7 @@ class IndexProblem(ClusterError):  # noqa: N818 - named for what is wrong, as th
 
 @attrs.frozen
 class PackageIndexes:
-    """The index settings of one installer."""
+    """The settings of one installer: package indexes, and the variables and configuration to run it with."""
 
     chosen_by: list[str]  # settings that choose packages, without credentials; empty for the default index
     variables: dict[str, str] = attrs.field(repr=False)  # the installer's whole environment
@@ -225,7 +224,7 @@ def pip_command() -> list[str]:
 
 
 def pip_indexes(directory: Path) -> PackageIndexes:
-    """Return the settings of pip, as `pip config list` reports them in an empty directory. Raises IndexProblem."""
+    """Return pip's settings, as reported by `pip config list` in an empty ``directory``. Raises IndexProblem."""
     own = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     if file := own.get("PIP_CONFIG_FILE"):
         own["PIP_CONFIG_FILE"] = str(Path(file).absolute())
@@ -254,7 +253,7 @@ def pip_indexes(directory: Path) -> PackageIndexes:
 
 
 def _pip_settings(listed: str) -> dict[str, str]:
-    """Return the settings by name. Settings of `pip install` override general settings, and variables override both."""
+    """Return pip's settings by name. `[install]` overrides `[global]`, and environment variables override both."""
     by_section: dict[str, dict[str, str]] = {}
     for line in listed.splitlines():
         name, separator, value = line.partition("=")
@@ -265,7 +264,7 @@ def _pip_settings(listed: str) -> dict[str, str]:
 
 
 def uv_indexes() -> PackageIndexes:
-    """Return the settings of uv from its files for the user and the system, and from variables. Raises IndexProblem."""
+    """Return uv's settings from the user's and the system's file and from variables. Raises IndexProblem."""
     files: dict[str, Any] = {}
     for path in _uv_files():
         _combine(files, _uv_settings(path))
@@ -279,7 +278,7 @@ def uv_indexes() -> PackageIndexes:
 
 
 def _uv_files() -> Iterator[Path]:
-    """Yield the configuration files that exist, the one that overrides the others first."""
+    """Yield uv's configuration files that exist. Earlier files override later files."""
     if named := os.environ.get("UV_CONFIG_FILE"):
         yield Path(named).absolute()
         return
@@ -300,7 +299,7 @@ def _uv_settings(path: Path) -> dict[str, Any]:
         raise IndexProblem(f"uv's configuration {path} cannot be read: {error}") from error
     _check(whole)
     found = {name: whole[name] for name in (*_CHOOSING, *_UV_REACHING) if name in whole}
-    of_pip = whole.get("pip", {})  # these settings override the others
+    of_pip = whole.get("pip", {})  # for `uv pip`, these settings override the general ones
     if isinstance(of_pip, dict):
         _check(of_pip)
         found["pip"] = {name: of_pip[name] for name in (*_CHOOSING, *_UV_REACHING) if name in of_pip}
@@ -308,7 +307,7 @@ def _uv_settings(path: Path) -> dict[str, Any]:
 
 
 def _combine(settings: dict[str, Any], less_important: Mapping[str, Any]) -> None:
-    """Add settings as uv combines its files: join lists, and keep the more important file's value otherwise."""
+    """Add the settings of a less important file, like uv: join lists, and keep other values that are already set."""
     for name, value in less_important.items():
         mine = settings.get(name)
         if isinstance(mine, dict) and isinstance(value, dict):
@@ -340,12 +339,14 @@ def _links(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _as_text(value: Any) -> str:
-    """Normalize a setting to one line, independent of its notation."""
+    """Return a setting on one line, so that equal values in different notation give the same key."""
     return " ".join(value.split()) if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
 
 
 def _check(settings: Mapping[str, Any]) -> None:
-    """Refuse constraints, and relative directories of packages, because the installer runs in another directory.
+    """Refuse constraints, which are not part of the key, and relative package directories.
+
+    The installer runs in another directory, where relative paths would be wrong.
 
     Raises IndexProblem.
     """

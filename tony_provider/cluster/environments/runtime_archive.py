@@ -1,7 +1,8 @@
 """The runtime archive: a zip with the runtime, its dependencies and frameworks, which every container receives.
 
-The Airflow worker packs it from its own installation, or a command builds it for other Pythons from wheels. The archive
-also has bytecode, an index of its files, and the entry points of frameworks from other packages.
+The Airflow worker packs the archive from its own installation. Alternatively, `airflow tony runtime build` builds it
+from wheels for other Pythons. The archive also has bytecode, an index of its files, and the entry points of frameworks
+from other packages.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class ArchiveEntry:
 def framework_entries() -> Iterator[tuple[str, ArchiveEntry]]:
     """Yield the files of the packages that define frameworks, by their names in the archive.
 
-    Include only the package with the framework's module, without its dependencies, to keep the archive small. Skip a
-    framework without files, with a warning, so that jobs of other frameworks can run.
+    To keep the archive small, include only the package with the framework's module, not its dependencies. If a
+    framework has no files, log a warning and skip it, so that jobs of other frameworks can run.
     """
     points = []
     for point in base.entry_points():
@@ -72,7 +73,10 @@ def framework_entries() -> Iterator[tuple[str, ArchiveEntry]]:
 
 
 def _files(module: str) -> Iterator[tuple[str, Path]]:
-    """Yield files by name in the archive. Raises ImportError if the module is not installed or has no file."""
+    """Yield the files of a module's package, by their names in the archive.
+
+    Raises ImportError if the module is not installed or has no file.
+    """
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         raise ImportError(f"{module} has no file")
@@ -91,12 +95,12 @@ def _files(module: str) -> Iterator[tuple[str, Path]]:
             yield f"{'/'.join(above[:depth])}/__init__.py", directory / "__init__.py"
 
 
-_SECONDS = 300.0  # for about 700 modules, which take two seconds
+_SECONDS = 300.0  # time limit of the compilation; usually two seconds for about 700 modules
 _PLAIN = 2  # version of marshal's format that every Python reads
-_UNCHECKED = b"\1\0\0\0"  # flags of a hash-based file that Python does not check (PEP 552)
+_UNCHECKED = b"\1\0\0\0"  # flags of a .pyc that Python does not compare with its source (PEP 552)
 
-# Runs in a separate process with fixed hashes, because otherwise the order of constants, and so the archive's bytes,
-# would vary. A module that this Python cannot compile is skipped, because another Python may.
+# Runs in a separate process with PYTHONHASHSEED=0. Otherwise the order of constants, and so the archive's bytes, would
+# vary. Skips a module that this Python cannot compile, because the module may be for another Python.
 _PROGRAM = f"""
 import importlib.util, marshal, sys
 made = []
@@ -145,14 +149,14 @@ def bytecode(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, Arch
 
 
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
-_FORMAT = 7  # version of the archive's format; part of the key
-_ZIP_HEADER = 30  # bytes of a zip entry before its name
+_FORMAT = 7  # version of the archive's format, which is part of the archive's key
+_ZIP_HEADER = 30  # bytes before the name in a zip entry
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in the zip format
-_DOWNLOAD_SECONDS = 600.0  # for the wheels of one Python, some 20 MB
-_KEPT = 4  # newest archives that remain on the worker's disk, usually of versions of the provider
+_DOWNLOAD_SECONDS = 600.0  # time limit for the wheels of one Python, about 20 MB
+_KEPT = 4  # number of archives on the worker's disk, usually one for each version of the provider
 _REQUIREMENTS = Path(tony_provider.__file__).parent / "runtime" / "requirements.txt"
-_HASHES = _REQUIREMENTS.with_name("requirements-hashes.txt")  # pinned versions to download, with hashes
-# Files of packages that no process on a node loads.
+_HASHES = _REQUIREMENTS.with_name("requirements-hashes.txt")  # versions to download and hashes of their wheels
+# Files of packages that are left out, because no process on a node loads them.
 _DROPPED_DIRECTORIES = {"__pycache__", "tests", "testdata", "cattr", "licenses", "_yaml"}
 _DROPPED_ENDINGS = (".pyi", ".pyc", ".pxd", ".pyx", ".h", ".proto", ".pem", ".typed")
 _lock = threading.Lock()
@@ -161,10 +165,8 @@ _lock = threading.Lock()
 def worker_archive(cache: Path | None = None) -> Path:
     """Return the runtime archive for this Python version, packed from the installed packages.
 
-    It is packed once and kept.
-
-    ``cache`` defaults to ``tony-provider`` in the user's cache directory. Raises StagingFailed if a package that the
-    runtime needs is not installed, or if the directory cannot be written.
+    It is packed once and kept in the directory ``cache``, by default ``tony-provider`` in the user's cache. Raises
+    StagingFailed if a package that the runtime needs is not installed, or if the directory cannot be written.
     """
     runtime = dict(_runtime_entries())
     distributions = [_distribution(name) for name in _installed_requirements()]
@@ -189,8 +191,8 @@ def worker_archive(cache: Path | None = None) -> Path:
 def build(pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATFORMS) -> None:
     """Build an archive for nodes with any of ``pythons`` (such as ``3.9``) from wheels that pip downloads.
 
-    This release pins version and hash of each wheel. Raises StagingFailed if pip finds no suitable wheel or one with
-    another hash, is not installed, or takes too long.
+    This release pins version and hash of each wheel. Raises StagingFailed if pip is not installed, takes too long, or
+    finds no suitable wheel or a wheel with another hash.
     """
     files: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory(prefix="tony-runtime-") as folder:
@@ -317,7 +319,7 @@ def _for_python(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, b
 
 
 def _index(inner: bytes) -> bytes:
-    """Return the index of an archive for start.py: the offset and the size of each file."""
+    """Return the index of a runtime.zip for start.py: the offset and the size of each file."""
     with zipfile.ZipFile(io.BytesIO(inner)) as archive:
         found = {
             info.filename: (info.header_offset + _ZIP_HEADER + len(info.filename.encode()), info.file_size)
@@ -331,7 +333,7 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as packed:
         for name, content in sorted(files.items()):
             info = zipfile.ZipInfo(name, _EPOCH)
-            info.create_system = 3  # Unix on every machine
+            info.create_system = 3  # Unix, whatever the packing machine is
             info.external_attr = 0o100644 << 16
             packed.writestr(info, content)
     return made.getvalue()

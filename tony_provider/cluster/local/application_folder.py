@@ -1,7 +1,8 @@
 """The folder of an application on this machine: its records, its processes and its end.
 
-Processes may outlive the process that started them. They are identified by PID and start time from ``/proc``, so this
-module requires Linux. ``settle_application`` records how an application ended and stops its remaining processes.
+The processes of an application may outlive the Airflow process that started them. They are identified by PID and start
+time from ``/proc``, so this module requires Linux. ``settle_application`` stops the remaining processes of an
+application and records how it ended.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tony_provider.runtime.protocol.status import FinalStatus
 log = logging.getLogger(__name__)
 
 
-_POLL = 0.05  # seconds; these processes are not our children, so waitpid is impossible
+_POLL = 0.05  # seconds; waitpid is impossible, because these processes are not children of this process
 
 
 @attrs.frozen
@@ -44,7 +45,7 @@ class ProcessId:
     @classmethod
     def of_stat(cls, stat: str) -> ProcessId:
         """Parse the text of ``/proc/<pid>/stat``. Raises ValueError."""
-        # The second field is the program's name in brackets, which may itself contain brackets and blanks.
+        # The second field is the program's name in parentheses. The name may contain parentheses and blanks.
         head, _, tail = stat.rpartition(")")
         fields = tail.split()
         try:
@@ -92,8 +93,8 @@ def wait_all_gone(processes: list[ProcessId], seconds: float) -> bool:
 def processes_of(leaders: list[ProcessId], marks: set[bytes]) -> list[ProcessId]:
     """Return running processes in the groups of ``leaders`` or with one of ``marks`` (NAME=value) in the environment.
 
-    A group counts only while its leader is alive, because its number may be reused afterwards. Only this user's
-    processes are found.
+    A group is ignored once its leader has ended, because the group's number may then be reused. Only processes of this
+    user are found.
     """
     groups = {leader.pid for leader in leaders if leader.alive}
     found = []
@@ -114,7 +115,7 @@ def processes_of(leaders: list[ProcessId], marks: set[bytes]) -> list[ProcessId]
 def kill_all(find: Callable[[], list[ProcessId]], seconds: float = 10.0) -> bool:
     """Send SIGKILL to all processes that ``find`` returns until it returns none.
 
-    Return whether that took at most ``seconds``.
+    Return False if processes are still left after ``seconds``.
     """
     deadline = time.monotonic() + seconds
     while left := find():
@@ -132,7 +133,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @attrs.frozen
 class ApplicationRecord:
-    """``application.json``: identity of an application and of the machine that runs it."""
+    """``application.json``: facts about an application and the machine that runs it, known at its start."""
 
     id: str
     name: str
@@ -155,7 +156,7 @@ class KillRecord:
 
 @attrs.frozen
 class TimeLimit:
-    """``limit.json``: the time at which the application must be killed if it still runs."""
+    """``limit.json``: the time after which the application must be killed."""
 
     until: float  # epoch seconds
     diagnostics: str
@@ -163,7 +164,7 @@ class TimeLimit:
 
 @attrs.frozen
 class EndRecord:
-    """``ended.json``: the final result of the application."""
+    """``ended.json``: how the application ended."""
 
     state: ApplicationState
     final_status: FinalStatus
@@ -181,7 +182,7 @@ _FILES: dict[type, str] = {
 
 @attrs.frozen
 class ApplicationFolder:
-    """The folder of one application on this machine, and its files."""
+    """The folder of one application on this machine, with its records, logs and containers."""
 
     path: Path
 
@@ -211,7 +212,7 @@ class ApplicationFolder:
             return ""
 
     def read(self, kind: type[T]) -> T | None:
-        """Return the record of a kind of ``_FILES``, or None if it does not exist."""
+        """Return the record of this class (a key of ``_FILES``), or None if it does not exist."""
         try:
             return load_json((self.path / _FILES[kind]).read_bytes(), kind)
         except (FileNotFoundError, NotADirectoryError):
@@ -222,7 +223,7 @@ class ApplicationFolder:
         write_private_file(self.path / _FILES[type(record)], dump_json(record))
 
     def master(self) -> ProcessId | None:
-        """Return the application master's process, or None if it has not started or the folder no longer exists."""
+        """Return the application master's process, or None if it has not started or the folder was removed."""
         return _read_pid(self.am_directory / PID_FILE)
 
     def containers(self) -> Iterator[ProcessId]:
@@ -254,14 +255,14 @@ def _read_pid(path: Path) -> ProcessId | None:
     return ProcessId(int(pid), int(start))
 
 
-_UNSTARTED_SECONDS = 60.0  # after which an application without a process counts as abandoned by its submitter
-_EXIT_SECONDS = 30.0  # for the exit of an application master after its report of the job's end
-_SETTLE_SECONDS = 60.0  # for another Airflow process to clean up after an application
-_SAID_BYTES = 4096  # of a dead master's output that its diagnostics include
+_UNSTARTED_SECONDS = 60.0  # after this time, an application without a process counts as failed
+_EXIT_SECONDS = 30.0  # time for an application master to exit after it has reported the job's end
+_SETTLE_SECONDS = 60.0  # how long to wait while another Airflow process cleans up after an application
+_SAID_BYTES = 4096  # of a dead master's output, shown in the diagnostics
 
 
 def application_end(folder: ApplicationFolder, record: ApplicationRecord) -> EndRecord | None:
-    """Return how the application ended, or None while it runs.
+    """Return how the application ended, or None while it runs. Clean up after an application that just ended.
 
     Raises ConnectionProblem if it runs on another machine, and the errors of ``settle_application``.
     """
@@ -269,9 +270,10 @@ def application_end(folder: ApplicationFolder, record: ApplicationRecord) -> End
 
 
 def settle_application(folder: ApplicationFolder) -> EndRecord:
-    """Stop the remaining processes of an application without a master, record its end, and clean up. Runs only once.
+    """Stop the remaining processes of an application without a master, record its end, and clean up.
 
-    Raises ClusterUnreachable if another process takes too long to do this.
+    Do this only once, even if several processes call the function. Raises ClusterUnreachable if another process takes
+    too long.
     """
     try:
         with locked(folder.path / "lock", _SETTLE_SECONDS):
@@ -284,7 +286,7 @@ def _settle(folder: ApplicationFolder) -> EndRecord:
     if not kill_all(lambda: _leftovers(folder)):
         log.warning("%s has left processes that cannot be killed", folder.id)
     verdict = _verdict(folder)
-    folder.remove_work()  # first, because these files may fill the disk
+    folder.remove_work()  # before the record is written, because these files may fill the disk
     try:
         folder.write(verdict)
     except OSError as error:
@@ -338,7 +340,7 @@ def _verdict(folder: ApplicationFolder) -> EndRecord:
 
 
 def _leftovers(folder: ApplicationFolder) -> list[ProcessId]:
-    """Return the application's running processes, by process groups and by environment variables of all containers."""
+    """Return the application's running processes, found by process group or by environment variables."""
     marks = [
         f"{contract.ENV_APPLICATION_ID}={folder.id}",
         *(f"{contract.ENV_TOKEN_FILE}={path / TOKEN_FILE}" for path in folder.path.glob("containers/*")),

@@ -1,8 +1,7 @@
 """Cluster interface for this machine: applications are processes, and their state is in files.
 
-The master runs in its own session, so it outlives the process that starts it.
-
-Also checks a job against the resources that the connection grants on this machine.
+The application master runs in its own session, so it outlives the process that starts it. The module also checks a job
+against the resources that the connection grants on this machine.
 """
 
 from __future__ import annotations
@@ -70,12 +69,12 @@ from tony_provider.runtime.protocol import master_files
 from tony_provider.runtime.protocol.limits import stop_seconds
 from tony_provider.runtime.protocol.master_files import read_report
 
-_START_SECONDS = 20.0  # until the application master's process has written its PID
+_START_SECONDS = 20.0  # time limit for the application master's process to write its PID
 _POLL = 0.02
-_SAID_BYTES = 16 << 10  # of the master's output, for the error if it does not start
+_SAID_BYTES = 16 << 10  # of the master's output, shown in the error if it does not start
 
-# The starting process may be killed at any moment, so the new process itself writes its PID atomically and then becomes
-# the master by exec. The start time (field 22) distinguishes it from a later process with the same PID.
+# Airflow's process may be killed at any moment, so the new process writes its own PID atomically, then becomes the
+# master by exec. The start time (field 22) distinguishes it from a later process with the same PID.
 _START = """
 start=$(sed 's/.*) //' /proc/$$/stat | cut -d' ' -f20) || exit 1
 echo "$$ $start" > "$1.part" && mv "$1.part" "$1" || exit 1
@@ -97,7 +96,7 @@ def start_master(
 
 
 def _prepare(folder: ApplicationFolder, submission: Submission) -> None:
-    """Create the container's directory, as a NodeManager would."""
+    """Create the application master's container directory with its files, as a NodeManager would."""
     materialise(folder.am_directory, submission.am_files)
     write_tokens(folder.am_directory, submission.credentials.to_bytes())
 
@@ -154,7 +153,7 @@ def ask_master(
 ) -> Any:
     """Send a request to the master; see ``Cluster.ask_master``.
 
-    Raises MasterOutOfReach, also if the master has no such item; UnexpectedAnswer.
+    Raises MasterOutOfReach if no master answers or it has nothing at this path, and UnexpectedAnswer.
     """
     response = _send("GET", folder, path, seconds) if body is None else _send("PUT", folder, path, seconds, json=body)
     answer: Any = response.content if is_text and response.ok else json_object(response)
@@ -174,7 +173,7 @@ def _send(method: str, folder: Path, path: str, seconds: float, **more: Any) -> 
         raise MasterOutOfReach(f"the master of {folder.name} has not started")
     headers = {"Authorization": f"Bearer {secret}", "Accept": "application/json"}
     with requests.Session() as session:
-        session.trust_env = False  # a proxy cannot reach this machine's loopback address
+        session.trust_env = False  # a proxy from the environment cannot reach this machine's loopback address
         session.mount("http://", _OwnMaster(folder))
         try:
             return bounded_request(  # type: ignore[no-any-return]
@@ -187,10 +186,10 @@ def _send(method: str, folder: Path, path: str, seconds: float, **more: Any) -> 
 
 
 class _OwnMaster(HTTPAdapter):
-    """Connects only to processes of the folder's owner, and checks this before it sends anything.
+    """Connects only to processes of the folder's owner; for others it raises MasterOutOfReach and sends nothing.
 
-    After a master has ended, any user of this machine may listen on its port, and would receive the next request's
-    secret. Connecting raises MasterOutOfReach.
+    After a master has ended, any user of this machine may listen on its port. That user would receive the secret in the
+    next request.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -246,7 +245,7 @@ def capacity_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
 
 
 def _size_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
-    first_come = job.start is StartRule.FIRST_COME  # otherwise all tasks of a stage are requested at once
+    first_come = job.start is StartRule.FIRST_COME  # then a stage starts with its minimum of tasks
     tasks = {
         name: (task, job.minimum_containers(name) if first_come else task.instances) for name, task in job.tasks.items()
     }
@@ -272,9 +271,9 @@ def _size_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
     ]
 
 
-_KEPT = 100  # ended applications that are kept
-_KILL_SLACK = stop_seconds(0.0, 0.0)  # in addition to the grace of user processes and the last copies of checkpoints
-_MASTER_LOST_AFTER = 10.0  # seconds: the local backend does not restart a master
+_KEPT = 100  # number of ended applications whose folders are kept
+_KILL_SLACK = stop_seconds(0.0, 0.0)  # of a kill, in addition to the times for user processes and last checkpoints
+_MASTER_LOST_AFTER = 10.0  # seconds; short, because the local backend does not restart a master
 _KILLED_SECONDS = 10.0  # for a process to vanish after SIGKILL
 
 
@@ -309,7 +308,7 @@ class LocalCluster(Cluster):
             make_own_directory(self._applications)
             folder.path.mkdir(mode=0o700)
         except FileExistsError:
-            return  # started already
+            return  # an earlier call has started it
         except UnsafeDirectoryError as error:
             raise SubmissionRefused(str(error)) from error
         except OSError as error:
@@ -384,7 +383,7 @@ class LocalCluster(Cluster):
         return ask_master(self._folder(application_id).path, path, seconds, body=body, is_text=is_text)
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
-        """Record the limit. The first access to the application after that time kills it."""
+        """Record the time limit. The first access to the application after that time kills the application."""
         application = self.application(application_id)
         if application is None or application.is_final:
             return
@@ -443,7 +442,7 @@ class LocalCluster(Cluster):
         )
 
     def _tidy(self) -> None:
-        """Remove the oldest ended applications, except the newest _KEPT."""
+        """Remove all ended applications except the newest _KEPT."""
         over = [folder for folder in self._folders() if folder.read(EndRecord) is not None]
         for folder in sorted(over, key=lambda folder: folder.id, reverse=True)[_KEPT:]:
             remove_tree(folder.path)

@@ -1,7 +1,7 @@
 """Read the history of an application from its directory on the store.
 
-Contains the record of its specification with secrets masked, its status, its events, and the samples of its tasks. A
-damaged or missing part becomes a line in ``missing``; only an unreachable store raises an error.
+The history consists of the specification with masked secrets, the status, the events, and the samples of the tasks. A
+damaged or missing record becomes a line in ``missing``; only an unreachable store raises an error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tony_provider.runtime.storage.errors import STORE_ERRORS, StorageError, Sto
 
 @attrs.frozen(kw_only=True)
 class EnvironmentContent:
-    """A Python environment of a job. A field is None if the environment does not state its value."""
+    """Facts about a Python environment of a job. A field is None if its value is unknown."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
@@ -46,8 +46,8 @@ class EnvironmentContent:
     python: str | None = None  # version that it was built for, such as 3.12
     machines: list[str] | None = None  # values of ``uname -m``; an empty list means any machine
     packages: dict[str, str] | None = None  # versions by name
-    built: bool = False  # by `airflow tony env build`
-    shared: bool = False  # in the shared cache of the connection
+    built: bool = False  # whether `airflow tony env build` built it
+    shared: bool = False  # whether it is in the shared cache of the connection
     sha256: str | None = None  # of its archive or PEX, if known
 
     @property
@@ -62,14 +62,14 @@ class KeptResource:
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
-    name: str  # in the container
+    name: str  # in the container's working directory
     uri: str
     key: str  # of the job's entry that names the resource, such as files.train.py or python_env
 
 
 @attrs.frozen(kw_only=True)
 class SpecificationRecord:
-    """The kept specification of an application: values of secrets are masked, their names are not."""
+    """The record of an application's specification, which masks the values of secrets but not their names."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
@@ -77,7 +77,7 @@ class SpecificationRecord:
     given: dict[str, Any] | None = None  # as written by the user, before any override; None if unknown
     overrides: dict[str, Any] | None = None  # applied to ``given``; None if there were none
     environments: dict[str, EnvironmentContent] = attrs.field(factory=dict)  # by their keys in the job
-    resources: list[KeptResource] | None = None  # None if there were too many, or if an older release wrote the record
+    resources: list[KeptResource] | None = None  # None if there were too many, or in records of older releases
     version: int = 1  # of this record's format
 
 
@@ -120,7 +120,7 @@ def mask_values(plain: Any, mask: Mask) -> Any:
 
 
 def _plain(written: Mapping[str, Any]) -> Any:
-    """Convert to JSON types. YAML values such as dates become text; ``job`` has their parsed values."""
+    """Convert to JSON types. YAML dates and similar values become text; the record's ``job`` has the parsed values."""
     return json.loads(json.dumps(written, default=str, skipkeys=True))
 
 
@@ -143,29 +143,28 @@ class JobHistory:
     missing: list[str] = attrs.field(factory=list)  # one line for each missing or unreadable record, with the reason
 
 
-_MOST_BYTES = 32 << 20  # of all segment files: several times the amount that an application master writes
-_MOST_FILES = 5000  # segment files
-_MOST_TEXT = 128 << 20  # bytes of all decompressed segments
-_MOST_OF_ONE = 64 << 20  # bytes of one decompressed segment
-_NAMED, _LONGEST_NAME = 10, 100  # names in the list of dropped metrics, and characters of each
-_MOST_SAMPLES = 300_000  # of all segments: as many as fit into the amount that an application master writes
+# Limits on the segment files of an application. An application master writes much less.
+_MOST_BYTES = 32 << 20  # total size of the files
+_MOST_FILES = 5000
+_MOST_TEXT = 128 << 20  # total bytes after decompression
+_MOST_OF_ONE = 64 << 20  # bytes of one segment after decompression
+_NAMED, _LONGEST_NAME = 10, 100  # dropped metrics that a line in ``missing`` names, and characters of each name
+_MOST_SAMPLES = 300_000  # in all segments: the most that fit into the files of an application master
 
 
 def read_samples(storage: Storage, application_dir: str, missing: list[str]) -> list[TaskSample]:
     """Return the samples of all tasks in the order in which they were taken.
 
-    Append each missing segment to ``missing``.
-
-    Samples are sorted within each attempt of the application master. Times therefore decrease between two attempts if
-    the clock of the later attempt's node is behind.
+    Append a line for each missing segment to ``missing``. Samples are sorted by time only within each attempt of the
+    application master, because the clocks of nodes differ. So times may decrease from one attempt to the next.
 
     Blocks. Raises StorageError if the store is unreachable.
     """
     files = _files(storage, uris.join(application_dir, contract.HISTORY_DIR), missing)
-    samples: dict[int, list[TaskSample]] = {}  # by attempt of the application master, because clocks of nodes differ
+    samples: dict[int, list[TaskSample]] = {}  # by attempt of the application master
     taken = 0
     text = 0
-    newest: dict[int, SampleSegmentHeader] = {}  # of each attempt, with its total of dropped samples
+    newest: dict[int, SampleSegmentHeader] = {}  # by attempt: its last header has the total of dropped samples
     for file, data in zip(files, contents(storage, [each.status for each in files]), strict=True):
         if isinstance(data, StorageError):
             why = "it was removed meanwhile" if isinstance(data, StorageNotFound) else data
@@ -210,7 +209,7 @@ def _files(storage: Storage, directory: str, missing: list[str]) -> list[_Segmen
 
 
 def _gaps(files: Iterable[_SegmentFile]) -> list[str]:
-    """Describe segments that are missing according to the numbers of the existing ones."""
+    """Return a line for each attempt of the application master whose segment numbers have gaps."""
     numbers: dict[int, list[int]] = {}
     for file in files:
         numbers.setdefault(file.am_attempt, []).append(file.number)
@@ -233,11 +232,11 @@ def _left_out(headers: Iterable[SampleSegmentHeader]) -> list[str]:
 
 
 _MOST_SPECIFICATION_BYTES = 4 << 20  # larger than any specification that this provider writes
-_MOST_MISSING = 100  # lines
+_MOST_MISSING = 100  # lines in ``missing``
 
 
 def read_history(storage: Storage, application_dir: str) -> JobHistory:
-    """Return all kept records of the application with this directory. Missing records are listed in ``missing``.
+    """Return all kept records of the application with this directory, and a list of the missing records.
 
     Blocks, some seconds for large jobs. Raises StorageError if the store is unreachable.
     """
@@ -268,7 +267,7 @@ def read_specification(storage: Storage, application_dir: str, missing: list[str
 
 
 def _status(storage: Storage, application_dir: str, missing: list[str]) -> JobStatus | None:
-    """Return the result, or the newest status if there is no readable result."""
+    """Return the result, or the newest status if there is no readable result. Return None if neither is readable."""
     for may_have_ended in (True, False):
         try:
             status = job_status(storage, application_dir, may_have_ended=may_have_ended)
@@ -308,7 +307,7 @@ def _specification(storage: Storage, application_dir: str, missing: list[str]) -
 
 
 def _bytes(storage: Storage, uri: str, missing: list[str]) -> bytes | None:
-    """Return None if the file does not exist or cannot be read."""
+    """Return the file's content up to the size limit, or None if it does not exist or cannot be read."""
     try:
         data = read_bytes(storage, uri, length=_MOST_SPECIFICATION_BYTES + 1)
     except StorageNotFound:

@@ -1,9 +1,9 @@
-"""Summaries of applications, which Airflow's database and the store keep after a job, and published models.
+"""Summaries of applications, and published models.
 
-Contains the summary with its curves and advice, its two-part JSON form in the state of a task instance, and the record
-of a task's previous runs on the store. All forms are limited in size.
+A summary has the outcome of an application, curves and advice. Airflow keeps it as JSON in two parts in the state of a
+task instance. The store keeps the summaries of a task's previous runs in one file. Both forms are limited in size.
 
-A job writes ``version.json`` after it has written the model, so a directory without this file is incomplete.
+A published model has a ``version.json``. A job writes this file last, so a directory without it is incomplete.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Advice:
     evidence: dict[str, Any] = attrs.field(factory=dict)  # figures by name, in bytes and seconds
     confidence: Confidence = Confidence.LOW
     change: dict[str, Any] | None = None  # merge patch for ``overrides``; None if no key would help
-    gain: float = 0.0  # 0 to 1: share of the job's cost in resources or time; the sort key
+    gain: float = 0.0  # 0 to 1: unnecessary share of the job's cost in resources or time; the sort key
 
 
 CURVE_POINTS = 200  # per curve, at most
@@ -61,7 +61,7 @@ CURVES = 20  # per summary, at most
 
 @attrs.frozen(kw_only=True)
 class Curve:
-    """A metric of the leader by step. All lists have the same length, at most CURVE_POINTS."""
+    """A metric of the leading task by step. All lists have the same length, at most CURVE_POINTS."""
 
     metric: str
     steps: list[int]
@@ -86,16 +86,16 @@ class JobSummary:
     run_date: str | None = None  # ISO 8601; None if the run is for a partition without a date
     tony_conn_id: str = "tony_default"
     proxy_user: str | None = None
-    user: str = ""  # that the application ran as
+    user: str = ""  # the cluster's user that the application ran as
     queue: str = ""
     name: str = ""
     framework: str = ""
     verdict: FinalStatus | None = None  # None if the application was running when this try last checked
-    reason: str = ""  # of a failure: one line that includes the task that failed first
+    reason: str = ""  # of a failure, with the task that failed first; see the function ``reason``
     failure_kind: str | None = None  # value of a FailureKind
     failed_task: str | None = None  # such as worker:0
     failed_node: str | None = None
-    submitted_ms: int = 0  # milliseconds since the epoch, as in the next field
+    submitted_ms: int = 0  # epoch, as ``finished_ms``
     finished_ms: int | None = None
     times: TimeUse = attrs.field(factory=TimeUse)
     use: list[TypeUse] = attrs.field(factory=list)
@@ -105,7 +105,7 @@ class JobSummary:
     restarts: int = 0
     resumed_step: int | None = None
     checkpoint_step: int | None = None
-    metrics: dict[str, float | str] = attrs.field(factory=dict)  # newest values of the leader; "NaN" for not a number
+    metrics: dict[str, float | str] = attrs.field(factory=dict)  # newest values of the leading task, or "NaN"
     curves: list[Curve] = attrs.field(factory=list)  # at most CURVES
     warnings: list[str] = attrs.field(factory=list)
     advice: list[Advice] = attrs.field(factory=list)
@@ -151,10 +151,11 @@ def thinned_curve(curve: Curve, points: int) -> Curve:
 
 
 def thinned_points(points: Sequence[_Point], most: int) -> Sequence[_Point]:
-    """Return at most ``most`` points.
+    """Return at most ``most`` points, which must be at least 5.
 
-    They are the first, the last, and the highest, lowest and first NaN of each section between. If there are too many
-    points, first drop all but the ends of each run of equal values. ``most`` must be at least 5.
+    If there are too many points, first drop the inner points of each sequence of equal values. If that is not enough,
+    divide the curve into sections. Keep the first and the last point of the curve, and of each section the highest
+    value, the lowest value and the first NaN.
     """
     if len(points) <= most:
         return points
@@ -203,7 +204,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
-MOST_BYTES = 60 << 10  # of both parts as ASCII JSON; each part stays below the size that Airflow warns about
+MOST_BYTES = 60 << 10  # of a whole summary as ASCII JSON, so that no part has the size about which Airflow warns
 _METRICS = 50  # newest metrics in a summary, at most
 _WARNINGS, _HASHES, _TYPES = 10, 200, 20
 _LAST_WORDS = 3  # lines from the end of the program's output
@@ -218,10 +219,10 @@ def summarize(
     *,
     most_bytes: int = MOST_BYTES,
 ) -> JobSummary:
-    """Complete the summary of an application that has begun, to at most ``most_bytes`` bytes.
+    """Return ``begun`` completed from the cluster's report and the job's history, in at most ``most_bytes`` bytes.
 
-    ``begun`` has Airflow's data: the run, the task and the try that wait for the application. Its submission time is by
-    the try's clock, so the cluster's is preferred. ``history`` may be empty, as it is for a job that never started.
+    ``begun`` has Airflow's data: the run, the task and the try that wait for the application. The submission time in
+    it is by the worker's clock, so the cluster's time is preferred. ``history`` is empty for a job that never started.
     ``application`` is None if the cluster does not know it or has already forgotten it.
     """
     status = history.status
@@ -246,7 +247,7 @@ def summarize(
 
 
 def verdict(application: Application | None, status: JobStatus | None) -> FinalStatus | None:
-    """Return how the application ended: the job's own result, or the cluster's state if there is none."""
+    """Return how the application ended, or None if it has not ended. The job's result precedes the cluster's state."""
     if status is not None and status.state.is_final:
         killed = status.failure is not None and status.failure.kind is FailureKind.KILLED
         return FinalStatus.KILLED if killed and status.state is JobState.FAILED else FinalStatus(status.state.value)
@@ -298,7 +299,7 @@ def _of_status(status: JobStatus) -> dict[str, Any]:
 
 
 def _bounded(summary: JobSummary, most_bytes: int) -> JobSummary:
-    """Return the largest variant of the summary that fits ``most_bytes``, or the smallest one if none fits."""
+    """Return the summary, with curves and other details dropped step by step until it fits ``most_bytes``."""
     for smaller in _ever_smaller(summary):
         summary = smaller
         if _length(summary) <= most_bytes:
@@ -339,7 +340,7 @@ def _line(text: str) -> str:
     """Join the text into one line, and replace characters that a database or JSON cannot store."""
     line = " ".join(replaced(text[: 2 * _LINE]).replace("\x00", "?").split())
     while (excess := len(json.dumps(line)) - _LINE) > 0:
-        line = f"{line[: -max(2, excess // 6)].rstrip('…')}…"  # 6 bytes a character at most, 12 for surrogates
+        line = f"{line[: -max(2, excess // 6)].rstrip('…')}…"  # a character has at most 6 bytes, or 12 as a pair
     return line
 
 
@@ -347,17 +348,17 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-# Keys in the state of a task instance. The id of an application follows the first two.
+# Keys in Airflow's state of a task instance. An application id is appended to JOB_KEY and to DETAILS_KEY.
 JOB_KEY = "tony_job:"
 DETAILS_KEY = "tony_job_details:"
 JOBS_KEY = "tony_jobs"  # ids of the applications with a kept summary, oldest first
-DETAILS = ("curves", "advice", "fingerprint", "links")  # fields of the second part
+DETAILS = ("curves", "advice", "fingerprint", "links")  # fields under DETAILS_KEY; JOB_KEY has all others
 
 Plain = dict[str, Any]
 
 
 def in_parts(summary: JobSummary) -> tuple[Plain, Plain]:
-    """Return the summary as JSON types in two parts: the fields for lists, and the details."""
+    """Return the summary as JSON types in two parts: the fields that lists of jobs show, and the DETAILS."""
     plain = to_plain(summary)
     details = {name: plain.pop(name) for name in DETAILS}
     return plain, details
@@ -367,7 +368,7 @@ def plain_of(text: str | None) -> tuple[Plain, list[str]]:
     """Return the JSON object in a stored text, and its problems. The object is empty if the text is not valid."""
     if text is None:
         return {}, ["a part of the summary is not there"]
-    if not text:  # also a value that only the database can read
+    if not text:  # the portal's query returns an empty text for a value that is too long
         return {}, ["the summary is damaged: it is empty, or longer than any of ours"]
     try:
         found = json.loads(text)
@@ -381,7 +382,7 @@ def plain_of(text: str | None) -> tuple[Plain, list[str]]:
 
 
 def read_summary(plain: Mapping[str, Any]) -> tuple[JobSummary, list[str]]:
-    """Return the summary in ``plain`` and the problems of unreadable fields.
+    """Return the summary in ``plain``, and the problems of fields that are unreadable and therefore left out.
 
     ``plain`` must have all required fields.
     """
@@ -406,7 +407,7 @@ def _field_by_field(plain: Mapping[str, Any]) -> tuple[JobSummary, list[str]]:
     return from_plain(good, JobSummary), problems
 
 
-KEPT = 10  # applications
+KEPT = 10  # applications for each task of a DAG
 
 
 @attrs.frozen(kw_only=True)
@@ -416,7 +417,7 @@ class PreviousRuns:
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
     summaries: list[JobSummary] = attrs.field(factory=list)  # oldest first, at most KEPT, without curves
-    quiet_runs: int = 0  # successes without advice still needed before advice is applied again
+    quiet_runs: int = 0  # number of further successes without advice before advice is applied again
     blamed: str | None = None  # application that failed with advice applied; reset when ``quiet_runs`` ends
     version: int = 1
 
@@ -428,7 +429,7 @@ class PreviousRuns:
 
 
 def task_identity(namespace: str, labels: Mapping[str, str]) -> Identity | None:
-    """Return the identity of a DAG's task, independent of the run, from an application's labels.
+    """Return the identity that a task has in all runs of its DAG, from an application's labels.
 
     Return None if the application does not belong to a task.
     """
@@ -455,7 +456,7 @@ def read_previous_runs(storage: Storage, layout: Layout, task: Identity) -> Prev
 
 
 def write_previous_runs(storage: Storage, layout: Layout, task: Identity, runs: PreviousRuns) -> None:
-    """Replace the task's record on the store. Raises StorageError."""
+    """Replace the record of the task's previous runs on the store. Raises StorageError."""
     write_atomically(storage, layout.former_runs(task), dump_json(runs))
 
 
@@ -508,11 +509,12 @@ def _versions(storage: Storage, models: str) -> Iterator[Version]:
         try:
             data = read_whole(storage, file, RECORD_LIMIT)
         except StorageNotFound:
-            continue  # still being published
+            continue  # the job has not yet published this model
         try:
             about = read_json(data)
             version = Version(about["model_dir"], _moment(about["period_end"]), directory.name)
-            # Jobs may write this file, and a template may put the model into `files`, where a path names a local file.
+            # Jobs may write this file, and a template may use the model as an entry of `files`. There, a path without a
+            # scheme would name a file of the worker.
             is_of_store = "://" in version.model_dir and uris.scheme(version.model_dir) == uris.scheme(models)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{file} should hold model_dir and period_end: {error!r}") from error

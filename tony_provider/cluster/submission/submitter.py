@@ -1,7 +1,8 @@
 """Build an application's description and its submission, submit a job to the cluster, and preview a submission.
 
-A SubmissionAttempt writes the application's files, takes its checkpoint chain and submits it, or undoes this on an
-error. The job's viewers get read access to its records if the store supports access lists.
+A SubmissionAttempt writes the application's files, becomes the owner of a checkpoint chain, and submits the
+application. On an error it undoes these steps. The job's viewers get read access to its records if the store supports
+access lists.
 """
 
 from __future__ import annotations
@@ -82,19 +83,20 @@ class Resources:
 
     runtime: LocalizedResource
     runtime_pythons: list[str]
-    of_tasks: list[LocalizedResource]  # of all tasks
-    by_type: dict[str, list[LocalizedResource]]  # of the tasks of each type, in addition to ``of_tasks``
+    of_tasks: list[LocalizedResource]  # for the tasks of every type
+    by_type: dict[str, list[LocalizedResource]]  # by task type, only for its tasks, in addition to ``of_tasks``
     of_master: list[LocalizedResource]
 
 
-_OPENING_TRIES = 5  # attempts to open a chain while other tries of the training open theirs
+_OPENING_TRIES = 5  # attempts to open a chain if other tries of the Airflow task open chains concurrently
 
 
 @attrs.define
 class SubmissionBuilder(ABC):
     """Builds the submission of one application.
 
-    Subclasses change the store, or only return what a submission would write there. Their methods raise StorageError.
+    A subclass changes the store, or only returns the files that a submission would write. The methods of subclasses
+    raise StorageError.
     """
 
     prepared: PreparedSubmission = attrs.field(repr=False)
@@ -112,12 +114,13 @@ class SubmissionBuilder(ABC):
     def take(self, plan: TrainingPlan, description: ApplicationDescription) -> LocalizedResource:
         """Become the owner of the chain, and write the description; return the description's file.
 
-        Raises StorageExists if another try of the training has just opened the chain. The caller then chooses again.
+        Raises StorageExists if another try of the Airflow task has just opened the chain. The caller then makes a new
+        plan.
         """
 
     @staging_errors()
     def build(self) -> Submission:
-        """Stage the files, choose and take the checkpoint chain, and return the submission.
+        """Stage the files, plan the training, become the owner of its checkpoint chain, and return the submission.
 
         Raises StagingFailed, SourceMissing, ClusterError.
         """
@@ -212,10 +215,10 @@ def resources_of(prepared: PreparedSubmission, staged: list[LocalizedResource]) 
 def _of_master(
     prepared: PreparedSubmission, uses: Sequence[tuple[Source, LocalizedResource]]
 ) -> list[LocalizedResource]:
-    """Return the job's environment for the application master, unless the connection names a Python on the nodes.
+    """Return the job's Python environment for the application master, or [] if another Python can run the master.
 
-    The environment can be large. But if the nodes, or the master's image, have no Python, only the environment can run
-    the master.
+    The environment can be large, so the master gets it only if the connection names no Python on the nodes or the
+    master runs in an image. Then the environment may be the only Python in the container.
     """
     content = prepared.environments.get(PYTHON_ENV_KEY)
     named_for_nodes = prepared.opened.settings.python and image_of_master(prepared.request.job) is None
@@ -230,9 +233,9 @@ _OTHERS_PASS = 0o001
 
 
 def share_records(storage: Storage, layout: Layout, identity: Identity, application_id: str, job: JobSpec) -> None:
-    """Let the job's viewers reach and read its present records; its containers share later ones. Blocks.
+    """Give the job's viewers read access to its present records. Its containers share later records. Blocks.
 
-    If the store does not support this, only log a warning, because the job still works.
+    If the store does not support access lists, only log a warning, because the job still works.
     """
     readers = readers_of(job)
     if not readers:
@@ -254,7 +257,7 @@ def share_records(storage: Storage, layout: Layout, identity: Identity, applicat
 
 
 def _tell_of_closed_doors(storage: Storage, root: str, readers: Readers) -> None:
-    """Log closed directories above the staging directory, because only their owners can open them."""
+    """Warn about directories above the staging directory that viewers cannot enter. Only the owners can open them."""
     above = uris.parse(root).parent
     while above.path != "/":
         if not _others_pass(storage.status(str(above))):
@@ -277,15 +280,15 @@ _END_SECONDS = 60.0  # time limit for an application's end after its kill
 
 @attrs.define
 class SubmissionAttempt(SubmissionBuilder):
-    """The start of one application under a new id: takes its checkpoint chain, writes its files, submits it.
+    """Starts one application under a new id: becomes the owner of its chain, writes its files, and submits it.
 
     Records its changes so that ``undo`` can revert them on any error.
     """
 
     _chain_uri: str = ""
-    _chain_opened: bool = False  # by this attempt
-    _taken: Epoch | None = None  # the owner that this attempt has added
-    _token: StoreToken | None = attrs.field(default=None, repr=False)  # hidden, because it gives its user's access
+    _chain_opened: bool = False  # whether this attempt has opened the chain
+    _taken: Epoch | None = None  # the owner that this attempt has added; None until then
+    _token: StoreToken | None = attrs.field(default=None, repr=False)  # secret
     _handed_over: bool = False  # the cluster may have started the application
 
     @property
@@ -293,7 +296,7 @@ class SubmissionAttempt(SubmissionBuilder):
         return self.prepared.opened
 
     def keep(self, specification: SpecificationRecord) -> None:
-        """Write the specification for the job's history, and give its viewers access. Raises StagingFailed."""
+        """Write the specification for the job's history, and give the job's viewers access. Raises StagingFailed."""
         self._note_environments()
         directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
         uri = uris.join(directory, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
@@ -305,7 +308,7 @@ class SubmissionAttempt(SubmissionBuilder):
     def _note_environments(self) -> None:
         """Record that the job uses its built environments.
 
-        For those of the shared cache, also record that they were checked, so that a later job need not read them again.
+        Also record that environments of the shared cache were verified, so that later jobs need not read them again.
         """
         built = [each for each in self.prepared.environments.values() if each.built]
         note_uses(BuiltEnvironments(self._opened.storage, self.prepared.layout), [each.python_env for each in built])
@@ -321,7 +324,7 @@ class SubmissionAttempt(SubmissionBuilder):
         """
         self._end_others()
         if before_submit is not None:
-            # Last, because the steps above take time and the caller may cancel the submission until here.
+            # Called last, because the steps above take time and the caller can still cancel the submission here.
             before_submit(self.application_id)
         self._handed_over = True
         try:
@@ -350,7 +353,7 @@ class SubmissionAttempt(SubmissionBuilder):
                 check_token_life(self._token, self.prepared.request.job)
 
     def take(self, plan: TrainingPlan, description: ApplicationDescription) -> LocalizedResource:
-        """See SubmissionBuilder. Afterwards, every other application of the training is fenced."""
+        """See SubmissionBuilder. Afterwards, no other application of the training can commit checkpoints."""
         content = dump_json(description)
         self._chain_uri = description.chain_dir
         writes: list[Callable[[Before], FileStatus | None]] = [
@@ -360,7 +363,7 @@ class SubmissionAttempt(SubmissionBuilder):
         ]
         status = write_in_order(writes)[-1]
         assert status is not None  # noqa: S101 - of the last one
-        # A warning, because users easily miss that the training's checkpoints are not used.
+        # A warning if the training starts at step 0 although it has checkpoints, because users easily miss this.
         log.log(logging.WARNING if plan.begins_again else logging.INFO, "%s %s", self.application_id, plan)
         return stored_resource(status, contract.APPLICATION_FILE, sha256=hashlib.sha256(content).hexdigest())
 
@@ -377,7 +380,7 @@ class SubmissionAttempt(SubmissionBuilder):
         try:
             self._taken = owners.add(before.number, owner, before_it_appears)
         except TakenOverError:
-            newest = owners.newest()  # no other try has taken over if the end of the former application was ordered
+            newest = owners.newest()  # only an order to end the former application may have changed the owner
             if newest.owner != attrs.evolve(before.owner, stop=newest.owner.stop):
                 raise
             self._taken = owners.add(newest.number, owner, before_it_appears)
@@ -390,14 +393,14 @@ class SubmissionAttempt(SubmissionBuilder):
     # -- one application of the training ------------------------------------------------------------------------------
 
     def _end_others(self) -> None:
-        """End other applications, after the owner is written, so that only one application of the training works.
+        """End the training's other applications, so that only one works. The new owner must already be written.
 
-        An application that was submitted before the owner was written is found here and ended. The master of a later
-        one finds that it owns nothing, and ends itself.
+        This method finds the applications that were submitted before the owner was written. The master of an
+        application that is submitted later finds that it is not the owner, and ends itself.
         """
         for application in self._living():
             if application.id != self.application_id:
-                self._check_owner()  # otherwise the other one may have taken over, and must not be killed
+                self._check_owner()  # an application that has taken over must not be killed
                 log.warning("Ending %s, another application of this training", application.id)
                 self._opened.cluster.kill(application.id, f"{self.application_id} takes its training over")
                 self._await_end(application.id)
@@ -420,9 +423,9 @@ class SubmissionAttempt(SubmissionBuilder):
             raise ClusterUnreachable(f"{application_id} was killed and is still {left.state}")
 
     def _is_wanted(self) -> bool:
-        """Return whether another try has found the application, whose submission got no answer.
+        """Return whether another try of the Airflow task waits for this application, whose submission got no answer.
 
-        Return False if the owner cannot be read, because then no try may be watching the application.
+        Return False if the owner cannot be read, because then perhaps no try waits for the application.
         """
         try:
             owner = self.prepared.chains.owners.newest().owner
@@ -441,7 +444,7 @@ class SubmissionAttempt(SubmissionBuilder):
                 return
             if self._handed_over:
                 self._opened.cluster.kill(self.application_id, "its submission failed half-way")
-                self._await_end(self.application_id)  # until its end it may write files that are removed below
+                self._await_end(self.application_id)  # until then it may write into directories removed below
             self._opened.cluster.forget(self.application_id)
         except Exception as error:
             said = "%s may have been started, and may still run: %s"
@@ -451,7 +454,7 @@ class SubmissionAttempt(SubmissionBuilder):
         directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
         try:
             self._opened.storage.remove(directory, recursive=True)
-            if not self._handed_over:  # otherwise its master may already use the chain
+            if not self._handed_over:  # otherwise the application master may already use the chain
                 if self._taken is not None:
                     self.prepared.chains.owners.give_back(self._taken, self.prepared.before)
                 if self._chain_opened:
@@ -487,7 +490,7 @@ def submit(
             kept.result()
         attempt.hand_over(submission, before_submit)
     except BaseException:
-        # Also if the task times out or is killed, because only this attempt knows its changes.
+        # BaseException: also undo if the task times out or is killed, because only this attempt knows its changes.
         attempt.undo()
         raise
     return application_id
@@ -508,7 +511,10 @@ class Preview:
 
 
 def preview(opened: OpenCluster, request: SubmissionRequest) -> Preview:
-    """Return what ``submit`` would send for the request, with its code and errors. Changes nothing."""
+    """Return the files and requests of a submission without submitting. Raises the errors of ``submit``.
+
+    Changes nothing, and uses the same code as ``submit``.
+    """
     prepared = prepare(opened, request)
     submission = _PreviewBuilder(prepared, APPLICATION_ID).build()
     staged = {str(source.path): uri for source, uri in places(prepared.layout, prepared.local_sources)}
@@ -516,7 +522,7 @@ def preview(opened: OpenCluster, request: SubmissionRequest) -> Preview:
 
 
 class _PreviewBuilder(SubmissionBuilder):
-    """Changes nothing and returns the expected results."""
+    """Builds a submission without changes on the store, from the values that staging would return."""
 
     def stage(self, sources: Sequence[LocalSource]) -> list[LocalizedResource]:
         return [

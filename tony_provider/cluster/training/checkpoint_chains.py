@@ -1,6 +1,6 @@
-"""The checkpoint chains of a training and their owners, as submissions and tools read and write them.
+"""Read and write the checkpoint chains of a training and their owners, for submissions and commands.
 
-Every application that is submitted for a training becomes its owner, and only the owner may commit checkpoints.
+Every submitted application of a training becomes the training's owner. Only the owner may commit checkpoints.
 """
 
 from __future__ import annotations
@@ -31,23 +31,26 @@ from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Before, Storage, without_waiting, write_atomically
 from tony_provider.runtime.storage.errors import StorageExists, StorageNotEmpty, StorageNotFound
 
-_ATTEMPTS = 5  # to add an owner while other tries add theirs
+_ATTEMPTS = 5  # to add an owner while other tries of the Airflow task also add owners
 _WITHOUT = "the owner before it counts"
 
 
 class TakenOverError(StagingFailed):
-    """Another try of the training has become its owner."""
+    """Another try of the Airflow task has become the owner of the training."""
 
 
 @attrs.frozen
 class TrainingOwners:
-    """The owners of the training with this directory. All methods raise StorageError, and RecordUnreadable."""
+    """The present and former owners of one training. All methods raise StorageError and RecordUnreadable.
+
+    Each owner has a file with the number of its epoch. The owner with the highest number is the present one.
+    """
 
     storage: Storage
     training_dir: str  # URI
 
     def newest(self) -> Epoch:
-        """Return the present owner; number 0 if the training never had one."""
+        """Return the epoch of the present owner. Its number is 0 if the training never had an owner."""
         return next(self.every(), Epoch())
 
     def every(self) -> Iterator[Epoch]:
@@ -57,7 +60,7 @@ class TrainingOwners:
                 yield epoch
 
     def of_chain(self, chain: str) -> Owner | None:
-        """Return the last owner that works or worked in the chain with this name, or None."""
+        """Return the last owner whose application was submitted for the chain with this name, or None."""
         return next((each.owner for each in self.every() if each.owner.chain == chain), None)
 
     def add(self, before: int, owner: Owner, before_it_appears: Before = without_waiting) -> Epoch:
@@ -67,15 +70,15 @@ class TrainingOwners:
             uri = owner_file(self.training_dir, epoch.number)
             self.storage.write(uri, dump_json(owner), before_it_appears=before_it_appears)
         except StorageExists as error:
-            if self._read(epoch.number) != epoch:  # some storages repeat a write whose answer was lost
+            if self._read(epoch.number) != epoch:  # the storage may have retried a write whose answer was lost
                 raise TakenOverError(f"another try of this training has taken over {self.training_dir}") from error
         return epoch
 
     def begin(self, whose: WaitingTry) -> Epoch:
-        """Begin a try of the task. From here on, tries that began before can neither submit nor end an application.
+        """Record that this try of the Airflow task begins. Earlier tries can then not submit or end an application.
 
-        If the training has no owner, the first try writes no file: its submission does. Raises TakenOverError if a
-        later try has begun.
+        The first try of a training without an owner writes no file here, because its submission writes one. Raises
+        TakenOverError if a later try has begun.
         """
         for _ in range(_ATTEMPTS):
             newest = self.newest()
@@ -97,10 +100,10 @@ class TrainingOwners:
         return newest
 
     def stop(self, application_id: str, stop: Stop, whose: str | None) -> None:
-        """Record the order to end the owner. An application that is not the owner gets no record.
+        """Record an order to end the application. Do nothing if it is not the training's owner.
 
-        ``whose``: the name of the try on whose behalf; None if no try wants it. Raises TakenOverError if a later try
-        waits for the application; StagingFailed if other tries keep adding owners.
+        ``whose`` is the name of the try that gives the order; None if no try does. Raises TakenOverError if another try
+        waits for the application, and StagingFailed if other tries keep adding owners.
         """
         for _ in range(_ATTEMPTS):
             newest = self.newest()
@@ -117,21 +120,21 @@ class TrainingOwners:
         raise StagingFailed(f"other tries of this training keep writing to {self.training_dir}")
 
     def remove(self) -> None:
-        """Remove all owners, because nothing of the training is left. An owner that is added meanwhile stays."""
+        """Remove all owners of a training of which nothing else is left. An owner that is added meanwhile stays."""
         for number in self._numbers():
             self.storage.remove(owner_file(self.training_dir, number))
         with contextlib.suppress(StorageNotEmpty):
             self.storage.remove(uris.join(self.training_dir, OWNERS_DIR))
 
     def give_back(self, taken: Epoch, former: Epoch) -> None:
-        """Return the training to its former owner after a submission that failed, unless another try owns it now."""
+        """Make ``former`` the owner again after a failed submission, unless another try has added an owner."""
         every = list(self.every())
         if every[0].number != taken.number:
             return
         if any(each.owner.application_id for each in every[1:]):
             self.add(taken.number, attrs.evolve(former.owner, whose=taken.owner.whose))
             return
-        self.remove()  # no application exists that could look for the next epoch
+        self.remove()  # no application exists that depends on the numbers of epochs
 
     def _read(self, number: int) -> Epoch | None:
         owner = read_record(self.storage, owner_file(self.training_dir, number), Owner, without=_WITHOUT)
@@ -151,8 +154,8 @@ class ChainState:
     """A checkpoint chain as found on the store: its file and its owner."""
 
     uri: str
-    about: ChainRecord | None  # None if its creation was interrupted and it is empty
-    owner: Owner | None  # the last owner; None if no application was submitted for it
+    about: ChainRecord | None  # content of ``chain.json``; None if the chain's creation was interrupted
+    owner: Owner | None  # the last owner; None if no application was submitted for this chain
 
     @property
     def name(self) -> str:
@@ -160,7 +163,7 @@ class ChainState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is written in it: another process is about to open it, or died while doing so."""
+        """Whether the directory has no chain yet: another process is opening it, or died before it had done so."""
         return self.about is None and self.owner is None
 
 
@@ -188,7 +191,7 @@ class CheckpointChains:
         return self.read(uris.join(self.layout.job_dir(self.identity), owner.chain))
 
     def used_by(self, application_id: str) -> ChainState | None:
-        """Return the chain that this application owns, otherwise the newest chain, which a retry may own by now."""
+        """Return the chain that this application owns. If a retry owns it by now, return the newest chain."""
         return self.owned_by(application_id) or self.newest()
 
     def all(self) -> list[ChainState]:
@@ -199,7 +202,7 @@ class CheckpointChains:
         return ChainState(uri, read_chain(self.storage, uri), self.owners.of_chain(uris.name(uri)))
 
     def uri_after(self, newest: ChainState | None) -> str:
-        """Return the URI of the chain to be opened after ``newest``."""
+        """Return the URI of the next chain to open, or of ``newest`` if that chain is still empty."""
         number = 0 if newest is None else chain_number(newest.name) or 0
         if newest is None or not newest.is_empty:
             number += 1
@@ -292,6 +295,6 @@ def kept_checkpoints(storage: Storage, uri: str) -> list[KeptCheckpoint]:
 def choose_checkpoint(storage: Storage, uri: str) -> ChosenCheckpoint | None:
     """Return the checkpoint of a chain from which a training resumes, or None if there is none.
 
-    This is the newest one that is intact and not suspect. ``uri`` may also name a checkpoint.
+    This is the newest checkpoint that is intact and not suspect. ``uri`` may also name a single checkpoint.
     """
     return foreign_catalog(storage, uri).choose()

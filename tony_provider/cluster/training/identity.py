@@ -1,6 +1,6 @@
 """The identity of a training, the layout of the staging directory, and a reader of small records.
 
-The identity is equal for all tries of one task of one run, and different for all others.
+All tries of one task in one run of a DAG have the same identity. Other tasks and runs have other identities.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _NAME = re.compile(rf"(.+)-([0-9a-f]{{{_HASH_LENGTH}}})")
 
 @attrs.frozen
 class Identity:
-    """Names a training: ``name`` is its directory, ``tag`` the tag of its YARN applications.
+    """Identifies a training: ``name`` is the name of its directory, ``tag`` the tag of its YARN applications.
 
-    Both are valid everywhere: as HDFS path parts (no colon, no slash, short) and as YARN tags (lower-case ASCII, at
-    most 100 characters). Unlike raw Airflow ids, they never exceed 81 characters.
+    Both are valid in HDFS paths (no colon, no slash) and as YARN tags (lower-case ASCII, at most 100 characters).
+    Unlike Airflow's ids, they never exceed 81 characters.
     """
 
-    slug: str  # for people
-    digest: str  # for machines: the hash of everything that distinguishes trainings
+    slug: str  # readable part, from Airflow's ids; not unique
+    digest: str  # hash of all values that distinguish trainings
 
     @classmethod
     def parse(cls, name: str) -> Identity | None:
-        """Return the identity with this ``name``, or None if the name is not a training's."""
+        """Return the identity with this ``name``, or None if it is not the name of an identity."""
         match = _NAME.fullmatch(name)
         return None if match is None else cls(match[1], match[2])
 
@@ -64,9 +64,9 @@ def identity_of(
 ) -> Identity:
     """Return the identity of one task of one run.
 
-    ``namespace`` separates Airflow installations on one cluster. ``checkpoint_key`` is the author's name for this
-    training among the mapped instances of a task. It replaces ``map_index`` (-1 if not mapped), whose meaning changes
-    when the mapped list changes.
+    ``namespace`` separates Airflow installations on one cluster. ``map_index`` is -1 if the task is not mapped.
+    ``checkpoint_key`` replaces it with a name by the DAG's author, because an index changes its meaning with the mapped
+    list.
     """
     instance: object = map_index if checkpoint_key is None else ["key", checkpoint_key]
     # JSON separates the parts, because ("a", "bc") and ("ab", "c") must differ.
@@ -85,7 +85,7 @@ def _slug(*parts: str) -> str:
     return "-".join(words)[:_SLUG_LENGTH].strip("-") or "training"
 
 
-APPLICATIONS = "applications"  # subdirectory of a training's directory with those of its applications
+APPLICATIONS = "applications"  # subdirectory of a training's directory, with a directory for each application
 _JSON = ".json"
 _CACHED = re.compile(r"(?:environments/)?[0-9a-f]{64}/[^/]+")
 _CHAIN = re.compile(r"chain-(\d{4,})")
@@ -95,9 +95,10 @@ _CHAIN = re.compile(r"chain-(\d{4,})")
 class Layout:
     """The paths below one staging directory.
 
-    Files that jobs share are in ``cache/<sha256>/<name>``. Each training has ``jobs/<identity>/`` with an
-    ``applications/<id>`` for each application, a chain (``chain-0001``) for each fresh start, and ``notes`` of its
-    tries. ``advice/<task>.json`` records the resource usage of all runs of a DAG's task.
+    - ``cache/<sha256>/<name>``: files that jobs share.
+    - ``jobs/<identity>/``: a training, with ``applications/<id>`` for each application, a checkpoint chain
+      (``chain-0001``) for each start without earlier checkpoints, and ``notes`` of its tries.
+    - ``advice/<task>.json``: summaries of the latest runs of a DAG's task.
     """
 
     root: str  # URI of the staging directory
@@ -107,13 +108,13 @@ class Layout:
         return uris.join(self.root, "cache")
 
     def cached(self, sha256: str, name: str) -> str:
-        """Return the URI of a file with this content. The name is for people; no shell interprets its characters."""
+        """Return the URI of the cached file with this content. The name is readable; no shell interprets it."""
         return uris.join(self.cache_dir, sha256, re.sub(r"[^A-Za-z0-9._-]", "_", name)[-100:])
 
     def is_cached(self, uri: str) -> bool:
-        """Return whether a URI names a file that submissions store by its content: ``cache/<sha256>/<name>``.
+        """Return whether the URI is of a file that a submission has cached: ``cache/<sha256>/<name>``.
 
-        An environment of `airflow tony env build` is at ``cache/environments/<key>/<name>``.
+        Also return True for environments of `airflow tony env build`: ``cache/environments/<key>/<name>``.
         """
         try:
             found, cache = uris.parse(uri), uris.parse(self.cache_dir)
@@ -124,7 +125,7 @@ class Layout:
 
     @property
     def environments_dir(self) -> str:
-        """The directory of built Python environments, which has a subdirectory for each."""
+        """The directory of built Python environments, with a subdirectory for each environment."""
         return uris.join(self.cache_dir, "environments")
 
     @property
@@ -155,7 +156,7 @@ class Layout:
         return uris.join(self.root, "advice")
 
     def former_runs(self, task: Identity) -> str:
-        """Return the URI of the file with the last applications of a task of a DAG, in all its runs."""
+        """Return the URI of the file with the latest applications of a task in all runs of its DAG."""
         return uris.join(self.advice_dir, f"{task.name}{_JSON}")
 
     def task_of(self, file: str) -> Identity | None:
@@ -168,7 +169,7 @@ class Layout:
 
 
 def chain_number(name: str) -> int | None:
-    """Return the number of the chain whose directory in ``job_dir`` has this name, or None for another name."""
+    """Return the number in the name of a chain's directory, or None if the name is not that of a chain."""
     match = _CHAIN.fullmatch(name)
     return int(match[1]) if match else None
 

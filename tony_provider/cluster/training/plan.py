@@ -1,8 +1,8 @@
 """Plan the training of a new application: continue a checkpoint chain, or open a new one.
 
-The fingerprint of a job has a hash for each key that its checkpoints depend on. If it changes, it is another training.
-It covers commands, environment, code and data. It omits memory, processors, queue, instances, timeouts, priorities and
-labels, which affect only the speed, and sidecars, which train nothing.
+The fingerprint of a job has a hash for each key on which its checkpoints depend: commands, environment, code and data.
+If a hash changes, the job opens a new chain by default. The fingerprint omits memory, processors, queue, instances,
+timeouts, priorities and labels, because they affect only the speed. It also omits sidecars, which train nothing.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageInvalidPath, StorageNotFound
 
-_DIGITS = 16  # hexadecimal digits make chance collisions negligible
+_DIGITS = 16  # hexadecimal digits of a hash, enough to make chance collisions negligible
 
 
 def fingerprint(job: JobSpec, sources: Sources) -> dict[str, str]:
-    """Return the job's hashes, by the keys of the job specification; a directory has one hash.
+    """Return the hashes of a job by key of the job specification. A directory has a single hash.
 
     The hashes do not reveal the values.
     """
@@ -76,23 +76,24 @@ def _words(job: JobSpec) -> dict[str, Any]:
 
 
 def _image(path: str, docker: Docker | None) -> dict[str, Any]:
-    """Return the parts of an image's entry that affect the training. Its network and user do not."""
+    """Return the keys of a Docker entry that affect the training. For example, network and user do not."""
     if docker is None or docker.runtime is ContainerRuntime.NONE:
         return {}
     return {f"{path}.image": docker.image, f"{path}.mounts": docker.mounts or []}
 
 
 def _image_of_its_own(job: JobSpec, task_type: str) -> dict[str, Any]:
-    """Return the image of a task type if it differs from the job's."""
+    """Return the image and mounts of a task type if they differ from the job's, otherwise {}."""
     path = f"tasks.{task_type}.docker"
     own, of_job = _image(path, image_of(job, task_type)), _image(path, job.docker)
     return {} if own == of_job else own or {f"{path}.image": None}
 
 
 def _contents(job: JobSpec, sources: Sources) -> dict[str, list[Any]]:
-    """Return local files by their content, and stored files by URI, size and modification time.
+    """Return what identifies the job's files, by key of the job specification.
 
-    The content of a stored file is unknown without reading it.
+    Local files are identified by the hash of their content. Stored files are not read, so they are identified by URI,
+    size and modification time.
     """
     found: dict[str, list[Any]] = defaultdict(list)
     for source in sources.local:
@@ -121,8 +122,8 @@ _SHOWN = 6  # changed keys in a message
 class Resume(StrEnum):
     """Whether a new application uses the checkpoints of an earlier one."""
 
-    AUTO = "auto"  # resumes after a failure if nothing that the checkpoints depend on has changed
-    ALWAYS = "always"  # resumes after any change, and also after a success
+    AUTO = "auto"  # resumes after a failure if the fingerprint is unchanged
+    ALWAYS = "always"  # resumes even if the fingerprint has changed or the training has succeeded
     NEVER = "never"  # starts at step 0
 
 
@@ -131,7 +132,7 @@ class ChainChoice:
     """The decision whether a new application continues the newest checkpoint chain, and the reason."""
 
     goes_on: bool  # whether to continue the newest chain
-    why: str  # for the task's log
+    why: str  # the reason, for the Airflow task's log
 
 
 def choose_chain(
@@ -139,7 +140,7 @@ def choose_chain(
 ) -> ChainChoice:
     """Decide whether a new application continues the newest checkpoint chain.
 
-    ``has_succeeded``: whether the newest chain's owner has succeeded.
+    ``has_succeeded`` states whether the last application of the training has succeeded.
     """
     if newest is None:
         return ChainChoice(False, "this training has not run before")
@@ -164,21 +165,21 @@ def _named(keys: list[str]) -> str:
 
 @attrs.frozen
 class ChainOrigin:
-    """The operator's ``resume_from`` and ``warm_start``: the start of a new checkpoint chain.
+    """The operator's ``resume_from`` and ``warm_start``: where a new checkpoint chain starts.
 
-    The operator's ids are an Identity here.
+    An Identity replaces the ids (DAG, run, task) that the operator's ``resume_from`` names.
     """
 
-    resume_from: Identity | str | None = None  # a training, for its newest chain, or the URI of a chain or checkpoint
-    snapshot: int | None = None  # number of a checkpoint in this chain; default: the newest one
-    warm_start: str | None = None  # URI of a model's directory, or of a chain for its newest checkpoint
+    resume_from: Identity | str | None = None  # a training (its newest chain), or the URI of a chain or checkpoint
+    snapshot: int | None = None  # number of a checkpoint of the training; None for the newest
+    warm_start: str | None = None  # URI of a model's directory or of a chain, whose newest checkpoint is used
 
 
 @attrs.frozen
 class OriginFinder:
-    """Finds the origin of a chain on the store.
+    """Finds the chains, checkpoints and models on the store that a ChainOrigin names.
 
-    Methods raise SourceMissing, which names the missing source, and StorageError.
+    Methods raise StorageError, and SourceMissing with the name of the missing source.
     """
 
     storage: Storage
@@ -197,8 +198,8 @@ class OriginFinder:
     def _of_training(self, identity: Identity, snapshot: int | None) -> str:
         """Return the URI of the newest chain of a training, or of its checkpoint with this number.
 
-        A chain that began with a checkpoint of another one continues its numbers. So the newest chain that has the
-        number is the right one.
+        A chain that began with a checkpoint of another chain continues that chain's numbers. So use the newest chain
+        that has the number.
         """
         chains = CheckpointChains(self.storage, self.layout, identity).all()
         if not chains:
@@ -258,16 +259,16 @@ class TrainingPlan:
     """The plan for a new application: its checkpoint chain, and the checkpoint or model that it starts with."""
 
     newest: ChainState | None  # the newest chain on the store
-    goes_on: bool  # whether to continue the newest chain; otherwise a new one is opened
-    about: ChainRecord  # content of the chain's file
-    why: str  # for the task's log
-    resume: ResumePoint | None = None  # the checkpoint from which the training resumes
-    saved_in: str = ""  # URI of the chain that holds it
-    not_from: str = ""  # describes a newer checkpoint that is not used, and why
+    goes_on: bool  # whether to continue the newest chain; if not, open a new chain
+    about: ChainRecord  # content of ``chain.json`` in the application's chain
+    why: str  # reason for ``goes_on``, for the Airflow task's log
+    resume: ResumePoint | None = None  # the checkpoint from which the training resumes; None if there is none
+    saved_in: str = ""  # URI of the chain with the checkpoint ``resume``; empty without one
+    not_from: str = ""  # describes newer checkpoints that are not used, and why; empty if there are none
 
     @property
     def begins_again(self) -> bool:
-        """Whether the training has a chain and does not use it."""
+        """Whether the training has a chain, but starts at step 0 in a new chain."""
         return self.newest is not None and not self.goes_on and self.resume is None
 
     def __str__(self) -> str:
@@ -285,7 +286,8 @@ def plan_training(
 ) -> TrainingPlan:
     """Decide from which chain, checkpoint or model a new application of a training starts. Changes nothing.
 
-    ``chains`` are the training's. Raises SourceMissing if an origin does not exist, ClusterError, StorageError.
+    ``chains`` are the chains of this training. Raises SourceMissing if an origin does not exist; also ClusterError and
+    StorageError.
     """
     newest = chains.newest()
     before = previous_application(cluster, chains.storage, chains.layout, chains.identity)
@@ -296,7 +298,7 @@ def plan_training(
     saved_in = kept.uri if kept is not None else None
     chosen = choose_checkpoint(chains.storage, saved_in) if saved_in is not None else None
     if chosen is None:
-        # The training's own checkpoints come first. With one of them, the other chain is no longer needed.
+        # Only a training without own checkpoints resumes from the chain of another training.
         saved_in = finder.chain(origin) or about.continues
         chosen = choose_checkpoint(chains.storage, saved_in) if saved_in is not None else None
         about = attrs.evolve(about, continues=saved_in)

@@ -2,12 +2,13 @@
 
 The module also marks a result as delivered.
 
-The cluster and the staging directory must agree. Any user may give any tag to their own application, but cannot make a
-directory for it among a training's. A job can make such a directory, but cannot give another application its tag.
+An application belongs to a training only if it has the training's tag and a directory below the training's directory.
+Any user can give any tag to an application, but cannot create this directory. A job can create such a directory, but
+cannot change the tags of another application.
 
-A job can write any value to its status file. So values that Airflow shows, compares or keeps in its database are
-bounded here. Masters of this provider stay far below these limits. A status is refused if it names places of other
-jobs, or if a metric has the name of a key of Airflow's serialization.
+A job can write any value to its status file. So this module limits the values that Airflow shows, compares or keeps in
+its database. Masters of this provider stay far below these limits. A status is refused if it names paths of other jobs,
+or if a metric has the name of a key of Airflow's serialization.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class ApplicationRef:
-    """An application, and its training if that is known."""
+    """An application, and the identity of its training if it is known."""
 
     application_id: str
-    application: Application | None  # None if the cluster does not know it (any more)
-    identity: Identity | None  # None if the staging directory has no files of it
+    application: Application | None  # the cluster's report; None if the cluster does not know it (any more)
+    identity: Identity | None  # its training; None if the staging directory has no files of the application
 
 
 @attrs.frozen
@@ -66,9 +67,10 @@ class ApplicationFinder:
         return ApplicationRef(application_id, None, identity) if identity is not None else None
 
     def of_tag(self, tag: str) -> ApplicationRef | None:
-        """Return the newest application with this tag, or None. The tag is a training's own or one that jobs name.
+        """Return the newest application with this tag, or None. Both a training's tag and tags of jobs are possible.
 
-        Applications of the staging directory come before others of the hook's user. Other users' do not count.
+        Applications with files in the staging directory take precedence over the user's other applications.
+        Applications of other users without such files are ignored.
         """
         known = list(self.identities())
         others = []
@@ -104,7 +106,7 @@ class ApplicationFinder:
                 yield identity
 
     def _by_tags(self, application: Application) -> Identity | None:
-        """Return the training by the application's tags, which seldom lists more than one directory."""
+        """Return the application's training, found by its tags. This usually lists only one training's directory."""
         tagged = (identity for identity in self.identities() if identity.tag in application.tags)
         return next((identity for identity in tagged if application.id in self.ids_of(identity)), None)
 
@@ -134,7 +136,7 @@ class PreviousApplication:
 
     application_id: str
     application: Application | None  # None if the cluster does not know it (any more), or it never existed
-    status: JobStatus | None  # its result, once a readable one exists
+    status: JobStatus | None  # its result or its latest status; None if the store has none that is readable
     delivered: Delivered | None
 
     @property
@@ -160,9 +162,9 @@ class PreviousApplication:
 def previous_application(
     cluster: Cluster, storage: Storage, layout: Layout, identity: Identity, *, remembered: str | None = None
 ) -> PreviousApplication | None:
-    """Return the last application of a training: its owner, otherwise the one ``remembered``.
+    """Return the last application of a training: the training's owner, otherwise the application ``remembered``.
 
-    Return None if there is neither. Raises ClusterError, StorageError.
+    Return None if there is neither, or if it belongs to another training. Raises ClusterError, StorageError.
     """
     owner = TrainingOwners(storage, layout.job_dir(identity)).newest().owner.application_id
     application_id = owner or remembered
@@ -173,8 +175,8 @@ def previous_application(
     application = cluster.application(application_id)
     if application is not None:
         finder = ApplicationFinder(cluster, storage, layout)
-        # Jobs and other users may have written what a task remembers, and a job its training's owner file, so check
-        # that the application is the training's. For an owner the tag is enough, because its directory may be gone.
+        # Other users may have written the id that a task remembers, and a job may have changed the owner file, so check
+        # that the application is the training's. An owner needs only the tag, because its directory may be gone.
         is_mine = identity.tag in application.tags if owner else finder.is_of(identity, application)
         if not is_mine:
             who = "the owner's file of its training names" if owner else "its task remembers"
@@ -189,12 +191,12 @@ def _status(storage: Storage, directory: str, application: Application | None) -
         return job_status(storage, directory)
     except RecordUnreadable as error:
         if application is None and is_of_result(error):
-            raise  # without it, its success is unknown
+            raise  # neither the cluster nor the result shows whether it succeeded
         log.warning("Going by what the cluster knows: %s", error)
         return None
 
 
-_MOST_FOREIGN = 5  # foreign places that an error names
+_MOST_FOREIGN = 5  # paths of other jobs that an error lists
 
 
 class StatusRefused(ValueError):  # noqa: N818 - named for what is wrong
@@ -202,10 +204,10 @@ class StatusRefused(ValueError):  # noqa: N818 - named for what is wrong
 
 
 def checked_status(status: JobStatus, application_dir: str | None) -> JobStatus:
-    """Check that the status names only places of its own application and training; return it within the limits.
+    """Check that the status names only paths of its own application and training; return it within the limits.
 
-    ``application_dir``: URI of the application's directory. If it is None, because the directory is unknown, all places
-    that the status names are left out. Raises StatusRefused.
+    ``application_dir`` is the URI of the application's directory. If it is None (unknown), all paths are removed from
+    the status. Raises StatusRefused.
     """
     if any(RESERVED_KEYS & metrics.keys() for metrics in _all_metrics(status)):
         raise StatusRefused(f"a metric's name {RESERVED_KEY_REASON}")
@@ -230,36 +232,35 @@ _NO_TRY = -1
 
 @attrs.frozen
 class Delivered:
-    """Content of ``delivered.json``: the mark that Airflow has the application's result, and which try returned it.
+    """Content of ``delivered.json``: the mark that a try of the Airflow task is about to return the result.
 
-    The task writes it as its last action before it returns.
+    The task writes it as its last action, so Airflow has the result unless the task then fails.
     """
 
     try_number: int
-    max_tries: int  # Airflow's limit of tries at that time; clearing the task raises it
+    max_tries: int  # Airflow's limit of tries at that time, which rises when a user clears the task
     delivered_ms: int = attrs.field(factory=epoch_ms)  # epoch
     version: int = 1
 
     @classmethod
     def gone(cls) -> Delivered:
-        """Return the mark of a result that is unusable because the model that it names was removed."""
+        """Return the mark for a result that no later try may use, because the model that it names was removed."""
         return cls(0, _NO_TRY)
 
     def reached_airflow(self, try_number: int, max_tries: int) -> bool:
-        """Return whether Airflow recorded the try that left the mark as a success, seen from a later try.
+        """Return whether Airflow recorded the try that left the mark as a success. A later try calls this.
 
-        This is so if a user has cleared the task or the run since. A plain retry means that Airflow did not: the worker
-        died, or Airflow's server rejected the result, between the task's last action and its end.
+        Return True if a user has cleared the task or the run since. Return False for a plain retry: the worker died, or
+        Airflow's server rejected the result, between the task's last action and its end.
         """
         return not (max_tries == self.max_tries and try_number > self.try_number)
 
 
 def job_status(storage: Storage, application_dir: str, *, may_have_ended: bool = True) -> JobStatus | None:
-    """Return the job's result if it has ended, otherwise its status, or None if its master has not written either yet.
+    """Return the job's result if it has ended, otherwise its status. Return None if neither is written yet.
 
-    Without ``may_have_ended`` read only the status.
-
-    Raises StorageError. Raises RecordUnreadable if the file is not a status, or names places outside of the job's own.
+    Without ``may_have_ended``, read only the status. Raises StorageError. Raises RecordUnreadable if the file is not a
+    status, or names paths of other jobs.
     """
     without = "what the cluster says of the application counts"
     for name in (contract.RESULT_FILE, contract.STATUS_FILE)[not may_have_ended :]:
@@ -276,7 +277,7 @@ def job_status(storage: Storage, application_dir: str, *, may_have_ended: bool =
 def labels(storage: Storage, application_dir: str) -> dict[str, str]:
     """Return the application's labels from its submission: its origin (dag, run, task, try).
 
-    They are in the application's description, which exists while it lives, and in its first event. Return an empty
+    They are in the application's description, which is removed after its end, and in its first event. Return an empty
     dictionary if neither can be read. Raises StorageError.
     """
     application_file = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
@@ -288,7 +289,7 @@ def labels(storage: Storage, application_dir: str) -> dict[str, str]:
 
 
 def is_of_result(error: RecordUnreadable) -> bool:
-    """Return whether the unreadable file is the job's result, rather than its running status, which decides nothing."""
+    """Return whether the unreadable file is the job's result, which decides on its success, and not its status."""
     return uris.name(error.uri) == contract.RESULT_FILE
 
 
@@ -313,7 +314,7 @@ def returned(storage: Storage, application_dir: str) -> Any:
 
 
 def delivered(storage: Storage, application_dir: str) -> Delivered | None:
-    """Return the mark that Airflow has the application's result, or None if there is no mark.
+    """Return the mark that the application's result was delivered to Airflow, or None if there is no mark.
 
     Raises StorageError, RecordUnreadable.
     """
@@ -322,7 +323,7 @@ def delivered(storage: Storage, application_dir: str) -> Delivered | None:
 
 
 def mark_delivered(storage: Storage, application_dir: str, mark: Delivered) -> None:
-    """Write the mark that Airflow has the application's result. Raises StorageError."""
+    """Write the mark that the application's result was delivered to Airflow. Raises StorageError."""
     write_atomically(storage, uris.join(application_dir, contract.DELIVERED_FILE), dump_json(mark))
 
 
@@ -333,14 +334,14 @@ _MIDNIGHT = ("00", "00")
 
 @attrs.frozen
 class EventFileSource:
-    """The event files of one application and of all others that have trained in its checkpoint chain."""
+    """The TensorBoard event files of an application and of all others that have trained in its checkpoint chain."""
 
     uri: str  # URI of a directory, which need not exist
     label: str  # such as clicks.train-2026-01-05-application_1700000000000_0001; legal as the name of a directory
 
 
 def event_file_source(storage: Storage, layout: Layout, identity: Identity, application_id: str) -> EventFileSource:
-    """Return the source of the event files of a running or ended application.
+    """Return the directory and label of the event files of a running or ended application.
 
     Raises StorageError, and RecordUnreadable for files of the training's checkpoint chains.
     """
@@ -366,7 +367,7 @@ def label_of(labels: Mapping[str, str], identity: Identity, application_id: str)
 
 
 def _date(run_id: str) -> str:
-    """Return the date in a run id of Airflow's format, with its time unless that is midnight. Empty if it has none."""
+    """Return the date in an Airflow run id, with the time unless it is midnight. Return "" if there is no date."""
     found = _DATE.search(run_id)
     if found is None:
         return ""
@@ -375,7 +376,7 @@ def _date(run_id: str) -> str:
 
 
 def _chain(chains: CheckpointChains, application_id: str, status: JobStatus | None) -> str | None:
-    """Return the chain that the application owns, otherwise the newest one that existed when it started."""
+    """Return the URI of the chain that the application owns, otherwise of the newest chain at its start."""
     owned = chains.owned_by(application_id)
     if owned is not None:
         return owned.uri

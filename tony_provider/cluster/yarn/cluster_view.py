@@ -1,6 +1,6 @@
 """Queues, node labels, nodes and the largest container of a YARN cluster, parsed from its REST answers.
 
-Answers differ between versions and schedulers. A list with one element may arrive as that element.
+The answers differ between versions and schedulers. YARN may send a list with one element as the element itself.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Queue:
     labels: frozenset[str] | None  # node labels that the queue may use; None if unknown or unlimited
     maximum: dict[str, float] = attrs.field(
         factory=dict
-    )  # percent of the nodes by label ("" for none); 100 if not reported
-    guaranteed: dict[str, float] = attrs.field(factory=dict)  # guaranteed percent by label, if reported
-    user_factor: float | None = None  # factor on the guaranteed share per user; None if unknown or unlimited
-    default_label: str = ""  # of containers that request no label
-    submitters: tuple[str, ...] | None = None  # access lists of submitters; None if the scheduler does not report them
-    administrators: tuple[str, ...] = ()  # access lists of those reported as administrators of its applications
+    )  # maximum percent of the nodes by label ("" for nodes without a label); 100 if not reported
+    guaranteed: dict[str, float] = attrs.field(factory=dict)  # guaranteed percent of the nodes by label, if reported
+    user_factor: float | None = None  # a user's limit as a multiple of ``guaranteed``; None if unknown or unlimited
+    default_label: str = ""  # label for containers that request none
+    submitters: tuple[str, ...] | None = None  # access lists for submissions; None if they are not reported
+    administrators: tuple[str, ...] = ()  # access lists for the administration of applications, as far as reported
 
     @property
     def name(self) -> str:
@@ -45,25 +45,25 @@ class Node:
 
     host: str
     labels: frozenset[str]
-    resources: dict[str, int]  # total, used or not; memory in MiB
+    resources: dict[str, int]  # total amounts by YARN's resource names; memory in MiB
     free: dict[str, int] = attrs.field(factory=dict)  # currently unused part of ``resources``
-    works: bool = True
-    rack: str = ""  # as in YARN's topology
-    attributes: dict[str, str] = attrs.field(factory=dict)  # by prefix/name; Hadoop 3.2 and newer
+    works: bool = True  # whether the node is running
+    rack: str = ""  # name in YARN's topology
+    attributes: dict[str, str] = attrs.field(factory=dict)  # by prefix/name; empty before Hadoop 3.2
     web: str = ""  # host:port of the NodeManager's web server
     version: str = ""  # of Hadoop on the node
 
 
 @attrs.frozen
 class ClusterView:
-    """Known properties of a cluster, for the checks of jobs."""
+    """Properties of a cluster that the checks of jobs need."""
 
     queues: Sequence[Queue] | None  # None if the scheduler has no fixed set of queues
     labels: frozenset[str]
     nodes: Sequence[Node]  # running nodes only
     largest: dict[str, int]  # the largest container that the scheduler grants, by YARN's resource names
-    shared_labels: frozenset[str] = frozenset()  # idle nodes with these also take containers without a label
-    units: dict[str, str] = attrs.field(factory=dict)  # of resources with a unit, such as Gi
+    shared_labels: frozenset[str] = frozenset()  # labels whose idle nodes also accept containers without a label
+    units: dict[str, str] = attrs.field(factory=dict)  # such as Gi, by resource name, if the resource has a unit
     missing: int = 0  # registered nodes that are not running
 
 
@@ -96,7 +96,7 @@ def _below(queue: dict[str, Any], path: str) -> Iterator[Queue]:
 
 
 def _makes_children(queue: dict[str, Any]) -> bool:
-    # 3.x reports autoCreationEligibility (off, legacy, flexible); older versions report only a flag.
+    # Hadoop 3.x reports autoCreationEligibility (off, legacy, flexible); older versions report only a flag.
     eligibility = str(queue.get("autoCreationEligibility", "off"))
     return eligibility != "off" or bool(queue.get("autoCreateChildQueueEnabled", False))
 
@@ -126,7 +126,7 @@ def node_labels(answer: dict[str, Any]) -> set[str]:
 
 
 def shared_labels(answer: dict[str, Any]) -> set[str]:
-    """Return the labels whose idle nodes also take containers without a label.
+    """Return the labels whose idle nodes also accept containers without a label (non-exclusive labels).
 
     Include labels of unknown exclusivity.
     """
@@ -184,14 +184,14 @@ def units(info: dict[str, Any]) -> dict[str, str]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list from an answer that contains a list, its only element, or nothing."""
+    """Return the list that a part of an answer stands for: it may be a list, its only element, or empty."""
     if value is None or value == "":
         return []
     return value if isinstance(value, list) else [value]
 
 
 def find_queue(name: str, queues: Sequence[Queue]) -> Queue | None:
-    """Return the queue with this path, with or without ``root``, or with this name if the name is unique."""
+    """Return the queue with this path (``root.`` is optional) or with this name, if only one queue has the name."""
     by_path = {queue.path: queue for queue in queues}
     if (queue := by_path.get(name) or by_path.get(f"root.{name}")) is not None:
         return queue
@@ -226,8 +226,8 @@ _ROOT = "root"  # its administrators manage every queue; used if YARN chooses th
 def queue_administrators(queue: str | None, every: Sequence[Queue]) -> list[str]:
     """Return the access lists of the queue's administrators, as far as the scheduler reports them.
 
-    Lists without members are dropped. Lists for everybody are dropped because they are YARN's default for the root
-    queue, and therefore no permission to show the output of jobs to all users.
+    Omit empty lists. Also omit lists for everybody: they are YARN's default for the root queue, so they do not mean
+    that all users may read the output of jobs.
     """
     found = find_queue(queue or _ROOT, every) or find_queue(_ROOT, every)
     lists = [text for each in (upwards(found, every) if found else ()) for text in each.administrators]

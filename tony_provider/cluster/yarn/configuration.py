@@ -1,7 +1,7 @@
-"""Settings of the cluster, read from the ResourceManager's configuration.
+"""Read settings of the cluster from the ResourceManager's configuration.
 
-Contains the client configuration for jobs, the timeouts of lost masters, and the addresses and access lists for
-application masters. Many functions have a default because a cluster may hide its configuration.
+The settings are the client configuration for jobs, the timeouts for lost masters, and the addresses and access lists
+for application masters. Many functions return a default if the cluster hides its configuration.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tony_provider.runtime.common.network import canonical_host
 def setting(rest: YarnRest, name: str, default: str = "", *, hidden: str | None = None) -> str:
     """Return a property of the ResourceManager's configuration, or ``default`` if it is not set.
 
-    Return ``hidden``, or ``default`` if it is None, if the cluster hides its configuration.
+    If the cluster hides its configuration, return ``hidden``, which defaults to ``default``.
     """
     try:
         value = rest.setting(name)
@@ -28,7 +28,7 @@ def setting(rest: YarnRest, name: str, default: str = "", *, hidden: str | None 
     return default if value is None else value
 
 
-# An allow list, because jobs must not read the ResourceManager's other settings.
+# The settings that jobs may read. This is an allow list, because other settings may be confidential.
 _NAMES = frozenset(
     {
         "fs.defaultFS",
@@ -50,11 +50,11 @@ _NAMES = frozenset(
     }
 )
 _OF_NAMESERVICES = ("dfs.client.failover.", "dfs.ha.namenodes.", "dfs.namenode.rpc-address.")
-_DEFAULTS = "-default.xml"  # file of settings that every Hadoop has
+_DEFAULTS = "-default.xml"  # end of the names of the files with Hadoop's defaults
 
 
 def client_properties(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the configured properties of ``YarnRest.every_setting`` that HDFS clients need."""
+    """Return the properties that HDFS clients need, without defaults. ``settings``: see ``YarnRest.every_setting``."""
     return {
         name: str(each.get("value", ""))
         for each in settings
@@ -63,7 +63,7 @@ def client_properties(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     }
 
 
-# Time limits of YARN for a silent master, and for a silent node with the master on it, with YARN's defaults.
+# YARN's time limits for a master without heartbeats and for a node without heartbeats, with their defaults in seconds.
 _EXPIRIES = {
     "yarn.am.liveness-monitor.expiry-interval-ms": 900.0,
     "yarn.nm.liveness-monitor.expiry-interval-ms": 600.0,
@@ -99,17 +99,18 @@ def rpc_protection(rest: YarnRest) -> str:
     return "" if setting(rest, _RESOLVER) else setting(rest, "hadoop.rpc.protection")
 
 
-_WEB_PORT = 8088  # yarn-default.xml; only hosts are used
+_WEB_PORT = 8088  # default in yarn-default.xml; callers use only the host of the address
 _ANY = ("0.0.0.0", "::", "[::]", "")  # noqa: S104 - read, not bound
 
 
 def web_proxy_hosts(rest: YarnRest, schedulers: Sequence[str]) -> list[str]:
     """Return the hosts of YARN's web proxies, as Hadoop's AmIpFilter gets them.
 
-    These are the host of the stand-alone proxy, otherwise the hosts of all ResourceManagers. If the ResourceManager
-    hides its configuration, these are the hosts of the connection's addresses. ``schedulers`` are the addresses
-    (``host:port``) at which masters reach the ResourceManagers. Their hosts replace localhost, because localhost is
-    another machine for the master.
+    These are the host of the stand-alone proxy if there is one, otherwise the hosts of all ResourceManagers. If the
+    configuration is hidden, use the hosts in the connection's addresses.
+
+    ``schedulers`` are the addresses (``host:port``) at which masters reach the ResourceManagers. The hosts of these
+    addresses replace localhost, which is another machine for the master.
     """
     try:
         if address := rest.setting("yarn.web-proxy.address"):
@@ -127,7 +128,7 @@ def web_proxy_hosts(rest: YarnRest, schedulers: Sequence[str]) -> list[str]:
 def web_proxy_address(rest: YarnRest) -> str:
     """Return the address of YARN's web proxy, ``http(s)://host:port``.
 
-    This is the stand-alone proxy if there is one, otherwise the ResourceManager.
+    This is the address of the stand-alone proxy if there is one, otherwise of the ResourceManager.
     """
     own, address = rest.addresses[0], setting(rest, "yarn.web-proxy.address")
     return f"{urlsplit(own).scheme}://{address}" if address else own
@@ -146,8 +147,8 @@ def administrators_acl(rest: YarnRest) -> str | None:
 def ha_addresses(rest: YarnRest, name: str, port: int) -> dict[str, str]:
     """Return the addresses of the ResourceManagers by id, or {} if the cluster has no high availability.
 
-    ``name`` is the property with the address, and ``port`` is added to the host of a ResourceManager without this
-    property. An address is empty if the configuration has neither. Raises ConfigurationHidden.
+    ``name`` is the property with the address. If a ResourceManager has no such property, its address is its configured
+    host with ``port``, or empty if it has no host either. Raises ConfigurationHidden.
     """
     if not _is_true(rest.setting("yarn.resourcemanager.ha.enabled")):
         return {}

@@ -1,10 +1,8 @@
 """Kerberos tickets of the Airflow side, SPNEGO for its requests, and delegation tokens for HDFS and its key server.
 
-The ticket is the worker's own (``airflow kerberos`` or kinit).
-
-Also reads the ticket's owner, and its lifetime from the credential cache. Requires the library of MIT Kerberos.
-
-Delegation tokens give applications on a Kerberos cluster access without a ticket.
+The ticket is the worker's own (``airflow kerberos`` or kinit). The module reads its owner, and its lifetime from the
+credential cache. This requires the library of MIT Kerberos. With delegation tokens, applications on a Kerberos cluster
+can access HDFS without a ticket.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ _REFUSALS = (401, 403)
 
 
 def spnego_auth() -> AuthBase:
-    """Return thread-safe SPNEGO authentication for requests.
+    """Return thread-safe SPNEGO authentication for the library ``requests``.
 
     Raises ConnectionProblem if the library is not installed.
     """
@@ -73,9 +71,10 @@ class _Spnego(AuthBase):
 
 
 def _check_server(exchange: TicketExchange, response: Response) -> None:
-    """Check the server's proof if its answer is going to be used. Refusals and redirections are not used.
+    """Check the server's proof of its identity, which Hadoop also sends with errors.
 
-    Hadoop also proves its identity in errors, except in Kerberos refusals.
+    Redirections and server errors may lack the proof, because their content is not used. Kerberos refusals never have
+    it.
     """
     answer = response.headers.get("WWW-Authenticate")
     status = response.status_code
@@ -89,7 +88,7 @@ def _auth_error(_host: str, problem: str) -> Exception:
 
 
 def own_tickets(error: Callable[[str, str], Exception] = _auth_error) -> Tickets:
-    """Return the worker's own tickets. ``error``: see ``Tickets``; the default creates a ClusterAuthError.
+    """Return the worker's own tickets. ``error`` creates an error, see ``Tickets``; by default a ClusterAuthError.
 
     Raises ConnectionProblem if the library is not installed.
     """
@@ -104,7 +103,7 @@ class Ticket:
     """A Kerberos ticket of the worker."""
 
     principal: str
-    seconds: int | None  # remaining validity; None if unlimited or renewed from a keytab
+    seconds: int | None  # remaining validity; None if it is unlimited, or a keytab replaces the ticket
 
     @property
     def user(self) -> str:
@@ -133,7 +132,7 @@ _MOST_BYTES = 1 << 20
 
 @attrs.frozen
 class GrantingTicket:
-    """A ticket-granting ticket, with times in epoch seconds."""
+    """The end of a ticket-granting ticket, in epoch seconds."""
 
     until: int
     renewable_until: int  # equal to ``until`` if the ticket is not renewable
@@ -142,7 +141,7 @@ class GrantingTicket:
     def read(cls, cache: str) -> GrantingTicket | None:
         """Read the ticket from a cache such as ``FILE:/tmp/krb5cc_1000``.
 
-        Return None if it is not a file or has no ticket.
+        Return None if the cache is not a file or has no ticket.
         """
         kind, _, path = cache.rpartition(":")
         if kind not in ("", "FILE"):
@@ -187,7 +186,7 @@ class _Reader:
         return len(self._content) - self._at
 
     def take(self, size: int) -> bytes:
-        """Raise struct.error if fewer bytes are left."""
+        """Return the next ``size`` bytes. Raises struct.error if fewer bytes are left."""
         if size > self.left:
             raise struct.error("the file is cut off")
         self._at += size
@@ -200,7 +199,7 @@ class _Reader:
         return self.take(self.number("I"))
 
     def principal(self) -> list[bytes]:
-        """Return the components of the principal, without the realm."""
+        """Read a principal; return its components without the realm."""
         self.number("I")
         count = self.number("I")
         self.data()
@@ -217,8 +216,8 @@ _DEFAULT_RM_PRINCIPAL = "yarn"
 class KeyServerAccess:
     """Settings for the key server of HDFS encryption zones."""
 
-    setting: str | None  # the connection's URI or NO_KEY_SERVER; None: use the server that HDFS names
-    open: Callable[[str], KeyServer]  # opens the server with this URI; raises ValueError
+    setting: str | None  # the connection's URI or NO_KEY_SERVER; None for the server that HDFS names
+    open: Callable[[str], KeyServer]  # returns the client for a URI; raises ValueError
     insecure_http: bool = False  # allows tokens over plain http
 
 
@@ -226,7 +225,7 @@ class KeyServerAccess:
 class HdfsClusters:
     """The HDFS clusters and the key server that give tokens."""
 
-    storage: WebHdfsStorage  # with the staging directory
+    storage: WebHdfsStorage  # the HDFS with the staging directory
     authority: str  # of the staging directory's URI: a NameNode's host:port, or a nameservice
     others: Mapping[str, WebHdfsStorage]  # other HDFS clusters, by the authority in their URIs
     key_server: KeyServerAccess
@@ -235,9 +234,10 @@ class HdfsClusters:
 class StoreTokens:
     """Fetches and cancels delegation tokens of HDFS and its key server for applications.
 
-    :param user: that applications run as.
-    :param rm_principal: Kerberos principal of the ResourceManager, which renews the tokens. None: use its setting.
-    :param keytab: with which application masters fetch new tokens. None: the Airflow side sends new tokens.
+    :param user: user that applications run as.
+    :param rm_principal: Kerberos principal of the ResourceManager, which renews the tokens. If None, the
+        ResourceManager's configuration reports it.
+    :param keytab: keytab with which application masters fetch new tokens. If None, the Airflow side sends new tokens.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class StoreTokens:
         if self._keytab is not None:
             credentials.secrets.update(self._keytab_secrets(self._keytab))
         names = [self._hdfs.authority, *self._hdfs.others]
-        services = {name: self._service(name) for name in names}  # before the first token
+        services = {name: self._service(name) for name in names}  # before the first token, as this may fail
         renewer = self._renewer()
         put_store_token(credentials, self._token(self._hdfs.storage, renewer), [services[self._hdfs.authority]])
         try:
@@ -278,7 +278,7 @@ class StoreTokens:
         return found
 
     def pretend(self, credentials: Credentials) -> None:
-        """Add empty tokens in place of those of ``fetch``, for display. Contact no server."""
+        """Add empty tokens in place of those that ``fetch`` adds, for a preview. Fetches no token."""
         empty = Token(b"", b"", HDFS_TOKEN, "").to_url_string()
         put_store_token(credentials, empty, [self._service(self._hdfs.authority)])
         for name in self._hdfs.others:
@@ -288,14 +288,14 @@ class StoreTokens:
             put_key_server_token(credentials, uri, of_server, self._aliases(self._opened(uri)))
 
     def newer(self, names: Collection[str]) -> NewerTokens:
-        """Fetch tokens for a running application. The Airflow side renews them, not the ResourceManager.
+        """Fetch new tokens for a running application, with the Airflow side as their renewer.
 
-        Servers report the expiry of a token only to its renewer, so the expiry of these tokens is known. They are valid
-        until then without further renewals. ``names``: the application's servers in addition to the store. Raises
-        StorageError for the store itself, StagingFailed if HDFS returns no token.
+        Servers report a token's expiry only to its renewer, so the expiry of these tokens is known. They are valid
+        until then without further renewals. ``names`` are the application's token servers in addition to the store.
+        Raises StorageError for the store itself, and StagingFailed if HDFS returns no token.
         """
         others: dict[str, TokenServer] = {name: each for name, each in self._hdfs.others.items() if name in names}
-        # The application's user can write the names in its file, so contact only servers that the connection knows.
+        # The application's user could change ``names`` on the store, so contact only servers that the connection knows.
         if any(name.startswith(KEY_SERVER_PREFIX) for name in names) and (uri := self._key_server_uri()) in names:
             others[uri] = self._opened(uri)
         return fetch_newer_tokens(self._hdfs.storage, others, self._user)
@@ -339,7 +339,7 @@ class StoreTokens:
     def _add_key_server_token(self, credentials: Credentials, renewer: str) -> None:
         """Fetch a key server token if the cluster has a key server, as Hadoop's clients do for each application.
 
-        If only HDFS names the server, log an error as a warning: most applications do not need this token.
+        If the connection does not name the server, only log a warning on errors: most applications need no such token.
         """
         if not (uri := self._key_server_uri()):
             return
@@ -382,7 +382,7 @@ class StoreTokens:
         return uri
 
     def _key_server_uri(self) -> str:
-        """Return "" if there is no key server."""
+        """Return the URI of the key server, or "" if there is none."""
         setting = self._hdfs.key_server.setting
         if setting is None:
             found = self._hdfs.storage.key_server()
@@ -420,12 +420,12 @@ class StoreTokens:
                 principal = self._rest.setting("yarn.resourcemanager.principal")
             except ConfigurationHidden as error:
                 log.info("Taking `yarn` for the ResourceManager's principal: %s", error)
-        # HDFS maps the principal to a short name by its auth_to_local rules. The result must be the ResourceManager's
-        # user.
+        # HDFS maps this principal to a short name by its auth_to_local rules. The short name must be the user of the
+        # ResourceManager.
         return (principal or _DEFAULT_RM_PRINCIPAL).replace("_HOST", self._rest.active_host())
 
     def _service(self, authority: str) -> str:
-        """Return the key by which HDFS clients find a token.
+        """Return the service of a token, by which HDFS clients find it.
 
         Source: org.apache.hadoop.security.SecurityUtil.buildTokenService.
         """
@@ -435,7 +435,7 @@ class StoreTokens:
         return self._address(host, port or str(_DEFAULT_NAMENODE_PORT))
 
     def _address(self, host: str, port: str) -> str:
-        """Return IP address and port, or host name and port if the cluster is configured for names."""
+        """Return IP address and port, or host name and port if ``hadoop.security.token.service.use_ip`` is false."""
         try:
             found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
         except OSError as error:
@@ -443,7 +443,7 @@ class StoreTokens:
         _, _, _, canonical, (address, *_) = found[0]
         if self._by_ip():
             return f"{address}:{port}"
-        # Hadoop completes a short name with the resolver's search list.
+        # Like Hadoop, complete a short host name with the resolver's search list.
         name = canonical if "." not in host and canonical.startswith(f"{host}.") else host
         return f"{name.lower()}:{port}"
 
@@ -451,6 +451,6 @@ class StoreTokens:
         return setting(self._rest, "hadoop.security.token.service.use_ip", "true").lower() != "false"
 
     def _is_nameservice(self, name: str) -> bool:
-        # If the names are hidden, it is one, because a NameNode's host without a port is less common.
+        # If the configuration is hidden, assume a nameservice: the host of a NameNode without a port is less common.
         known = setting(self._rest, "dfs.nameservices", hidden=name)
         return name in known.replace(",", " ").split()

@@ -1,7 +1,7 @@
 """Checks of a job against a YARN cluster before its submission.
 
-Contains the containers that the job needs, and checks of queue, labels, container sizes, capacity, placement rules and
-container images. Each problem is one line that includes the allowed or available values.
+The checks concern queue, labels, container sizes, capacity, placement rules and container images. The module also
+computes the containers that a job needs. Each problem is one line that includes the allowed or available values.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from tony_provider.runtime.jobspec.placement import (
 class Demand:
     """Containers of one kind that a job needs concurrently."""
 
-    what: str  # such as tasks.worker
+    what: str  # the job's key for these containers, such as tasks.worker
     resources: dict[str, int]  # per container, by YARN's names, in the cluster's units
-    label: str | None
-    count: int = 1  # number without which the job cannot run
-    units: Mapping[str, str] = attrs.field(factory=dict)  # of the cluster's resources that have a unit
+    label: str | None  # node label
+    count: int = 1  # minimum number of containers
+    units: Mapping[str, str] = attrs.field(factory=dict)  # by resource, only for resources that have a unit
     task_type: str | None = None  # None for the application master, which always runs
 
     def key(self, resource: str) -> str:
-        """Return the key of the job specification that requests the resource."""
+        """Return the key in the job specification that requests the resource, such as tasks.worker.memory."""
         keys = {MEMORY: "memory", VCORES: "vcores", GPU: "gpus"}
         return f"{self.what}.{keys.get(resource, f'resources.{resource}')}"
 
@@ -76,12 +76,12 @@ def shortages(
     shared: frozenset[str],
     free: str = "",
 ) -> list[str]:
-    """Describe resources that the nodes or the queue lack, with the figures.
+    """Describe resources that the nodes or the queue lack, with the figures. Virtual cores are not counted.
 
     Return [] if all concurrent containers fit.
 
-    ``shared`` are the node labels whose idle nodes also take containers without a label. ``queue`` is None if unknown.
-    ``free`` is a word for the nodes' resources in messages.
+    ``shared`` are the node labels whose idle nodes also accept containers without a label. ``queue`` is None if
+    unknown. ``free`` is " free" if ``nodes`` have only their free resources; it is inserted into messages.
     """
     found: list[str] = []
     for label in sorted({demand.label or "" for demand in demands}):
@@ -94,7 +94,7 @@ def shortages(
 
 
 def _at_once(demands: Sequence[Demand], peak: PeakDemand, weigh: Callable[[Demand], int]) -> list[Demand]:
-    """Return the demands that exist concurrently at the peak, measured by ``weigh``."""
+    """Return the demands of the concurrent task types whose total by ``weigh`` is largest, and the master's."""
     types = peak.heaviest({demand.task_type: weigh(demand) for demand in demands if demand.task_type is not None})
     return [demand for demand in demands if demand.task_type is None or demand.task_type in types]
 
@@ -103,18 +103,18 @@ def _reaches(label: str, node: Node, queue: Queue | None, shared: frozenset[str]
     if label:
         return label in node.labels
     if queue is None or queue.default_label:
-        return True  # its queue may set another label
+        return True  # the job's queue may set a default label
     return not node.labels or bool(node.labels & shared)
 
 
 @attrs.frozen
 class _Limits:
-    """Limits of a job's share of the nodes, in percent."""
+    """Limits of the queue and of a user in it, in percent of the nodes."""
 
-    queue: float = 100.0  # maximum of the queue
-    user: float | None = None  # guaranteed to the queue; None if a single user has no limit
-    factor: float = 1.0  # of the guaranteed share per user
-    free: str = ""  # word for the nodes' resources in messages
+    queue: float = 100.0  # maximum share of the queue
+    user: float | None = None  # guaranteed share of the queue; None if a single user has no limit
+    factor: float = 1.0  # multiplies ``user`` to give the limit of a single user
+    free: str = ""  # see ``shortages``
 
 
 def _limits(queue: Queue | None, label: str, shared: frozenset[str]) -> _Limits:
@@ -149,9 +149,9 @@ def _of_resource(
 def _of_sum(
     resource: str, demands: Sequence[Demand], peak: PeakDemand, total: int, where: str, limits: _Limits
 ) -> str | None:
-    """Describe a total demand above the nodes' total, or above the limit of the queue or its user.
+    """Describe by how much the total demand exceeds the nodes' total, the queue's limit or the user's limit.
 
-    Return None if it fits.
+    Return None if it exceeds none of them.
     """
     most_of_it = _at_once(demands, peak, lambda demand: demand.count * demand.resources.get(resource, 0))
     wanted = {demand.what: (demand.count, demand.resources.get(resource, 0)) for demand in most_of_it}
@@ -176,8 +176,8 @@ def _of_sum(
 def _most_of_user(total: int, largest: int, limits: _Limits) -> int | None:
     """Return the limit of a user in the queue, or None if only the queue's limit applies.
 
-    YARN allocates a container if the user's previous use is at most this, and treats no queue as smaller than a
-    container.
+    YARN allocates a container if the user's use before it is at most this limit. YARN counts a queue as at least as
+    large as the ``largest`` container.
     """
     if limits.user is None:
         return None
@@ -201,7 +201,7 @@ def job_problems(job: JobSpec, view: ClusterView) -> list[str]:
 
 
 def capacity_shortages(job: JobSpec, view: ClusterView) -> list[str]:
-    """Describe why the present nodes could not run this job even if idle. A new or larger node may change that.
+    """Describe why the present nodes could not run this job even if idle. A new node may resolve these shortages.
 
     The job must have no ``job_problems``. Return nothing for a cluster or label without nodes, because their
     future size is unknown.
@@ -271,7 +271,7 @@ def _unit_problems(what: str, task: TaskSpec, view: ClusterView) -> Iterator[str
 
 
 def _node_problems(demand: Demand, view: ClusterView, free: str = "") -> Iterator[str]:
-    """Describe why no node could take such a container. ``free``: a word for the nodes' resources in messages."""
+    """Describe why no node could run a container of this demand. ``free``: see ``shortages``."""
     nodes = [node for node in view.nodes if (demand.label in node.labels if demand.label else True)]
     if not nodes:  # nodes with this label may register later
         return
@@ -302,7 +302,7 @@ _SHOWN = 10
 def handler_problems(job: JobSpec, handler: str | None) -> Iterator[str]:
     """Describe why YARN would ignore placement rules.
 
-    ``handler`` is the value of HANDLER, None if YARN does not have it.
+    ``handler`` is the value of the setting HANDLER, or None if this YARN version does not have it.
     """
     if handler not in (None, _DISABLED):
         return
@@ -322,7 +322,7 @@ def names_nodes(job: JobSpec) -> bool:
 
 
 def racks_of(job: JobSpec, nodes: Sequence[Node]) -> dict[str, str]:
-    """Return racks by node name, for the nodes that a job names and the nodes on racks that it names."""
+    """Return the racks by host name, for the nodes that a job names and all nodes on the racks that it names."""
     placements = [task.placement for task in job.tasks.values() if task.placement is not None]
     hosts = {host for placement in placements for host in placement.nodes}
     racks = {rack for placement in placements for rack in placement.racks}
@@ -387,7 +387,10 @@ def _too_few(job: JobSpec, task_type: str, placement: Placement, nodes: Sequence
 
 
 def _most_on_one(rule: PlacementConstraint, own: Sequence[str]) -> int | None:
-    """Return how many containers of the type the rule allows on one node or rack, or None for any number."""
+    """Return how many containers of this task type the rule allows per node or rack, or None for any number.
+
+    ``own`` are the tags of the task type.
+    """
     apart = [target for target in map(TagTarget.parse, rule.anti_affinity) if target.own and target.tag in own]
     if apart:
         return 1
@@ -425,12 +428,12 @@ class NodeSettings:
     properties: Mapping[str, str]  # all properties, including defaults
 
     def allows(self, name: str, value: str, default: str) -> bool:
-        """Return whether a property that is a list contains the value."""
+        """Return whether the comma-separated list in property ``name`` contains the value."""
         return value in {each.strip() for each in self.properties.get(name, default).split(",")}
 
 
 def nodes_for_images(job: JobSpec, nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes that may run containers of the job in images, by label and placement."""
+    """Return the nodes on which label and placement allow those containers of the job that run in images."""
     own: dict[str, tuple[str | None, Placement | None]] = {
         f"tasks.{name}.docker": (task.node_label, task.placement) for name, task in job.tasks.items()
     }
@@ -486,7 +489,7 @@ def _one_image_problems(image: Docker, user: str, node: NodeSettings) -> Iterato
 
 
 def _unknown_keys(image: Docker, node: NodeSettings, prefix: str, said: str) -> Iterator[str]:
-    """Report keys that an old NodeManager ignores. The age shows in settings that were added together with the keys."""
+    """Report keys that an old NodeManager ignores: it lacks the setting that Hadoop added together with the key."""
     came_with = {
         "tmpfs": "default-tmpfs-mounts",
         "pid_namespace": "host-pid-namespace.allowed",
@@ -522,6 +525,6 @@ def _not_allowed(image: Docker, user: str, node: NodeSettings, prefix: str, said
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """Return the first two numbers of a version's text, or a recent version if the text has none."""
+    """Return the first two numbers of a version. Return _ALL_SINCE if it cannot be parsed, so that no check fails."""
     found = re.match(r"(\d+)\.(\d+)", text)
     return tuple(map(int, found.groups())) if found else _ALL_SINCE

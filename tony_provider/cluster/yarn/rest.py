@@ -2,9 +2,13 @@
 
 Requests to application masters go through YARN's web proxy, which passes the user's identity to the master.
 
-yarn-api-client provides the calls. This module replaces its transport, which elects a ResourceManager only once, takes
-a redirecting standby for the active one, drops base paths and status codes, and uses the environment's proxies. Calls:
-https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/ResourceManagerRest.html
+yarn-api-client provides the calls. This module replaces its transport, which has these defects:
+
+- It elects a ResourceManager only once, and mistakes a standby that redirects for the active one.
+- It drops base paths and status codes.
+- It uses the environment's proxies.
+
+Calls: https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/ResourceManagerRest.html
 """
 
 from __future__ import annotations
@@ -52,7 +56,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LONGEST_ANSWER = 60.0  # seconds from an answer's first byte to its last
-_FIRST_PAUSE = 0.2  # seconds between two rounds over all ResourceManagers; doubles
+_FIRST_PAUSE = 0.2  # seconds after a failed attempt with all ResourceManagers; doubles up to _LONGEST_PAUSE
 _LONGEST_PAUSE = 3.0
 _REST_DISABLED = "App submission via REST is disabled"
 
@@ -61,13 +65,13 @@ _REST_DISABLED = "App submission via REST is disabled"
 class RestConfig:
     """Settings of the connection to the ResourceManagers' REST interface.
 
-    They are not validated here, because ``hooks/connection.py`` checks the addresses.
+    This class does not validate the addresses, because ``hooks/connection.py`` does.
     """
 
     addresses: list[str]  # http(s)://host:port of every ResourceManager, optionally with a path (of a gateway)
-    user: str | None = None  # user.name, for clusters without Kerberos
-    proxy_user: str | None = None  # doAs, for clusters with Kerberos
-    auth: AuthBase | None = None  # SPNEGO
+    user: str | None = None  # request parameter ``user.name``, for clusters without Kerberos
+    proxy_user: str | None = None  # request parameter ``doAs``, for clusters with Kerberos
+    auth: AuthBase | None = None  # SPNEGO; None without Kerberos
     verify: bool | str = True  # whether to verify https servers, or a PEM file to verify them with
     trust_env: bool = False  # use the environment's proxy variables
     response_timeout: float = 20.0  # seconds for one ResourceManager to connect, and to answer
@@ -92,7 +96,7 @@ class RestError(UnexpectedAnswer):
 
 
 class _Unavailable(Exception):  # noqa: N818
-    """This ResourceManager cannot serve now. Another one can, or this one later."""
+    """This ResourceManager cannot serve the call now, so try the others, and later this one again."""
 
 
 class _Endpoint(YarnApi):  # type: ignore[misc]
@@ -143,7 +147,7 @@ class _Endpoint(YarnApi):  # type: ignore[misc]
 
     @property
     def is_active(self) -> bool:
-        """Return whether the ResourceManager is active. Later calls detect a standby by its redirect."""
+        """Return whether the ResourceManager is active. Send no request if it was active at the last call."""
         if self._seen_active:
             return True
         try:
@@ -167,15 +171,16 @@ class _Answer(YarnResponse):  # type: ignore[misc]
 class YarnRest:
     """Sends calls to the active ResourceManager.
 
-    Thread-safe: each thread has its own connections. No lock is held while waiting, because a task that is being killed
-    calls from a second thread while its first one may be anywhere. Raises ClusterUnreachable if no ResourceManager is
-    active before the deadline, ClusterAuthError, and RestError for errors of the ResourceManager itself.
+    Thread-safe: each thread has its own connections. A call holds no lock while it waits: if Airflow kills a task, the
+    task makes calls from a second thread while its first thread may be blocked. Raises ClusterUnreachable if no
+    ResourceManager is active before the deadline, ClusterAuthError, and RestError for errors of the ResourceManager
+    itself.
     """
 
     def __init__(self, config: RestConfig) -> None:
         self.config = config
         self._active = config.addresses[0].rstrip("/")  # address of the last successful call, initially a guess
-        self.clock_ahead = 0.0  # seconds by which the active one's clock is ahead of ours; 0 if unknown
+        self.clock_ahead = 0.0  # seconds by which the active ResourceManager's clock is ahead of ours; 0 if unknown
         self._connections = threading.local()
         self._open: list[_Endpoint] = []
 
@@ -270,12 +275,12 @@ class YarnRest:
 def _configuration(endpoint: _Endpoint, which: dict[str, str]) -> Any:
     try:
         return endpoint.request("/conf", params={**which, "format": "json"}).data
-    except ClusterAuthError as error:  # even though the server accepts our identity for other calls
+    except ClusterAuthError as error:  # the server accepts our identity for other calls, so it hides only this
         raise ConfigurationHidden(f"the ResourceManager does not show its configuration: {error}") from error
 
 
 def _check(endpoint: _Endpoint, response: requests.Response) -> None:
-    """Raise an error unless this is a success of the active ResourceManager."""
+    """Raise an error unless the response is a success."""
     if response.status_code < requests.codes.multiple_choices:
         return
     if response.is_redirect:
@@ -325,7 +330,7 @@ def said_exception(response: requests.Response) -> tuple[str, str]:
     """Return class name and message of Hadoop's ``RemoteException``, or the text of another body as the message."""
     try:
         answer = json_object(response) or {}
-        remote = answer.get("RemoteException", answer)  # or the error of its web server
+        remote = answer.get("RemoteException", answer)  # the web server's own errors have no RemoteException
         return str(remote.get("exception", "")), str(remote["message"])
     except (ValueError, KeyError, TypeError, AttributeError):
         text = " ".join(page_title(response.content).split())
@@ -380,7 +385,10 @@ def submission_context(submission: Submission) -> dict[str, Any]:
 
 
 def _access_lists(job: JobSpec) -> dict[str, Any]:
-    """Omit empty lists: they equal YARN's default, and Hadoop 2.10's JSON reader fails on them."""
+    """Return the job's access lists without empty ones.
+
+    Empty lists equal YARN's default, and Hadoop 2.10's JSON reader fails on them.
+    """
     who = {VIEW_APP: job.acls.viewers, MODIFY_APP: job.acls.modify}
     lists = {each: AccessList.of(names.users, names.groups) for each, names in who.items()}
     texts = {name: found.text for name, found in lists.items() if found != AccessList()}
@@ -388,7 +396,7 @@ def _access_lists(job: JobSpec) -> dict[str, Any]:
 
 
 def masked(context: dict[str, Any]) -> dict[str, Any]:
-    """Return the submission context for display: credentials without values, and plain maps in place of Java's."""
+    """Return the submission context for display: with masked credentials, and plain maps in place of JAXB's format."""
     container = {key: _plain(value) for key, value in context["am-container-spec"].items()}
     credentials = context["am-container-spec"]["credentials"].items()
     container["credentials"] = {kind: dict.fromkeys(_plain(values), MASK) for kind, values in credentials}
@@ -403,7 +411,7 @@ def _plain(value: dict[str, Any]) -> Any:
 def _local(resource: LocalizedResource) -> dict[str, Any]:
     return {
         "resource": uris.encoded(resource.uri),
-        "type": "FILE",  # even for archives, because only packed files can be verified
+        "type": "FILE",  # even for archives: a hash cannot be verified after YARN has unpacked the file
         "visibility": "PRIVATE" if resource.is_verified else "APPLICATION",
         "size": resource.size,
         "timestamp": resource.modified_ms,
@@ -422,8 +430,8 @@ def _entries(mapping: dict[str, Any]) -> dict[str, Any]:
     return {"entry": [{"key": key, "value": value} for key, value in mapping.items()]}
 
 
-_PAUSE = 0.5  # seconds between two rounds while no ResourceManager answers
-_LEAST = 0.1  # seconds for one request
+_PAUSE = 0.5  # seconds before the next attempt with all addresses, if none has answered
+_LEAST = 0.1  # minimum seconds for one request, even if the deadline is closer
 
 
 class _NotHere(Exception):  # noqa: N818
@@ -479,7 +487,10 @@ class MasterProxy:
             time.sleep(_PAUSE)
 
     def _further(self, application_id: str, known: Sequence[str]) -> list[str]:
-        """Return YARN's address of the application, which is that of a stand-alone proxy if there is one."""
+        """Return the proxy address in the application's tracking URL, or [] if it is in ``known`` or no proxy address.
+
+        This is the address of the stand-alone proxy, if the cluster has one.
+        """
         url = (self._tracking_url(application_id) or "").rstrip("/")
         return [url] if url not in known and urlsplit(url).path.startswith("/proxy/") else []
 
@@ -500,7 +511,7 @@ class MasterProxy:
                     headers={"Accept": "application/json"},
                     timeout=min(seconds, config.response_timeout),
                     allow_redirects=False,
-                    json=body,  # ASCII, because of the proxy's charset
+                    json=body,  # requests encodes it as ASCII, which survives the proxy's charset
                 )
             except requests.RequestException as error:
                 raise _NoAnswer(f"{url} does not answer ({type(error).__name__})") from error
@@ -509,7 +520,7 @@ class MasterProxy:
 def _first(
     ways: Sequence[str], path: str, send: Callable[[str, float], Any], deadline: float, problems: list[Exception]
 ) -> Any:
-    """Return the first answer. Otherwise return None and append the reasons to ``problems``."""
+    """Return the first answer from one of the addresses. Otherwise return None. Append failures to ``problems``."""
     for way in ways:
         try:
             return send(f"{way}/{path}", max(_LEAST, deadline - time.monotonic()))
@@ -519,7 +530,7 @@ def _first(
 
 
 def _text(response: requests.Response) -> bytes:
-    """Return a plain-text answer. Masters answer with plain text, the proxy and the ResourceManager with pages."""
+    """Return a plain-text answer. Only masters answer with plain text; the proxy and the ResourceManager send HTML."""
     if response.ok and response.headers.get("Content-Type", "").partition(";")[0].strip() == "text/plain":
         return response.content
     if response.status_code == requests.codes.not_found and (found := _json(response)) is not None:
@@ -530,7 +541,7 @@ def _text(response: requests.Response) -> bytes:
 
 
 def _answer(response: requests.Response) -> dict[str, Any]:
-    """Return a JSON answer. Only masters answer with JSON; the proxy and the ResourceManager answer with pages."""
+    """Return a JSON answer. Only masters answer with JSON; the proxy and the ResourceManager send HTML."""
     found = _json(response)
     if found is not None and response.ok:
         return found

@@ -90,22 +90,22 @@ _STATES = {
 }
 _DEFAULT_SCHEDULER_PORT = 8030  # yarn-default.xml
 _BEING_STORED = (ApplicationState.NEW, ApplicationState.NEW_SAVING)
-_FIRST_STORED_POLL = 0.01  # seconds; doubles up to _STORED_POLL
+_FIRST_STORED_POLL = 0.01  # seconds until YARN is polled for a submitted application; doubles up to _STORED_POLL
 _STORED_POLL = 0.1
 _SHORTEST_LIFETIME = 1.0  # seconds: YARN rejects an end in the past
-_NODES_SECONDS = 10.0  # wait of a job that is too large, for nodes that are about to register
-_NOT_RENEWED = "Failed to renew token"  # start of the diagnostics if HDFS refuses the ResourceManager
+_NODES_SECONDS = 10.0  # how long the check of a job that is too large waits for further nodes to register
+_NOT_RENEWED = "Failed to renew token"  # start of the diagnostics if HDFS refuses the ResourceManager's renewal
 _NODES_POLL = 2.0
 _ROOM = "Room"
 _NODE_SECONDS = 10.0  # for an answer of a NodeManager: a log, its settings
-_NODES_ASKED = 3  # sample that is checked for image support; nodes are usually configured alike
+_NODES_ASKED = 3  # number of nodes checked for image support; nodes are usually configured alike
 
 
 class YarnCluster(Cluster):
     """The YARN backend: submits and watches applications over the ResourceManager's REST interface.
 
     :param scheduler: the ResourceManagers' scheduler addresses (host:port). If empty, query the ResourceManager.
-    :param autoscaling: the cluster adds nodes when jobs wait for them.
+    :param autoscaling: True if the cluster adds nodes when jobs wait for them.
     """
 
     def __init__(self, rest: YarnRest, *, user: str, scheduler: list[str], autoscaling: bool = False) -> None:
@@ -114,8 +114,8 @@ class YarnCluster(Cluster):
         self._user = user
         self._scheduler = scheduler
         self._masters = MasterProxy(rest, self._tracking_url)
-        # YARN creates an application id with the answer that contains the largest container. The next submission uses
-        # it.
+        # ``check`` requests the size of the largest container. YARN's answer also has a new application id, which the
+        # next submission uses.
         self._spare_id: str | None = None
         self._spare_id_lock = threading.Lock()  # two submissions must not share an id
 
@@ -131,7 +131,7 @@ class YarnCluster(Cluster):
         handler = self._placement_handler() if any(map(job.placed_by_rules, job.tasks)) else None
         found = [*lifetime.problems(job, time.time()), *job_problems(job, view)]
         found += [*handler_problems(job, handler), *placement_problems(job, view)]
-        # The nodes are compared with the images and the capacity only of jobs without these problems.
+        # Only a job without these problems is checked against the images and the capacity of the nodes.
         yield from found or self._image_problems(job, view) or self._check_room(job, offer, view)
 
     def _placement_handler(self) -> str | None:
@@ -161,11 +161,11 @@ class YarnCluster(Cluster):
         return nodes(self.rest.call(lambda rm: rm.cluster_nodes()))
 
     def _image_problems(self, job: JobSpec, view: ClusterView) -> list[str]:
-        """Return problems if none of the sampled candidate nodes would start the job's containers."""
+        """Return the first node's problems if none of _NODES_ASKED suitable nodes would start the job's containers."""
         found: list[str] = []
         for node in nodes_for_images(job, view.nodes)[:_NODES_ASKED]:
             settings = self._node_settings(node)
-            if settings is None:  # usually all NodeManagers refuse the worker
+            if settings is None:  # the other NodeManagers are usually also unreachable or refuse
                 break
             of_node = image_problems(job, self._user, settings)
             if not of_node:
@@ -185,7 +185,7 @@ class YarnCluster(Cluster):
         return NodeSettings(node.host, node.version, properties) if properties else None
 
     def _check_room(self, job: JobSpec, offer: Mapping[str, Any], view: ClusterView) -> Iterator[Finding]:
-        """Yield JobTooLarge problems, or a warning if more nodes may register."""
+        """Yield JobTooLarge problems, or a warning if nodes may be added, or an OK finding if the job has to wait."""
         deadline = time.monotonic() + _NODES_SECONDS
         while found := capacity_shortages(job, view):
             if self._autoscaling or view.missing:
@@ -195,7 +195,7 @@ class YarnCluster(Cluster):
             if time.monotonic() >= deadline:
                 yield from (JobProblem(_ROOM, Severity.PROBLEM, each, error=JobTooLarge) for each in found)
                 return
-            time.sleep(_NODES_POLL)  # a restarted ResourceManager learns of its nodes one by one
+            time.sleep(_NODES_POLL)  # the nodes of a restarted ResourceManager register one by one
             view = self._view(offer)
         if found := present_shortages(job, view):
             yield ok(_ROOM, f"This job waits for room at first: {'; '.join(found)}")
@@ -237,7 +237,7 @@ class YarnCluster(Cluster):
         while (application := self.application(application_id)) is None or application.state in _BEING_STORED:
             if time.monotonic() >= deadline:
                 raise ClusterUnreachable(f"YARN took {application_id}, but has not stored it yet")
-            if application is None:  # the ResourceManager died or failed over before it had stored it
+            if application is None:  # the ResourceManager failed before it had stored the application
                 self._post(context)
             time.sleep(pause)
             pause = min(2 * pause, _STORED_POLL)
@@ -273,7 +273,7 @@ class YarnCluster(Cluster):
             "states": ",".join(_STATES[which.live]),
             "user": which.user,
             "applicationTags": which.tag,
-            "deSelects": "resourceRequests",  # a long list that is not used here
+            "deSelects": "resourceRequests",  # omits a long list that is not used
         }
         params = {name: value for name, value in asked.items() if value}
         answer = self.rest.request("/ws/v1/cluster/apps", params=params)
@@ -281,7 +281,7 @@ class YarnCluster(Cluster):
             found = [
                 _application(info, self.rest.clock_ahead) for info in as_list((answer.get("apps") or {}).get("app"))
             ]
-        # YARN compares tags case-insensitively, and some versions match any of several tags.
+        # Filter again, because YARN compares tags case-insensitively, and some versions match any of several tags.
         mine = [application for application in found if which.holds(application)]
         return sorted(mine, key=lambda application: application.started_ms, reverse=True)
 
@@ -350,7 +350,7 @@ class YarnCluster(Cluster):
         return self._container_log(last["nodeHttpAddress"], last["containerId"], max_bytes)
 
     def _container_log(self, node: str, container_id: str, max_bytes: int) -> str:
-        """Return the log from the NodeManager, or "" if it was aggregated or deleted."""
+        """Return the end of a container's log from its NodeManager, or "" if it was aggregated or deleted."""
         for path in (f"containerlogs/{container_id}/stderr", f"containers/{container_id}/logs/stderr"):
             try:  # a negative size reads from the end
                 response = self._ask_node(node, f"/ws/v1/node/{path}", {"size": f"-{max_bytes}"})
@@ -362,7 +362,7 @@ class YarnCluster(Cluster):
         return ""
 
     def _ask_node(self, node: str, path: str, params: dict[str, str], *, accept: str = "*/*") -> requests.Response:
-        """Return a NodeManager's answer with any status. Raises requests.RequestException, ClusterAuthError."""
+        """Return a NodeManager's answer, even if it is an error. Raises requests.RequestException, ClusterAuthError."""
         config = self.rest.config
         scheme = urlsplit(config.addresses[0]).scheme
         user: dict[str, str] = {} if config.auth is not None or not config.user else {"user.name": config.user}
@@ -382,7 +382,7 @@ class YarnCluster(Cluster):
             return answer
 
     def forget(self, application_id: str) -> None:
-        """Do nothing: the Airflow side keeps no data of an application."""
+        """Do nothing, because YARN applications have no files on this machine."""
 
     def access(self, application_id: str, job: JobSpec | None = None) -> YarnAccess:
         administrators = configuration.administrators_acl(self.rest)
@@ -450,7 +450,7 @@ def _log_contents(page: str) -> str:
 
 @contextmanager
 def _understanding() -> Iterator[None]:
-    """Raise UnexpectedAnswer for malformed JSON, as sent by other servers or gateways."""
+    """Raise UnexpectedAnswer if the JSON of an answer lacks expected fields, as answers of other servers do."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
@@ -461,7 +461,7 @@ def _understanding() -> Iterator[None]:
 
 
 def _diagnostics(said: str) -> str:
-    """Add the remedy to errors that YARN reports only after it accepted the application."""
+    """Return the diagnostics, with a remedy for the errors that YARN reports only after it accepted the application."""
     return explained(said) if said.startswith(_NOT_RENEWED) else said
 
 

@@ -37,7 +37,7 @@ from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound
 from tony_provider.runtime.storage.base import QuotaRoom
 from tony_provider.runtime.storage.stores import remove_leftovers
 
-_MOST_BYTES = 4096
+_MOST_BYTES = 4096  # size limit of an owner file
 
 
 class FencedError(Exception):
@@ -89,7 +89,7 @@ class Ownership:
         master_files.write_master_address(self.storage, directory, address, self.am_attempt, self.address_key)
 
     def _check_owner(self, training: str) -> None:
-        """Read the epochs after the known one, each only once."""
+        """Read the owner files of newer epochs, each only once. Raises FencedError, StorageError."""
         newest = self._newest
         while owner := self._read(owner_file(training, newest.number + 1)):
             newest = Epoch(newest.number + 1, owner)
@@ -121,7 +121,7 @@ class OwnChain:
     """
 
     def __init__(self, ownership: Ownership) -> None:
-        self.swept = 0  # the newest generation before whose start leftovers were removed; its tasks may be uploading
+        self.swept = 0  # newest generation for which leftovers were removed; by now its tasks may be uploading
         description = ownership.description
         storage, chain, former = ownership.storage, description.chain_dir, description.continues
         self.catalog = Catalog(storage, chain) if chain else None
@@ -145,7 +145,7 @@ class OwnChain:
         self._thread.shutdown(wait=False)
 
     async def conclude(self, after_success: Optional[AfterSuccess]) -> None:
-        """Remove what is not needed from the chain after all tasks have ended.
+        """Remove unnecessary files from the chain after all tasks have ended.
 
         ``after_success``: None if the job has not succeeded. Raises SupersededError. Other errors are only logged.
         """
@@ -174,7 +174,7 @@ class OwnChain:
         return chosen
 
     def set_aside(self, uri: str, reason: str) -> None:
-        """Exclude a damaged checkpoint from further choices. In a former chain, which other jobs may use, it stays."""
+        """Exclude a damaged checkpoint from further choices. A former chain keeps it for other jobs."""
         if catalog := self._catalog_of(uri):
             catalog.set_aside(uri, reason)
 
@@ -192,7 +192,7 @@ class OwnChain:
         return self._former if self._former and uri.startswith(f"{self._former.uri}/") else self.catalog
 
     def _choose_of(self, former: Catalog, trusted: str) -> ChosenCheckpoint:
-        """Choose a checkpoint of the former chain, and keep its owner from removing it while the tasks restore it.
+        """Choose and pin a checkpoint of the former chain, so that it is not removed while the tasks restore it.
 
         Raises NoCheckpointLeft, because a job that must resume from a chain must not begin at step 0.
         """
@@ -240,7 +240,8 @@ class OwnChain:
 
 
 _PAUSE = 300.0  # seconds between two checks
-_NAMES = 3  # of a checkpoint in addition to its objects: its directory, its manifest, and a temporary file
+# HDFS names that a checkpoint needs in addition to its objects: its directory, its manifest, and a temporary file.
+_NAMES = 3
 _ABOVE_CHAIN = 3  # number of levels from a chain up to the staging directory
 
 

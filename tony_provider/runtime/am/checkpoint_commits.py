@@ -1,6 +1,6 @@
 """Order snapshots, commit checkpoints and choose resume points, one operation at a time.
 
-The session never waits for these operations.
+The session never waits for these operations: their results reach it as events.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class CommitRequest:
 
 
 class CheckpointCommits:
-    """Processes requests for the chain: snapshots, commits, resume points, checkpoints to set aside.
+    """Processes requests for the job's checkpoint chain: snapshots, commits, resume points, exclusions.
 
     The request methods do not block. ``run`` does the work, and passes its results to ``post``.
     """
@@ -95,17 +95,18 @@ class CheckpointCommits:
         self._post_note = note
         self._send = send
         self._rounds: SnapshotRounds[CommitRequest] = SnapshotRounds()
-        self._newest: Optional[StoredCheckpoint] = None  # that was committed or chosen
+        self._newest: Optional[StoredCheckpoint] = None  # the checkpoint that was last committed or chosen
         self._knows_newest = False
-        self._origins: dict[int, str] = {}  # by rank, the checkpoint with which its part of the newest was uploaded
-        self._in_use: Optional[StoredCheckpoint] = None  # that was chosen
+        # By rank: URI of the checkpoint for which the rank's part of the newest checkpoint was uploaded.
+        self._origins: dict[int, str] = {}
+        self._in_use: Optional[StoredCheckpoint] = None  # the checkpoint that was last chosen to resume from
         self._next_save = 1
-        self._chosen_for = 0  # generation
+        self._chosen_for = 0  # newest generation for which a resume point was requested
         self._fenced = False
         self._waiting_since: Optional[float] = None
-        self._quota_warning = ""  # that was reported
-        self._noted = ""  # the reason for waiting that was reported
-        self._sound = ""  # URI of the checkpoint after which a process has reported a step
+        self._quota_warning = ""  # the last reported warning
+        self._noted = ""  # the reported reason for waiting; empty since the last commit
+        self._sound = ""  # URI of the checkpoint from which a process last resumed and reported a step
         self._work: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
 
     async def run(self) -> None:
@@ -124,7 +125,7 @@ class CheckpointCommits:
     def choose(self, generation: int, trusted: str = "", tasks: Collection[str] = ()) -> None:
         """Find the checkpoint that a generation resumes from. From now on, commits of older generations are rejected.
 
-        The checkpoint with the URI ``trusted`` never counts as suspect. ``tasks``: that resume from it.
+        The checkpoint with the URI ``trusted`` never counts as suspect. ``tasks``: the tasks that resume from it.
         """
         self._chosen_for = max(self._chosen_for, generation)
         self._abandon(f"generation {generation} has begun")
@@ -138,7 +139,10 @@ class CheckpointCommits:
         self._work.put_nowait(partial(self._note_resume, failed.resume, note))
 
     def note_sound_resume(self, resume: ResumePoint) -> None:
-        """Forget the failures after a resume, because a process reported a step. Every task of a gang may report it."""
+        """Discard the failures of a checkpoint, because a process resumed from it and reported a step.
+
+        Every task of a gang may cause this call. Repeated calls for the same checkpoint have no effect.
+        """
         if resume.uri != self._sound:
             self._sound = resume.uri
             self._work.put_nowait(
@@ -149,14 +153,14 @@ class CheckpointCommits:
         self._work.put_nowait(partial(self._set_aside, resume, reason))
 
     def reported(self, task: str, attempt: int, message: tony_pb2.CheckpointState) -> None:
-        """Note the state of a task's checkpoint directory."""
+        """Record the state of a task's checkpoint directory. Repeat an order that the task has not received."""
         self._next_save = max(self._next_save, message.save + 1)
         repeated = self._rounds.report(task, executor_messages.task_directory(attempt, message), time.monotonic())
         if repeated is not None and self._rounds.round is not None:
             self._send_order(repeated, self._rounds.round)
 
     def uploaded(self, request: CommitRequest) -> None:
-        """Commit the uploaded parts when none is missing, or reject them. Each request is answered eventually."""
+        """Commit the checkpoint once all its parts are uploaded, or reject the request. Every request is answered."""
         uploaded = request.uploaded
         if self._newest is not None and uploaded.uri == self._newest.uri:
             request.answer(True, "", False)  # a repeated request, because the answer was lost
@@ -174,7 +178,7 @@ class CheckpointCommits:
             self._work.put_nowait(partial(self._commit, self._chain.catalog, whole))
 
     def look(self) -> None:
-        """Order the next snapshot if the tasks are ready. The caller repeats this about once a second."""
+        """Order the next snapshot if the tasks are ready. The caller repeats this periodically."""
         catalog = self._chain.catalog
         if catalog is None or self._fenced or not self._knows_newest:
             return
@@ -214,7 +218,7 @@ class CheckpointCommits:
         """Warn if the wait is long. Release ended tasks if no snapshot is possible any more."""
         now = time.monotonic()
         self._waiting_since = self._waiting_since or now
-        # Only the first reason is reported, because each may name another save. One with a remedy always is.
+        # Report only the first reason, because each may name another save. But always report a reason with a remedy.
         if waiting.reason != self._noted and (
             waiting.refused or (not self._noted and now - self._waiting_since >= _PATIENCE)
         ):
@@ -242,7 +246,7 @@ class CheckpointCommits:
         )
 
     def _abandon(self, reason: str) -> None:
-        """Give up the present round."""
+        """Cancel the current snapshot round and reject its requests."""
         ordered = self._rounds.round
         if ordered is not None and not ordered.is_complete:  # otherwise the commit answers its requests
             self._rounds.ended(ordered.uri, committed=False)
@@ -252,7 +256,7 @@ class CheckpointCommits:
     # ---- the work ----------------------------------------------------------------------------------------------
 
     async def _find_newest(self) -> None:
-        """Find the newest checkpoint. A former application master may have committed it for the processes that run."""
+        """Find the newest checkpoint. A former application master may have committed it for the running processes."""
         if self._chain.catalog is not None and not self._knows_newest:
             find = partial(self._chain.do, partial(self._find, self._chain.catalog.choose))
             try:
@@ -305,7 +309,10 @@ class CheckpointCommits:
         self._post(ResumeChosen(generation, point, not_from))
 
     def _keep_parts(self, suspect: StoredCheckpoint, resuming: Collection[str]) -> None:
-        """Keep the parts of the tasks that do not go back. These tasks may have ended, and then upload nothing more."""
+        """Take over the suspect checkpoint's parts of tasks that do not resume.
+
+        These tasks may have ended, and would then never upload their parts again.
+        """
         ranks = {rank for task, rank in self._session.mirror_ranks() if task not in resuming}
         kept = [each for each in suspect.manifest.trees if each.rank in ranks]
         if self._newest is None or not self._is_own(suspect) or not self._is_own(self._newest):
@@ -413,7 +420,7 @@ class CheckpointCommits:
         try:
             await self._chain.do(partial(self._chain.set_aside, resume.uri, reason))
         except StorageError as error:
-            # If it is chosen again, it is found damaged again. The session limits the number of these attempts.
+            # The checkpoint may be chosen and found damaged again. The session limits the number of these attempts.
             self._note("store_unavailable", f"{resume.label} is damaged and could not be set aside: {error}")
 
     # ---- helpers -----------------------------------------------------------------------------------------------
@@ -454,7 +461,7 @@ def _progress_of(
 
 
 def _contents(manifest: Manifest) -> set[tuple[int, str]]:
-    """Return the sizes and checksums of all files but logs, which also grow without progress."""
+    """Return the sizes and checksums of all files except logs, because logs also grow without progress."""
     entries = (entry for tree in manifest.trees for entry in tree.tree.entries)
     return {(entry.size, entry.checksum) for entry in entries if entry.checksum and not is_named_log(entry.path)}
 

@@ -82,7 +82,7 @@ def last_lines(text: str, *, lines: int = 30, size: int = 4096) -> str:
 
 
 def last_traceback(output: str) -> str:
-    """Return a program's last lines, from its last Python traceback on."""
+    """Return a program's last lines of output. If they contain Python tracebacks, begin at the last traceback."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip()][-_LAST_LINES:]
     begins = [number for number, line in enumerate(lines) if _TRACEBACK in line]
     return "\n".join(lines[begins[-1] :] if begins else lines)

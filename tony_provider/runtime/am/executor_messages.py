@@ -64,12 +64,12 @@ def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
 
 
 def stacks(message: tony_pb2.Stacks) -> tuple[ProcessStack, ...]:
-    """Convert the stacks of a start's processes for the session."""
+    """Convert the stack traces of user processes for the session."""
     return tuple(ProcessStack(each.pid, each.command, each.process, tuple(each.frames)) for each in message.processes)
 
 
 def settlement(message: tony_pb2.Settled) -> Settlement:
-    """Convert the last message about a start for the session."""
+    """Convert the last message about a start of user processes for the session."""
     unstored = message.unstored if message.HasField("unstored") else None
     return Settlement(message.start, message.problem, tuple(message.notices), unstored)
 
@@ -81,7 +81,7 @@ def welcome(am_attempt: int, heartbeat_seconds: float) -> tony_pb2.ToExecutor:
 
 
 class Rendezvous:
-    """Builds the messages of each rendezvous. The cluster's addresses, which they share, are encoded once."""
+    """Builds the messages of each rendezvous. All of them contain the cluster's addresses, which are encoded once."""
 
     def __init__(self) -> None:
         self._cluster: Optional[ClusterSpec] = None  # the newest one, encoded in ``_packed``
@@ -91,7 +91,7 @@ class Rendezvous:
     def messages(self, action: SendRendezvous) -> Iterator[tuple[str, Callable[[], tony_pb2.ToExecutor]]]:
         """Yield tasks and functions that build their messages.
 
-        Each message copies the addresses, so build it when it is sent.
+        Each message contains a copy of all addresses, so build a message only when it is sent.
         """
         common = tony_pb2.Rendezvous(
             generation=action.cluster.generation,
@@ -115,7 +115,7 @@ def _rendezvous(common: tony_pb2.Rendezvous, start: int) -> tony_pb2.ToExecutor:
 
 
 def stop_process(action: StopProcess) -> tony_pb2.ToExecutor:
-    """Return the message that makes an executor stop its user process and stay."""
+    """Return the message that makes an executor stop its user process but continue to run."""
     return tony_pb2.ToExecutor(
         stop=tony_pb2.StopProcess(
             generation=action.generation,

@@ -39,13 +39,13 @@ log = logging.getLogger(__name__)
 
 _FIRST_MESSAGE = 30.0  # seconds for the registration after the stream was opened
 _MOST_PORTS = 1000  # number of ports to try
-AT_ONCE = 64  # messages in flight
+AT_ONCE = 64  # limit of streams that write at the same time
 _LONGEST_TURN = 2.0  # seconds for which a write may hold its turn
-_MOST_STRANGERS = 100  # hosts in the log
+_MOST_STRANGERS = 100  # limit of hosts whose unauthenticated calls are logged
 _SERVICE, _METHOD = "tony.ApplicationMaster", "Attach"  # as in tony.proto
 _GOODBYE = 2.0  # seconds for open streams when the server stops
 _LAST_MESSAGES = 10.0  # seconds to send the remaining messages of a stream that ends
-_MOST_WAITING = 1000  # messages that an executor has not read yet
+_MOST_WAITING = 1000  # limit of messages that an executor has not read yet
 _MOST_BYTES_WAITING = 64 << 20  # their total size limit, apart from the last one
 
 
@@ -64,7 +64,7 @@ class Stream:
     identity: TaskIdentity
     overrun: bool = False  # ended because the executor does not read
     _outbox: asyncio.Queue[Optional[Outgoing]] = attrs.field(factory=asyncio.Queue)
-    _bytes: int = 0
+    _bytes: int = 0  # size of the unsent messages
     _ending: asyncio.Event = attrs.field(factory=asyncio.Event)
 
     def send(self, message: Outgoing) -> None:
@@ -125,8 +125,8 @@ class Listener(ABC):
 class WriteTurns:
     """Limits the number of streams that write at the same time.
 
-    gRPC buffers messages in flight for each stream, and writes to thousands of streams at once would block the loop. A
-    stream that does not accept its message holds its turn for a few seconds only.
+    gRPC buffers messages in flight for each stream. Writes to thousands of streams at once would also block the event
+    loop. A stream that does not accept its message counts as a writer only for _LONGEST_TURN.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class ExecutorService:
     def handler(self, connections: ConnectionWatch) -> grpc.GenericRpcHandler:
         """Return the handler for gRPC. It reports to ``connections`` which connections carry executors' streams."""
 
-        # Python 3.9 does not recognise ``partial`` of a method as a coroutine function, and gRPC asks for one.
+        # Python 3.9 does not recognise ``partial`` of a method as a coroutine function, which gRPC requires.
         async def attach(request_iterator: AsyncIterator[Incoming], context: Any) -> None:
             await self._attach(connections, request_iterator, context)
 
@@ -194,7 +194,7 @@ class ExecutorService:
             raise asyncio.CancelledError
 
     async def _write(self, stream: Stream, context: Any) -> bool:
-        """Send messages until the stream ends. Return whether the executor read them in time. Drop the others."""
+        """Send messages until the stream ends. Drop them and return False if the executor reads too slowly."""
         writing = asyncio.ensure_future(self._write_all(stream, context))
         ending = asyncio.ensure_future(stream.ending())
         try:
@@ -254,7 +254,7 @@ class ExecutorService:
 
 
 class _Messages:
-    """The accepted messages of one stream. Rejected and cut ones are logged once per kind."""
+    """The accepted messages of one stream. The first rejected message and the first cut of each field are logged."""
 
     def __init__(self, identity: TaskIdentity, incoming: AsyncIterator[Incoming]) -> None:
         self._identity = identity
@@ -291,7 +291,7 @@ async def _abort(context: Any, code: grpc.StatusCode, details: str) -> NoReturn:
 
 @attrs.define(eq=False)
 class Server:
-    """A gRPC server. It holds its port from the beginning and serves after ``start``."""
+    """The gRPC server for executors, whose port is bound from the beginning, and which serves after ``start``."""
 
     address: Address
     _server: grpc.aio.Server

@@ -1,6 +1,6 @@
-"""The application master's side of the executors' streams: passes messages to the session in order.
+"""The application master's end of the executors' streams, which passes their messages to the session in order.
 
-Also contains the open streams to executors, requests over them, tunnels, a comparison of node clocks, and the last
+The module also contains requests to executors, the streams of tunnels, the comparison of node clocks, and the last
 output of killed containers.
 """
 
@@ -56,7 +56,7 @@ Step = Callable[[float], "list[Action]"]
 class ExecutorGateway(Listener):
     """Passes messages of executors to the session, the checkpoint commits, the inputs, and open requests.
 
-    ``post`` takes steps of the session. ``heard`` is called before the session's step for each heartbeat and each end
+    ``post`` queues a step of the session. ``heard`` is called before the session's step for each heartbeat and each end
     of a user process, with the task, its attempt, the message, and the time.
     """
 
@@ -96,7 +96,7 @@ class ExecutorGateway(Listener):
         }
 
     def send_newer_token(self, token: StoreToken) -> None:
-        """Send the token to all executors, and to those that connect later."""
+        """Send the token to all executors, including executors that connect later."""
         self.newer_token = token
         self.streams.send_all([task.name for task in self._session.tasks], executor_messages.newer_token(token))
 
@@ -192,7 +192,7 @@ def _answer(stream: Stream, asked: tony_pb2.FromExecutor, granted: bool, reason:
 
 
 class ExecutorStreams:
-    """The open streams to executors: for each task, only the newest."""
+    """The open streams to executors. Each task has only its newest stream here."""
 
     def __init__(self) -> None:
         self._streams: dict[str, Stream] = {}
@@ -265,7 +265,7 @@ class ExecutorRequest:
         return self._stream is stream
 
     def add(self, message: Optional[tony_pb2.FromExecutor]) -> None:
-        """Add a part of the answer, or None after its end."""
+        """Add a message of the answer, or None if the executor has disconnected."""
         self._answers.put_nowait(message)
 
 
@@ -285,7 +285,7 @@ class ExecutorRequests:
 
     @contextmanager
     def asking(self, task: str, make: MakeQuestion) -> Iterator[ExecutorRequest]:
-        """Context manager around a request. Parts of the answer that arrive after its exit are dropped.
+        """Context manager that sends a request on entry. Messages that arrive after its exit are dropped.
 
         Raises NoAnswerError if the task has no connected executor, or if too many requests are open.
         """
@@ -331,7 +331,7 @@ class TunnelStream:
 
     number: int  # on the executor's side
     executor: Stream
-    _of_user: int
+    _of_user: int  # number on the user's side
     _hear: Hear
     _say: Callable[[TunnelStream, tony_pb2.TunnelFrame], None]
     _up: Window = attrs.field(factory=Window)
@@ -444,10 +444,10 @@ class NodeClocks:
     """Collects what executors report of their nodes' clocks when they register."""
 
     def __init__(self) -> None:
-        self._ahead: dict[str, float] = {}  # seconds, by node
+        self._ahead: dict[str, float] = {}  # seconds that a clock is ahead of the job's clock, by host
 
     def registered(self, node: str, clock_ms: int) -> None:
-        """Compare the clock of a node at this moment. ``clock_ms`` is 0 if its executor does not report it."""
+        """Compare a node's clock with the job's. ``clock_ms``: present time of the node, or 0 if it is unknown."""
         host, ahead = node.partition(":")[0], (clock_ms - epoch_ms()) / 1000
         if clock_ms and abs(ahead) > CLOCKS_DIFFER:
             self._ahead[host] = ahead
@@ -456,7 +456,7 @@ class NodeClocks:
 
     @property
     def troubles(self) -> list[str]:
-        """A line for the application master's node and a line for the others, if their clocks are wrong."""
+        """At most two lines about wrong clocks: for the application master's node, and for all other nodes."""
         lines = []
         if (ahead := -clock.correction()) != 0:
             lines.append(
@@ -471,13 +471,13 @@ class NodeClocks:
         return lines
 
 
-_TIMEOUT = 20.0  # seconds, at the end of the job
+_TIMEOUT = 20.0  # seconds to wait for running writes at the end of the job
 
 
 class LastOutputs:
-    """Writes to the store the last output of tasks whose containers YARN killed. Used within a running event loop.
+    """Writes the last output of tasks to the store if YARN kills their containers.
 
-    Their executors have no time to store the output themselves.
+    The executors of these tasks have no time to store the output themselves. Use within a running event loop.
     """
 
     def __init__(self, storage: Storage, application_dir: str) -> None:
@@ -489,7 +489,7 @@ class LastOutputs:
     def keep(self, identity: TaskIdentity, output: bytes) -> None:
         """Start to write the output, unless the executor has stored all of it.
 
-        Only the first call for an attempt counts.
+        Further calls for the same attempt have no effect.
         """
         if identity in self._kept:
             return

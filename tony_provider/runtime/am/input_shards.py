@@ -1,6 +1,6 @@
-"""Distribution of input shards to tasks, either all at once (static parts) or one by one (queues).
+"""Distribution of input shards to tasks: a fixed part for each task (static), or one shard at a time (queue).
 
-The application master lists each input once. Executors then request their part, or the next shard.
+The application master lists each input once. Executors then request the part of their task, or its next shard.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ SendToExecutor = Callable[[tony_pb2.ToExecutor], None]
 
 
 class InputAssigner:
-    """Answers executors that request their part of an input, or a shard.
+    """Answers executors that request the part of their task in a static input, or a shard of a queue.
 
-    Reads from the session which user processes run. The methods do not block, because ``run`` does the work. ``note``
-    takes events for the event log: a name and a message. ``fail`` takes the reason for which the job must end.
+    The session supplies which user processes run. The methods do not block, because ``run`` does the work. ``note``
+    records an event in the event log: a name and a message. ``fail`` fails the job with a message.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class InputAssigner:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def look(self) -> None:
-        """Free the shards of user processes that have ended. The caller repeats this periodically."""
+        """Make the shards of ended user processes available again. The caller repeats this periodically."""
         for queue in self._queues.values():
             queue.look()
 
     def part_wanted(self, task: str, message: tony_pb2.InputPartWanted, send: SendToExecutor) -> None:
-        """Answer a request for a part, now or later."""
+        """Answer a request for the task's part of a static input, now or later."""
         parts = self._static.get(message.name)
         if parts is None:
             problem = f"no input {message.name} is dealt to all at once"
@@ -104,7 +104,7 @@ class InputAssigner:
         parts.wanted(task, message, lambda answer: send(_part(answer)))
 
     def shard_requested(self, task: str, attempt: int, message: tony_pb2.ShardRequest, send: SendToExecutor) -> None:
-        """Answer a request for a shard, now or later."""
+        """Answer a request for the next shard of a queue, now or later."""
         queue = self._queues.get(message.name)
         if queue is None:
             problem = f"no input {message.name} is taken shard by shard"
@@ -148,27 +148,27 @@ def _shard(answer: tony_pb2.ShardAnswer) -> tony_pb2.ToExecutor:
 
 _LONGEST_LISTING = 300.0  # seconds, for all inputs of the job
 _PROGRESS = 10.0  # seconds between two log lines
-_LAST_WORDS = 1.0  # additional seconds in which the thread can report by itself that it took too long
+_LAST_WORDS = 1.0  # seconds after the deadline in which the thread can still report the timeout itself
 
 
 @attrs.frozen
 class OpenedInput:
-    """An input with its shards and, if it is a queue, the state of each shard."""
+    """An input with its listed shards and, for a queue, the state of each shard."""
 
     name: str
     spec: InputSpec
     uri: str  # of the listing on the store
     listing: Listing
-    queue: ShardQueue  # empty unless the deal is ``queue``
+    queue: ShardQueue  # has no shards for a static input
     log: CommitLog
 
 
 def open_inputs(ownership: Ownership, address: Address) -> list[OpenedInput]:
-    """List the inputs of the job, or load the listing of a former application master. The caller closes the result.
+    """List the inputs of the job, or load the listing of a former application master.
 
-    If the job has inputs, announces this master at ``address`` first. From then on, a former master that still runs
-    commits nothing that this one would miss. Blocks. Raises SupersededError, StorageError, and BadInputError with all
-    problems.
+    The caller must pass the result to ``close_inputs``. If the job has inputs, first announces this master at
+    ``address``. After that, a former master that still runs confirms no commit that this master has not read. Blocks.
+    Raises SupersededError, StorageError, and BadInputError with the problems of all inputs.
     """
     if not ownership.description.job.inputs:
         return []
@@ -278,7 +278,7 @@ def _check_time(name: str, until: float) -> None:
         raise BadInputError(f"{child('inputs', name)}: {message}")
 
 
-_MOST_FAILURES = 5  # failures that are listed by name
+_MOST_FAILURES = 5  # limit of failures in an answer
 
 AnswerShardRequest = Callable[[tony_pb2.ShardAnswer], None]
 
@@ -291,15 +291,15 @@ class _Request:
 
     @property
     def key(self) -> tuple[ShardReader, int]:
-        """Key of the request. A repetition of it over another stream has the same key."""
+        """Key of the request. If the executor repeats the request over another stream, the key is the same."""
         return self.reader, self.message.request
 
 
 class QueuedShards:
-    """Hands out shards one at a time to processes that request them, and records which are done or failed.
+    """Assigns the shards of a queue to processes, one at a time, and records which shards are done or failed.
 
-    A commit is answered once it is on the store, and concurrent commits are written together. ``note`` takes events for
-    the event log: a name and a message. ``fail`` takes the reason for which the job must end.
+    A commit is answered once it is on the store, and concurrent commits are written together. ``note`` records an
+    event in the event log: a name and a message. ``fail`` fails the job with a message.
     """
 
     def __init__(
@@ -318,9 +318,9 @@ class QueuedShards:
         self._fail = fail
         self._longest = ownership.description.job.timeouts.upload
         self._news = asyncio.Event()
-        self._settled: list[ShardCommit] = []  # to be written
-        self._heard: list[_Request] = []  # to be answered after the writes
-        self._waiting: dict[tuple[ShardReader, int], _Request] = {}  # requests for a shard, in their order
+        self._settled: list[ShardCommit] = []  # shards that are done or failed, not yet in the log
+        self._heard: list[_Request] = []  # new requests, to be answered after the next write
+        self._waiting: dict[tuple[ShardReader, int], _Request] = {}  # requests for a shard, oldest first
         self._outstanding = OutstandingRequests()
 
     # ---- what executors say ------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ class QueuedShards:
         self._queue.holds(reader, shards)
 
     def look(self) -> None:
-        """Free the shards of readers that have ended. The caller repeats this periodically."""
+        """Make the shards of ended readers available again. The caller repeats this periodically."""
         if self._session.phase is JobState.RECOVERING:
             return  # it is not yet known which tasks still run
         for reader in self._queue.readers:
@@ -358,14 +358,14 @@ class QueuedShards:
         return self._session.process_runs(reader.task, reader.attempt, reader.start)
 
     def _settle(self, reader: ShardReader, message: tony_pb2.ShardRequest) -> str:
-        """Record the result of the shard that the message names, if any. Return why it cannot be recorded."""
+        """Record what a message reports about a shard, if any. Return why that is impossible, or an empty string."""
         kind = message.WhichOneof("shard")
         if kind == "done":
             return self._put(ShardCommit(message.done, reader, epoch_ms(), outputs=list(message.outputs)))
         if kind == "failed":
             return self._put(ShardCommit(message.failed, reader, epoch_ms(), failed=message.reason))
         if kind == "back":
-            # If another reader already has the shard, this has no effect, as it should.
+            # This has no effect if the shard already belongs to another reader.
             self._queue.give_back(reader, message.back, message.request)
         return ""
 
@@ -381,9 +381,10 @@ class QueuedShards:
     # ---- the work ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Write and answer until cancelled, or until the store rejects commits for too long.
+        """Write commits and answer requests until cancelled.
 
-        Raises SupersededError, and internal errors.
+        Fail the job if the store does not accept commits within ``timeouts.upload``. Raises SupersededError, and
+        internal errors.
         """
         try:
             await self._work()
@@ -412,8 +413,8 @@ class QueuedShards:
             await self._deal()
 
     async def _write(self, settled: list[ShardCommit]) -> None:
-        # Check again after the write: a newer application master may have been announced and have read the log before
-        # it.
+        # Check again after the write. A newer application master may have read the log just before the write.
+        # These commits must then not be confirmed.
         for work in (partial(self._write_now, settled), self._ownership.check_newest):
             await retry(partial(asyncio.to_thread, work), self._longest, StorageError, self._troubled)
         for each in settled:
@@ -428,9 +429,9 @@ class QueuedShards:
         self._note("store_unavailable", f"commits of {self.opened.name} wait: {error}")
 
     async def _deal(self) -> None:
-        """Answer waiting requests as far as shards are free."""
+        """Assign free shards to the waiting requests, and answer all of them if no shard is left."""
         if self._session.phase is JobState.RECOVERING:
-            return  # free shards are not known until all tasks are back
+            return  # a shard that seems free may belong to a task that has not yet registered again
         given: list[tuple[_Request, int]] = []
         for key, request in list(self._waiting.items()) if self._queue.has_free else ():
             shard = self._queue.take(*key) if self._runs(request.reader) else None
@@ -444,7 +445,7 @@ class QueuedShards:
             await self._end()
 
     async def _end(self) -> None:
-        """Answer all waiting requests: there are no more shards."""
+        """Answer all waiting requests that no shard is left, with the failures."""
         waiting, self._waiting = list(self._waiting.values()), {}
         failures = await asyncio.to_thread(self._failures)
         for request in waiting:
@@ -460,7 +461,7 @@ class QueuedShards:
         return "; ".join(list(self._queue.failed.values())[:_MOST_FAILURES])
 
 
-_PIECE = 256 << 10  # bytes of lines in one answer
+_PIECE = 256 << 10  # bytes after which an answer gets no further lines
 _LINES = 256  # lines that are read at a time
 
 AnswerPartRequest = Callable[[tony_pb2.InputPart], None]
@@ -474,10 +475,10 @@ class _Wanted:
 
 
 class StaticParts:
-    """Answers executors that request the part of their task, in pieces.
+    """Answers executors that request the part of their task in a static input. Each answer is a piece of the part.
 
-    The parts depend on the tasks of the current generation. So they stay the same if single tasks restart. If a gang
-    continues with fewer or more tasks, the input is distributed again.
+    The number of parts is that of the tasks in the current generation. So the parts stay the same if single tasks
+    restart. If a gang continues with fewer or more tasks, the input is distributed again.
     """
 
     def __init__(self, opened: OpenedInput, readers: Sequence[str], session: Session) -> None:
@@ -498,7 +499,7 @@ class StaticParts:
         self._asked.put_nowait(_Wanted(task, message, answer))
 
     async def run(self) -> None:
-        """Answer until cancelled."""
+        """Answer requests until cancelled."""
         while True:
             asked = await self._asked.get()
             self._outstanding.remove(asked.task, asked.message.ByteSize())
@@ -517,7 +518,7 @@ class StaticParts:
         return tony_pb2.InputPart(request=message.request, parts=len(members), lines=lines, position=end, last=last)
 
     def _members(self) -> list[str]:
-        """Return the names of the tasks that have a part, by rank."""
+        """Return the names of the tasks that read this input, ordered by rank."""
         without = self._session.without
         present = [task for task in self._session.tasks if task.type in self._readers and task.name not in without]
         by_rank = ranks(present)
@@ -536,11 +537,11 @@ class StaticParts:
 
 
 MOST_OUTSTANDING = 16 << 20  # bytes of unanswered requests of one task
-_LEAST = 1 << 10  # minimum size in bytes that a request counts as, because of the memory around it
+_LEAST = 1 << 10  # minimum size in bytes that a request counts as, because its objects also need memory
 
 
 class OutstandingRequests:
-    """The size of unanswered requests, by task."""
+    """Limits the total size of each task's unanswered requests."""
 
     def __init__(self) -> None:
         self._bytes: Counter[str] = Counter()
@@ -556,7 +557,7 @@ class OutstandingRequests:
         return ""
 
     def remove(self, task: str, size: int) -> None:
-        """Discount a request that was answered."""
+        """Subtract a request that was answered."""
         self._bytes[task] -= max(size, _LEAST)
         if self._bytes[task] <= 0:
             del self._bytes[task]

@@ -1,6 +1,6 @@
 """The life of an application master: start in its container, registration, recovery, the job, and the final status.
 
-Also chooses the backend (YARN or the local cluster) and handles SIGTERM and SIGINT.
+The module also chooses the backend (YARN or the local cluster) and handles SIGTERM and SIGINT.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class MasterContext:
 
     description: ApplicationDescription
     credentials: Credentials = attrs.field(repr=False)
-    host: str  # name of this node for other nodes
+    host: str  # name by which other nodes reach this node
     attempt: int
     user: str = ""  # user account in which the cluster runs this process
 
@@ -160,7 +160,7 @@ class MasterLifecycle:
     access: StoreAccess
 
     async def live(self, registered: Registered) -> FinalStatus:
-        """Run the job, or complete the end of a former master's job. Return how the application ended.
+        """Run the job, or only its last steps if a former master has ended it. Return how the application ended.
 
         Raises SupersededError if a newer application master owns the store and the containers.
         """
@@ -168,7 +168,7 @@ class MasterLifecycle:
         try:
             await self.access.until_it_holds()
             found = await retry_until_reachable(partial(read_recovered_state, self.ownership))
-            clock.follow(storage.clock_ahead)  # because the masters of a job compare times that others have written
+            clock.follow(storage.clock_ahead)  # because masters compare times that other masters have written
             previous = found.previous
             records = ApplicationRecords(self.ownership, previous)
             self.chain.swept = previous.history.generation if previous else 0
@@ -181,7 +181,7 @@ class MasterLifecycle:
             outputs = OutputPublisher(self.ownership)
             output_problem = await self._open(outputs)
         except StorageError as error:
-            log.error("%s", error)  # noqa: TRY400 - its trace tells nothing more
+            log.error("%s", error)  # noqa: TRY400 - the trace adds nothing
             return await self._leave(FinalStatus.FAILED, self.access.explained(str(error), epoch_ms()))
         launches = ExecutorLaunches(description, self.credentials, self._task_key, staged, self.server.address)
         data = JobData(inputs, outputs)
@@ -256,7 +256,7 @@ class MasterLifecycle:
         return await self._leave(status, (result.failure.message if result.failure else result.message))
 
     def _result(self, status: JobStatus) -> JobStatus:
-        # The result of a former application master came from the store, where the job's programs can write.
+        # The status may come from the store, where the job's programs could have added foreign URIs.
         status = without_foreign_places(status, self.ownership.description.application_dir)
         status = attrs.evolve(status, warnings=[*status.warnings, *_left_undone(status)])
         removed = self._after_success is AfterSuccess.REMOVE and status.state is JobState.SUCCEEDED
@@ -295,7 +295,10 @@ def _refused(fenced: str, input_problem: str, output_problem: str) -> Optional[t
 
 
 def _last_known(status: JobStatus, previous: Optional[PreviousMasters]) -> JobStatus:
-    """Return the former application master's status if it was already ending the job, because tasks reported to it."""
+    """Return the former application master's status if that master was ending the job, otherwise ``status``.
+
+    The tasks sent their last reports only to the former master.
+    """
     if previous is None or previous.history.verdict is None or previous.status is None:
         return status
     return attrs.evolve(
@@ -316,7 +319,10 @@ def _left_undone(status: JobStatus) -> Iterator[str]:
 
 
 async def _verdict(running: Awaitable[Verdict]) -> Verdict:
-    """Return the verdict. An internal error of the master also becomes one. Raises SupersededError, DismissedError."""
+    """Return the verdict of ``running``, or a verdict of failure after an internal error.
+
+    Raises SupersededError, DismissedError.
+    """
     try:
         return await running
     except (SupersededError, DismissedError):
@@ -327,14 +333,15 @@ async def _verdict(running: Awaitable[Verdict]) -> Verdict:
         return Verdict(FinalStatus.FAILED, message, Failure(FailureKind.INTERNAL, message))
 
 
-_SHORT_NOTICE = 10.0  # seconds; with a shorter notice, tasks are left to the cluster or to their next master
-_ALIVE_AFTER_ALL = 2.0  # seconds; without SIGKILL by then, the signal was a request to end the job
+_SHORT_NOTICE = 10.0  # seconds; after a shorter notice, the cluster or the next master takes care of the tasks
+_ALIVE_AFTER_ALL = 2.0  # seconds without SIGKILL after which the signal counts as a request to end the job
 
 
 class Signals:
     """Handles SIGTERM and SIGINT, which end the job.
 
-    An existing verdict stays. During the last steps signals have no effect, because these steps write the job's result.
+    A signal does not change an existing verdict. During the last steps signals have no effect, because these steps
+    write the job's result.
 
     If SIGKILL follows immediately, the cluster removes either only this application master or the whole application.
     The master cannot distinguish these cases. It writes a result in case the application ends, and leaves its tasks to
@@ -378,7 +385,7 @@ class Signals:
 
     async def _write(self, reason: str) -> None:
         try:
-            # A cluster that has answered all the time has started no other master.
+            # While the cluster was reachable, it has started no other master, so the check is unnecessary.
             await write_killed(self._master, self._records, reason, in_haste=not self._master.cut_off)
         except SupersededError as error:
             self._master.give_up(error)
@@ -405,7 +412,8 @@ def open_resource_manager(description: ApplicationDescription, credentials: Cred
     if description.yarn:
         from tony_provider.runtime.am.yarn.yarn_resource_manager import YarnResourceManager
 
-        # Containers of the user's other jobs may run on the node. (The local cluster finds its masters in /proc.)
+        # Containers of the user's other jobs may run on this node, and could read the memory of this process. The local
+        # cluster cannot have this protection, because it finds its masters in /proc.
         keep_memory_private()
         return YarnResourceManager(description, description.yarn, credentials)
     if description.local is None:
@@ -420,7 +428,7 @@ def open_resource_manager(description: ApplicationDescription, credentials: Cred
 def open_authenticator(description: ApplicationDescription, user: str) -> Authenticator:
     """Return the Authenticator for the application's cluster. Raises OSError.
 
-    ``user``: the account in which the cluster runs this process. Its spelling may differ from the Airflow side's.
+    ``user``: the account in which the cluster runs this process. Its spelling may differ from the submitting user's.
     """
     if description.local:
         from tony_provider.runtime.am.web.authentication import LocalAuthenticator

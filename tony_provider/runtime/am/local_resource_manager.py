@@ -86,10 +86,10 @@ class LocalResourceManager(ResourceManager):
         self._root = Path(access.root)
         self._whole = Share(access.memory, access.vcores, access.gpus)
         self._application_id = description.application_id
-        self._one_by_one = description.job.start is StartRule.FIRST_COME
+        self._one_by_one = description.job.start is StartRule.FIRST_COME  # not all requests must fit together
         self._numbers = itertools.count(2)  # number 1 is the application master's own container
         self._waiting: dict[int, ContainerRequest] = {}
-        self._held: dict[str, Share] = {}
+        self._held: dict[str, Share] = {}  # by ID of each granted container that has not ended
         self._processes: dict[str, LocalProcess] = {}
         self._events = EventQueue()
         self._background = Background(self._events.fail)
@@ -200,7 +200,7 @@ class LocalResourceManager(ResourceManager):
         return f"{self._application_id.replace('application', 'container', 1)}_01_{number:06d}"
 
 
-# YARN's numbers, so that the event logs of both clusters are alike.
+# Exit statuses of YARN, so that the local cluster and YARN produce the same event logs.
 GIVEN_BACK = ContainerExit(ExitReason.GIVEN_BACK, -105)
 NEVER_LAUNCHED = ContainerExit(ExitReason.LOST, -100)
 TERM_GRACE = 5.0  # seconds between SIGTERM and SIGKILL of the group

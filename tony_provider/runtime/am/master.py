@@ -70,7 +70,8 @@ from tony_provider.runtime.protocol.store_tokens import StoreToken
 from tony_provider.runtime.protocol.task_identity import TaskIdentity, make_token
 from tony_provider.runtime.storage import Storage, StorageError, uris
 
-# The application master keeps all other secrets.
+# Secrets for every executor. Executors also receive user secrets and tokens of other services, selected by prefix. All
+# remaining secrets stay with the application master.
 _HANDED_ON = frozenset(
     {
         contract.SECRET_DESCRIPTION,
@@ -88,10 +89,11 @@ _KEPT_TOKENS = frozenset({AM_RM_TOKEN, NM_TOKEN})
 def application_file(
     storage: Storage, description: ApplicationDescription, secrets: Mapping[str, bytes]
 ) -> LocalizedResource:
-    """Return the staged description as a file for executors' containers. It cannot contain its own size and checksum.
+    """Return the staged description as a file for executors' containers.
 
-    YARN treats it as the same file as the one of the submission. Nodes that already have it can thus start the next
-    application master without the submission's token, which may have expired. Blocks. Raises StorageError.
+    The description lists every other file with its size and checksum, but it cannot contain its own. For YARN, this is
+    the same file as in the submission. Nodes that already have it can thus start the next application master without
+    the submission's token, which may have expired. Blocks. Raises StorageError.
     """
     uri = uris.join(description.application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     status = storage.status(uri)
@@ -111,7 +113,7 @@ class ExecutorLaunches:
     address: Address  # of the gRPC server
 
     def launch(self, task: str, attempt: int, container: Container) -> Launch:
-        """Return the launch of one container. Its credentials prove the identity of its executor."""
+        """Return the launch of an executor in this container. Its credentials include a token of the identity."""
         description = self.description
         identity = TaskIdentity(description.application_id, container.id, task, attempt)
         resources = description.resources_of(identity.task_type)
@@ -155,11 +157,11 @@ _CUT_OFF_SECONDS = 5.0  # the same while the cluster is unreachable and may have
 _FOREVER = float("inf")
 _LAUNCHES_AT_ONCE = 32
 _SLICE = 0.02  # seconds for which consecutive steps may hold the event loop
-_MOST_LOOKS = 10_000.0  # checked tasks per second: with thousands of tasks, ticks are less frequent
+_MOST_LOOKS = 10_000.0  # limit of tasks checked per second; with thousands of tasks, ticks become less frequent
 
 
 class DismissedError(Exception):
-    """The cluster has ended this application master's attempt, which must not change the job's state any more."""
+    """The cluster has ended this application attempt, so the master must not change the job's state any more."""
 
 
 @attrs.frozen
@@ -237,7 +239,7 @@ class Master:
         self._ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._background = Background(partial(_set_exception, self._ended))
         self._stop_seen = False  # the store contains a stop order, and the session has received it
-        self._cluster_away = ""  # since when and why the cluster is unreachable, otherwise empty
+        self._cluster_away = ""  # since when and why the cluster is unreachable; empty if it is reachable
         self.cut_off = False  # the cluster became unreachable, and no event has arrived since
         self._action_handlers = self._make_action_handlers()
         self._cluster_handlers: dict[type, Callable[[Any], list[Action]]] = {
@@ -249,7 +251,7 @@ class Master:
     # ---- status and control, for the web server ----------------------------------------------------------------
 
     def use(self) -> dict[str, MetricValues]:
-        """Return the current resource use by task, as far as the status does not contain it."""
+        """Return the current resource use by task name, including metrics that the status omits."""
         return self._records.series.use()
 
     def status(self) -> JobStatus:
@@ -263,7 +265,7 @@ class Master:
         )
         submitted_ms = self.description.submitted_ms
         if status.times and submitted_ms is not None:
-            # the two clocks may differ
+            # Not negative, even if the clock of the submitting host is ahead.
             queue = max(0.0, round((self._started_ms - submitted_ms) / 1000, 1))
             status = attrs.evolve(status, times=attrs.evolve(status.times, queue=queue))
         troubles = filter(
@@ -285,11 +287,11 @@ class Master:
         return without_foreign_places(whole, self.description.application_dir)
 
     def post(self, event: session_events.Event) -> None:
-        """Have the session handle an event after the steps that already wait."""
+        """Queue an event for the session, after the steps that are already queued."""
         self._steps.put_nowait(partial(self.session.handle, event))
 
     def give_up(self, error: Union[SupersededError, DismissedError]) -> None:
-        """End ``run`` with this error, because the tasks belong to another master."""
+        """End ``run`` with this error, because this master no longer owns the tasks."""
         _set_exception(self._ended, error)
 
     async def check_newest(self) -> None:
@@ -302,9 +304,9 @@ class Master:
     # ---- running -----------------------------------------------------------------------------------------------
 
     def begin(self, registered: Registered, *, refused: Optional[tuple[FailureKind, str]] = None) -> None:
-        """Take the first step, with the response to the registration. Start the gRPC server only after this call.
+        """Execute the first step, for the response to the registration. Start the gRPC server only after this call.
 
-        ``refused``: kind and reason if no task may be started.
+        ``refused``: failure kind and reason if no task may be started, otherwise None.
         """
         before = self.session.phase
         for action in self.session.handle(self._first_event(registered, refused), _now()):
@@ -312,7 +314,7 @@ class Master:
         self._report_phase(before)
 
     async def run(self) -> Verdict:
-        """Take steps until all tasks are stopped, and return how the job ended.
+        """Execute steps until all tasks are stopped, and return how the job ended.
 
         Raises SupersededError, DismissedError, and internal errors.
         """
@@ -345,9 +347,9 @@ class Master:
         return Started(registered.largest)
 
     async def _work(self) -> None:
-        """Take one step at a time, and execute its actions in their order.
+        """Execute the queued steps one at a time, and the actions of each step in their order.
 
-        Thousands of steps may be queued and none of them waits, so the method yields to the event loop regularly.
+        Thousands of steps may be queued, and no step awaits anything. So the method yields to the event loop regularly.
         """
         began = _now()
         while self._verdict is None:
@@ -435,7 +437,7 @@ class Master:
     def _stop_by_order(self, stop: Stop, now: float) -> list[Action]:
         """End the job because of a stop order on the store.
 
-        If it is already ending, a second stop would skip the grace.
+        Ignore the order if the job is already ending, because a second stop would skip the grace period.
         """
         return [] if self.session.verdict else self.session.handle(StopOrder(stop.reason, stop.grace), now)
 
@@ -509,7 +511,7 @@ class Master:
         self.post(OutputsPublished(problem))
 
     async def _launch(self) -> None:
-        """Launch containers one at a time. Each launch context is built only when its turn has come."""
+        """Launch containers one at a time. Build each launch context only just before its launch."""
         while True:
             action = await self._launching.get()
             launch = self._launches.launch(action.task, action.attempt, action.container)
@@ -531,7 +533,7 @@ class Master:
 
 
 async def _share_loop(began: float) -> float:
-    """Yield to the event loop after _SLICE seconds. Return the time since which the caller holds the loop."""
+    """Yield to the event loop if _SLICE has passed since ``began``. Return when the caller's current slice began."""
     if _now() - began <= _SLICE:
         return began
     await asyncio.sleep(0)

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 _KINDS = {field.number: field.name for field in tony_pb2.FromExecutor.DESCRIPTOR.fields}
 _PASSED_ON = ("tail", "page", "last_words", "tunnel")  # kinds whose content the application master only forwards
-_LENGTH_DELIMITED = 2
+_LENGTH_DELIMITED = 2  # wire type of protobuf
 _LONGEST_HOST = 255
 
 
@@ -159,7 +159,7 @@ def _fit_of(value: object) -> Fit:
     return MessageTrimmer._metrics if isinstance(value, Mapping) else MessageTrimmer._entries
 
 
-# Prepared here, because a master of a large job receives hundreds of heartbeats a second.
+# Computed once, because the master of a large job receives hundreds of heartbeats a second.
 _FITTING: dict[type, tuple[tuple[str, int, Fit], ...]] = {
     kind: tuple((field, most, _fit_of(getattr(kind(), field))) for field, most in fields.items())
     for name, fields in limits.FIELD_LIMITS.items()
@@ -214,12 +214,12 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 Peer = tuple[str, int]
 
-_RARELY = 0.5  # seconds between two checks
-_OFTEN = 0.05  # the same, while there are too many connections
-_SILENT_LOOKS = 1  # checks after the first one in which a connection has sent nothing; executors send immediately
+_RARELY = 0.5  # seconds between two checks of all connections
+_OFTEN = 0.05  # seconds between two checks while there are too many connections
+_SILENT_LOOKS = 1  # checks, after the first, until a connection without data is silent; executors send immediately
 _QUIET = 30.0  # seconds without excess connections, after which the next flood is logged again
-_BYTES_RECEIVED = 128  # offset in Linux's tcp_info
-_MOST_NUMBERS = 1 << 16  # number of descriptors to try if the directory cannot be opened
+_BYTES_RECEIVED = 128  # offset of tcpi_bytes_received in Linux's tcp_info
+_MOST_NUMBERS = 1 << 16  # number of descriptors to try if /dev/fd cannot be opened
 
 
 def peer_of(text: str) -> Peer:
@@ -248,17 +248,18 @@ class AcceptedConnection:
 class ConnectionWatch:
     """Closes excess and unwanted connections to one port of this process.
 
-    ``proven`` reports that a connection carries an executor's stream, ``ended`` that the stream has ended, and ``shut``
-    that the connection must be closed anyway. ``run`` checks connections until cancelled. If there are too many
-    connections, those from addresses without any known executor close first. gRPC accepts every connection and cannot
-    identify the peer before the TLS handshake. It therefore has a connection limit (``task_identity.server_options``),
-    and this class keeps places below that limit free for executors.
+    gRPC accepts every connection, up to a limit (``task_identity.server_options``), and cannot identify the peer before
+    the TLS handshake. This class keeps connections below that limit free for executors. If there are too many
+    connections, the first to close are from addresses without any known executor.
+
+    Callers report with ``proven`` that a connection carries an executor's stream, with ``ended`` that the stream has
+    ended, and with ``shut`` that the connection must close anyway. ``run`` checks connections until cancelled.
     """
 
     def __init__(self, port: int, most: int) -> None:
-        """``most``: total number of connections that the port accepts.
+        """``most``: gRPC's limit of connections to the port.
 
-        Half of the places that proven connections leave stay free.
+        Unproven connections may take half of what proven connections leave of this limit.
         """
         self._port = port
         self._most = most
@@ -272,7 +273,7 @@ class ConnectionWatch:
         self._looking = threading.Lock()
         self._closed = False
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        # Reserved for duplicates of descriptors, because none may be free when it is needed.
+        # Reserved for duplicates of descriptors, because no descriptor may be free when a duplicate is needed.
         self._spyglass = os.dup(self._nothing)
 
     def close(self) -> None:
@@ -445,7 +446,7 @@ def _in_order(unproven: Iterable[AcceptedConnection], known: frozenset[str]) -> 
 
 
 def _descriptors() -> list[int]:
-    """Return the descriptors of this process. If no more can be opened, return all possible numbers."""
+    """Return the open descriptors of this process. Without a free descriptor for /dev/fd, test all possible numbers."""
     try:
         with os.scandir("/dev/fd") as entries:
             return [int(entry.name) for entry in entries]
@@ -464,7 +465,7 @@ def _open_numbers() -> Iterator[int]:
 
 _OTHERS = 1024  # descriptors for the listening socket, the store, the ResourceManager, nodes, visitors
 _NEWCOMERS = 1024  # unproven connections to the executors' port, including those of strangers
-_MOST_RESERVED = 2  # the other descriptors get at most this fraction (1/2) of a low limit
+_MOST_RESERVED = 2  # divisor: of a low limit, at most one half is reserved for the other descriptors
 
 
 def raise_open_files_limit(tasks: int) -> None:
@@ -496,7 +497,7 @@ class RateLimiter:
     def __init__(self, rate: float, in_one_go: float) -> None:
         self._rate = rate
         self._most_ahead = in_one_go / rate  # seconds
-        self._free_at = float("-inf")  # time at which the rate has covered all that was taken
+        self._free_at = float("-inf")  # time at which the rate has replaced the amount taken so far
 
     def take(self, amount: float, now: float) -> float:
         """Take an amount and return the seconds to wait after it. ``now``: time of any monotonic clock."""

@@ -53,7 +53,7 @@ class OutputPublisher:
 
     @property
     def status(self) -> list[OutputStatus]:
-        """The status of each output, in the order of the job. It has a size after publication."""
+        """The status of each output, in the order of the job. A published output has a size."""
         return list(self._statuses.values())
 
     def open(self) -> None:
@@ -89,7 +89,7 @@ class OutputPublisher:
         return problem
 
     async def _try(self, work: _Work, name: str, parts: Sequence[OutputPart], told: Callable[[str], None]) -> str:
-        """Do one kind of work, with retries.
+        """Run ``work`` for one output, with retries.
 
         Return the reason of a failure, or an empty string. Raises SupersededError.
         """
@@ -191,7 +191,7 @@ class TaskParts:
                 await retry(publish, _FOREVER, StorageError, self._troubled)
             except SupersededError:
                 raise
-            except Exception as error:  # noqa: BLE001 - tried again at the job's end, which says what comes of it
+            except Exception as error:  # noqa: BLE001 - retried at the job's end, which reports the result
                 self._note("not_published", f"{part.output}: {error or type(error).__name__}")
             else:
                 self._note("part_published", f"{part.output}: {part.part}")

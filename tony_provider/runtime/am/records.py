@@ -10,7 +10,7 @@ small files, a new segment absorbs preceding segments that are not much larger, 
 event is rewritten only a few times. The size is limited: the oldest events are dropped first, and their data is merged
 into one event.
 
-Also reads the records of former application masters when a new one starts.
+The module also reads the records of former application masters when a new one starts.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from tony_provider.runtime.storage.base import Before, without_waiting
 log = logging.getLogger(__name__)
 
 _LARGER = 2.0  # a new segment absorbs segments of at most this multiple of its size
-_ROOM = 0.75  # share of the bytes that stay in use after old events were dropped
+_ROOM = 0.75  # fraction of the size limit that remains in use after old events were dropped
 _MOST_TEXT = 64 << 20  # size limit in bytes for reading a segment back, far above real sizes
 _MOST_MESSAGE = 2048  # characters
 
@@ -79,14 +79,14 @@ class _Segment:
     range: EventRange
     lines: Sequence[bytes]
     text: int  # size of the lines in bytes
-    size: int = 0  # size of its file in bytes, once it is on the store
+    size: int = 0  # size of its file in bytes; 0 until the file is on the store
 
 
 class EventLog(SegmentWriter):
-    """Records the events of one application master, after the events of former ones."""
+    """Records the events of one application master, after the events of its predecessors."""
 
     size_limit = 512 << 10  # bytes of all segments on the store
-    merge_limit = 256 << 10  # bytes of a segment's text after it has absorbed others
+    merge_limit = 256 << 10  # limit in bytes for the text of a segment that absorbs others
 
     def __init__(
         self,
@@ -105,10 +105,10 @@ class EventLog(SegmentWriter):
         self._published = 0  # the number of the newest event on the store
         known = list(former)
         self._useless = {each.range for each in known if any(other.range.covers(each.range) for other in known)}
-        # Segments that later ones no longer absorb, and the segments after them.
+        # Older segments, which are not absorbed any more.
         self._closed = [each for each in known if each.range not in self._useless]
-        self._open: list[_Segment] = []
-        self._uncertain: set[EventRange] = set()  # their writes failed, but the store may have them
+        self._open: list[_Segment] = []  # newer segments, which later ones may absorb
+        self._uncertain: set[EventRange] = set()  # segments whose write failed, but which may be on the store
         self._is_ending = False
         if not self._closed:
             first = {
@@ -153,7 +153,7 @@ class EventLog(SegmentWriter):
     # ---- the newest segment --------------------------------------------------------------------------------------
 
     def _next(self, taken: EventBacklog) -> Optional[_Segment]:
-        """Return a segment of the new events and of those that it absorbs, or None if there is nothing to write."""
+        """Return a segment of the new events and the segments that it absorbs, or None if there is nothing to write."""
         text, begin = taken.size, len(self._open)
         while begin and self._takes_in(self._open[begin - 1], text):
             begin -= 1
@@ -201,9 +201,9 @@ class EventLog(SegmentWriter):
         return sum(each.size for each in self._closed) + sum(each.size for each in self._open)
 
     def _oldest(self) -> Sequence[StoredSegment]:
-        """Return the segments to drop: the first ones of one application master, at least two.
+        """Return the segments to drop: at least two, the oldest of one application master.
 
-        Empty if none qualify.
+        Return an empty list if each application master has fewer than two closed segments.
         """
         excess = self._size - _ROOM * self.size_limit
         for am_attempt in sorted({each.range.am_attempt for each in self._closed}):
@@ -217,7 +217,7 @@ class EventLog(SegmentWriter):
         return []
 
     def _drop(self, oldest: Sequence[StoredSegment]) -> None:
-        """Replace these segments by one that contains the number of their events and their merged data."""
+        """Replace these segments by one segment with the number and the merged data of their events."""
         ranges = [each.range for each in oldest]
         whole = EventRange(ranges[0].am_attempt, ranges[0].first, max(each.last for each in ranges))
         dropped = DroppedEvents()
@@ -249,11 +249,11 @@ class EventLog(SegmentWriter):
 class DroppedEvents:
     """The number and merged data of consecutive events that were dropped.
 
-    The application's first event has its labels and is therefore kept unchanged.
+    The application's first event contains the labels and is therefore kept unchanged.
     """
 
-    first: Optional[Mapping[str, Any]] = None
-    number: int = 0
+    first: Optional[Mapping[str, Any]] = None  # the application's first event, if it is among the dropped ones
+    number: int = 0  # number of the events without ``first``
     time_ms: int = 0  # time of the newest event
     data: dict[str, Any] = attrs.field(factory=dict)
 
@@ -278,7 +278,7 @@ class DroppedEvents:
             self.time_ms = time_ms
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the remaining events as lines."""
+        """Yield the lines that replace the dropped events."""
         if self.first is not None:
             yield encode_event(self.first)
         if self.number:
@@ -292,7 +292,7 @@ _MOST_BACKLOG_BYTES = 1 << 20  # size limit of the lines while the store is unav
 
 @attrs.define
 class EventBacklog:
-    """Lines of unwritten events, oldest first, up to ``most_bytes``. Older events are dropped."""
+    """Lines of unwritten events, oldest first. Above ``most_bytes``, the oldest events are dropped."""
 
     most_bytes: int = _MOST_BACKLOG_BYTES
     size: int = 0  # size of the lines in bytes
@@ -363,7 +363,7 @@ class ApplicationRecords:
 
     @property
     def troubles(self) -> list[str]:
-        """One line for each record that cannot be written, with the time since then and the reason."""
+        """One line for each record that cannot be written: since when, and why."""
         written = [each for each in (self._status_file, self._events, self.series) if each]
         return [trouble for each in written if (trouble := each.trouble)]
 
@@ -386,10 +386,10 @@ class ApplicationRecords:
             await asyncio.wait({self._publishing})
 
     async def write_result(self, result: JobStatus) -> list[str]:
-        """Write the last samples, events and status, and then the result. A reader of the result also finds the others.
+        """Write the last samples, events and status, and then the result.
 
-        The uploads run concurrently, because DataNodes often need 0.4 s to close a small file. Returns the names of
-        records that could not be written.
+        A reader that finds the result also finds the other records. The uploads run concurrently, because DataNodes
+        often need 0.4 s to close a small file. Returns the names of records that could not be written.
         """
         rest_is_over = threading.Event()
         content = partial(dump_json, result)
@@ -462,7 +462,7 @@ class PreviousMasters:
     history: History
     status: Optional[JobStatus]  # last status that they wrote
     series: int  # size of their series in bytes
-    result: Optional[JobStatus]  # of an ended job whose master has not yet unregistered
+    result: Optional[JobStatus]  # None unless the job has ended, and its master was lost before it unregistered
 
 
 @attrs.frozen
@@ -523,7 +523,7 @@ def _history(storage: Storage, directory: str) -> History:
     try:
         return History.read(read_events(storage, directory, missing))
     except CodecError as error:
-        # Executors know their own counters.
+        # Continue without them, because executors report their own counters.
         log.warning("the counters of the former application master cannot be read: %s", error)
         return History()
     finally:

@@ -65,8 +65,8 @@ class Largest:
 class Registered:
     """The response to ``register``: the cluster's limits, and running containers of the application's former attempt.
 
-    From now on, those containers belong to this attempt: it can release them and receives their events. They answer
-    none of its requests. The cluster has forgotten the former attempt's pending requests.
+    From now on, those containers belong to this attempt: it can release them and receives their events. They do not
+    count as answers to its requests. The cluster has forgotten the former attempt's pending requests.
     """
 
     largest: Optional[Largest]  # None: unknown, because the response was lost
@@ -157,7 +157,7 @@ class AttemptOver(StopRequested):
 
 @attrs.frozen
 class ConnectionLost:
-    """Event: the cluster is unreachable. No other state has changed. For the event log and the status."""
+    """Event: the cluster is unreachable. Only the event log and the status use this event."""
 
     reason: str
 
@@ -250,7 +250,7 @@ class ResourceManager(ABC):
         """Determine for how many containers like this one the cluster has room now, at most ``most``.
 
         Does not block, and keeps no container. The answer is a Room event, possibly seconds later. Only one search runs
-        at a time, and of the searches that wait only the newest is kept.
+        at a time. A new search replaces a search that waits.
         """
 
     @abstractmethod

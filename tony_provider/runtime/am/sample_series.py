@@ -36,11 +36,11 @@ from tony_provider.runtime.protocol.metrics import (
 from tony_provider.runtime.protocol.status import TaskProgress
 
 _SOONEST = 15.0  # seconds that a segment covers at the beginning of a job
-_LATEST = 900.0
-_PART = 0.05  # share of the job's age that a segment covers in between; a killed master loses as much
+_LATEST = 900.0  # maximum seconds that a segment covers
+_PART = 0.05  # in between, a segment covers this share of the job's age; a killed master loses at most one segment
 _MOST_WAITING = 1 << 20  # size limit in bytes of unwritten samples
 _LAST_WRITE = 10.0  # seconds for the last segments, because the result waits for them
-_HEADER = 4096  # size limit in bytes
+_HEADER = 4096  # size limit of a segment's header in bytes
 _GONE = 60.0  # seconds without a heartbeat until a task's data becomes its last sample
 _AT_ONCE = 500  # samples until the method yields to the event loop
 
@@ -63,17 +63,14 @@ class Series(SegmentWriter):
         self._compressor = SampleCompressor()
         self._lines = 0  # number of lines in the compressor
         self._size = 0  # their size in bytes before compression
-        self._left_out = 0
+        self._left_out = 0  # number of samples omitted because of a size limit
         self._number = 0  # number of the newest segment
         self._segment: Optional[bytes] = None  # a completed segment that is not yet written; ``_name`` is its file
         self._started = 0.0
         self._epoch = 0.0
 
     def begin(self, started: float, epoch: float) -> None:
-        """``started``: start time of the job.
-
-        ``epoch``: added to the session's time, it is the time since the Unix epoch.
-        """
+        """``started``: start time of the job. ``epoch``: seconds to add to the session's time for Unix time."""
         self._started, self._epoch = started, epoch
 
     # ---- samples -----------------------------------------------------------------------------------------------
@@ -147,7 +144,7 @@ class Series(SegmentWriter):
         self._lines, self._size = self._lines + 1, self._size + len(line)
 
     async def _sample_all(self, heard_before: float = math.inf) -> None:
-        """Sample the buckets of all tasks without a heartbeat since ``heard_before``."""
+        """Complete the buckets of tasks whose last report was before this time. Default: the buckets of all tasks."""
         gone = [task for task, bucket in self._buckets.items() if bucket.heard < heard_before]
         for number, task in enumerate(gone):
             if task in self._buckets:  # the task may have ended while the event loop ran other tasks
@@ -166,7 +163,7 @@ class Series(SegmentWriter):
             return False
 
     async def _write_all(self) -> bool:
-        return await self.write() and await self.write()  # the segment whose write has failed, and the open one
+        return await self.write() and await self.write()  # first a segment whose write has failed, then the open one
 
     def _interval(self) -> float:
         age = asyncio.get_running_loop().time() - self._started
@@ -204,9 +201,9 @@ class Series(SegmentWriter):
 MOST_BYTES = 8 << 20  # for an application: readable by a page in a second or two, and small compared with checkpoints
 _SOONEST_SAMPLE = 3.0  # seconds between two samples of a task at the beginning of a job
 _LATER = 10.0  # minimum seconds between two samples in an older job
-_BUDGET_PART = 0.02  # share of the job's age between these limits
+_BUDGET_PART = 0.02  # between these limits, the interval is this share of the job's age
 _HORIZON = 7 * 86400.0  # seconds, see SeriesBudget
-_TAIL = 2.0  # an older job uses 1/_TAIL of the remaining bytes while its age grows by a factor of e
+_TAIL = 2.0  # after _HORIZON, a job uses 1/_TAIL of the remaining bytes while its age grows by a factor of e
 _LEADER = 8  # the leader gets 1/_LEADER of the bytes, because users look at its curves
 _FIRST_BYTES = 150.0  # assumed size of a line before any is known
 _FIRST_RATIO = 0.35  # assumed compression ratio before any is known
@@ -216,7 +213,7 @@ _FIRST_RATIO = 0.35  # assumed compression ratio before any is known
 class _Share:
     """A share of the size limit, for the leader or for the other tasks. Sizes of lines are before compression."""
 
-    most: float
+    most: float  # size limit in bytes after compression
     lines: int = 0
     size: float = 0.0
 
@@ -227,7 +224,8 @@ class _Share:
         if left <= 0:
             return float("inf")
         soonest = min(max(_SOONEST_SAMPLE, _BUDGET_PART * elapsed), _LATER)
-        folds = _TAIL + max(0.0, math.log(_HORIZON / max(elapsed, 1.0)))  # factors of e over which ``left`` is spread
+        # The remaining bytes must suffice while the job's age grows by this many factors of e.
+        folds = _TAIL + max(0.0, math.log(_HORIZON / max(elapsed, 1.0)))
         return max(soonest, elapsed * folds * tasks * line * ratio / left)
 
 
@@ -336,14 +334,14 @@ class TaskBucket:
         return TaskBucket(self.attempt, self.generation, self.heard, self.heard, fold, use=self.use)
 
 
-MOST_OF_A_TASK = 50
-MOST_CHARACTERS = 100
+MOST_OF_A_TASK = 50  # limit of metric names for each task
+MOST_CHARACTERS = 100  # limit for the length of a name
 _MOST_REMEMBERED = 1000  # limit of the counted names that are left out
-_TOLD = 5
+_TOLD = 5  # number of examples of names that are left out
 
 
 class KeptMetrics:
-    """Keeps, for each task, the first metric names that it has reported. Counts the others.
+    """Keeps the first metric names that each task has reported, and counts the names that are left out.
 
     Programs may report thousands of metrics with arbitrary names.
     """

@@ -1,7 +1,9 @@
 """Decide when the tasks of a gang take a snapshot together, so that each checkpoint contains whole saves only.
 
-The decisions use the tasks' reports about their checkpoint directories, but neither clocks of nodes nor the order of
-messages. A save of several tasks is identified by its name, by its step, or because it is the first save.
+A *save* is what the program of a task writes to its checkpoint directory. A *snapshot* copies the saves to the store.
+The decisions use the tasks' reports about their directories, but neither clocks of nodes nor the order of messages.
+Entries of several tasks belong to the same save if they have the same name or step, or are the first of each task.
+
 Times are seconds of the master's monotonic clock.
 """
 
@@ -30,11 +32,11 @@ class SaveEntry:
 
     name: str
     group: str  # the name without the numbers that stand for the task's ranks
-    news: bool = True  # it has changed since the newest committed checkpoint
-    first: bool = False  # it was written at most once since the start of the processes
+    news: bool = True  # whether it has changed since the newest committed checkpoint
+    first: bool = False  # whether it was written at most once since the start of the processes
     step: Optional[int] = None
     needs: Mapping[str, int] = attrs.field(factory=dict)  # paths of other files of the save, and their minimum sizes
-    sizes: Mapping[str, int] = attrs.field(factory=dict)  # of its own files, if it needs other files or is unfinished
+    sizes: Mapping[str, int] = attrs.field(factory=dict)  # of its own files, if it needs others or is unfinished
 
     @property
     def pattern(self) -> str:
@@ -54,13 +56,13 @@ class TaskDirectory:
     attempt: int
     generation: int
     start: int
-    version: int
-    ready: bool = False
+    version: int  # counted by the executor; an order names it
+    ready: bool = False  # the directory is consistent
     last: bool = False  # its processes have ended
-    entries: tuple[SaveEntry, ...] = ()  # those with news first, from the newest to the oldest
+    entries: tuple[SaveEntry, ...] = ()  # changed entries first, from the newest to the oldest
     base: str = ""  # URI of the checkpoint that its directory was restored from or committed as
-    save: int = 0
-    blocker: str = ""
+    save: int = 0  # number of the checkpoint ``base``; 0 if there is none
+    blocker: str = ""  # why the directory is not consistent, otherwise empty
     succeeded: bool = False  # its processes have ended with success
     ordered: str = ""  # URI of the checkpoint in the newest order that it has received
     busy: bool = False  # it has not finished this order
@@ -95,16 +97,16 @@ class Round(Generic[Part]):
     save: int
     orders: dict[str, TakeOrder]  # by task
     parts: dict[str, Part] = attrs.field(factory=dict)  # by task
-    problem: str = ""  # why it cannot be completed
+    problem: str = ""  # why it cannot be completed, otherwise empty
 
     @property
     def is_complete(self) -> bool:
-        """Whether no part is missing. Then the master commits the checkpoint."""
+        """Whether all ordered parts are uploaded, so that the master commits the checkpoint."""
         return self.parts.keys() == self.orders.keys()
 
 
 class SnapshotRounds(Generic[Part]):
-    """Knows the states of all tasks that write checkpoints, and which single snapshot they take now."""
+    """Keeps the directory states of all tasks that write checkpoints, and the snapshot that is in progress."""
 
     def __init__(self) -> None:
         self.round: Optional[Round[Part]] = None
@@ -112,16 +114,16 @@ class SnapshotRounds(Generic[Part]):
         self._writers: dict[str, set[str]] = {}  # tasks that have written entries of each pattern
         self._seen: dict[str, float] = {}  # time when a task first began to write entries of each pattern
         self._began: dict[str, float] = {}  # time when each task began a write that it has not finished
-        # Time since which an entry of a task, in one start of its processes, lacks files that no task has.
+        # Time since which an entry needs files that no task has. Key: task, start of its processes, name of the entry.
         self._unmet: dict[tuple[str, int, str], float] = {}
 
     def state(self, task: str) -> Optional[TaskDirectory]:
         return self._states.get(task)
 
     def report(self, task: str, state: TaskDirectory, now: float) -> Optional[TakeOrder]:
-        """Note the state of a task's directory. Return the order to repeat if the task has not received it yet.
+        """Record the state of a task's directory. Return the order to repeat if the task has not received it yet.
 
-        A report may cross an order. So only a task that names the order can say that its snapshot has failed.
+        A report may cross an order. So a failed snapshot is recognized only in reports that name the order.
         """
         self._states[task] = state
         began = self._began.pop(task, now)
@@ -147,7 +149,7 @@ class SnapshotRounds(Generic[Part]):
         self._states = {task: state for task, state in self._states.items() if task in tasks}
 
     def broken(self) -> Optional[str]:
-        """Return why the present round cannot be completed, or None."""
+        """Return why the current round cannot be completed, or None."""
         if self.round is None or self.round.is_complete:
             return None
         gone = next((task for task in self.round.orders if task not in {*self._states, *self.round.parts}), None)
@@ -165,12 +167,12 @@ class SnapshotRounds(Generic[Part]):
         return dict(ordered.parts) if ordered.is_complete else None
 
     def order(self, uri: str, save: int, orders: Sequence[TakeOrder]) -> Round[Part]:
-        """Begin the round of these orders."""
+        """Begin a round with these orders, and return it."""
         self.round = Round(uri, save, {order.task: order for order in orders})
         return self.round
 
     def ended(self, uri: str, *, committed: bool) -> None:
-        """Note that a round is over. After a commit, its tasks have nothing new until they report it."""
+        """End the round. After a commit, the directories of its tasks count as unchanged until their next report."""
         if self.round is None or self.round.uri != uri:
             return
         for task, order in self.round.orders.items() if committed else ():
@@ -190,10 +192,11 @@ class SnapshotRounds(Generic[Part]):
     ) -> Union[Sequence[TakeOrder], Waiting, None]:
         """Return the orders for the next snapshot, the reason to wait, or None if no task has news.
 
-        ``ranks``: of the tasks that may write checkpoints. ``groups``: by task; groups are independent of each
-        other, and a snapshot is of one group. ``origins``: by rank, the checkpoint for which the rank's part of the
-        newest checkpoint was uploaded; a task with another base uploads its part, also without news. ``running``:
-        the tasks whose processes may still write; default: all.
+        ``ranks``: rank of each task that may write checkpoints. ``groups``: group of each task. Groups are independent,
+        and a snapshot contains a single group. ``running``: tasks whose processes may still write; default: all.
+
+        ``origins``: by rank, the checkpoint for which the rank's part of the newest checkpoint was uploaded. A task
+        with another base uploads its part even without news.
         """
         waiting: Optional[Waiting] = None
         for group in sorted({groups[task] for task in ranks}):
@@ -247,7 +250,7 @@ class SnapshotRounds(Generic[Part]):
         now: float,
         running: Collection[str],
     ) -> Optional[Waiting]:
-        """Return the reason if the entries of several tasks are not the same save."""
+        """Return the reason to wait if the new entries of different tasks do not belong to the same save."""
         ended = {task for task, state in states.items() if state.last}
         for task, state in states.items():
             for entry in (entry for entry in state.entries if entry.news):
@@ -266,9 +269,9 @@ class SnapshotRounds(Generic[Part]):
         return None
 
     def _unmet_saves(self, states: Mapping[str, TaskDirectory], now: float) -> dict[tuple[str, int, str], Waiting]:
-        """Return the new saves that lack files that no task has, and record the time since then.
+        """Return the new entries that need files which no task has, and record since when.
 
-        Keys are those of ``_unmet``.
+        The keys are the same as in ``_unmet``.
         """
         sizes: dict[str, int] = {}
         for state in states.values():
@@ -287,7 +290,10 @@ class SnapshotRounds(Generic[Part]):
         return found
 
     def _leftovers(self, task: str, states: Mapping[str, TaskDirectory]) -> tuple[str, ...]:
-        """Return entries of numbered saves that their first writer has removed. Other writers never remove theirs."""
+        """Return the task's entries that are left over from numbered saves.
+
+        The first writer of such a save has removed its own entry. Other writers never remove theirs.
+        """
         found = []
         for entry in states[task].entries:
             first = next((other for other in states if other in self._writers[entry.pattern]), task)
@@ -303,9 +309,9 @@ def _without(state: TaskDirectory, names: Collection[str]) -> TaskDirectory:
 
 
 def _is_passed(entry: SaveEntry, state: TaskDirectory, other: TaskDirectory) -> bool:
-    """Return whether both tasks have a later save of this kind, so that the other task has removed this one.
+    """Return whether the other task has removed this save, because both tasks have a later save of this kind.
 
-    The order is that of the task's own saves, by the clock of its node.
+    "Later" refers to the order of the entries in ``state``, which is by the clock of the task's node.
     """
     if any(each.group == entry.group for each in other.entries):
         return False
@@ -315,7 +321,7 @@ def _is_passed(entry: SaveEntry, state: TaskDirectory, other: TaskDirectory) -> 
 
 
 def _compare(task: str, entry: SaveEntry, other: str, state: TaskDirectory) -> Optional[Waiting]:
-    """Return the reason if another task does not have the same save of an entry."""
+    """Return the reason to wait if another task does not have the save that contains the entry."""
     same = [each for each in state.entries if each.group == entry.group]
     if not same:
         same = [each for each in state.entries if each.pattern == entry.pattern and _has_step(each, entry)]
@@ -340,7 +346,7 @@ def _compare(task: str, entry: SaveEntry, other: str, state: TaskDirectory) -> O
 
 
 def _divided(writers: Mapping[str, TaskDirectory]) -> Optional[Waiting]:
-    """Return the reason if processes of Orbax wait for each other's files in separate directories.
+    """Return the reason to wait if processes of Orbax wait for each other's files in separate directories.
 
     A task reports an unfinished save only after the save has not changed for two minutes.
     """

@@ -44,7 +44,7 @@ class StoreWriter(ABC):
         self._name = name
         self._note = note
         self._changed = asyncio.Event()
-        self._due: Optional[float] = None
+        self._due: Optional[float] = None  # when to write next; None if no write is necessary
         self._not_before = 0.0
         self._cost = 0.0  # seconds to serialize the last content; see ``_store``
         self._stopping = False
@@ -63,7 +63,7 @@ class StoreWriter(ABC):
         return ""
 
     def changed(self, *, soon: bool = True) -> None:
-        """Have changed content written. If not ``soon``, it may wait up to five seconds for further changes."""
+        """Have changed content written. If not ``soon``, the write may wait up to five seconds for further changes."""
         due = asyncio.get_running_loop().time() + (0.0 if soon else LATEST)
         if self._due is None or due < self._due:
             self._due = due
@@ -104,7 +104,7 @@ class StoreWriter(ABC):
             if self._since_ms is None:
                 log.warning("%s", error)
             self._failed(str(error), began_ms)
-        except Exception as error:  # an internal error, or one of a store's driver
+        except Exception as error:  # an internal error, or an error of a store's driver
             if self._since_ms is None:
                 log.exception("%s could not be written", self._name)
             self._failed(f"{type(error).__name__}: {error}", began_ms)
@@ -164,10 +164,9 @@ class StoreWriter(ABC):
 
 
 class FileUpdater(StoreWriter):
-    """Writes one file whenever its content has changed. The newest content always wins.
+    """Writes one file whenever its content has changed, always with the newest content.
 
-    ``content`` is called on the event loop and captures the content. The function that it returns makes the bytes, in a
-    thread.
+    ``content`` captures the content on the event loop, and returns a function that serializes it in a thread.
     """
 
     def __init__(

@@ -39,10 +39,10 @@ from tony_provider.runtime.storage.webhdfs.transport import spnego_error
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 20.0  # for the test of a token on the store
-_OWN_SHARE = 0.4  # share of a token's life until the master fetches the next one by its keytab, before other sources
+_LOOK_SECONDS = 20.0  # limit for the test of a token on the store
+_OWN_SHARE = 0.4  # fraction of a token's life until the master fetches a new one by its keytab; other sources are later
 _PAUSE = 30.0  # seconds after a failed attempt
-_WAIT_SECONDS = 900.0  # for which a master whose token has expired waits for a newer one
+_WAIT_SECONDS = 900.0  # time that a master with an expired token waits for a newer one
 
 
 _REMEDY = (
@@ -73,7 +73,7 @@ class StoreAccess:
         self._turn = asyncio.Lock()
         self._renewed = asyncio.Event()  # a newer token has arrived at least once
         self._brought = asyncio.Event()  # a newer token has arrived since the last check of ``mind``
-        self.newer: Optional[StoreToken] = None  # after a replacement; containers may have older ones
+        self.newer: Optional[StoreToken] = None  # None before a replacement; containers may have older tokens
         self.listeners: list[Callable[[StoreToken], None]] = []  # called with each newer token
 
     @property
@@ -109,7 +109,7 @@ class StoreAccess:
         return f"token of {name}" if name else "HDFS token"
 
     def _first_to_end(self) -> str:
-        """Return its name, or an empty string for the store's own token."""
+        """Return the service of the token that expires first, or an empty string for the store's own token."""
         if self._newest is None:
             return ""
         untils = {"": self._newest.until_ms, **{each.name: each.until_ms for each in self._newest.others}}
@@ -118,7 +118,7 @@ class StoreAccess:
     async def until_it_holds(self) -> None:
         """Wait until the store accepts the token. Raise StorageError if no newer token arrives in time.
 
-        A later master starts with the token of the submission, which may have expired since.
+        Each master starts with the token of the submission, which may have expired by the time of a later master.
         """
         if self._newest is None:
             return
@@ -138,8 +138,8 @@ class StoreAccess:
     async def mind(self, seconds: float, last_call: Callable[[str], None]) -> None:
         """Call ``last_call`` with a reason when a token is about to expire without a replacement.
 
-        The call is ``seconds`` before the expiry, so that a checkpoint can still be copied, but only in the token's
-        last quarter. Returns if the store requires no token.
+        The call comes ``seconds`` before the expiry, so that a checkpoint can still be copied. It comes no earlier than
+        the last quarter of the token's life. Returns if the store requires no token.
         """
         called = -1  # expiry of the token for which ``last_call`` was called
         while (life := self.life) is not None:
@@ -157,7 +157,7 @@ class StoreAccess:
     async def take(self, token: StoreToken) -> TokenLife:
         """Use newer tokens from now on. Idempotent. Raises TokenRefusedError.
 
-        A rejected token of another service than the store is only logged and left out.
+        If a token of another service is rejected, log this and keep the present token of that service.
         """
         async with self._turn:
             newest = self._newest
@@ -183,7 +183,7 @@ class StoreAccess:
         return present
 
     async def fetch(self) -> None:
-        """Fetch newer tokens in time, until cancelled. Returns if the master has no keytab."""
+        """Fetch newer tokens well before the expiry, until cancelled. Returns if the master has no keytab."""
         while self._keytab is not None and (life := self.life) is not None:
             wait_ms = life.issued_ms + (life.until_ms - life.issued_ms) * _OWN_SHARE - epoch_ms()
             await asyncio.sleep(max(0.0, wait_ms / 1000))
@@ -210,7 +210,7 @@ class StoreAccess:
 
     async def _try_other(self, token: OtherToken) -> None:
         if any(each.name == token.name for each in self._description.other_hdfs):
-            # The master uses no tokens of other services.
+            # Only tokens of HDFS can be tested, because the master itself does not use other services.
             secrets = {contract.SECRET_OTHER_TOKEN_PREFIX + token.name: token.text.encode()}
             await self._try_at(_root(token.name), secrets)
 

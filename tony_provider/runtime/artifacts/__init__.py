@@ -1,1 +1,1 @@
-"""Transfer of directory trees between a container's disk and the storage; unchanged files are sent only once."""
+"""Transfer of directory trees between a container's disk and the storage, without sending unchanged files again."""

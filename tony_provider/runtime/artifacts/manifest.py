@@ -1,11 +1,11 @@
-"""Manifests of stored trees, the checksums of their files, and the listing of a directory tree.
+"""Manifests of stored trees, checksums of files, and scans of local directory trees.
 
-The listing has files, symbolic links and directories, with what identifies each version of a file.
+A scan lists files, symbolic links and directories. It identifies the version of each file by inode, size and times.
 
-Checksums detect damage of files on a disk, on the network or in the storage, but not manipulation. A checksum names its
-algorithm, ``crc32:0a1b2c3d``, so that another algorithm can replace it. CRC-32 is the default because of its speed: a
-measurement gave 2 GB/s, and 0.3 GB/s for sha256, which would take a third of the time of a copy to HDFS. Together with
-the size, CRC-32 misses one damaged file in four billion.
+Checksums detect damage on a disk, on the network or in the storage, but not manipulation. A checksum begins with its
+algorithm (``crc32:0a1b2c3d``), so that another algorithm can be introduced later. CRC-32 is the default because it is
+fast: 2 GB/s in a measurement. The 0.3 GB/s of SHA-256 would take a third of the time of a copy to HDFS. Together
+with the size, CRC-32 misses one damaged file in four billion.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.common.text import is_writable
 from tony_provider.runtime.storage.base import CHUNK
 
-_LONGEST_LINK = 4096  # bytes of a link's target, as Linux allows
-_MOST_LEVELS = 200  # directories above an entry
+_LONGEST_LINK = 4096  # maximum bytes of a link's target, as in Linux
+_MOST_LEVELS = 200  # maximum number of directories above an entry
 
 
 class Kind(str, Enum):
@@ -57,28 +57,28 @@ class FileVersion:
 
     @property
     def without_ctime(self) -> FileVersion:
-        """The version without ctime_ns, which also changes with a rename, a hard link or another mode."""
+        """The version without ctime_ns, which a rename, a new hard link or another mode also changes."""
         return FileVersion(self.device, self.inode, self.size, self.mtime_ns, 0)
 
 
 @attrs.frozen
 class TreeNode:
-    """A file, link or directory as the scan found it."""
+    """A file, link or directory of a scanned directory tree."""
 
     kind: Kind
     mode: int  # permission bits
     version: FileVersion
-    target: str = ""  # of a link, relative to the link's directory
+    target: str = ""  # target of a link, relative to the link's directory
 
 
 @attrs.frozen
 class Tree:
-    """The content of a directory at one moment."""
+    """The result of one scan of a directory."""
 
     nodes: Mapping[str, TreeNode]  # by path below the directory, with slashes
-    left_out: Mapping[str, str] = attrs.field(factory=dict)  # path and reason of entries that a copy cannot hold
-    torn: bool = False  # an entry vanished during the scan, so the nodes are of different moments
-    excluded: Sequence[str] = ()  # paths of entries that match a pattern of ``exclude``, without entries below them
+    left_out: Mapping[str, str] = attrs.field(factory=dict)  # reasons why entries cannot be copied, by path
+    torn: bool = False  # whether an entry vanished during the scan, so that ``nodes`` may be inconsistent
+    excluded: Sequence[str] = ()  # paths that match a pattern of ``exclude``, but not the paths below them
 
     @property
     def files(self) -> Mapping[str, TreeNode]:
@@ -93,11 +93,11 @@ class Tree:
 def scan(directory: Path, *, also_called: Sequence[str] = (), exclude: Sequence[str] = ()) -> Tree:
     """List everything below a directory. Symbolic links are not followed.
 
-    ``also_called``: other absolute paths of the directory, as the program may use them in links. A link that points
-    into the directory becomes relative; a link that leads out of it is left out. ``exclude``: glob patterns of paths
-    to leave out with everything below them; a pattern without a slash applies to names at every level.
+    Targets of links into the directory become relative. Links that lead out of the directory are left out.
+    ``also_called``: other absolute paths of the directory that links may contain. ``exclude``: glob patterns of paths
+    to leave out, with everything below them. A pattern without a slash applies to names at every level.
 
-    Blocks. Returns an empty tree if the directory is missing. Raises OSError if it cannot be read.
+    Blocks. Returns an empty tree if the directory is missing. Raises OSError if the directory cannot be read.
     """
     return _Scan(directory, (str(directory), *also_called), exclude).run()
 
@@ -178,7 +178,7 @@ class _Scan:
             return None
         try:
             text = str(Path(entry.path).readlink())
-        except OSError as error:  # EINVAL: a file has replaced the link
+        except OSError as error:  # such as EINVAL, if a file has replaced the link
             raise FileNotFoundError(error.errno, "the link has been replaced") from error
         target = inner_target(path, text, self._roots)
         if target is None:
@@ -190,8 +190,8 @@ class _Scan:
 def inner_target(path: str, target: str, roots: Sequence[str] = ()) -> Optional[str]:
     """Return a link's target relative to the link's directory, or None if the target is not below the tree's root.
 
-    ``path``: of the link in the tree. ``roots``: absolute paths of the tree's root, which absolute targets may name.
-    The result first leads up and then only down, so that links on its way cannot change its meaning.
+    ``path``: the link's path in the tree. ``roots``: absolute paths of the tree's root, for absolute targets. In the
+    result, ``..`` occurs only at the beginning, so that other links on the way cannot lead out of the tree.
     """
     if not target or "\0" in target or not is_writable(target) or len(target.encode()) > _LONGEST_LINK:
         return None
@@ -217,11 +217,11 @@ Data = Union[bytes, bytearray, memoryview]
 
 
 class UnknownChecksum(ValueError):  # noqa: N818 - describes what was found
-    """A text is not a checksum, or this runtime does not know its algorithm."""
+    """A text is not a checksum, or its algorithm is unknown to this version of the runtime."""
 
 
 class Checksum:
-    """Compute a checksum piece by piece. Large pieces release the GIL.
+    """Incremental computation of a checksum. ``update`` with a large piece releases the GIL.
 
     Raises UnknownChecksum for an unknown algorithm.
     """
@@ -242,13 +242,13 @@ class Checksum:
 
     @property
     def text(self) -> str:
-        """The checksum of all bytes so far, with its algorithm."""
+        """The checksum of all bytes so far, such as ``crc32:0a1b2c3d``."""
         value = f"{self._crc:08x}" if self.algorithm == ALGORITHM else self._hash.hexdigest()
         return f"{self.algorithm}:{value}"
 
 
 def algorithm_of(text: str) -> str:
-    """Return the algorithm that a checksum names. Raises UnknownChecksum."""
+    """Return the algorithm of a checksum, which is the text before its colon. Raises UnknownChecksum."""
     algorithm, separator, value = text.partition(":")
     if not separator or not value or algorithm not in ALGORITHMS:
         raise UnknownChecksum(f"{text!r} is not a checksum of a known algorithm")
@@ -270,13 +270,13 @@ def file_checksum(path: Path, algorithm: str = ALGORITHM, *, cancelled: Optional
 class SummedFile:
     """A file for ``Storage.write`` that computes the checksum of the bytes that the storage reads.
 
-    A storage that loses its server reads the file again from the beginning. ``text`` belongs to the last pass.
+    If a server fails, the storage reads the file again from the beginning. This also restarts the checksum.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._checksum = Checksum()
-        self._summed = 0  # bytes in the checksum; only reads beyond them are added
+        self._summed = 0  # number of bytes in the checksum, at which the next read must begin
 
     def read(self, size: int = -1) -> bytes:
         at = self._file.tell()
@@ -300,7 +300,7 @@ class SummedFile:
 
     @property
     def size(self) -> int:
-        """The number of bytes in the checksum."""
+        """The number of bytes read since the beginning of the file."""
         return self._summed
 
     @property
@@ -324,19 +324,19 @@ class Entry:
     kind: Kind
     mode: int  # permission bits
     mtime_ns: int  # epoch
-    size: int = 0  # of a file, in bytes
-    checksum: str = ""  # of a file; see ``Checksum``
-    object: str = ""  # name of the stored object that holds the file; empty for an empty file
-    offset: int = 0  # of the file in the object, in bytes
-    target: str = ""  # of a link, relative to the link's directory
+    size: int = 0  # size of a file in bytes
+    checksum: str = ""  # checksum of a file; see ``Checksum``
+    object: str = ""  # name of the stored object that contains the file; empty for an empty file
+    offset: int = 0  # offset of the file in the object in bytes
+    target: str = ""  # target of a link, relative to the link's directory
 
 
 @attrs.frozen
 class StoredTree:
-    """The entries of one tree, and the sizes of the stored objects that its files lie in."""
+    """The entries of one tree, and the stored objects that contain its files."""
 
     entries: list[Entry]  # sorted by path
-    objects: dict[str, int]  # bytes by name
+    objects: dict[str, int]  # size of each object in bytes, by name
 
     @property
     def size(self) -> int:
@@ -344,7 +344,7 @@ class StoredTree:
         return sum(entry.size for entry in self.entries)
 
     def check(self) -> None:
-        """Raise InvalidManifest if the entries cannot form a tree below one directory."""
+        """Raise InvalidManifest if the entries are not a valid tree."""
         kinds: dict[str, Kind] = {}
         for entry in self.entries:
             if entry.path in kinds:
@@ -364,7 +364,7 @@ class StoredTree:
             raise InvalidManifest("its entries are not sorted by path")
 
     def _check_places(self) -> None:
-        """Raise InvalidManifest if files overlap in an object. They may share exactly the same place."""
+        """Raise InvalidManifest if files overlap in an object. Files with the same offset and size are valid."""
         places = sorted({(entry.object, entry.offset, entry.size) for entry in self.entries if entry.size})
         for (name, offset, size), following in zip(places, places[1:]):
             if following[0] == name and following[1] < offset + size:
@@ -372,7 +372,7 @@ class StoredTree:
 
 
 def is_object_name(name: str) -> bool:
-    """Return whether a stored object can have this name."""
+    """Return whether a name is valid for a stored object."""
     return _OBJECT.fullmatch(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""Make a local directory equal to a stored tree, using the bytes that the directory still has."""
+"""Make a local directory equal to a stored tree, without copying the files that the directory already has."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from tony_provider.runtime.storage.base import CHUNK
 log = logging.getLogger(__name__)
 
 _TEMPORARY = ".restoring-"
-_PARALLEL = 4  # objects; each holds CHUNK bytes of memory
-_SEPARATE = 100  # newest saves that get different values of st_ctime
-_TICK = 0.001  # seconds; the kernel's clock for files advances every 1 to 10 ms
-_MINIMUM_AGE = 1.0  # minimum age in seconds of the newest file, so that later saves of the program are newer
+_PARALLEL = 4  # objects read concurrently; each needs CHUNK bytes of memory
+_SEPARATE = 100  # number of newest top-level entries and directories that get different values of st_ctime
+_TICK = 0.001  # seconds between attempts; the kernel's clock for file times advances every 1 to 10 ms
+_MINIMUM_AGE = 1.0  # age in seconds of the newest restored file, so that later saves of the program are newer
 
 
 class DamagedObject(Exception):  # noqa: N818 - describes what was found
@@ -47,11 +47,11 @@ class DamagedObject(Exception):  # noqa: N818 - describes what was found
 
 @attrs.frozen
 class RestoredTree:
-    """The result of a restore."""
+    """The result of ``restore_tree``."""
 
-    stored: StoredFiles  # for the next upload of the directory
-    copied: int  # bytes from the storage
-    reused: int  # bytes that the directory had
+    stored: StoredFiles  # to pass to the next upload of the directory
+    copied: int  # bytes copied from the storage
+    reused: int  # bytes that the directory already had
 
 
 def restore_tree(
@@ -63,11 +63,11 @@ def restore_tree(
     aside: Path,
     cancelled: threading.Event,
 ) -> RestoredTree:
-    """Make ``directory`` hold exactly a stored tree: its files, links, empty directories, permissions and times.
+    """Replace the content of ``directory`` by a stored tree: files, links, directories, permissions and times.
 
-    If the newest time lies in this machine's future, all times are moved back together. Files of ``directory`` that
-    have the wanted bytes are not copied. ``aside``: a path next to ``directory`` that receives its former content and
-    replaces the content that ``aside`` had. On any exception, ``directory`` stays as it was.
+    If the newest file is newer than this machine's clock, all times are moved back by the same amount. Files that
+    ``directory`` already has are not copied. ``aside``: a path next to ``directory`` that receives its former content.
+    Any previous content of ``aside`` is removed. On any exception, ``directory`` stays as it was.
 
     Blocks. Raises InvalidManifest, DamagedObject, Cancelled, StorageError, OSError.
     """
@@ -89,7 +89,7 @@ def restore_tree(
 
 
 def empty_directory(directory: Path, *, aside: Path) -> None:
-    """Make ``directory`` an empty directory; ``aside`` receives its former content. Raises OSError."""
+    """Replace ``directory`` by an empty directory. ``aside`` receives its former content. Raises OSError."""
     prepared = directory.with_name(_TEMPORARY + secrets.token_hex(4))
     prepared.mkdir(mode=0o700)
     try:
@@ -110,10 +110,10 @@ class _Restore:
         self._cancelled = cancelled
         self._failed = threading.Event()
         self._lock = threading.Lock()
-        self._inodes: set[int] = set()  # of reused files
+        self._inodes: set[int] = set()  # inodes of reused files
 
     def run(self, tree: StoredTree) -> int:
-        """Make all entries, without their final permissions and times. Return the bytes copied from the storage."""
+        """Create all files and directories, without permissions and times. Return the bytes copied from the storage."""
         wanted: dict[str, list[Entry]] = {}
         for entry in tree.entries:  # a directory comes before its entries
             target = self._target / entry.path
@@ -123,12 +123,12 @@ class _Restore:
                 target.touch(mode=0o600)
             elif entry.kind is Kind.FILE:
                 wanted.setdefault(entry.object, []).append(entry)
-        # The largest objects come first, so that no large object is left for the end.
+        # Largest objects first, so that the restore does not wait for one large object at the end.
         order = sorted(wanted.items(), key=lambda item: -sum(entry.size for entry in item[1]))
         return sum(in_parallel(self._fetch, order, _PARALLEL, "restore", self._failed.set))
 
     def _fetch(self, wanted: tuple[str, Sequence[Entry]]) -> int:
-        """Make the files that lie in one object. Return the bytes copied from the storage."""
+        """Create the files that one object contains. Return the bytes copied from the storage."""
         name, entries = wanted
         missing = sorted(
             (entry for entry in entries if not self._reuse(entry)), key=lambda entry: (entry.offset, entry.size)
@@ -136,7 +136,7 @@ class _Restore:
         if not missing:
             return 0
         wrong = self._read(name, missing)
-        if wrong:  # read a second time, because only the checksum guards the bytes on the network
+        if wrong:  # read again, because the bytes may have been damaged on the network
             log.warning("%s differs from the stored checksum; reading its object %s again", wrong[0].path, name)
             wrong = self._read(name, wrong)
         if wrong:
@@ -144,12 +144,13 @@ class _Restore:
         return sum(entry.size for entry in missing)
 
     def _reuse(self, entry: Entry) -> bool:
-        """Link a file of the former directory that has the wanted bytes. Return False if there is none."""
+        """Create a hard link to the file in the former directory. Return False if that file is missing or differs."""
         source, target = self._source / entry.path, self._target / entry.path
         try:
             if source.is_symlink() or not source.is_file() or source.stat().st_size != entry.size:
                 return False
-            # Always compute the checksum, and of the linked file: a file that was written in place may seem unchanged.
+            # Always compute the checksum, because size and times do not reveal every change. Compute it from the
+            # link, because the program may replace the source.
             os.link(source, target, follow_symlinks=False)
             if self._is_new(target) and self._checksum(target, entry) == entry.checksum:
                 return True
@@ -171,7 +172,7 @@ class _Restore:
         return file_checksum(path, algorithm_of(entry.checksum), cancelled=self._cancelled)
 
     def _read(self, name: str, entries: Sequence[Entry]) -> list[Entry]:
-        """Copy files from one object, by offset. Return the entries whose bytes differ from the stored bytes."""
+        """Copy files from one object. ``entries`` are sorted by offset. Return entries with a wrong checksum."""
         begin, end = entries[0].offset, max(entry.offset + entry.size for entry in entries)
         wrong = []
         try:
@@ -204,7 +205,7 @@ class _Restore:
 
 
 class _Stream:
-    """The bytes of an object from an offset on."""
+    """Sequential reader of an object, which knows its offset in the object."""
 
     def __init__(self, source: BinaryIO, at: int) -> None:
         self._source = source
@@ -224,10 +225,10 @@ class _Stream:
 
 
 def _finish(prepared: Path, tree: StoredTree) -> None:
-    """Create the links, then set permissions and times.
+    """Create the links, then set permissions and times, for the oldest entries first.
 
-    Some programs choose their newest save by ``st_ctime``, which no system call can set. So the entries are changed in
-    the order of their times.
+    The order matters because some programs find their newest save by ``st_ctime``. No system call can set ``st_ctime``:
+    it is the time at which an entry's permissions or times were set.
     """
     for entry in tree.entries:
         if entry.kind is Kind.LINK:
@@ -238,7 +239,7 @@ def _finish(prepared: Path, tree: StoredTree) -> None:
     in_order = sorted(children_first, key=lambda entry: entry.mtime_ns)
     saves = [entry for entry in in_order if entry.kind is Kind.DIRECTORY or "/" not in entry.path]
     separate = {entry.path for entry in saves[-_SEPARATE:]}
-    closed = {  # the entries of such a directory cannot be changed any more, so it gets its permissions last
+    closed = {  # directories whose permissions prevent changes of their entries, so set these permissions last
         entry.path: entry.mode
         for entry in children_first
         if entry.kind is Kind.DIRECTORY and not entry.mode & stat.S_IXUSR

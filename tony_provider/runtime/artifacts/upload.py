@@ -1,9 +1,10 @@
-"""Upload a directory tree to the storage, as objects of a snapshot or as plain files.
+"""Upload a directory tree to the storage, as a snapshot of objects or as plain files.
 
-A snapshot is sent with a shared rate limiter.
+For a snapshot (ArtifactUpload), only files that the storage does not have are sent. Each large file becomes an object,
+and small files are packed into shared objects. All uploads share a rate limiter. A hard link or a copy preserves the
+scanned version of each file until it is sent.
 
-Files that the storage already holds are not sent again. Small files share objects. Each file is held by a hard link or
-a copy while it is sent, so that its bytes belong to the scanned version.
+DirectoryUpload copies files one by one under their own names.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from tony_provider.runtime.storage import Storage, StorageError, StorageExists, 
 from tony_provider.runtime.storage.base import CHUNK, PRIVATE_DIRECTORY, PRIVATE_FILE
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES
 
-_BURST = 0.25  # seconds' worth of bytes that may pass at once after a pause
+_BURST = 0.25  # seconds; after a pause, the bytes of this time may pass at once
 
 
 class Throttle:
@@ -49,7 +50,7 @@ class Throttle:
         """``rate``: in bytes per second; None for no limit."""
         self._rate = rate
         self._lock = threading.Lock()
-        self._free_at = float("-inf")  # when all reserved bytes have passed at the rate
+        self._free_at = float("-inf")  # monotonic time at which all reserved bytes have passed
 
     def take(self, count: int, cancelled: threading.Event) -> None:
         """Wait until ``count`` bytes may pass. Blocks. Raises Cancelled."""
@@ -69,13 +70,13 @@ class Throttle:
 _UNLIMITED = Throttle(None)
 SMALL = 256 << 10  # bytes; HDFS takes up to 0.4 s to complete a file, so smaller files share an object
 PACK = 64 << 20  # bytes of one object of small files
-_PARALLEL = 4  # objects; each holds CHUNK bytes of memory
-_IN_MEMORY = 4  # packs at most that are held in memory because the disk is full
+_PARALLEL = 4  # objects sent concurrently; each needs CHUNK bytes of memory
+_IN_MEMORY = 4  # packs (see PACK) that may be in memory if the disk is full
 _NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 
 
 class PacedFile:
-    """A file for ``Storage.write`` whose reading a rate limiter delays and a cancellation ends."""
+    """A file for ``Storage.write`` whose ``read`` waits for a rate limiter and can be cancelled."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class PacedFile:
         throttle: Throttle = _UNLIMITED,
         moved: Callable[[], None] = lambda: None,
     ) -> None:
-        """``moved`` is called when bytes are read for the first time, but not when they are sent again."""
+        """``moved`` is called when bytes are read for the first time, but not when a retry reads them again."""
         self._file = file
         self._cancelled = cancelled
         self._throttle = throttle
@@ -103,7 +104,7 @@ class PacedFile:
 
 
 class TreeChanged(Exception):  # noqa: N818 - describes what happened
-    """A file is no longer the one that was scanned. The next scan finds the new version."""
+    """A program changed or replaced a file after the scan. The next scan finds the new version."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -115,36 +116,36 @@ class TreeChanged(Exception):  # noqa: N818 - describes what happened
 
 @attrs.frozen
 class StoredFiles:
-    """Files on the disk whose bytes the storage holds."""
+    """Local files whose content is already in the storage."""
 
     files: Mapping[str, tuple[FileVersion, Entry]] = attrs.field(factory=dict)  # by path
-    objects: Mapping[str, int] = attrs.field(factory=dict)  # bytes by name
+    objects: Mapping[str, int] = attrs.field(factory=dict)  # size in bytes by name
 
 
 @attrs.frozen
 class UploadedTree:
-    """The result of an upload."""
+    """The result of ``ArtifactUpload.run``."""
 
     tree: StoredTree
-    stored: StoredFiles  # for the next upload of the directory
-    sent: int  # bytes
+    stored: StoredFiles  # to pass to the next upload of the directory
+    sent: int  # bytes sent
 
 
 class ArtifactUpload:
-    """One upload. Call ``run`` once, in a thread; call ``cancel`` from any thread."""
+    """One upload of a snapshot. Call ``run`` once, in a thread; call ``cancel`` from any thread."""
 
     def __init__(self, storage: Storage, objects_uri: str, name: str, throttle: Throttle) -> None:
-        """``name``: unique in the directory at ``objects_uri``; names of new objects begin with it."""
+        """``name``: prefix of the names of new objects, unique in the directory at ``objects_uri``."""
         self._storage = storage
         self._objects_uri = objects_uri
         self._name = name
         self._throttle = throttle
         self._cancelled = threading.Event()
         self.objects: list[str] = []  # names of all objects that the upload may have created
-        self.moved: Optional[float] = None  # monotonic time of the last byte sent for the first time, while it sends
+        self.moved: Optional[float] = None  # monotonic time of the last progress; None while no bytes are being sent
 
     def cancel(self) -> None:
-        """Stop sending bytes. A thread that waits for a silent server ends with the server's deadline."""
+        """Stop sending bytes. A thread that waits for a silent server continues until the storage's timeout."""
         self._cancelled.set()
 
     def run(
@@ -159,15 +160,16 @@ class ArtifactUpload:
     ) -> UploadedTree:
         """Send the files of a scanned tree that ``stored`` does not contain.
 
-        ``hold``: a directory on the same file system that the upload creates and removes. ``copy``: hold copies of
-        changed files instead of links, so that the program may write into them meanwhile. ``growing``: paths of files
-        that may change meanwhile; the result contains their bytes up to the scanned length.
+        ``hold``: path of a temporary directory on the same file system; the upload creates and removes it.
+        ``copy``: use copies of changed files instead of hard links, so that the program may write into the files
+        during the upload.
+        ``growing``: paths of files that may grow during the upload; only the bytes up to the scanned length are stored.
 
         Blocks. Raises TreeChanged, StorageError, OSError, Cancelled. After an exception, some of ``objects`` may exist
         in the storage.
         """
         reused = _Reuse(directory, tree, stored, self._cancelled).find()
-        names: dict[tuple[int, int], list[str]] = {}  # of each changed file; hard links give it several
+        names: dict[tuple[int, int], list[str]] = {}  # paths of each changed file, by device and inode
         for path, node in tree.files.items():
             if path not in reused:
                 names.setdefault((node.version.device, node.version.inode), []).append(path)
@@ -214,11 +216,11 @@ class ArtifactUpload:
 
 @attrs.frozen
 class _Parcel:
-    """One object to send, and the files in it."""
+    """One object to send, and the entries of the files in it."""
 
     local: Path
     size: int  # bytes
-    entries: list[Entry]  # without the object's name
+    entries: list[Entry]  # ``object`` is still empty
 
 
 class _Reuse:
@@ -245,7 +247,7 @@ class _Reuse:
         return self._without_sparse(found)
 
     def _holds(self, path: str, entry: Entry) -> bool:
-        """Return whether a file still has the stored bytes after a rename, a new link or a change of its mode."""
+        """Return whether a file that was renamed, linked or given another mode still has the stored content."""
         try:
             local = self._directory / path
             return file_checksum(local, algorithm_of(entry.checksum), cancelled=self._cancelled) == entry.checksum
@@ -253,7 +255,10 @@ class _Reuse:
             return False
 
     def _without_sparse(self, found: dict[str, Entry]) -> dict[str, Entry]:
-        """Leave out files in objects of which less than half is still used, so that the objects can be removed."""
+        """Leave out files of objects of which less than half is still used.
+
+        These files are sent again, so that the old objects can be removed.
+        """
         used: dict[str, dict[int, int]] = {}
         for entry in found.values():
             used.setdefault(entry.object, {})[entry.offset] = entry.size
@@ -262,7 +267,7 @@ class _Reuse:
 
 
 class _Hold:
-    """Keeps the scanned versions of files in a separate directory until they are sent."""
+    """Temporary directory with a hard link or a copy of each file to send, so that its scanned version stays."""
 
     def __init__(self, directory: Path, hold: Path, *, copy: bool, growing: frozenset[str]) -> None:
         self._directory = directory
@@ -273,7 +278,7 @@ class _Hold:
         self._in_memory: list[BinaryIO] = []
 
     def large(self, changed: Mapping[str, TreeNode]) -> Iterator[_Parcel]:
-        """Hold each large file for a separate object. Raises TreeChanged, OSError."""
+        """Link or copy each large file, and yield it as an object. Raises TreeChanged, OSError."""
         large = [path for path, node in changed.items() if node.version.size > SMALL]
         for number, path in enumerate(large):
             node, local = changed[path], self._hold / f"file-{number}"
@@ -283,7 +288,7 @@ class _Hold:
             yield _Parcel(local, node.version.size, [_entry(path, node, "")])
 
     def packs(self, changed: Mapping[str, TreeNode], cancelled: threading.Event) -> Iterator[_Parcel]:
-        """Copy the small files into packs. Raises TreeChanged, OSError, Cancelled."""
+        """Copy the small files into packs, and yield each pack as an object. Raises TreeChanged, OSError, Cancelled."""
         small = {path: node for path, node in changed.items() if 0 < node.version.size <= SMALL}
         waiting = deque(sorted(small))
         number = 0
@@ -331,7 +336,8 @@ class _Hold:
             local, version = self._linked.get(entry.path, (None, None))
             if local is None or version is None or (now := FileVersion.of(local.lstat())) == version:
                 continue
-            # Only ctime_ns differs if the program removed or renamed the file, or wrote into it and set its time back.
+            # A removal or rename changes only ctime_ns. A write followed by a reset of mtime_ns does so as well, so
+            # compare the content.
             if (
                 now.without_ctime != version.without_ctime
                 or file_checksum(local, cancelled=cancelled) != entry.checksum
@@ -339,7 +345,10 @@ class _Hold:
                 raise TreeChanged(entry.path)
 
     def _link(self, path: str, node: TreeNode, local: Path) -> bool:
-        """Hold a file by a hard link. Return False if the file system has none. Raises TreeChanged, OSError."""
+        """Create a hard link to a file. Return False if the file system does not permit it.
+
+        Raises TreeChanged, OSError.
+        """
         try:
             if FileVersion.of((self._directory / path).lstat()) != node.version:
                 raise TreeChanged(path)
@@ -379,7 +388,7 @@ class _Hold:
 
 
 def _entries(tree: Tree, files: Mapping[str, Entry]) -> list[Entry]:
-    """Return the entries of a tree. ``files``: the entries of its non-empty files, perhaps under other paths."""
+    """Return the entries of a tree. ``files``: entries of its non-empty files by path; their own paths may differ."""
     entries = []
     for path, node in sorted(tree.nodes.items()):
         if path in files:
@@ -396,7 +405,7 @@ def _entry(path: str, node: TreeNode, checksum: str) -> Entry:
 
 
 def _stored_now(directory: Path, tree: Tree, result: StoredTree) -> StoredFiles:
-    """Return the files of the tree that are still on the disk, with the versions that they have without their links."""
+    """Return the uploaded files that still exist unchanged, with their versions after the removal of the hard links."""
     files = {}
     for entry in result.entries:
         node = tree.nodes[entry.path]
@@ -423,7 +432,7 @@ def is_empty_directory(directory: Path) -> bool:
 
 @attrs.frozen
 class DirectoryUpload:
-    """Copies directories to the store. All methods block."""
+    """Copies directories to the store file by file. All methods block."""
 
     storage: Storage
     cancelled: threading.Event
@@ -472,14 +481,14 @@ class DirectoryUpload:
 
 
 def stored_path(target: str, path: str) -> str:
-    """Return the path below the URI ``target`` under which a local path is stored."""
+    """Return the path below the URI ``target`` for a local relative path. On HDFS, colons become ``%3A``."""
     return path.replace(":", "%3A") if uris.scheme(target) in SCHEMES else path
 
 
 def walk_local(directory: Path, warn: Callable[[str], None]) -> Iterator[tuple[Path, str]]:
     """Yield every directory and file with its path below ``directory``, first the directory itself with an empty path.
 
-    Follows symbolic links, like a copy. Links to a directory above them are left out. Raises OSError.
+    Follows symbolic links, except links to a directory that contains them. Raises OSError.
     """
     for place, directories, names in os.walk(directory, onerror=_raise, followlinks=True):
         real = os.path.realpath(place)
@@ -501,10 +510,9 @@ def _raise(error: OSError) -> None:
 def publish_directory(
     storage: Storage, directory: Path, target: str, cancelled: threading.Event, warn: Callable[[str], None]
 ) -> str:
-    """Make the content of ``directory`` the content of the URI ``target``, and return ``target``. Blocks.
+    """Replace the content of the URI ``target`` by that of ``directory``, and return ``target``. Blocks.
 
-    Existing content (of a former generation) is replaced. Between two renames ``target`` does not exist. Raises
-    StorageError, OSError, Cancelled.
+    If ``target`` exists, it is missing for a moment between two renames. Raises StorageError, OSError, Cancelled.
     """
     mark = secrets.token_hex(4)
     temporary = f"{target}.tmp-{mark}"
@@ -518,7 +526,7 @@ def publish_directory(
 
 
 def _remove(storage: Storage, uri: str) -> None:
-    """Remove a directory. Only log a failure, so that the original error is reported."""
+    """Remove a directory after an error. A failure is only logged, so that the caller can raise the original error."""
     try:
         storage.remove(uri, recursive=True)
     except StorageError as error:

@@ -1,8 +1,8 @@
-"""The catalog of a checkpoint chain: committing, choosing, restoring and removing checkpoints, and pins of readers.
+"""The catalog of a checkpoint chain: commit, choose, restore, pin and remove its checkpoints.
 
-Pins are files by which readers of a chain keep a checkpoint from being removed while they read it. The owner of the
-chain may remove old checkpoints at any time, also while another training or a notebook copies one. A reader pins a
-checkpoint first, and reads the manifest afterwards.
+The chain's owner, the job that writes checkpoints to it, may remove old checkpoints at any time. A reader, such as
+another training or a notebook, protects a checkpoint by a pin while it copies the checkpoint. A pin is a file in the
+chain. The reader first creates the pin, and then checks that the manifest still exists.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from tony_provider.runtime.storage import (
 
 log = logging.getLogger(__name__)
 
-LONGEST_PIN = 6 * 3600.0  # seconds, after which a pin ends, because its reader may have died
+LONGEST_PIN = 6 * 3600.0  # seconds after which a pin expires, because its reader may have died
 
 
 class Pins:
@@ -62,10 +62,10 @@ class Pins:
         self._uri = uris.join(chain_uri, contract.PINS_DIR)
 
     def add(self, checkpoint: str, reader: str) -> None:
-        """Pin a checkpoint by its name, or restart the time of the pin. ``reader``: unique, without dots.
+        """Pin a checkpoint by its name, or extend an existing pin. ``reader``: a unique name without dots.
 
-        A reader that may not write into the chain sets no pin, so the checkpoint may vanish while the reader copies it.
-        Raises StorageUnreachable.
+        If the user has no permission to write into the chain, only log a warning: the owner may then remove the
+        checkpoint while the reader copies it. Raises StorageUnreachable.
         """
         try:
             self._storage.write(self._file(checkpoint, reader), b"", overwrite=True)
@@ -75,14 +75,14 @@ class Pins:
             log.warning("%s cannot be pinned, so it may be removed while it is copied: %s", checkpoint, error)
 
     def remove(self, checkpoint: str, reader: str) -> None:
-        """Remove a pin. If that fails, the pin ends by itself."""
+        """Remove a pin. If the removal fails, log a warning: the pin expires after LONGEST_PIN seconds."""
         try:
             self._storage.remove(self._file(checkpoint, reader))
         except StorageError as error:
             log.warning("the pin of %s on %s could not be removed, and ends by itself: %s", reader, checkpoint, error)
 
     def names(self) -> frozenset[str]:
-        """Return the names of all pinned checkpoints, and remove the pins whose time is over."""
+        """Return the names of all pinned checkpoints, and remove expired pins."""
         try:
             found = self._storage.list(self._uri)
         except StorageNotFound:
@@ -98,7 +98,7 @@ class Pins:
         return uris.join(self._uri, f"{checkpoint}.{reader}")
 
 
-_NUMBERS = ("save", "step", "reported_step", "saved_ms", "generation", "committed_ms")  # of a manifest
+_NUMBERS = ("save", "step", "reported_step", "saved_ms", "generation", "committed_ms")  # numeric manifest fields
 _REMOVED_MARK = "removed"  # file in a checkpoint that its owner is about to remove
 REASON_FILE = "set-aside.json"  # in a checkpoint that was set aside: the reason and the time
 
@@ -108,12 +108,12 @@ class ChosenCheckpoint:
     """The checkpoint that a training resumes from."""
 
     checkpoint: StoredCheckpoint
-    suspect: Optional[StoredCheckpoint] = None  # the newest checkpoint, if it was passed over
-    suspicion: str = ""  # the reason
+    suspect: Optional[StoredCheckpoint] = None  # the newest checkpoint, if it was skipped because it is suspect
+    suspicion: str = ""  # why ``suspect`` was skipped
 
     @property
     def not_from(self) -> str:
-        """Describe the checkpoint that was passed over, or return an empty string."""
+        """Describe the checkpoint that was skipped as suspect. Empty if none was skipped."""
         if self.suspect is None:
             return ""
         return f"not from {self.suspect.point.label}, which is marked as suspect: {self.suspicion}"
@@ -122,13 +122,12 @@ class ChosenCheckpoint:
 class Catalog:
     """Finds, commits and removes the checkpoints of one chain.
 
-    Methods block, are safe from several threads at once, and raise StorageError. ``read_only`` is for a chain that
-    belongs to another job: the catalog writes only pins there, and only this object remembers broken checkpoints and
-    failed resumes.
+    Methods block, are thread-safe, and raise StorageError. ``read_only`` is for a chain that belongs to another job:
+    the catalog writes only pins to it, and keeps broken checkpoints and failed resumes only in memory.
     """
 
     def __init__(self, storage: Storage, chain_uri: str, *, read_only: bool = False, only: str = "") -> None:
-        """``only``: URI of a checkpoint; the others of the chain are ignored."""
+        """``only``: URI of a checkpoint; all other checkpoints of the chain are ignored. Empty for the whole chain."""
         self.chain_uri = str(uris.parse(chain_uri))
         self.uri = stored_checkpoint.checkpoints_directory(chain_uri)
         self.objects_uri = stored_checkpoint.objects_directory(chain_uri)
@@ -140,8 +139,8 @@ class Catalog:
         self._only = uris.name(only) if only else ""
         self._lock = threading.Lock()
         self._stored: dict[str, StoredCheckpoint] = {}  # by URI; a manifest never changes
-        self._broken_here: set[str] = set()  # URIs of checkpoints that cannot be moved, because of ``read_only``
-        self._failed_resumes: Optional[FailedResumes] = None  # only the owner of the chain changes them
+        self._broken_here: set[str] = set()  # URIs of broken checkpoints that stay in place because of ``read_only``
+        self._failed_resumes: Optional[FailedResumes] = None  # cached, because only the chain's owner changes them
 
     def newest(self) -> Optional[StoredCheckpoint]:
         """Return the newest committed checkpoint whose objects all exist, or None.
@@ -153,8 +152,8 @@ class Catalog:
     def choose(self, trusted: str = "") -> Optional[ChosenCheckpoint]:
         """Return the checkpoint to resume from, or None if there is none.
 
-        This is the newest intact checkpoint that is not suspect. If all are suspect, it is the newest intact one. The
-        checkpoint with the URI ``trusted`` never counts as suspect.
+        This is the newest intact checkpoint that is not suspect, or the newest intact checkpoint if all are suspect.
+        The checkpoint with the URI ``trusted`` never counts as suspect.
         """
         suspect: Optional[StoredCheckpoint] = None
         for found in self._intact():
@@ -179,7 +178,7 @@ class Catalog:
         return known
 
     def note_failed_resume(self, uri: str, failure: FailedResume) -> None:
-        """Record that a process failed that had resumed from the checkpoint at ``uri``."""
+        """Record the failure of a process that had resumed from the checkpoint at ``uri``."""
         self._change_failed_resumes(self.failed_resumes().added(uri, failure), uri)
 
     def note_sound_resume(self, uri: str) -> None:
@@ -210,10 +209,10 @@ class Catalog:
         return stored
 
     def commit(self, uri: str, manifest: Manifest) -> StoredCheckpoint:
-        """Commit a checkpoint whose objects have been uploaded. A second commit of the same one has no effect.
+        """Commit a checkpoint whose objects have been uploaded. A repeated commit has no effect.
 
-        Raises DamagedCheckpoint if objects are missing, CheckpointTooLarge if its manifest is too large to be read
-        again, StorageExists if the directory has another manifest.
+        Raises DamagedCheckpoint if objects are missing, CheckpointTooLarge if the manifest exceeds the size limit of
+        readers, StorageExists if the directory already contains a different manifest.
         """
         uri = str(uris.parse(uri))
         data = dump_json(manifest)
@@ -233,12 +232,12 @@ class Catalog:
         return stored
 
     def pin(self, uri: str, reader: str) -> bool:
-        """Keep a checkpoint until ``unpin``, for LONGEST_PIN seconds at most. Return False if it is being removed.
+        """Pin a checkpoint until ``unpin``, for at most LONGEST_PIN seconds. Return False if it is being removed.
 
-        ``reader``: unique, without dots. Without the right to write into the chain, nothing is kept.
+        ``reader``: a unique name without dots. Without permission to write into the chain, no pin is created.
         """
         self._pins.add(uris.name(uri), reader)
-        # The owner removes the mark together with the manifest, so check the manifest after the mark.
+        # The owner removes mark and manifest together. If the mark is missing, the checkpoint may be gone as well.
         is_there = not self._storage.exists(uris.join(uri, _REMOVED_MARK))
         if is_there and self._storage.exists(uris.join(uri, stored_checkpoint.MANIFEST_FILE)):
             return True
@@ -246,13 +245,13 @@ class Catalog:
         return False
 
     def unpin(self, uri: str, reader: str) -> None:
-        """Remove a pin. If that fails, the pin ends by itself."""
+        """Remove a pin that ``pin`` created."""
         self._pins.remove(uris.name(uri), reader)
 
     def set_aside(self, checkpoint: Union[StoredCheckpoint, str], reason: str) -> Optional[str]:
-        """Move a checkpoint's manifest to the chain's broken checkpoints. Its objects stay.
+        """Move a checkpoint's directory to the chain's broken checkpoints. Its objects stay.
 
-        Returns its new URI, or None if it did not exist any more or if the chain is ``read_only``.
+        Returns the new URI, or None if the checkpoint no longer existed or if the chain is ``read_only``.
         """
         source = str(uris.parse(checkpoint if isinstance(checkpoint, str) else checkpoint.uri))
         if self._read_only:
@@ -275,11 +274,13 @@ class Catalog:
         raise StorageExists(source, "set aside", f"{self._broken_uri} has too many entries of that name")
 
     def prune(self, keep_last: int, keep_every: Optional[int] = None, *, keep: Collection[str] = ()) -> Sequence[str]:
-        """Remove all but the ``keep_last`` newest checkpoints and some older ones. Return the URIs of the removed ones.
+        """Remove old checkpoints and return their URIs. The ``keep_last`` newest checkpoints stay.
 
-        Checkpoints also stay if their step is a multiple of ``keep_every``, if they are in ``keep`` (URIs that are in
-        use), or if readers have pinned them.
-        Suspect checkpoints do not count, unless all are suspect. They stay as long as an older checkpoint stays.
+        An older checkpoint also stays if its step is a multiple of ``keep_every``, if its URI is in ``keep`` (URIs in
+        use), or if a reader has pinned it.
+
+        A suspect checkpoint does not count towards ``keep_last``, unless all are suspect. It stays while one of the
+        ``keep_last`` checkpoints is older.
         """
         stored = self.list()
         trusted = [one for one in stored if not self.failed_resumes().suspicion(one.uri)] or stored
@@ -297,8 +298,8 @@ class Catalog:
     def _mark_for_removal(self, doomed: Sequence[StoredCheckpoint]) -> Sequence[StoredCheckpoint]:
         """Mark checkpoints that are about to be removed, except for pinned ones. Return the marked ones.
 
-        A reader pins a checkpoint and then checks for the mark. So either the reader finds the mark, or this method
-        finds the pin.
+        A reader first pins a checkpoint and then checks for the mark. This method first marks and then checks for
+        pins. So in a race, at least one of them notices the other.
         """
         pinned = self._pins.names() if doomed else frozenset()
         marked = [one for one in doomed if uris.name(one.uri) not in pinned]
@@ -317,9 +318,9 @@ class Catalog:
             self.prune(1 if after_success is AfterSuccess.KEEP_LAST else 0)
 
     def remove_unfinished(self) -> Sequence[str]:
-        """Remove everything that was uploaded and never committed. Return the names or URIs of what was removed.
+        """Remove uncommitted checkpoints and unreferenced objects. Return the checkpoints' URIs and the objects' names.
 
-        The caller ensures that no upload is running, because its objects would also be removed.
+        The caller ensures that no upload is running, because the objects of that upload would also be removed.
         """
         found = [uri for _, uri in self._directories()]
         unfinished = [uri for uri in found if not self._storage.exists(uris.join(uri, stored_checkpoint.MANIFEST_FILE))]
@@ -369,7 +370,7 @@ class Catalog:
             return []
 
     def _directories(self) -> Sequence[tuple[int, str]]:
-        """Return number and URI of all directories with the name of a checkpoint, committed or not, by number."""
+        """Return number and URI of all checkpoint directories, committed or not, sorted by number."""
         try:
             found = self._storage.list(self.uri)
         except StorageNotFound:
@@ -391,7 +392,7 @@ class Catalog:
         return sorted(found, key=lambda stored: (stored.save, stored.manifest.committed_ms))
 
     def _sizes(self) -> Mapping[str, int]:
-        """Return the bytes of all objects by name."""
+        """Return the sizes of all objects in bytes, by name."""
         try:
             found = self._storage.list(self.objects_uri)
             return {status.name: status.size for status in found if not status.is_directory}
@@ -418,15 +419,16 @@ class Catalog:
 
 
 def foreign_catalog(storage: Storage, uri: str) -> Catalog:
-    """Return a read-only catalog. ``uri`` names a chain, or a checkpoint, which is then the only one in the catalog."""
+    """Return a read-only catalog of the chain at ``uri``, or of the single checkpoint if ``uri`` names a checkpoint."""
     only = uri if stored_checkpoint.is_checkpoint(uri) else ""
     return Catalog(storage, stored_checkpoint.chain_named(uri), read_only=True, only=only)
 
 
 def read_stored(storage: Storage, uri: str, *, any_name: bool = False) -> StoredCheckpoint:
-    """Read the checkpoint at ``uri``. ``any_name``: it may have been renamed when it was set aside.
+    """Read the checkpoint at ``uri``. ``any_name``: accept a directory that was renamed when it was set aside.
 
-    Raises StorageNotFound if it is not committed, other StorageErrors, and DamagedCheckpoint for an invalid manifest.
+    Raises StorageNotFound if the checkpoint is not committed, other StorageErrors, and DamagedCheckpoint if its
+    manifest is invalid.
     """
     try:
         data = read_whole(storage, uris.join(uri, stored_checkpoint.MANIFEST_FILE), MANIFEST_LIMIT)
@@ -453,7 +455,7 @@ def _verify(stored: StoredCheckpoint, sizes: Mapping[str, int]) -> None:
 
 
 def check_manifest(uri: str, manifest: Manifest, *, any_name: bool = False) -> None:
-    """Raise DamagedCheckpoint if a manifest names impossible files or numbers, or no files."""
+    """Raise DamagedCheckpoint if a manifest has no files, or invalid paths or numbers."""
     if not manifest.trees:
         raise DamagedCheckpoint(uri, "its manifest names no files")
     _check_numbers(uri, manifest)
@@ -471,14 +473,14 @@ def check_manifest(uri: str, manifest: Manifest, *, any_name: bool = False) -> N
 
 
 def _check_numbers(uri: str, manifest: Manifest) -> None:
-    """Other programs of the same user can write any number into a manifest."""
+    """Raise DamagedCheckpoint for numbers out of range: other programs of the user may have written the manifest."""
     numbers = [(name, getattr(manifest, name)) for name in _NUMBERS]
     for name, number in [*numbers, *(("rank", each.rank) for each in manifest.trees)]:
         if number is not None and not 0 <= number <= LARGEST_NUMBER:
             raise DamagedCheckpoint(uri, f"its manifest has {name} {number}, which is not between 0 and 2**53")
 
 
-_TRIES = 3  # to copy a checkpoint
+_TRIES = 3  # attempts to copy a checkpoint
 _ADVICE = (
     f"{_TRIES} attempts to copy a checkpoint have failed. If its training still removes old checkpoints, wait until "
     "it has ended, or raise its checkpoint.keep"
@@ -487,12 +489,12 @@ _ADVICE = (
 
 @attrs.frozen
 class Restored:
-    """Content of a checkpoint directory after a restore."""
+    """Result of a restore of a checkpoint into a local directory."""
 
     stored: StoredCheckpoint
     files: StoredFiles
-    copied: int  # bytes from the storage
-    reused: int  # bytes that the directory had
+    copied: int  # bytes copied from the storage
+    reused: int  # bytes that the directory already had
 
 
 def restore_checkpoint(
@@ -504,13 +506,13 @@ def restore_checkpoint(
     cancelled: threading.Event,
     aside: Path,
 ) -> Restored:
-    """Make ``directory`` hold exactly a committed checkpoint, as ``Manifest.tree_of`` has it for the rank.
+    """Replace the content of ``directory`` by a committed checkpoint, with the files that the task of ``rank`` needs.
 
-    Files of ``directory`` that have the wanted bytes are not copied. ``aside``, a path next to the directory,
-    receives the former content. On any exception ``directory`` stays as it was.
+    ``Manifest.tree_of`` lists these files. Files that ``directory`` already has are not copied. ``aside``, a path next
+    to the directory, receives the former content. On any exception ``directory`` stays as it was.
 
-    Blocks. Raises DamagedCheckpoint (also if the checkpoint is gone or is another one), Cancelled, StorageError,
-    OSError.
+    Blocks. Raises DamagedCheckpoint (also if the checkpoint was removed or its manifest was replaced), Cancelled,
+    StorageError, OSError.
     """
     try:
         stored = read_stored(storage, resume.uri)
@@ -534,23 +536,24 @@ def restore_checkpoint(
 
 
 def copy_checkpoint(storage: Storage, uri: str, directory: Path, rank: int, cancelled: threading.Event) -> ResumePoint:
-    """Restore a checkpoint of another training into a new directory. Return the checkpoint.
+    """Restore a checkpoint of another training into a new directory. Return the checkpoint's identifier.
 
-    ``uri`` names a checkpoint, or a chain, whose newest checkpoint is restored. The training may remove checkpoints
-    meanwhile. Blocks. Raises DamagedCheckpoint, Cancelled, StorageError, OSError.
+    ``uri`` names a checkpoint, or a chain whose newest checkpoint is restored. If the training removes the checkpoint
+    during the copy, the copy is retried with the newest one that is left. Blocks. Raises DamagedCheckpoint, Cancelled,
+    StorageError, OSError.
     """
     reader = f"copy-{secrets.token_hex(4)}"
     for tries_left in reversed(range(_TRIES)):
         catalog = foreign_catalog(storage, uri)
         chosen = catalog.choose()
         if chosen is None and tries_left:
-            continue  # perhaps its owner has just removed it, and a newer checkpoint exists
+            continue  # the owner may have just removed the listed checkpoint, and committed a newer one
         if chosen is None:
             raise StorageNotFound(uri, "read", "it holds no complete checkpoint")
         point = chosen.checkpoint.point
         catalog.pin(point.uri, reader)
         try:
-            aside = directory.with_name(f".{directory.name}-{secrets.token_hex(4)}")  # not created: there is no content
+            aside = directory.with_name(f".{directory.name}-{secrets.token_hex(4)}")  # unused: the directory is new
             restore_checkpoint(storage, point, directory, rank, cancelled=cancelled, aside=aside)
         except DamagedCheckpoint as error:
             log.warning("%s", error)

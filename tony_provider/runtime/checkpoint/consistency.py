@@ -1,7 +1,8 @@
 """Decide when a checkpoint directory is consistent, so that a snapshot of it contains only complete saves.
 
-The watch sees the directory every few seconds. It never compares clocks of different machines and never takes a number
-in a name as the order of saves. Times are seconds of one monotonic clock.
+A save is everything that the program writes for one checkpoint. DirectoryWatch compares scans of the directory that are
+a few seconds apart. It never compares clocks of different machines, and does not order saves by the numbers in their
+names. Times are seconds of one monotonic clock, unless a name ends with ``_ns``.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from tony_provider.runtime.checkpoint.save_view import (
 )
 
 QUIET = 3.0  # seconds without a change after which a save counts as complete
-_LONGEST_QUIET = 300.0  # seconds, for programs that pause longer within a save
-_YOUNG = 600.0  # seconds: files that come later into a directory are a new save, not the rest of one
+_LONGEST_QUIET = 300.0  # seconds; upper limit of QUIET after it was raised for programs that pause within a save
+_YOUNG = 600.0  # age of a directory in seconds from which new files in it belong to a new save
 _TEMPORARY = 60.0  # seconds without a change after which a temporary file counts as abandoned
 _BURST_NS = 10**9  # a longer pause between two writes ends a burst of writes
-_BURSTS = 2  # complete bursts that show what a save consists of
-_BROKEN = 120.0  # seconds without a change after which a broken file blocks no other files
+_BURSTS = 2  # number of complete bursts after which the files of a save are known
+_BROKEN = 120.0  # seconds without a change after which a broken file no longer prevents snapshots
 _GROWTH = 120.0  # seconds of appending after which any file counts as a log
-_APPENDING = 10.0  # seconds between two appends; after a longer pause, a program may also have overwritten the file
-# A model may also be a text file.
+_APPENDING = 10.0  # longest pause between two appends in seconds; after a longer one, the file may be overwritten
+# Not every .txt file is a log, because a model may also be a text file.
 _LOG = re.compile(
     r".*\.(?:log|jsonl|csv|out|err)|.*(?:log|result|metric|loss|history|progress).*\.txt|.*\.tfevents.*",
     re.IGNORECASE,
@@ -43,20 +44,20 @@ _RENAME = "have the program rename it when it is complete, and remove it otherwi
 
 @attrs.frozen
 class Verified:
-    """Results of the readers of known formats for a directory."""
+    """Results of the readers of known formats for the files of a directory."""
 
-    whole: Collection[str] = ()  # paths of files that are complete
-    broken: Mapping[str, str] = attrs.field(factory=dict)  # path and reason of incomplete files
-    declared: Mapping[str, Collection[str]] = attrs.field(factory=dict)  # complete manifests, and the paths they list
-    outdated: Collection[str] = frozenset()  # paths that were changed after the last manifest that lists them
+    whole: Collection[str] = ()  # paths of complete files
+    broken: Mapping[str, str] = attrs.field(factory=dict)  # reasons why files are incomplete, by path
+    declared: Mapping[str, Collection[str]] = attrs.field(factory=dict)  # listed paths, by path of a complete manifest
+    outdated: Collection[str] = frozenset()  # paths that were changed after the newest manifest that lists them
 
 
 @attrs.frozen
 class Moment:
     """A moment at which the directory is consistent, except for paths that are still being written."""
 
-    unfinished: frozenset[str] = frozenset()  # paths that the snapshot leaves out
-    growing: frozenset[str] = frozenset()  # logs, which may grow during the copy
+    unfinished: frozenset[str] = frozenset()  # paths that the snapshot must leave out
+    growing: frozenset[str] = frozenset()  # paths of logs, which may grow during the copy
 
 
 @attrs.frozen
@@ -65,7 +66,7 @@ class Blocker:
 
     path: str  # empty if no single file is the reason
     reason: str
-    remedy: str = ""  # what to do if this lasts
+    remedy: str = ""  # advice for the user if the reason persists
 
     def __str__(self) -> str:
         return f"{self.path} {self.reason}".strip()
@@ -73,34 +74,35 @@ class Blocker:
 
 @attrs.define
 class _Seen:
-    """A file, link or directory as the watch saw it last."""
+    """A file, link or directory as of the last observation."""
 
     node: TreeNode
-    changed: float  # when the watch saw its last change
-    growing_since: Optional[float] = None  # all changes since then only appended
-    is_log: bool = False  # programs append to it all the time, so it never shows when a save is complete
+    changed: float  # time of the observation that found its last change
+    growing_since: Optional[float] = None  # time since which all changes were appends; None if the last was not
+    is_log: bool = False  # ignored when the watch decides whether a save is complete
 
 
 class _Bursts:
-    """Bursts of writes of a program, separated by the files' modification times.
+    """Bursts of writes of a program: groups of writes with pauses of over a second between them.
 
-    If every burst since the start has written the same kinds of files, each burst is a save. So a program that saves
-    every few seconds is also stored, as soon as its bursts have shown which files a save has. Bursts of numbered files,
-    such as ``shard-0`` and ``shard-1``, may also be the pieces of one save. They are saves only if each has another
-    step in its names, or if all have one path in common, such as ``latest``.
+    If every burst so far has written the same kinds of files, each burst is a save. The directory is then consistent
+    in the pauses, even if the program saves every few seconds and QUIET seconds never pass.
+
+    Bursts of numbered files, such as ``shard-0`` and ``shard-1``, may also be the pieces of one save. Therefore, each
+    burst must have a different step in its names, or all bursts must write a common path, such as ``latest``.
     """
 
     def __init__(self) -> None:
-        self._usual: Optional[set[str]] = None  # patterns of paths
+        self._usual: Optional[set[str]] = None  # path patterns of the previous burst; None before the first one ends
         self._common: set[str] = set()  # paths that all bursts have written
-        self._steps: set[int] = set()  # in the paths of all bursts
+        self._steps: set[int] = set()  # steps in the paths of all bursts
         self._complete = 0
         self._is_irregular = False
         self._present: set[str] = set()
         self._last_ns = 0
 
     def add(self, written: Collection[tuple[int, str]]) -> None:
-        """Add the times and paths of files that were written since the last observation."""
+        """Add the files that were written since the last observation: modification time in ns, and path."""
         for when, path in sorted(written):
             if self._present and when - self._last_ns > _BURST_NS:
                 self._end()
@@ -117,7 +119,7 @@ class _Bursts:
 
     @property
     def _is_save(self) -> bool:
-        """Whether the present burst has written all files of a save, and may differ from previous bursts' save."""
+        """Whether the current burst has written all files of a save, and cannot be a part of an earlier save."""
         if self._usual is None:
             return True
         steps = _steps(self._present)
@@ -125,42 +127,42 @@ class _Bursts:
         return is_another and self._usual == set(map(_pattern, self._present))
 
     def is_complete(self, clock_ns: int) -> bool:
-        """Return whether the present burst is over and has written all files of a save."""
+        """Return whether the current burst is over and has written all files of a save."""
         if self._is_irregular or self._complete < _BURSTS or not self._is_save:
             return False
         return clock_ns - self._last_ns > _BURST_NS
 
 
 class DirectoryWatch:
-    """Follows the changes of one checkpoint directory and finds its consistent moments.
+    """Tracks the changes of one checkpoint directory and finds the moments at which it is consistent.
 
-    Call ``observe`` every few seconds, then ``moment`` if ``has_news``, and ``taken`` after each snapshot.
+    Call ``observe`` every few seconds, then ``moment`` if ``has_news`` is true, and ``taken`` after each snapshot.
     """
 
     def __init__(self) -> None:
         self._tree = Tree({})
         self._snapshot: Mapping[str, TreeNode] = {}
         self._seen: dict[str, _Seen] = {}
-        self._changed: dict[str, float] = {}  # last change by top-level entry; stays when the entry is removed
-        self._created: dict[str, float] = {}  # by top-level entry
-        self._quiet: dict[str, float] = {}  # by pattern of top-level entries, where it is longer than usual
+        self._changed: dict[str, float] = {}  # time of the last change, by top-level entry, including removed entries
+        self._created: dict[str, float] = {}  # time of the first observation, by top-level entry
+        self._quiet: dict[str, float] = {}  # replaces QUIET if longer, by name pattern of top-level entries
         self._writing: frozenset[str] = frozenset()
-        self._versions: dict[str, int] = {}  # of files that the program has written, by path
-        self._written: list[tuple[int, str]] = []  # times and paths of files in the present observation
+        self._versions: dict[str, int] = {}  # number of versions that the program has written, by path
+        self._written: list[tuple[int, str]] = []  # mtime_ns and path of files written since the last observation
         self._bursts = _Bursts()
         self._overwritten = OverwrittenEntries()
         self._formatted: Collection[str] = ()  # paths of files that a reader of a known format has verified
-        self._consistent_at = float("-inf")  # when the directory was consistent the last time
+        self._consistent_at = float("-inf")  # time of the last consistent moment
 
     # ---- changes of the directory --------------------------------------------------------------------------------
 
     def observe(self, now: float, tree: Tree, writing: Optional[Collection[str]] = None) -> None:
-        """Note the directory's content.
+        """Record the directory's content.
 
-        ``writing``: paths that a process has open for writing; None if no process is left, and it may have ended
-        while it wrote the paths of the last observation.
+        ``writing``: paths that a process has open for writing. Pass None if no process is left: the paths of the last
+        observation stay marked as open, because the process may have ended in the middle of a write.
         """
-        touched: dict[str, bool] = {}  # top-level entries, and whether only new paths came into them
+        touched: dict[str, bool] = {}  # changed top-level entries, and whether all their changes are new paths
         for path in {*self._seen, *tree.nodes}:
             is_new = self._note(now, path, tree.nodes.get(path))
             if is_new is not None:
@@ -184,7 +186,7 @@ class DirectoryWatch:
         self._writing = frozenset(writing)
 
     def _note(self, now: float, path: str, node: Optional[TreeNode]) -> Optional[bool]:
-        """Note one path. Return None if it is unchanged, True if it is new, and False for every other change."""
+        """Record one path. Return True if it is new, False if it has changed, None if unchanged or a log that grew."""
         seen = self._seen.get(path)
         if node is None:
             del self._seen[path]
@@ -209,7 +211,7 @@ class DirectoryWatch:
         return None if is_log else False
 
     def _learn_pause(self, now: float, top: str) -> None:
-        """Wait longer in the future if files came into a young directory after a snapshot had taken it for complete."""
+        """Raise the quiet time for such directories if a snapshot contained one before all its files were written."""
         is_young = now - self._created.get(top, now) < _YOUNG
         if top in self._snapshot and is_young and top in self._changed:
             pause, pattern = now - self._changed[top], _pattern(top)
@@ -219,7 +221,7 @@ class DirectoryWatch:
 
     @property
     def has_news(self) -> bool:
-        """Whether the directory differs from the last snapshot by more than the growth of logs."""
+        """Whether the directory has changed since the last snapshot, apart from growing logs."""
         return next(self._news(), None) is not None
 
     def changed_entries(self, tree: Tree) -> frozenset[str]:
@@ -227,13 +229,13 @@ class DirectoryWatch:
         return frozenset(_top(path) for path in self._news() if path in tree.nodes)
 
     def taken(self, tree: Tree) -> None:
-        """Note that a snapshot holds this tree, or that a restore has made it."""
+        """Record that the storage has this tree, after a snapshot or a restore."""
         self._snapshot = tree.nodes
         if not self.has_news:  # otherwise the program has begun the next save during the upload
             self._overwritten.taken()
 
     def restored(self, now: float, tree: Tree) -> None:
-        """Forget all changes: a restore has replaced the directory's content."""
+        """Forget all changes, after a restore has replaced the directory's content by ``tree``."""
         self._seen, self._changed, self._created = {}, {}, {}
         self.observe(now, tree, ())
         self._changed, self._versions = {}, {}
@@ -242,10 +244,10 @@ class DirectoryWatch:
         self.taken(tree)
 
     def moment(self, now: float, verify: Callable[[], Verified], clock_ns: int = 0) -> Union[Moment, Blocker]:
-        """Return the moment if the directory is consistent now, otherwise the reason why it is not.
+        """Return a Moment if the directory is consistent now, otherwise a Blocker with the reason.
 
-        ``verify`` reads the files of known formats; it is called only if nothing else is a reason. ``clock_ns``: the
-        time by the clock of the file system, in nanoseconds since the epoch.
+        ``verify`` reads the files of known formats. This is slow, so it is called after the cheap checks have passed.
+        ``clock_ns``: the time by the clock of the file system, in nanoseconds since the epoch.
         """
         if self._declares():
             return self._declared(now, verify())
@@ -270,22 +272,24 @@ class DirectoryWatch:
 
     @property
     def _is_one_file(self) -> bool:
-        """Whether the program has written only one file, several times, so that no other file belongs to a save."""
+        """Whether the program has repeatedly written a single file, so that a save consists of this file."""
         written = [
             count for path, count in self._versions.items() if path in self._seen and not self._seen[path].is_log
         ]
         return len(written) == 1 and written[0] > 1
 
     def at_exit(self) -> Moment:
-        """Return the moment after the program ended successfully: the directory is as the program left it."""
+        """Return the moment after the program ended successfully. It includes all files."""
         return Moment(growing=self._logs)
 
     def after_failure(self, now: float, verify: Callable[[], Verified]) -> Optional[Moment]:
-        """Return the moment after the program failed or was killed, or None if only the last snapshot is consistent.
+        """Return the moment after the program failed or was killed, or None if the directory is not consistent.
 
-        Entries that came since the last snapshot, and were neither quiet nor verified, are left out. The directory is
-        not consistent if the program was writing into an entry of the last snapshot, or if it has removed entries and
-        no new one of their kind is complete.
+        New entries that are neither quiet nor verified are left out. *New* means since the last snapshot. The directory
+        is not consistent in two cases:
+
+        - The program was writing into an entry of the last snapshot.
+        - The program has removed an entry, and no new entry with the same name pattern is complete.
         """
         news = set(self._news())
         if not news:
@@ -300,7 +304,7 @@ class DirectoryWatch:
         lacking = self._lacking(now)
         cut_short |= {path for path in news if _number(_top(path)) in lacking}
         unfinished = cut_short | temporary
-        if unfinished:  # files of the same save may be complete
+        if unfinished:  # complete files of an unfinished save must be left out as well
             is_next_save = self._overwritten.are_known and not cut_short
             complete = set(verified.whole) if is_next_save else self._complete_saves(verified, listed, cut_short)
             unfinished |= {path for path in news if self._is_newer_than_moment(path)} - complete
@@ -315,18 +319,19 @@ class DirectoryWatch:
 
     @property
     def last_change(self) -> float:
-        """When the newest of the changes since the last snapshot was seen; minus infinity without any."""
+        """Time at which the newest change since the last snapshot was observed. Minus infinity if there is none."""
         return max((self._seen[path].changed for path in self._news() if path in self._seen), default=float("-inf"))
 
     @property
     def changed_files(self) -> list[str]:
-        """The files that differ from the last snapshot, without logs that have only grown."""
+        """Paths of files that differ from the last snapshot, except logs that have only grown."""
         return [path for path in self._news() if path in self._seen and self._seen[path].node.kind is Kind.FILE]
 
     def _complete_saves(self, verified: Verified, listed: Collection[str], cut_short: Collection[str]) -> set[str]:
-        """Return the complete files that are not of the save that was cut short.
+        """Return the complete files that do not belong to a save that was cut short.
 
-        Without a number in its name, a file shows its save only if the program lists it, or writes no other file.
+        The number in its name shows to which save a file belongs. A file without a number counts only if a manifest
+        lists it, or if the program writes no other file.
         """
         numbers = {None, *(_number(_top(path)) for path in cut_short)}
         is_only = sum(path in self._seen and not self._seen[path].is_log for path in self._versions) == 1
@@ -335,7 +340,7 @@ class DirectoryWatch:
     # ---- helpers -------------------------------------------------------------------------------------------------
 
     def _news(self) -> Iterator[str]:
-        """Yield the paths that differ from the last snapshot, without logs that have only grown."""
+        """Yield the paths that differ from the last snapshot, except logs that have only grown."""
         for path, seen in self._seen.items():
             before = self._snapshot.get(path)
             if before is None or not (
@@ -345,7 +350,7 @@ class DirectoryWatch:
         yield from self._removed()
 
     def _removed(self) -> Iterator[str]:
-        """Entries of the last snapshot that do not exist any more."""
+        """Return the paths of the last snapshot that no longer exist."""
         return (path for path in self._snapshot if path not in self._seen)
 
     @property
@@ -364,7 +369,7 @@ class DirectoryWatch:
         return None
 
     def _restless(self, now: float) -> Optional[Blocker]:
-        """Return a reason if a save may be incomplete, judged by the times of changes alone."""
+        """Return a Blocker if a save may be incomplete, without reading the files."""
         for top, changed in self._changed.items():
             if now - changed < self._quiet_of(top):
                 return Blocker(top, f"was changed less than {self._quiet_of(top):g} s ago", _DECLARE)
@@ -379,9 +384,9 @@ class DirectoryWatch:
         return None
 
     def _lacking(self, now: float) -> Mapping[str, str]:
-        """Return the numbers of new saves that lack files, and the number of the former save that has them.
+        """Map the number of each new save that lacks files to the number of the former save that has these files.
 
-        Two saves are compared if their top-level names differ in numbers only: step-10 and step-20, G_10 and D_10.
+        Numbers are those in top-level names. Entries with the same number are one save, such as G_10 and D_10.
         """
         saves: dict[str, set[str]] = {}
         newest: dict[str, float] = {}  # last change by number
@@ -398,15 +403,15 @@ class DirectoryWatch:
         lacking = {}
         for number in saves.keys() & fresh:
             if now - newest[number] >= PATIENCE:
-                continue  # the files do not come any more
+                continue  # too late for the missing files
             missing = saves[newest_former] - saves[number]
-            # A name with other numbers in it, such as a loss, never comes again.
+            # If all files are missing, the names differ in more than the number, such as by a loss, so do not wait.
             if missing and missing != saves[newest_former]:
                 lacking[number] = newest_former
         return lacking
 
     def _empty_saves(self) -> set[str]:
-        """Return the new directories without files whose names have a number: saves that have only begun."""
+        """Return the new directories that have a number in their name and no files yet: saves that have just begun."""
         found = {path for path in self._news() if path in self._seen and self._is_directory(path)}
         found = {path for path in found if _NUMBER.search(path.rpartition("/")[2])}
         if not found:
@@ -420,19 +425,19 @@ class DirectoryWatch:
         return self._quiet.get(_pattern(top), QUIET)
 
     def _is_unsettled(self, now: float, path: str) -> bool:
-        """Whether a path was changed too recently, or was open for writing when the watch saw it last."""
+        """Return whether a path was changed too recently, or was open for writing at the last observation."""
         if path in self._writing:
             return True
         if path in self._seen and self._is_directory(path):
-            return False  # its entries are judged, each by itself
+            return False  # the caller checks each path in the directory
         top = _top(path)
         if top not in self._seen:
-            return False  # programs remove old saves, and a save that is gone is not half written
+            return False  # the program has removed the whole save
         changed = self._seen[path].changed if path in self._seen else self._changed.get(top, 0.0)
         return now - changed < self._quiet_of(top)
 
     def _is_newer_than_moment(self, path: str) -> bool:
-        """Whether a file has changed since the directory was consistent."""
+        """Return whether a file has changed since the last consistent moment."""
         seen = self._seen.get(path)
         return seen is not None and seen.node.kind is not Kind.DIRECTORY and seen.changed > self._consistent_at
 
@@ -440,7 +445,7 @@ class DirectoryWatch:
         return any(_is_manifest(path) for path in self._seen)
 
     def _declared(self, now: float, verified: Verified) -> Union[Moment, Blocker]:
-        """Return the moment of a program that writes a manifest for each complete save."""
+        """Return the result of ``moment`` for a program that writes a manifest for each complete save."""
         news = set(self._news())
         fresh = [path for path in verified.declared if path in news]
         if not fresh:
@@ -474,14 +479,14 @@ def _pattern(path: str) -> str:
 
 
 def _steps(paths: Collection[str]) -> set[int]:
-    """Return the steps in the names of files, each from the first directory or name on its path that has one."""
+    """Return the steps in paths. The first component of a path that contains a step determines it."""
     found = ([step_in(part.rpartition(".")[0] or part) for part in path.split("/")] for path in paths)
     firsts = (next((step for step in steps if step is not None), None) for steps in found)
     return {step for step in firsts if step is not None}
 
 
 def _number(top: str) -> Optional[str]:
-    """The last number in the name of a top-level entry, without its suffix; it identifies one of several saves."""
+    """Return the last number in a top-level name before its suffix, which identifies the save. None if it has none."""
     found = _NUMBER.findall(top.partition(".")[0])
     return found[-1] if found else None
 
@@ -500,7 +505,10 @@ def _is_manifest(path: str) -> bool:
 
 
 def _is_same(one: TreeNode, other: TreeNode) -> bool:
-    """Whether two nodes are the same version of an entry. A directory changes with its entries, which are compared."""
+    """Return whether two nodes are the same version of an entry.
+
+    The times of directories are ignored, because the entries in a directory are compared one by one.
+    """
     if one.kind is not other.kind or one.mode != other.mode or one.target != other.target:
         return False
     if one.kind is Kind.FILE:

@@ -1,4 +1,4 @@
-"""Find the saves in a checkpoint directory, and files that are left of unfinished saves."""
+"""Find the saves in a checkpoint directory, and saves that a program writes elsewhere by mistake."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 __all__ = ["Read", "Save", "SaveFinder", "Saves"]
 
 
-# A program that uses one of the first kinds resumes from it, also if it writes files of the later kinds. Files of NumPy
-# come last, because programs also keep other things in them.
+# Functions that find saves, with the preference of their kind: if there are several kinds, a program resumes from the
+# kind with the lowest number. NumPy files come last (see SaveFinder.find), because they often contain other data.
 _KINDS: Mapping[Callable[[SaveView], Iterable[Save]], int] = {
     save_formats.find_manifests: 0,
     save_formats.find_directories: 1,
@@ -37,16 +37,16 @@ _KINDS: Mapping[Callable[[SaveView], Iterable[Save]], int] = {
 
 @attrs.frozen
 class Saves:
-    """All saves of known formats in a directory at one moment."""
+    """All saves in known formats that a scan of a directory found."""
 
     saves: Sequence[Save]
     view: SaveView
 
     def verified(self, *, alone: bool) -> Verified:
-        """Return the results of the saves for the directory's files.
+        """Return which files of the directory are complete or incomplete.
 
-        ``alone``: the saves belong to this task alone, so that a missing file is an error. Otherwise, it may be in the
-        directory of another task.
+        ``alone``: whether this task writes all files of a save, so that a missing file is a problem. Otherwise, a
+        missing file may be in the directory of another task.
         """
         whole: set[str] = set()
         broken: dict[str, str] = {}
@@ -68,7 +68,7 @@ class Saves:
     def loadable(self, *, alone: bool) -> Optional[Save]:
         """Return the newest complete save that a framework can load, or None if there is none.
 
-        Saves inside a directory that is a save do not count. A save named "best" counts only if there is no other.
+        Saves inside another save's directory are ignored. A save named "best" is returned only if there is no other.
         """
         damaged = {path for save in self.saves if save.problem for path in save.files}
         roots = [save.entry for save in self.saves if save.entry in self.view.directories]
@@ -98,13 +98,10 @@ class Saves:
 
 
 class SaveFinder:
-    """Finder that repeatedly lists the saves of one directory, and reads only files that have changed.
-
-    Use it from one thread at a time.
-    """
+    """Finds the saves of one directory. Repeated calls read only the files that have changed. Not thread-safe."""
 
     def __init__(self, directory: Path, *, world_size: int = 1, reading: Read = read_here) -> None:
-        """``world_size``: the number of processes with a rank, each of which may write its part of a save."""
+        """``world_size``: number of processes with a rank, each of which may write some files of a save."""
         self._directory = directory
         self._world_size = world_size
         self._cache = ReadCache(reading)
@@ -113,7 +110,7 @@ class SaveFinder:
     def find(self, tree: Tree, foreign: Collection[str] = ()) -> Saves:
         """Return the saves in a scanned tree of the directory. Blocks, and reads the files. Raises OSError.
 
-        ``foreign``: paths that a restore has brought from other tasks.
+        ``foreign``: paths that a restore has copied from snapshots of other tasks.
         """
         found_files = tree.files
         self._cache.keep(found_files)
@@ -137,7 +134,7 @@ class SaveFinder:
             yield from find(view)
         except OSError:
             raise
-        except Exception:  # an internal error with one format must not hide the saves of other formats
+        except Exception:  # log an internal error of one function, so that the others still find saves
             name = find.__qualname__
             if name not in self._faults:
                 self._faults.add(name)
@@ -145,7 +142,7 @@ class SaveFinder:
 
 
 _DIRECTORY = f'os.environ["{contract.ENV_CHECKPOINT_DIR}"]'
-# The first pattern that the path contains decides.
+# Patterns of paths, and advice. The first pattern that matches decides.
 _REMEDIES = [
     (r"(?:^|/)lightning_logs/", f"Lightning: Trainer(default_root_dir={_DIRECTORY})"),
     (r"(?:^|/)epoch=[^/]*\.ckpt$", f"Lightning: ModelCheckpoint(dirpath={_DIRECTORY})"),
@@ -170,32 +167,32 @@ _REMEDIES = [
 
 
 def save_remedy(path: str) -> str:
-    """Return what to do, for the path of a file that a program saved elsewhere."""
+    """Return advice for the user of a program that saved a file with this path outside the checkpoint directory."""
     for pattern, text in _REMEDIES:
         if re.search(pattern, path, re.IGNORECASE):
             return f"save into {contract.ENV_CHECKPOINT_DIR} instead. {text}"
     return f"have the program write its checkpoints into the directory {contract.ENV_CHECKPOINT_DIR}"
 
 
-QUIET_NS = 3 * 10**9  # a file that has not changed for this time is complete
-_APART_NS = 5 * 10**9  # numbered files that come faster are the pieces of a data set
-_MOST_NUMBERED = 100  # files whose names differ in a number only; a larger series is a data set
-_MOST_FILES = 10_000  # files to follow
-_RESUMED_NS = 30 * 10**9  # after a shorter pause, a file that grows may still be the same download
+QUIET_NS = 3 * 10**9  # time without a change after which a file counts as complete
+_APART_NS = 5 * 10**9  # minimum time between saves; numbered files at shorter intervals are pieces of a data set
+_MOST_NUMBERED = 100  # maximum number of saves whose names differ only in a number; a longer series is a data set
+_MOST_FILES = 10_000  # maximum number of files to track
+_RESUMED_NS = 30 * 10**9  # maximum pause within a download; a file that grows later has been written again
 
 _NAMES = re.compile(
     r".*\.(?:pt|pth|ckpt|safetensors|keras|h5|hdf5|distcp|index|msgpack|pdparams)|.*\.(?:pt|pth|ckpt)\.tar"
     r"|(?:pytorch_model|optimizer|model)\.bin|trainer_state\.json|commit_success\.txt|_checkpoint_metadata",
     re.IGNORECASE,
 )
-# Other formats also hold data, so only their names mark them as a checkpoint.
+# Files with these suffixes are often data, so they are checkpoints only if their names also match _CALLED_SAVE.
 _OTHERS = re.compile(r".*\.(?:zip|npz|pkl|pickle|joblib|bin|json|ubj|model|pb|tar)", re.IGNORECASE)
 _SAVE = r"(?:(?:global[-_]?)?step|iter|iteration|epoch|ep|ckpt|checkpoint|snapshot)s?"
 _CALLED_SAVE = re.compile(rf"(?:^|[^a-z]){_SAVE}(?:$|[^a-z])")
 _NUMBERED_SAVE = re.compile(rf"(?:^|[^a-z]){_SAVE}[-_=.]?[0-9]+|(?:^|[^a-z])[0-9]+[-_]?steps(?:$|[^a-z])")
-_PIECE = re.compile(r"[0-9]{5}-of-[0-9]{5}")  # of a model in several files
+_PIECE = re.compile(r"[0-9]{5}-of-[0-9]{5}")  # in the name of a model's file, if the model has several files
 _ANY_NUMBER = re.compile(r"[0-9]+")
-_APPENDED = (".h5", ".hdf5")  # programs also append data to these for hours
+_APPENDED = (".h5", ".hdf5")  # suffixes of files to which programs may append data for hours
 
 
 @attrs.frozen
@@ -207,7 +204,7 @@ class Stray:
 
 
 def may_be_save(path: str) -> bool:
-    """Return whether a file of this path may belong to a checkpoint."""
+    """Return whether a file may belong to a checkpoint, judged by its path."""
     *directories, name = path.split("/")
     if any(map(is_temporary, path.split("/"))):
         return False
@@ -218,14 +215,14 @@ def may_be_save(path: str) -> bool:
 @attrs.define
 class _File:
     version: FileVersion
-    completed: list[int] = attrs.field(factory=list)  # times of its complete versions, in nanoseconds since the epoch
+    completed: list[int] = attrs.field(factory=list)  # modification times of its complete versions, epoch ns
 
 
 class StraySaves:
-    """Follows the files of a working directory that were written since the processes started.
+    """Detects that a program writes checkpoints into its working directory, so that they are lost with the container.
 
-    The program saves there if a file has the name of a numbered save, such as ``checkpoint-500/model.safetensors``.
-    It also saves there if it writes the same file, or a numbered series of files, at two moments.
+    A file is a save if it has the name of a numbered save, such as ``checkpoint-500/model.safetensors``. It is also a
+    save if the program has written it twice, or if it is one of several numbered files written at different times.
     """
 
     def __init__(self) -> None:
@@ -233,10 +230,10 @@ class StraySaves:
         self._found: Optional[Stray] = None
 
     def observe(self, files: Mapping[str, FileVersion], now_ns: int, *, ended: bool = False) -> Optional[Stray]:
-        """Note the files at one moment. Return the first save that the program wrote there, or None.
+        """Record the current files. Return the first save that the program wrote there, or None.
 
-        ``now_ns``: the time by the clock of the file system. ``ended``: the processes have ended, so that no file
-        changes any more.
+        ``files``: those written since the processes started. ``now_ns``: the time by the clock of the file system.
+        ``ended``: whether the processes have ended, so that all files are complete.
         """
         for path, version in files.items():
             self._note(path, version, now_ns, ended=ended)
@@ -255,7 +252,7 @@ class StraySaves:
             if not _may_be_the_same(path, before, version):
                 self._complete(known, before)
             elif known.completed[-1:] == [before.mtime_ns]:
-                known.completed.pop()  # the pause was not between two saves
+                known.completed.pop()  # the file has only grown, so the previous version was not complete
             known.version = version
         if ended or now_ns - version.mtime_ns > QUIET_NS:
             self._complete(known, version)
@@ -278,7 +275,7 @@ class StraySaves:
 
 
 def _may_be_the_same(path: str, before: FileVersion, after: FileVersion) -> bool:
-    """Return whether a file has only grown, which happens during a download or a write."""
+    """Return whether the newer version of a file may be the same save or download, after more data was appended."""
     if (before.device, before.inode) != (after.device, after.inode) or after.size <= before.size:
         return False
     return after.mtime_ns - before.mtime_ns < _RESUMED_NS or path.endswith(_APPENDED)

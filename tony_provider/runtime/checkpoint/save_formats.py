@@ -1,4 +1,4 @@
-"""Finders of the saves in a directory, by format: files, archives, directories, Orbax, TensorFlow, manifests."""
+"""Find the saves in a checkpoint directory, with a function for each kind of save."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tony_provider.runtime.checkpoint.save_view import (
 from tony_provider.runtime.jobspec.model import CheckpointFormat
 
 _HDF5 = (".h5", ".hdf5")
-_TRAINER_FILES = ("training_args.bin",)  # of transformers; loads with torch.load, but is not a model
+_TRAINER_FILES = ("training_args.bin",)  # files of transformers that torch.load can read, but that have no model
 
 
 def find_files(view: SaveView) -> Iterator[Save]:
@@ -41,12 +41,12 @@ def find_files(view: SaveView) -> Iterator[Save]:
 def _save(view: SaveView, path: str) -> Optional[Save]:
     suffix = splitext(path)[1]
     if suffix in _HDF5:
-        # The content does not show whether a file that was written in place is new in all its parts.
+        # If a program overwrites a file in place, valid content may still be partly old. So it proves nothing.
         return _by_reader(view, path, "hdf5", CheckpointFormat.KERAS, proven=False)
     if suffix == ".npy":
         return _numpy_array(view, path)
     if suffix in (".keras", ".npz", ".zip"):
-        return None  # see find_archives
+        return None  # find_archives finds it
     return _torch(view, path)
 
 
@@ -68,17 +68,17 @@ def _numpy_array(view: SaveView, path: str) -> Save:
 
 
 def _torch(view: SaveView, path: str) -> Optional[Save]:
-    """Return the save if the file is one of ``torch.save`` or safetensors, complete or not.
+    """Return the save if the file is from ``torch.save`` or safetensors, complete or not. Otherwise return None.
 
-    A pickle may also come from another library, which writes more behind it. So a pickle that cannot be read to its
-    end is of an unknown format, except for one with PyTorch's magic number.
+    Other libraries also write pickles, and may append other data. Therefore, an unreadable pickle is an incomplete
+    save only if it has PyTorch's magic number. Otherwise, its format counts as unknown.
     """
     has_suffix = path.endswith((*torch_files.SUFFIXES, ".bin"))
     beginning = view.begins(path, len(torch_files.OLD_MAGIC))
     is_zip, is_old = beginning.startswith(zips.ZIP_MAGIC), beginning == torch_files.OLD_MAGIC
     is_cut = has_suffix and any(
         magic.startswith(beginning) for magic in (zips.ZIP_MAGIC, torch_files.OLD_MAGIC)
-    )  # or empty
+    )  # also true for an empty file
     is_known = is_zip or is_old or is_cut or path.endswith(".safetensors")
     if not is_known and not beginning.startswith(torch_files.PICKLE):
         return None
@@ -110,7 +110,7 @@ _READERS = {
 
 
 def find_archives(view: SaveView) -> Iterator[Save]:
-    """Yield a save for each archive."""
+    """Yield a save for each archive: ``.keras``, ``.npz``, ``.zip``."""
     for path in sorted(view.files):
         reader, kind = _READERS.get(splitext(path)[1], ("", ""))
         if not reader:
@@ -130,25 +130,25 @@ def _step(content: object) -> Optional[int]:
     return content if isinstance(content, int) and not isinstance(content, bool) else None
 
 
-_METADATA = re.compile(r"(?:__[0-9]+)?\.metadata")  # of DCP, written last
+_METADATA = re.compile(r"(?:__[0-9]+)?\.metadata")  # last file of a PyTorch distributed checkpoint (DCP)
 _SHARD = ".distcp"
 _INDEX = ".index.json"
 _PIECE = re.compile(r"(?P<name>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})(?P<suffix>\.safetensors|\.bin)")
-# Each process with a rank writes one of these files: transformers, accelerate, DeepSpeed.
+# Files of transformers, accelerate and DeepSpeed, of which each rank writes one.
 _PER_RANK = re.compile(
     r"(?P<before>rng_state_|random_states_|(?:bf16_)?zero_pp_rank_)(?P<rank>[0-9]+)"
     r"(?P<after>\.pth|\.pkl|_mp_rank_00_(?:optim|model)_states\.pt)"
 )
-_TRAINER_STATE = "trainer_state.json"  # of transformers, written last
+_TRAINER_STATE = "trainer_state.json"  # last file of a checkpoint of transformers
 _TRAINER_DIRECTORY = re.compile(r"checkpoint-[0-9]+")
 _TRAINER_FILE = re.compile(r"rng_state.*\.pth|training_args\.bin|scheduler\.pt")
 _DEEPSPEED_MODEL = re.compile(r"mp_rank_[0-9]{2}_model_states\.pt")
-_WEIGHTS, _EPOCH = "latest.weights.h5", "training_metadata.json"  # of BackupAndRestore, in the order of writing
+_WEIGHTS, _EPOCH = "latest.weights.h5", "training_metadata.json"  # of BackupAndRestore, in order of writing
 _MOST_PIECES = 10_000
 
 
 def find_directories(view: SaveView) -> Iterator[Save]:
-    """Yield a save for each directory that is one."""
+    """Yield a save for each directory that is a save as a whole: Orbax, Keras, PyTorch."""
     yield from find_orbax(view)
     for directory, names in _by_directory(view).items():
         try:
@@ -162,7 +162,7 @@ def find_directories(view: SaveView) -> Iterator[Save]:
 
 
 def _by_directory(view: SaveView) -> Mapping[str, list[str]]:
-    """Return the names of the files directly in each directory."""
+    """Return the names of the files in each directory, without its subdirectories."""
     found: dict[str, list[str]] = {}
     for path in sorted(view.files):
         found.setdefault(dirname(path), []).append(basename(path))
@@ -170,7 +170,7 @@ def _by_directory(view: SaveView) -> Mapping[str, list[str]]:
 
 
 def _torch_directory(view: SaveView, directory: str, names: list[str]) -> Optional[Save]:
-    """Return the save that a directory is, or None. Raises Unreadable, FileNotFoundError."""
+    """Return the save if a directory is a PyTorch checkpoint, otherwise None. Raises Unreadable, FileNotFoundError."""
     is_distributed = any(name.endswith(_SHARD) or _METADATA.fullmatch(name) for name in names)
     is_trainer = _TRAINER_STATE in names or bool(
         _TRAINER_DIRECTORY.fullmatch(basename(directory)) and any(map(_TRAINER_FILE.fullmatch, names))
@@ -196,7 +196,7 @@ def _torch_directory(view: SaveView, directory: str, names: list[str]) -> Option
 
 
 def _needs(view: SaveView, directory: str, name: str) -> Iterator[tuple[str, int]]:
-    """Yield the files without which this one is not complete, and their least sizes."""
+    """Yield path and minimum size of the files that belong to the same save as this file."""
     path = join(directory, name)
     if name.endswith(_INDEX):
         yield from ((beside(path, shard), 1) for shard in view.read("shards", path))
@@ -213,12 +213,12 @@ def _needs(view: SaveView, directory: str, name: str) -> Iterator[tuple[str, int
 
 
 def _distributed(view: SaveView, directory: str, names: list[str], needs: dict[str, int]) -> str:
-    """Add the files of a distributed checkpoint to ``needs``. Return the reason why it is not complete."""
+    """Add the files of a distributed checkpoint to ``needs``. Return why it is incomplete, or an empty string."""
     metadata = [join(directory, name) for name in names if _METADATA.fullmatch(name)]
     written = min((view.files[path].mtime_ns for path in metadata), default=0)
     shards = [join(directory, name) for name in names if name.endswith(_SHARD)]
     newer = [path for path in shards if path not in view.foreign and view.files[path].mtime_ns > written]
-    if not metadata or (newer and set(metadata) <= set(view.foreign)):  # those of another task are of an earlier save
+    if not metadata or (newer and set(metadata) <= set(view.foreign)):  # restored metadata are from an earlier save
         needs[join(directory, ".metadata")] = 1
         return ""
     for path in metadata:
@@ -227,7 +227,10 @@ def _distributed(view: SaveView, directory: str, names: list[str], needs: dict[s
 
 
 def _keras(view: SaveView, directory: str, names: list[str]) -> Optional[Save]:
-    """Return the save of Keras 3's BackupAndRestore, or None. Raises Unreadable, FileNotFoundError."""
+    """Return the save if a directory is from Keras 3's BackupAndRestore, otherwise None.
+
+    Raises Unreadable, FileNotFoundError.
+    """
     if _EPOCH not in names:
         return None
     weights, epoch = join(directory, _WEIGHTS), join(directory, _EPOCH)
@@ -246,15 +249,15 @@ def _keras(view: SaveView, directory: str, names: list[str]) -> Optional[Save]:
 
 
 ORBAX = CheckpointFormat.ORBAX.value
-ORBAX_UNFINISHED = ".orbax-checkpoint-tmp"  # in the name of a save, until Orbax has finished it
+ORBAX_UNFINISHED = ".orbax-checkpoint-tmp"  # part of a directory's name until Orbax has finished the save
 _STEP_METADATA, _SUCCESS, _VERSION_1 = "_CHECKPOINT_METADATA", "commit_success.txt", "orbax.checkpoint"
 _TREE, _DATABASE = "_METADATA", "manifest.ocdbt"
-_PROCESS = "ocdbt.process_"  # of a database that is part of another
+_PROCESS = "ocdbt.process_"  # directory with a process's part of a database
 _ARRAYS = (".zarray", "zarr.json")
 
 
 def find_orbax(view: SaveView) -> Iterator[Save]:
-    """Yield a save for each step directory."""
+    """Yield a save for each step directory of Orbax, and one with a problem for each unfinished file."""
     for root in sorted(_roots(view)):
         names = view.below(root)
         try:
@@ -271,7 +274,7 @@ def find_orbax(view: SaveView) -> Iterator[Save]:
 
 
 def _roots(view: SaveView) -> set[str]:
-    """Return the directories of steps, none below another."""
+    """Return the step directories, without step directories inside another one."""
     found = set()
     for path in view.files:
         directory, name = dirname(path), basename(path)
@@ -280,14 +283,17 @@ def _roots(view: SaveView) -> set[str]:
         if name in (_STEP_METADATA, _VERSION_1):
             found.add(directory)
         elif name in (_TREE, _DATABASE) and _PROCESS not in directory:
-            # Written by an older Orbax, or an item of a step, which is then the directory above.
+            # The directory is a step of an older Orbax, or an item of the step in its parent directory.
             above = dirname(directory)
             found.add(above if above and names_a_checkpoint(basename(above)) else directory)
     return {root for root in found if root and not any(root.startswith(f"{other}/") for other in found)}
 
 
 def _check(view: SaveView, root: str, names: tuple[str, ...]) -> bool:
-    """Return whether the step's metadata mark it as complete. Raises Unreadable, FileNotFoundError."""
+    """Check a step directory, and return whether its metadata mark the step as complete.
+
+    Raises Unreadable if something is missing, FileNotFoundError.
+    """
     metadata = join(root, _STEP_METADATA)
     is_marked = join(root, _SUCCESS) in view.files
     if metadata in view.files:
@@ -309,7 +315,7 @@ def _check(view: SaveView, root: str, names: tuple[str, ...]) -> bool:
 
 
 def _check_tree(view: SaveView, path: str) -> None:
-    """Check that the arrays which the tree stores in separate directories exist with all their pieces."""
+    """Check that the arrays of a tree exist with all their pieces, if they are in separate directories."""
     arrays = view.read("tree", path)
     if arrays is None and beside(path, _DATABASE) not in view.files:
         raise Unreadable(f"{beside(path, _DATABASE)} is missing")
@@ -329,12 +335,12 @@ def _check_array(view: SaveView, directory: str) -> None:
 
 
 _TENSORFLOW_INDEX = ".index"
-_VARIABLES = "variables/variables"  # of a saved model
-_CHIEF = "chief"  # the directory of BackupAndRestore of tf_keras
+_VARIABLES = "variables/variables"  # prefix of the tensor bundle in a SavedModel
+_CHIEF = "chief"  # directory in which BackupAndRestore of tf_keras saves
 
 
 def find_tensorflow(view: SaveView) -> Iterator[Save]:
-    """Yield a save for each index."""
+    """Yield a save for each index of a tensor bundle."""
     for path in sorted(view.files):
         if path.endswith(_TENSORFLOW_INDEX) and not basename(path).startswith("."):
             try:
@@ -371,7 +377,7 @@ MANIFEST = CheckpointFormat.MANIFEST.value
 
 
 def find_manifests(view: SaveView) -> Iterator[Save]:
-    """Yield a save for each manifest; its first file is the manifest."""
+    """Yield a save for each manifest that a program wrote. Its first file is the manifest."""
     for path in sorted(view.files):
         if path.endswith(MANIFEST_SUFFIX):
             try:
@@ -396,7 +402,7 @@ def _manifest_save(view: SaveView, manifest: str) -> Save:
         elif wanted is not None and _checksum(view, path, wanted) != wanted:
             problem = f"{path} does not have the checksum {wanted}"
     files = (manifest, *(path for path in paths if path in view.files))
-    if view.newest_time(paths) > view.files[manifest].mtime_ns:  # the next save has begun, or has its own manifest
+    if view.newest_time(paths) > view.files[manifest].mtime_ns:  # a later save, with or without a manifest, has begun
         return Save("", "", files, is_manifest=True)
     return Save(MANIFEST, join(place, entry), files, step, problem, proven=True, is_manifest=True, content_step=step)
 

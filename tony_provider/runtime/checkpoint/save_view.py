@@ -1,4 +1,4 @@
-"""The files of a checkpoint directory for the finders of saves, and entries that programs overwrite."""
+"""Names of saves and steps, cached content of checkpoint files, and tracking of files that programs overwrite."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ import attrs
 from tony_provider.runtime.artifacts.manifest import FileVersion
 from tony_provider.runtime.checkpoint.content.zips import HIGHEST_COUNT, NotRead, Unreadable
 
+MANIFEST_SUFFIX = ".tony.json"  # suffix of manifests that programs write
 # Labels before a number that is a step. The first pattern that matches decides.
-MANIFEST_SUFFIX = ".tony.json"  # of manifests that programs write
 _STEPS = r"(?:global[-_]?)?(?:step|iter|iteration)s?"
 _SAVES = r"(?:epoch|ep|e|ckpt|chkpt|checkpoint|backup|save|snapshot|cp)s?"
 _LABELLED = re.compile(rf"(?:^|[^a-z])(?:{_STEPS})[-_=.]?([0-9]+)(?![0-9])")
 _NUMBER = re.compile(rf"(?:^|[^a-z0-9]|(?:^|[^a-z])(?:{_SAVES}|model|weights|state|it|n|s))([0-9]+)(?=$|[^0-9a-z])")
 _DECIMAL = re.compile(r"(?<![0-9.])[0-9]+\.[0-9]+(?![0-9.])")
-# Numbers that are not a step.
+# Labelled numbers that are not a step.
 _OTHER = re.compile(
     r"(?:^|[^a-z])(?:(?:mp[-_]?)?rank|part|shard|of|version|v|seed|gpu|worker|fold|run|trial|process|lr|loss|acc)"
     r"[-_=]?[0-9]+(?:\.[0-9]+)?"
 )
-# Names of temporary files and directories, also of TensorFlow's and Keras's.
+# Names of temporary files and directories, including those of TensorFlow and Keras.
 _TEMPORARY = re.compile(r"[._]*te?mp[-_.].*|.*[-_.](?:te?mp|part|partial|incomplete)[0-9]*|workertemp_.*")
 _BEST = re.compile(r"(?:^|[^a-z])best(?:$|[^a-z])")
 _CHECKPOINT = re.compile(rf"(?:.*(?:^|[^a-z])(?:{_STEPS}|{_SAVES})[-_=.]?)?[0-9]+(?:\.ckpt|\.pt|\.pth)?")
 
 
 def step_in(name: str) -> Optional[int]:
-    """Return the step in a file's name without its suffix, or in a directory's name, or None.
+    """Return the step in the name of a directory, or of a file without its suffix. Return None if it has none.
 
-    Examples: ``ckpt-20``, ``epoch=3-step=120``, ``0005``. A number that is labelled as a step takes precedence, and a
-    later number over an earlier number. The 50 of ``resnet50`` and the 0.12 of a loss are not steps.
+    Examples: ``ckpt-20``, ``epoch=3-step=120``, ``0005``. A number with the label ``step`` or ``iter`` takes
+    precedence, otherwise the last number. The 50 of ``resnet50`` and the 0.12 of a loss are not steps.
     """
     step = labelled_step(name)
     if step is not None:
@@ -46,7 +46,7 @@ def step_in(name: str) -> Optional[int]:
 
 
 def labelled_step(name: str) -> Optional[int]:
-    """Return the number that the name labels as a step or an iteration, as in ``step-120``, or None."""
+    """Return the number with the label ``step`` or ``iter`` in a name, such as ``step-120``, or None."""
     return _last(_LABELLED.findall(name.lower()))
 
 
@@ -61,12 +61,12 @@ def names_a_checkpoint(directory: str) -> bool:
 
 
 def is_best(entry: str) -> bool:
-    """Return whether a program keeps a checkpoint of this name for its quality, such as ``model_best.pth.tar``."""
+    """Return whether a name is that of the best checkpoint so far, such as ``model_best.pth.tar``."""
     return _BEST.search(entry.lower()) is not None
 
 
 def is_temporary(name: str) -> bool:
-    """Return whether a file or directory of this name is temporary."""
+    """Return whether a name is that of a temporary file or directory."""
     return _TEMPORARY.fullmatch(name.lower()) is not None
 
 
@@ -76,34 +76,34 @@ Read = Callable[[str, Path], Any]
 
 @attrs.frozen
 class Save:
-    """A file, or several files together, of a known format."""
+    """One or several files in a known format, which a program wrote for one checkpoint."""
 
-    format: str  # a CheckpointFormat; empty if no framework loads it by itself
-    entry: str  # path that user code loads: a file, a directory ("." for the whole one) or TensorFlow's prefix
-    files: tuple[str, ...]  # existing files
-    step: Optional[int] = None  # from the content, or from a name in which the format has it
-    problem: str = ""  # the reason why it is not complete
-    proven: bool = False  # its content shows that it is complete
-    needs: Mapping[str, int] = attrs.field(factory=dict)  # other files of the save, and their minimum sizes in bytes
+    format: str  # a CheckpointFormat; empty if no framework can load the save
+    entry: str  # path that programs load: a file, a directory ("." for the checkpoint directory), TensorFlow's prefix
+    files: tuple[str, ...]  # paths of its existing files
+    step: Optional[int] = None  # step in the content or in the name; None if there is none
+    problem: str = ""  # reason why the save is incomplete; empty if no problem was found
+    proven: bool = False  # whether the content proves that the save is complete
+    needs: Mapping[str, int] = attrs.field(factory=dict)  # minimum sizes in bytes, by path, of required files
     is_manifest: bool = False
-    preference: int = 0  # the lowest is what a program resumes from
-    content_step: Optional[int] = None  # from the content
+    preference: int = 0  # rank of its format: a program resumes from the saves with the lowest value
+    content_step: Optional[int] = None  # step in the content; None if there is none
 
     @property
     def is_best(self) -> bool:
-        """Whether a program keeps this save for its quality, not to resume from."""
+        """Whether this is the program's best save so far, which is not meant for a resume."""
         return is_best(self.entry)
 
 
 class ReadCache:
-    """Results of readers, kept while the files do not change."""
+    """Cache for the results of readers. A result is valid until the file changes."""
 
     def __init__(self, reading: Read) -> None:
         self._reading = reading
         self._known: dict[tuple[str, str], tuple[FileVersion, Any]] = {}
 
     def keep(self, files: Collection[str]) -> None:
-        """Forget the results of all other files."""
+        """Remove the results of all files except these."""
         self._known = {key: value for key, value in self._known.items() if key[1] in files}
 
     def read(self, reader: str, directory: Path, path: str, version: FileVersion) -> Any:
@@ -114,7 +114,7 @@ class ReadCache:
                 found = version.without_ctime, self._reading(reader, directory / path)
             except (FileNotFoundError, NotRead):
                 raise
-            except (Unreadable, OSError) as error:  # a damaged file may also lead to an impossible offset
+            except (Unreadable, OSError) as error:  # an invalid offset in a damaged file may cause an OSError
                 found = version.without_ctime, Unreadable(str(error))
             self._known[reader, path] = found
         if isinstance(found[1], Unreadable):
@@ -124,14 +124,14 @@ class ReadCache:
 
 @attrs.frozen
 class SaveView:
-    """The files of a directory at one moment."""
+    """The files of a checkpoint directory at the time of a scan, as input for the functions that find saves."""
 
     directory: Path
     files: Mapping[str, FileVersion]  # by path below the directory
     directories: frozenset[str]
-    world_size: int  # processes, each of which may write its part of a save
+    world_size: int  # number of processes with a rank, each of which may write some files of a save
     cache: ReadCache
-    foreign: Collection[str] = ()  # paths that a restore has brought from other tasks
+    foreign: Collection[str] = ()  # paths that a restore has copied from snapshots of other tasks
 
     def read(self, reader: str, path: str) -> Any:
         """Return a reader's result for a file. Raises Unreadable, FileNotFoundError, OSError."""
@@ -145,7 +145,7 @@ class SaveView:
             return file.read(size)
 
     def below(self, directory: str) -> tuple[str, ...]:
-        """Return the files below a directory ("" for all), sorted."""
+        """Return the sorted paths of all files below a directory. "" is the whole checkpoint directory."""
         prefix = f"{directory}/" if directory else ""
         return tuple(sorted(path for path in self.files if path.startswith(prefix)))
 
@@ -160,37 +160,37 @@ def join(*parts: str) -> str:
 
 
 def beside(path: str, name: str) -> str:
-    """Return the path of a file in the same directory."""
+    """Return the path of the file ``name`` in the directory of the file ``path``."""
     return join(dirname(path), name)
 
 
 def step_of(path: str) -> Optional[int]:
-    """Return the step that a name labels, as in ``step-120`` or ``iter_0100``, or None."""
+    """Return the number with the label ``step`` or ``iter`` in the last component of a path, or None."""
     return labelled_step(basename(path))
 
 
-PATIENCE = 30.0  # seconds to wait for an entry that earlier saves have written, or longer if it came later
-_LONGEST = 300.0  # seconds
+PATIENCE = 30.0  # minimum seconds to wait for an entry that earlier saves have
+_LONGEST = 300.0  # maximum seconds to wait, if it was late in earlier saves
 _MOST_NAMES = 100
-_NUMBERED = "#"  # common name of all entries with numbers
-_BURST_NS = 10**9  # a second version that is so much newer is of another save
+_NUMBERED = "#"  # stands for all entries with a number in their name
+_BURST_NS = 10**9  # an entry that is written again after this time in ns belongs to another save
 _DIGIT = re.compile(r"[0-9]")
 
 
 class _Followers:
-    """Entries that the program writes a while after another entry of the same save.
+    """Learns which entries (followers) a program writes after another entry of the same save, and how much later.
 
-    A program that pauses within its saves may have a snapshot in the pause. So this class compares times: the pause
-    within a save is shorter than the pause until the next save.
+    A snapshot may be taken in a pause within a save, so snapshots do not show where a save ends. Instead, this class
+    assumes that pauses within a save are shorter than those between saves.
     """
 
     def __init__(self) -> None:
-        self._last: dict[str, int] = {}  # modification time of the newest version, by name
-        self._pauses: dict[tuple[str, str], float] = {}  # seconds, by an entry and its follower
-        self._rare: set[tuple[str, str]] = set()  # pairs of which some save had only the first one
+        self._last: dict[str, int] = {}  # modification time of an entry's newest version in ns, by name
+        self._pauses: dict[tuple[str, str], float] = {}  # longest pause in seconds, by entry and follower
+        self._rare: set[tuple[str, str]] = set()  # entries and followers; at least one save lacked the follower
 
     def written(self, name: str, mtime_ns: int) -> None:
-        """Note a new version of an entry. All entries with numbers have one name."""
+        """Record a new version of an entry. All entries with a number have the name _NUMBERED."""
         before = self._last.get(name)
         if before is None and len(self._last) == _MOST_NAMES:
             return
@@ -204,15 +204,15 @@ class _Followers:
         self._last[name] = mtime_ns
 
     def restored(self) -> None:
-        """Forget the times, but not what they have shown."""
+        """Forget the times of the entries, but keep the learned pauses."""
         self._last = {}
 
     def missing(self) -> dict[str, float]:
-        """Return the followers that the present save lacks, and the longest pause before each so far."""
+        """Return the followers that the current save lacks, with the longest pause before each in earlier saves."""
         return {each: self._pauses[first, each] for first, each in self._pairs() if each != _NUMBERED}
 
     def give_up(self) -> None:
-        """Do not wait for the missing followers in future saves."""
+        """Stop waiting for the followers that are missing now, in this save and in later saves."""
         for pair in self._pairs():
             del self._pauses[pair]
             self._rare.add(pair)
@@ -222,26 +222,29 @@ class _Followers:
 
 
 class OverwrittenEntries:
-    """Tracker that learns from the writes before each snapshot which entries belong to every save."""
+    """Learns which overwritten entries belong to every save, and reports an entry that the current save lacks.
+
+    An entry is *usual* if it has no number in its name and the previous save wrote it.
+    """
 
     def __init__(self) -> None:
         self._followers = _Followers()
         self._usual: set[str] = set()
-        self._is_mixed = False  # the save that showed them also had entries with numbers
-        self._rare: set[str] = set()  # some save did not write them
-        self._former: set[str] = set()  # an earlier save wrote them
-        self._written: dict[str, int] = {}  # modification times in the present save, by path
-        self._numbered_ns = 0  # modification time of the newest entry with a number
+        self._is_mixed = False  # whether the previous save also had entries with a number
+        self._rare: set[str] = set()  # entries that at least one save lacked
+        self._former: set[str] = set()  # entries of all earlier saves
+        self._written: dict[str, int] = {}  # modification times in the current save in ns, by path
+        self._numbered_ns = 0  # modification time of the current save's newest entry with a number; 0 without one
         self._is_begun = False
         self._waiting_since: Optional[float] = None
 
     @property
     def are_known(self) -> bool:
-        """Whether a save has shown them."""
+        """Whether the usual entries are known."""
         return bool(self._usual)
 
     def written(self, path: str, mtime_ns: int, *, was_open: bool) -> None:
-        """Note a new version of an entry. ``was_open``: the program had it open for writing at the last observation."""
+        """Record a new version of an entry. ``was_open``: whether it was open for writing at the last observation."""
         self._is_begun = True
         if not was_open:
             self._followers.written(_NUMBERED if _DIGIT.search(path) else path, mtime_ns)
@@ -254,13 +257,13 @@ class OverwrittenEntries:
         self._written[path] = mtime_ns
 
     def taken(self) -> None:
-        """Note that a snapshot holds the present save."""
+        """Record that a snapshot contains the current save, which therefore ends."""
         if self._is_begun:
             self._end()
         self._forget()
 
     def restored(self) -> None:
-        """Forget the present save. The next process writes the same entries."""
+        """Forget the current save, but keep the usual entries, which the next process writes as well."""
         self._followers.restored()
         self._forget()
 
@@ -268,9 +271,10 @@ class OverwrittenEntries:
         self._written, self._numbered_ns, self._is_begun, self._waiting_since = {}, 0, False, None
 
     def lacking(self, now: float, removed: Iterable[str]) -> Optional[str]:
-        """Return an entry that the present save still has to write, or None. Give up some time after the first call.
+        """Return an entry that the current save still lacks, or None.
 
-        ``removed``: entries of the last snapshot that do not exist now.
+        Returns None as well if the entry has been missing for too long. ``removed``: paths of the last snapshot that
+        do not exist now.
         """
         missing = {path for path in removed if not _DIGIT.search(path)}
         if self._is_begun:
@@ -289,10 +293,10 @@ class OverwrittenEntries:
         return None
 
     def _end(self) -> None:
-        """End the present save.
+        """End the current save, and determine the usual entries from it.
 
-        A file that was written only once, before those with numbers, may be a configuration. A file that was
-        written after them probably names them.
+        A file that was written for the first time, before the entries with a number, may be a configuration, and is
+        not usual. A file that was written after them is usual: it probably lists them.
         """
         self._rare |= self._unwritten()
         shown = {path for path, when in self._written.items() if path in self._former or when >= self._numbered_ns}
@@ -301,9 +305,10 @@ class OverwrittenEntries:
         self._written, self._numbered_ns = {}, 0
 
     def _unwritten(self) -> set[str]:
-        """Return the usual entries that the present save has not written.
+        """Return the usual entries that the current save has not written.
 
-        Files that came alone at the start, such as a configuration, do not belong to the saves that follow.
+        Returns an empty set if the current save may be of another kind than the previous one. For example, the first
+        save may have been only a configuration file.
         """
         is_same_kind = self._is_mixed or (not self._numbered_ns and not self._usual.isdisjoint(self._written))
         return self._usual - self._written.keys() if is_same_kind else set()

@@ -1,6 +1,6 @@
 """Files of a training and its checkpoint chain: stored checkpoints, failed resumes, the chain file and owners.
 
-The Airflow side writes the chain file and the owner's epochs.
+The chain file and the files of owners are written by the Airflow side, not by the application.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DamagedCheckpoint(CheckpointError):  # noqa: N818 - says what was found
 
 
 class CheckpointTooLarge(CheckpointError):  # noqa: N818 - says what was found
-    """The manifest of a checkpoint is larger than readers accept. Another attempt fails in the same way."""
+    """The manifest of a checkpoint exceeds the size limit of readers. A retry fails in the same way."""
 
     def __init__(self, uri: str, extent: str) -> None:
         super().__init__(uri, extent)
@@ -52,7 +52,7 @@ class CheckpointTooLarge(CheckpointError):  # noqa: N818 - says what was found
 
 
 class NoCheckpointLeft(CheckpointError):  # noqa: N818 - says what was found
-    """A chain that another training resumes from has no intact checkpoint any more."""
+    """The chain in ``resume_from`` has no intact checkpoint left."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
@@ -65,15 +65,15 @@ class NoCheckpointLeft(CheckpointError):  # noqa: N818 - says what was found
         )
 
 
-_MOST_FAILURES = 20  # of one checkpoint that are kept
+_MOST_FAILURES = 20  # number of failures that are kept for each checkpoint
 
 
 @attrs.frozen
 class FailedResume:
-    """A failure of a process that resumed from a checkpoint, before the process reported a step or saved."""
+    """Failure of a process that had resumed from a checkpoint, and had not reported a step or saved since."""
 
-    kind: str  # the same text for the same failure
-    message: str  # one line for people
+    kind: str  # text that is equal for failures of the same kind
+    message: str  # one line for users
     application_id: str
     time_ms: int  # epoch
 
@@ -82,8 +82,8 @@ class FailedResume:
 class FailedResumes:
     """The failed resumes of a chain, by the name of the checkpoint's directory.
 
-    A checkpoint is suspect if processes that resumed from it failed twice in the same way, and none reported a step in
-    between.
+    A checkpoint becomes suspect if two processes that resumed from it fail in the same way, unless a process that
+    resumed from it reports a step in between.
     """
 
     by_checkpoint: dict[str, list[FailedResume]] = attrs.field(factory=dict)
@@ -101,13 +101,13 @@ class FailedResumes:
         return ""
 
     def added(self, uri: str, failure: FailedResume) -> FailedResumes:
-        """Return these failures and one more."""
+        """Return a copy with another failure of the checkpoint at ``uri``."""
         name = basename(uri)
         failures = [*self.by_checkpoint.get(name, []), failure][-_MOST_FAILURES:]
         return FailedResumes({**self.by_checkpoint, name: failures})
 
     def without(self, uri: str) -> FailedResumes:
-        """Return these failures without those of one checkpoint."""
+        """Return a copy without the failures of the checkpoint at ``uri``."""
         name = basename(uri)
         return FailedResumes({each: failures for each, failures in self.by_checkpoint.items() if each != name})
 
@@ -120,7 +120,7 @@ _DIRECTORY = re.compile(r"save-([0-9]{6,})-[0-9a-f]{8}")
 
 @attrs.frozen
 class RankTree:
-    """The checkpoint directory of one task, as its programs left it."""
+    """Snapshot of the checkpoint directory of one task."""
 
     rank: int
     tree: StoredTree
@@ -128,16 +128,16 @@ class RankTree:
 
 @attrs.frozen
 class Manifest:
-    """The manifest of a committed checkpoint: the snapshots of the directories of all tasks that write checkpoints."""
+    """The manifest of a committed checkpoint. It has a snapshot for each task that writes checkpoints."""
 
     save: int  # number of the checkpoint in the training; the highest is the newest
-    step: Optional[int]  # of the save that user code loads; None if neither the program nor the files have a step
-    trees: list[RankTree]  # by rank
-    format: str = ""  # a CheckpointFormat; empty if nothing is known to be loadable
-    entry: str = ""  # path that user code loads: a prefix, a file, or a directory ("." for the whole one)
-    saved_ms: int = 0  # epoch, when the program wrote the last of its files, by its node's clock
-    reported: bool = False  # the program has reported the step; otherwise it is from its files
-    reported_step: Optional[int] = None  # that the program reported last before the snapshot
+    step: Optional[int]  # step of the save that programs load; None if neither the program nor the files have a step
+    trees: list[RankTree]  # sorted by rank
+    format: str = ""  # a CheckpointFormat; empty if no save in a known format was found
+    entry: str = ""  # path that programs load: a prefix, a file, or a directory ("." for the checkpoint directory)
+    saved_ms: int = 0  # epoch, when the program wrote its last file, by its node's clock; 0 if unknown
+    reported: bool = False  # whether ``step`` is the program's report, and not from its files
+    reported_step: Optional[int] = None  # last step that the program reported before the snapshot; None without one
     application_id: str = ""  # ID of the application that committed it
     generation: int = 0
     committed_ms: int = 0  # epoch
@@ -155,24 +155,25 @@ class Manifest:
 
     @property
     def objects(self) -> dict[str, int]:
-        """The bytes of all stored objects by name."""
+        """The size in bytes of all stored objects, by name."""
         return {name: size for each in self.trees for name, size in each.tree.objects.items()}
 
     @property
     def sent(self) -> int:
-        """The bytes of the objects that were uploaded for this checkpoint."""
+        """The total bytes of the objects that were uploaded for this checkpoint, not for an earlier one."""
         return sum(size for name, size in self.objects.items() if self.is_new(name))
 
     def is_new(self, name: str) -> bool:
-        """Return whether an object was uploaded for this checkpoint, see ``upload_name``."""
+        """Return whether an object was uploaded for this checkpoint, according to its name (see ``upload_name``)."""
         return name.startswith(f"{self.save:06d}-")
 
     def tree_of(self, rank: Optional[int]) -> StoredTree:
-        """Return the tree that the task of this rank restores.
+        """Return the tree that the task of this rank restores: the snapshots of all ranks, merged.
 
-        The task's own entries come first, then those of the other ranks whose paths are free, the lowest rank first.
-        A file of another rank gets at most the time of the oldest file that is already in the same top-level entry,
-        because other nodes have other clocks.
+        If several ranks have a path, the task's own entry takes precedence, then that of the lowest rank.
+
+        Clocks of nodes differ, so a file from another rank must not look newer than the task's own files. Its
+        modification time is limited to that of the oldest file already merged into the same top-level entry.
         """
         trees = sorted(self.trees, key=lambda each: (each.rank != rank, each.rank))
         merged: dict[str, Entry] = {}
@@ -192,12 +193,12 @@ class Manifest:
         return StoredTree([merged[path] for path in sorted(merged)], {name: objects[name] for name in sorted(named)})
 
     def own_paths(self, rank: int) -> frozenset[str]:
-        """Return the paths that the task of this rank has written itself."""
+        """Return the paths in the snapshot of this rank's own task."""
         return frozenset(entry.path for each in self.trees if each.rank == rank for entry in each.tree.entries)
 
 
 def _oldest(entries: Iterable[Entry]) -> dict[str, int]:
-    """Return the oldest modification time by top-level entry."""
+    """Return the oldest modification time of the files in each top-level entry."""
     found: dict[str, int] = {}
     for entry in entries:
         if entry.kind is Kind.FILE:
@@ -212,7 +213,7 @@ class StoredCheckpoint:
 
     uri: str
     manifest: Manifest
-    checksum: str  # of the manifest, as it is written
+    checksum: str  # checksum of the manifest file
 
     @property
     def step(self) -> Optional[int]:
@@ -245,23 +246,23 @@ def directory_name(save: int) -> str:
 
 
 def upload_name(save: int, rank: int) -> str:
-    """Return a new, unique beginning of the names of the objects that a task uploads for a checkpoint."""
+    """Return a new, unique prefix for the names of the objects that a task uploads for a checkpoint."""
     return f"{save:06d}-{rank}-{secrets.token_hex(4)}"
 
 
 def save_of(name: str) -> Optional[int]:
-    """Return the number in the name of a checkpoint's directory, or None if it is the name of something else."""
+    """Return the number in the name of a checkpoint's directory. Return None for other names."""
     match = _DIRECTORY.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def is_checkpoint(uri: str) -> bool:
-    """Return whether the URI is that of a checkpoint, and not of a chain."""
+    """Return whether the URI names a checkpoint. Otherwise, it names a chain."""
     return save_of(uris.name(uri)) is not None
 
 
 def chain_named(uri: str) -> str:
-    """Return the URI of the chain that ``uri`` names itself, or by one of its checkpoints."""
+    """Return the URI of the chain, given the URI of the chain or of one of its checkpoints."""
     return chain_of(uri) if is_checkpoint(uri) else uri
 
 
@@ -271,51 +272,51 @@ def checkpoints_directory(chain_uri: str) -> str:
 
 
 def objects_directory(chain_uri: str) -> str:
-    """Return the URI of the directory of a chain's objects, which hold the bytes of all its checkpoints."""
+    """Return the URI of the directory of a chain's objects, which contain the files of all its checkpoints."""
     return uris.join(chain_uri, contract.OBJECTS_DIR)
 
 
 def chain_of(checkpoint_uri: str) -> str:
-    """Return the URI of the chain of a checkpoint, also if the checkpoint has been set aside."""
+    """Return the URI of the chain of a checkpoint, which may have been set aside."""
     return uris.parent(uris.parent(checkpoint_uri))
 
 
 @attrs.frozen
 class ChainRecord:
-    """Content of ``chain.json``, which identifies the training. Created exclusively, before all other files."""
+    """Content of ``chain.json``, the first file of a chain, which identifies its training. It is never overwritten."""
 
-    fingerprint: dict[str, str]  # hashes, by the key of each part whose change makes it another training
-    continues: Optional[str] = None  # URI of another chain, or of one of its checkpoints, with which this chain begins
-    warm_start: Optional[str] = None  # URI of the model that provided the initial weights
+    fingerprint: dict[str, str]  # hashes of the properties that identify the training, by property
+    continues: Optional[str] = None  # URI of the chain or checkpoint that this chain continues; None for a new training
+    warm_start: Optional[str] = None  # URI of the model with the initial weights; None without one
     created_ms: int = 0  # epoch
     version: int = 1
 
 
-OWNERS_DIR = "owners"  # in the training's directory
+OWNERS_DIR = "owners"  # subdirectory of the training's directory
 _OWNER_NAME = re.compile(r"(\d{8})\.json")
 
 
 @attrs.frozen
 class Stop:
-    """A recorded order to end the application, which its master finds even if no server of YARN answers."""
+    """A request to end the application, in a file that its master reads even if YARN is unavailable."""
 
     reason: str  # for the application's diagnostics
-    grace: Optional[float] = None  # seconds for user processes to end; None: as the job specifies
+    grace: Optional[float] = None  # seconds for user processes to end; None for the job's own value
 
 
 @attrs.frozen
 class WaitingTry:
     """Try of an Airflow task that waits for an application."""
 
-    name: str = ""  # see TryInfo.name; empty: no try waits, such as after a submission from the command line
+    name: str = ""  # see TryInfo.name; empty if no try waits, such as after a submission from the command line
     number: int = 0
-    run: str = ""  # names the run of the task within which the numbers of tries compare
-    id: str = ""  # Airflow's UUID of the try; version 7 begins with the time of its creation
+    run: str = ""  # name of the task's run; numbers of tries are comparable only within the same run
+    id: str = ""  # Airflow's UUID of the try; a UUID of version 7 begins with the time of its creation
 
     def precedes(self, other: WaitingTry) -> bool:
-        """Return whether the other try is a later one of the same run of the task.
+        """Return whether ``other`` is a later try of the same run of the task.
 
-        A run that was deleted and created again counts from 1 again, but its tries have later IDs.
+        Both number and ID must be later: if a run is deleted and created again, its numbers start at 1 again.
         """
         is_earlier = self.id[14:15] == other.id[14:15] == "7" and self.id < other.id
         return self.run == other.run and self.number < other.number and is_earlier
@@ -326,10 +327,10 @@ NO_TRY = WaitingTry()
 
 @attrs.frozen
 class Owner:
-    """The content of an owner's file."""
+    """Content of an owner's file. The owner of a training is the application that may commit its checkpoints."""
 
-    application_id: str  # may commit checkpoints; empty: no application yet
-    chain: str = ""  # name of its checkpoint chain's directory
+    application_id: str  # empty if no application has been submitted yet
+    chain: str = ""  # name of the directory of the application's checkpoint chain
     whose: WaitingTry = NO_TRY  # the newest try that has submitted or found the application
     stop: Optional[Stop] = None
     version: int = 1
@@ -337,18 +338,18 @@ class Owner:
 
 @attrs.frozen
 class Epoch:
-    """An owner with its number; number 0 precedes the first owner."""
+    """An owner of a training with its number, which counts up. Number 0 means that there was no owner yet."""
 
     number: int = 0
     owner: Owner = Owner("")
 
 
 def owner_file(training_dir: str, number: int) -> str:
-    """Return the URI of the file of an epoch."""
+    """Return the URI of the file of the owner with this number."""
     return uris.join(training_dir, OWNERS_DIR, f"{number:08}.json")
 
 
 def epoch_number(name: str) -> Optional[int]:
-    """Return the number of the epoch whose file has this name, or None for other files."""
+    """Return the number of the owner whose file has this name. Return None for other files."""
     match = _OWNER_NAME.fullmatch(name)
     return int(match[1]) if match else None

@@ -110,7 +110,7 @@ READ_ERRORS = (
 )
 
 _MOST_BYTES = 16 << 30  # unpacked bytes that any archive may have
-_MOST_TIMES = 100  # unpacked bytes for each packed byte, in addition to that
+_MOST_TIMES = 100  # unpacked bytes allowed for each packed byte, in addition to _MOST_BYTES
 _MOST_ENTRIES = 5_000_000
 _LONGEST_HEADER = 128 << 10  # bytes of the header of one tar entry: names, attributes, the parts of a sparse file
 _MOST_COMMON = 100  # attributes that a tar sets for all entries
@@ -206,7 +206,7 @@ class _Measured:
 
 @attrs.define
 class _Room:
-    """Counter of unpacked bytes (16 GiB and 100 times the packed size) and of entries (five million)."""
+    """Counter that limits unpacked bytes (16 GiB plus 100 times the packed size) and entries (five million)."""
 
     packed: int
     _bytes: int = 0
@@ -249,7 +249,7 @@ def _check_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
 def _parts(entry: tarfile.TarInfo) -> list[tuple[int, int]]:
     """Return the start and length of each part of a sparse file, and an empty list for other files."""
     found: Optional[list[tuple[int, int]]] = getattr(entry, "sparse", None)
-    return [(start, size) for start, size in found or () if size]  # the old format has four slots, some unused
+    return [(start, size) for start, size in found or () if size]  # the old format has four slots, some empty
 
 
 def _extract_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: Path) -> None:

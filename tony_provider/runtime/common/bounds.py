@@ -1,7 +1,7 @@
 """Size limits for files and answers that other parties write, and a JSON reader that enforces limits.
 
-A job writes anything in its directory, so any file there may have been replaced. Each limit is several times the size
-of what the runtime itself writes. ``read_json`` also limits the number of values, the nesting and the digits.
+A job's programs can write to its directory, so any file there may have been replaced. Each limit is several times the
+size that the runtime itself writes. ``read_json`` also limits the number of values, the nesting and the digits.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def read_json(
 
 
 def is_nested_deeper(plain: Any, levels: int) -> bool:
-    """Return whether a result of ``json.loads`` has more than ``levels`` levels, which other code may fail on."""
+    """Return whether a result of ``json.loads`` has more than ``levels`` levels, at which recursive code could fail."""
     if isinstance(plain, dict):
         inner: Iterable[Any] = plain.values()
     elif isinstance(plain, list):

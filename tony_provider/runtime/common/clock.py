@@ -24,8 +24,8 @@ def epoch_ms() -> int:
 def follow(ahead: Optional[float]) -> None:
     """Make ``epoch_ms`` follow another clock, so that times of several machines can be compared.
 
-    ``ahead``: seconds by which the other clock is ahead of this machine's; None: unknown. Within TOLERANCE, this
-    machine's clock is right.
+    ``ahead``: seconds by which the other clock is ahead of this machine's; None: unknown. A difference within TOLERANCE
+    is ignored.
     """
     global _correction_ms
     _correction_ms = 0 if ahead is None or abs(ahead) <= TOLERANCE else round(ahead * 1000)
@@ -61,8 +61,9 @@ def server_clock_ahead(
 ) -> Optional[float]:
     """Return the seconds by which a server's clock is ahead of this machine's.
 
-    ``date``: the header. ``asked``, ``answered``: epoch seconds of this machine. Returns ``known``, the result of an
-    earlier answer, if the header is missing or malformed or the answer took too long.
+    ``date`` is the HTTP header. ``asked`` and ``answered`` are the times of request and answer, in epoch seconds of
+    this machine. Returns ``known``, the result of an earlier answer, if the header is missing or malformed, or if the
+    answer took too long.
     """
     if date is None or not 0 <= answered - asked <= _LONGEST:
         return known

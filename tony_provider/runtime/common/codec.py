@@ -2,7 +2,7 @@
 
 Serves ``JobSpec``, ``ApplicationDescription`` and ``JobStatus``. Memory is in MiB, durations in seconds, enums are
 their values. Numbers that JSON cannot write (a loss of NaN) are ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``, as in
-protobuf's JSON form. Reading is strict about types; ``parsing.parse`` reads what people write.
+protobuf's JSON form. Reading is strict about types, unlike ``parsing.parse``.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ T = TypeVar("T")
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
-# Name of the class attribute by which a class allows a writer newer than its reader, see ``JobStatus``: unknown keys
-# are ignored. Without it they are an error, because the job without them would differ from the described one.
+# Name of a class attribute: if it is true, the writer may be newer than the reader, and unknown keys are ignored, see
+# ``JobStatus``. For other classes an unknown key is an error, because ignoring the key would change the described job.
 _MAY_BE_NEWER = "WRITER_MAY_BE_NEWER"
 
-_PIECE = 100  # elements of a list in one piece
+_PIECE = 100  # elements of a long list that one call writes
 _BITS = 64  # of an integer
 
 
 class CodecError(ValueError):
-    """Data is not the JSON form of the expected class; ``problems`` names each place and the reason."""
+    """Data is not the JSON form of the expected class; ``problems`` lists each invalid place and the reason."""
 
     def __init__(self, cls: type[Any], problems: tuple[str, ...]) -> None:
         super().__init__(f"not a valid {cls.__name__}: {'; '.join(problems)}")
@@ -105,7 +105,7 @@ def from_plain(plain: Any, cls: type[T], *, ignore_unknown: Optional[bool] = Non
         ignore_unknown = bool(getattr(cls, _MAY_BE_NEWER, False))
     forbid = not ignore_unknown
     try:
-        with suppress(Exception):  # the other converter then explains the error
+        with suppress(Exception):  # the second converter explains the error, but is slow to create
             return _converter(forbid_extra_keys=forbid).structure(plain, cls)
         return _converter(forbid_extra_keys=forbid, explaining=True).structure(plain, cls)
     except RecursionError as error:

@@ -14,7 +14,7 @@ from typing import Callable, Generic, Optional, TypeVar
 
 
 class Cancelled(Exception):  # noqa: N818 - describes what happened
-    """The caller cancelled the work. The work left nothing behind."""
+    """The caller cancelled the work, which has left no partial result."""
 
 
 T = TypeVar("T")
@@ -102,8 +102,8 @@ def in_parallel_ordered(
 ) -> Iterator[R]:
     """Yield the result of ``work`` for each item, in order; at most ``2 * workers`` items are taken ahead.
 
-    Calls ``check_cancelled`` before each result, and each second while waiting for one. Its error, or one of ``work``,
-    ends the iteration, which does not wait for work that is running then. Blocks.
+    Calls ``check_cancelled`` before each result, and each second while waiting for a result. If ``check_cancelled`` or
+    ``work`` raises an error, the iteration ends without waiting for running work. Blocks.
     """
     pool = ThreadPoolExecutor(workers, "inputs")
     begun: deque[Future[R]] = deque()
@@ -130,14 +130,14 @@ def _result(future: Future[R], check_cancelled: Callable[[], None]) -> R:
 
 E = TypeVar("E", bound=Exception)
 
-FIRST_PAUSE = 1.0  # seconds between the first attempts, doubled up to
-LONGEST_PAUSE = 15.0
+FIRST_PAUSE = 1.0  # seconds between the first two attempts; doubles up to LONGEST_PAUSE
+LONGEST_PAUSE = 15.0  # seconds
 
 
 def pauses(first: float, longest: float, jitter: float = 0.0) -> Iterator[float]:
     """Yield pauses between attempts, in seconds, that grow from ``first`` to ``longest``, without an end.
 
-    ``jitter``: multiply each pause by a random factor in 1 ± this.
+    ``jitter``: multiply each pause by a random factor in 1 ± ``jitter``.
     """
     while True:
         yield first * random.uniform(1 - jitter, 1 + jitter)  # noqa: S311 - spreads load, guards nothing

@@ -1,6 +1,6 @@
 """Names shared by several sides of a job: environment variables, files, directories and secrets.
 
-The variables and the metrics file are the whole contract with user code, so user code imports nothing.
+The variables and the metrics file are the whole contract with user code, which need not import any module.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Optional
 
-OWN_ENV_PREFIX = "TONY_"  # of the runtime's variables; names of users' variables must not start with it
-TAG_PREFIX = "tony-"  # of the YARN tag that names a training; users' tags must not start with it
+OWN_ENV_PREFIX = "TONY_"  # prefix of the runtime's variables; users' variables must not have this prefix
+TAG_PREFIX = "tony-"  # prefix of the YARN tag that names a training; users' tags must not have this prefix
 
 # Environment variables of a user process. The framework adds its variables (TF_CONFIG, …).
 ENV_APPLICATION_ID = "TONY_APPLICATION_ID"
@@ -19,11 +19,11 @@ ENV_TASK_TYPE = "TONY_TASK_TYPE"
 ENV_TASK_INDEX = "TONY_TASK_INDEX"
 ENV_RANK = "TONY_RANK"  # over the cluster's processes: chief first, then workers, then the other types, as specified
 ENV_WORLD_SIZE = "TONY_WORLD_SIZE"
-ENV_LOCAL_RANK = "TONY_LOCAL_RANK"  # of the process in its container, from 0
+ENV_LOCAL_RANK = "TONY_LOCAL_RANK"  # index of the process in its container, from 0
 ENV_LOCAL_WORLD_SIZE = "TONY_LOCAL_WORLD_SIZE"  # number of processes in this container
 ENV_GENERATION = "TONY_GENERATION"
 ENV_ATTEMPT = "TONY_ATTEMPT"
-ENV_PORT = "TONY_PORT"  # on which this process should listen; the other processes connect to it
+ENV_PORT = "TONY_PORT"  # port on which this process should listen for the other processes
 ENV_LISTEN_ADDRESS = "TONY_LISTEN_ADDRESS"  # this node's address as other nodes know it; unset: listen on all
 ENV_RENDEZVOUS = "TONY_RENDEZVOUS"  # host:port of rank 0, for programs that need a rendezvous
 ENV_CLUSTER_SPEC = "TONY_CLUSTER_SPEC"  # JSON {type: ["host:port", …]}; left out when longer than an environment string
@@ -52,7 +52,7 @@ ENV_OUTPUT_PREFIX = "TONY_OUTPUT_"  # + NAME: local directory; files left there 
 ENV_TF_CONFIG_FILE = "TONY_TF_CONFIG_FILE"  # file with TF_CONFIG; always set, TF_CONFIG only if not too long
 ENV_TF_TASK_TYPE = "TONY_TF_TASK_TYPE"  # --job_name: chief, worker, ps or evaluator, as in TF_CONFIG
 ENV_TF_TASK_INDEX = "TONY_TF_TASK_INDEX"  # --task_index, as in TF_CONFIG
-ENV_CHIEF_HOSTS = "TONY_CHIEF_HOSTS"  # host:port, comma-separated, by index; as are the next two
+ENV_CHIEF_HOSTS = "TONY_CHIEF_HOSTS"  # host:port, comma-separated, by index; the next two have the same form
 ENV_WORKER_HOSTS = "TONY_WORKER_HOSTS"
 ENV_PS_HOSTS = "TONY_PS_HOSTS"
 
@@ -62,12 +62,12 @@ ENV_REMOTE_SHELL = "TONY_REMOTE_SHELL"  # for the mpi framework: path of the pro
 ENV_HOST_FILE = "TONY_HOSTFILE"  # for the mpi framework: path of the list of containers and their slots
 ENV_RAY_ARGUMENTS = "TONY_RAY_ARGUMENTS"  # for the ray framework: arguments of `ray start` that describe the container
 
-# Additional variables of our TensorBoard. Its TONY_TENSORBOARD_DIR holds the event files of all tasks.
+# Additional variables of the TensorBoard sidecar, whose TONY_TENSORBOARD_DIR holds the event files of all tasks.
 ENV_TENSORBOARD_PATH = "TONY_TENSORBOARD_PATH"  # secret; TensorBoard serves only below this path
 
 LOG_SIZE = 64  # MiB for a task's stdout and stderr together, if neither the job nor the connection sets a limit
 MAX_RESULT = 1 << 20  # bytes in TONY_RESULT_FILE; larger results belong in the model's directory
-_MOST_DIGITS = 18  # in the step number of an export
+_MOST_DIGITS = 18  # digits in the step number of an export
 MAX_ENV_STRING = 128 * 1024  # bytes of NAME=value with its closing NUL: MAX_ARG_STRLEN of Linux
 
 # Variables of a container, set by the process that launches it. The user process receives none of them.
@@ -94,7 +94,7 @@ FILES_DIR = "tony-files"  # the job's files under generated names, see runtime/l
 UNPACKED_DIR = "tony-unpacked"  # unpacked archives of an application, next to its containers' directories
 APPLICATION_FILE = "tony-application.json"  # the ApplicationDescription
 PYTHON_ENV_DIR = "python_env"  # unpacked environment archive, or the parts of an environment: a PEX, wheels
-ENVIRONMENT_FILE = "tony-environment.json"  # in an archive of `airflow tony env build`, and next to it
+ENVIRONMENT_FILE = "tony-environment.json"  # record of `airflow tony env build`, in an archive and next to it
 CLUSTER_SPEC_FILE = "tony-cluster.json"
 TF_CONFIG_FILE = "tony-tf-config.json"
 
@@ -102,23 +102,23 @@ TF_CONFIG_FILE = "tony-tf-config.json"
 STATUS_FILE = "status.json"
 RESULT_FILE = "result.json"
 MASTER_FILE = "master.json"  # address of the current application master, signed
-DELIVERED_FILE = "delivered.json"  # the result has reached Airflow
+DELIVERED_FILE = "delivered.json"  # marks that the result has reached Airflow
 LOGS_DIR = "logs"
 MODEL_DIR = "model"
 RETURN_VALUE_FILE = "return_value.json"  # copy of TONY_RESULT_FILE of the chief (or rank 0); valid if the job succeeded
-SUCCESS_FILE = "_SUCCESS"  # written last in an output: who wrote it, when, and how much
-OUTPUT_MARK_FILE = "_tony.json"  # in an output that is being written in place: who writes it
+SUCCESS_FILE = "_SUCCESS"  # written last in an output: its writer, the time, and the amount
+OUTPUT_MARK_FILE = "_tony.json"  # in an output that is written in place: identifies the writer
 EXPORTS_DIR = "exports"  # models that the training exported while it runs: a directory each, see export_name
 INPUTS_DIR = "inputs"  # description of each input, and the committed shards of each queue
-HISTORY_DIR = "history"  # specification, and numbered segments of events and of series of samples
+HISTORY_DIR = "history"  # specification, and numbered segments of events and samples
 SPECIFICATION_FILE = "specification.json"  # in HISTORY_DIR
 LAUNCH_DIR = "launch"  # removed when the application ends
-NOTEBOOK_FILE = "notebook.json"  # in LAUNCH_DIR of a notebook: its token
+NOTEBOOK_FILE = "notebook.json"  # in LAUNCH_DIR of a notebook; contains its token
 
 # Files in a checkpoint chain's directory on the store.
 CHAIN_FILE = "chain.json"  # fingerprint of the chain, and the chain that it continues
 CHECKPOINTS_DIR = "checkpoints"
-OBJECTS_DIR = "objects"  # the bytes of all checkpoints
+OBJECTS_DIR = "objects"  # contents of the files of all checkpoints
 BROKEN_DIR = "broken"  # checkpoints that were set aside as broken
 FAILED_RESUMES_FILE = "failed-resumes.json"  # failures of processes that resumed from a checkpoint, by checkpoint
 PINS_DIR = "pins"  # files that readers of other chains create, see checkpoint/catalog.py
@@ -149,25 +149,25 @@ def log_prefix(task: str) -> str:
 
 
 def path_of_task(task: str) -> str:
-    """Return the form of a task's name, such as worker:0, for files and addresses. It is unique for each task."""
+    """Return a task's name, such as worker:0, in a form for file names and URLs, which is unique for each task."""
     return task.replace(":", "-")
 
 
-# Secrets in the credentials' secret keys.
+# Names of secrets in the credentials of containers (Hadoop's secret keys).
 SECRET_DESCRIPTION = "tony.description"  # SHA-256 of APPLICATION_FILE, which other programs may overwrite
-SECRET_CA = "tony.ca"  # PEM, certificate of the authority, whose key is not kept
+SECRET_CA = "tony.ca"  # PEM certificate of the job's authority, whose private key is discarded
 SECRET_AM_CERTIFICATE = "tony.am.certificate"
 SECRET_AM_KEY = "tony.am.key"
 SECRET_CLIENT_CERTIFICATE = "tony.client.certificate"
 SECRET_CLIENT_KEY = "tony.client.key"
-SECRET_TASK_KEY = "tony.task-key"  # of the application master, which derives each task's HMAC from it
-SECRET_TASK_TOKEN = "tony.task-token"  # of one container's executor
-SECRET_ADDRESS_KEY = "tony.address-key"  # of the executors: verifies that MASTER_FILE is from their master
-SECRET_JOB_KEY = "tony.job-key"  # of the executors: secrets that user processes share are derived from it
+SECRET_TASK_KEY = "tony.task-key"  # only for the application master, which derives each task's HMAC from it
+SECRET_TASK_TOKEN = "tony.task-token"  # only for the executor of one container
+SECRET_ADDRESS_KEY = "tony.address-key"  # the application master signs MASTER_FILE with it, and executors verify it
+SECRET_JOB_KEY = "tony.job-key"  # executors derive from it the secrets that user processes share
 SECRET_STORE_TOKEN = "tony.store-token"  # URL-safe WebHDFS delegation token, on secure clusters
-SECRET_OTHER_TOKEN_PREFIX = "tony.other-token."  # + name: tokens of other HDFS and of key servers, see OtherToken
-SECRET_KEYTAB = "tony.keytab"  # of the application master, if the connection names a keytab; used to fetch tokens
-SECRET_PRINCIPAL = "tony.principal"  # principal of that keytab
+SECRET_OTHER_TOKEN_PREFIX = "tony.other-token."  # + name: token for another HDFS or a key server, see OtherToken
+SECRET_KEYTAB = "tony.keytab"  # only for the application master, which fetches tokens with it; optional
+SECRET_PRINCIPAL = "tony.principal"  # Kerberos principal of SECRET_KEYTAB
 SECRET_USER_PREFIX = "tony.user."  # + name: the user's own secrets
 
 
@@ -177,7 +177,7 @@ def user_secret(name: str) -> str:
 
 
 def user_secrets(secrets: Mapping[str, bytes]) -> dict[str, str]:
-    """Select the user's secrets from an application's secrets, by the names of the variables that they become."""
+    """Return the user's secrets among an application's secrets, by the names of their environment variables."""
     return {
         name[len(SECRET_USER_PREFIX) :]: value.decode("utf-8", "surrogateescape")
         for name, value in secrets.items()

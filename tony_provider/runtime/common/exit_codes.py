@@ -1,6 +1,6 @@
 """Exit codes of the runtime's programs in a container, and of shells (POSIX, Shell & Utilities, 2.8.2).
 
-How a user process ended is reported in a message, never by these codes. 65 to 78 are the codes of sysexits.h for errors
+A message reports how a user process ended, never one of these codes. 65 to 78 are the codes of sysexits.h for errors
 of input and environment. YARN's exit codes are negative or above 127.
 """
 

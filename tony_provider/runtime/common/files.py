@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 def remove_tree(directory: Path) -> None:
     """Remove a directory and its content, also if a process removed its permissions.
 
-    Does nothing if the directory does not exist. Logs what still cannot be removed, and leaves it.
+    Does nothing if the directory does not exist. If some content cannot be removed, it stays, and a warning is logged.
     """
     _unlock(directory)
-    for parent, names, _ in os.walk(directory):  # reads each directory after it was unlocked here
+    for parent, names, _ in os.walk(directory):  # os.walk lists each directory after this loop has unlocked it
         for name in names:
             _unlock(Path(parent, name))
     shutil.rmtree(directory, ignore_errors=True)
@@ -34,7 +34,7 @@ def remove_tree(directory: Path) -> None:
 
 def _unlock(directory: Path) -> None:
     if not directory.is_symlink():
-        with suppress(OSError):  # owned by another user, or gone: the removal will show it
+        with suppress(OSError):  # owned by another user, or gone: the caller checks what remains
             directory.chmod(0o700)
 
 
@@ -47,7 +47,8 @@ def locked(path: Path, seconds: float) -> Iterator[None]:
 
     Creates the file if it does not exist, and does not remove it.
 
-    Raises TimeoutError if another process still holds it after ``seconds``, and OSError if it cannot be opened.
+    Raises TimeoutError if another process still holds the lock after ``seconds``. Raises OSError if the file cannot be
+    opened.
     """
     deadline = time.monotonic() + seconds
     with path.open("a") as file:

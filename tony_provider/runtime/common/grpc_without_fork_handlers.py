@@ -1,8 +1,8 @@
 """Load gRPC without its fork handlers. Import this module before every other module that loads gRPC.
 
 Before Python 3.10, subprocess starts most programs by a fork. The handlers of gRPC run in the child process, and crash
-about one child of ten before it runs its program. When gRPC is loaded, it reads the variable once. The variable does
-not stay in the environment, because user programs inherit the environment and may need the handlers.
+about one child of ten before it runs its program. A variable, which gRPC reads once when it is loaded, turns them off.
+This module then restores the variable, because user programs inherit the environment and may need the handlers.
 """
 
 from __future__ import annotations

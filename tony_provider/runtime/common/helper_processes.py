@@ -95,8 +95,8 @@ def configure_log() -> None:
 class ProcessLog(logging.Handler):
     """Handler that writes printable lines to stderr, and empties its file when the file has grown large.
 
-    A full disk costs only lines: no buffer remains that would fail at the end of the process. Another program opened
-    the file and keeps its name, so the handler copies and empties it.
+    On a full disk only lines are lost, because no buffer remains whose flush could fail at exit. Another program opened
+    the file and uses its name, so the handler copies and empties the file instead of renaming it.
     """
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -1,6 +1,7 @@
 """Network addresses, users of local sockets, TLS keys and titles of HTTP error pages.
 
-Any user may listen on a loopback port first, so callers check the user at the other end of a connection.
+Another user of this machine may already listen on a loopback port. So callers check the user at the other end of a
+connection.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def canonical_host(text: str) -> str:
     return str(mapped or parsed)
 
 
-_TABLES = ("tcp", "tcp6")  # a server on all addresses of both kinds is only in the second
+_TABLES = ("tcp", "tcp6")  # a server on all IPv4 and IPv6 addresses is only in tcp6
 _LOCAL, _REMOTE, _STATE, _USER, _INODE = 1, 2, 3, 7, 9  # columns of proc_net_tcp(5)
 _LISTENING = "0A"
 _OPEN = ("01", "08")  # established, and closed by this side alone
@@ -94,7 +95,7 @@ class _Row:
 
     @property
     def is_taken(self) -> bool:
-        """Return whether a process holds the socket. None does before a server has accepted the connection."""
+        """Return whether a process holds the socket. Until a server accepts the connection, no process does."""
         return self.socket.inode != "0"
 
 
@@ -125,7 +126,7 @@ def peer_sockets(connection: Connected, proc: Path = Path("/proc")) -> set[OpenS
         return set()
     ends = {(f"{theirs}:{port:04X}", f"{ours}:{own_port:04X}") for theirs, ours in both}
     for _ in range(_LOOKS):
-        # In this order: a connection that is still not accepted belongs to one of the sockets that listened before.
+        # List listening sockets first: a connection that is not accepted afterwards belongs to one of them.
         listening = _listening_sockets(port, host, proc)
         for row in _rows(proc):
             if (row.local, row.remote) in ends and row.is_taken and row.state in (*_OPEN, *_HALF):

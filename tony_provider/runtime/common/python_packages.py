@@ -1,4 +1,4 @@
-"""File names of wheels, with the Pythons and machines that they fit, and the record of a built environment."""
+"""Names of wheel files, which list supported Pythons and machines, and the record of a built environment."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class EnvironmentRecord:
     machine: str  # named as by ``uname -m``
     packages: dict[str, str]  # versions by name
     built_by: str  # such as uv 0.8.3
-    built_ms: int  # epoch
+    built_ms: int  # epoch milliseconds
     archive: str = ""  # file name of the archive; empty in the archive itself
     sha256: str = ""  # of the archive, hexadecimal; empty in the archive itself
     size: int = 0  # bytes of the archive; 0 in the archive itself

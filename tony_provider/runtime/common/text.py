@@ -12,8 +12,8 @@ from urllib.parse import quote, quote_plus
 def secret_encodings(secret: str) -> set[str]:
     """Return the value itself, its single lines, and its encodings: URL-quoted, JSON, Python's ``repr`` and base64.
 
-    The base64 forms hold only characters that the value alone determines, whatever is encoded before and after it, as
-    in ``user:password``. At most three characters next to them also hold some bits of the value.
+    A base64 form has only the characters that the value alone determines. So it also occurs in the encoding of a longer
+    text, such as ``user:password``. Up to three characters next to it also hold bits of the value and stay unmasked.
     """
     data = secret.encode("utf-8", "surrogateescape")
     return {
@@ -44,8 +44,8 @@ MASK = "***"
 SHORTEST_SECRET = 5  # characters; as in Airflow's [logging] min_length_masked_secret
 _IN_A_LINE = re.compile(rb"[^\n]")
 
-# Control sequences of terminals. An unterminated sequence lasts until the next one or the end of the line, because the
-# pattern is applied to a whole text.
+# Control sequences of terminals. An unterminated sequence ends at the next sequence or at the end of its line, because
+# the pattern is applied to a whole text.
 _ORDER = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]"
 # Invisible characters, and characters that change the direction of the text around them.
 _UNSEEN = r"[\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -127,14 +127,14 @@ def masked_in_place(data: bytes, secrets: Iterable[str]) -> bytes:
 
 
 def without_cut_secret(data: bytes, secrets: Iterable[str]) -> bytes:
-    """Mask the halves of a secret that a cut left at either end of a piece of a log, and keep all positions.
+    """Mask the part of a secret that a cut left at either end of a piece of a log. Keep the position of all text.
 
     The piece may begin with the end of a value, or end with the beginning of a value, of at least SHORTEST_SECRET
     bytes.
     """
     start, end = 0, len(data)
     for value in _masked_values(secrets):
-        # The end of a value at the beginning, read backwards, equals the beginning of a value at the end.
+        # For the end of a value at the beginning of the data, reverse both and search at the end.
         start = max(start, _begun(data[: len(value)][::-1], value[::-1], SHORTEST_SECRET))
         end = min(end, len(data) - _begun(data, value, SHORTEST_SECRET))
     start, end = min(start, len(data)), max(end, start)
@@ -159,7 +159,7 @@ def length_before_cut_secret(data: bytes, secrets: Iterable[str]) -> int:
 
 
 def _begun(data: bytes, value: bytes, least: int) -> int:
-    """Return how many bytes of the value the data end with: at least ``least`` and not all of them, otherwise 0."""
+    """Return how many leading bytes of ``value`` end ``data``: at least ``least`` but not all of them, otherwise 0."""
     at = max(0, len(data) - len(value) + 1) - 1
     while (at := data.find(value[:least], at + 1)) >= 0:
         if value.startswith(data[at:]):

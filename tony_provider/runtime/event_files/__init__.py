@@ -1,1 +1,1 @@
-"""Copying TensorBoard event files from the store, and running TensorBoard on the copy, in a sidecar or locally."""
+"""Copy TensorBoard event files from the store, and run TensorBoard on the copy, in a sidecar or locally."""

@@ -1,7 +1,8 @@
-"""Copy event files from store directories, which several programs write, into local directories.
+"""Copy TensorBoard event files from directories on the store into local directories.
 
-Names and sizes that the store reports are not trusted: the mirror limits bytes, files and depth, and writes only below
-the local directories. It does not follow symbolic links, which could lead to any local file.
+Programs of jobs write the files, so the mirror does not trust names and sizes that the store reports. It limits bytes,
+files and depth, and writes only below the local directories. It ignores symbolic links, which could lead to any local
+file.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from tony_provider.runtime.common.text import is_writable
 from tony_provider.runtime.storage import FileStatus, Storage, StorageError, StorageNotFound, StorageUnreachable
 from tony_provider.runtime.storage.base import CHUNK, PRIVATE_DIRECTORY, is_temporary
 
-MOST_FILES = 20_000  # files that one mirror inspects
-DEEPEST = 16  # levels of nested directories
+MOST_FILES = 20_000  # maximum number of entries that are inspected below each URI
+DEEPEST = 16  # maximum levels of nested directories
 
 Trouble = Union[StorageError, OSError]
 
 
 def is_event_file(name: str) -> bool:
-    """Return whether the file is an event file, which only grows at its end, by the name part that TensorBoard uses."""
+    """Return whether TensorBoard would read a file with this name. Programs only append to such files."""
     return "tfevents" in name.rpartition("/")[2]
 
 
@@ -34,19 +35,19 @@ def _everything(name: str) -> bool:
 
 @attrs.define
 class MirrorRound:
-    """The result of one round of copying."""
+    """The result of one call of ``EventFileMirror.round``."""
 
-    files: int = 0  # copied in full, or continued
+    files: int = 0  # number of files with new data that was copied
     bytes: int = 0
-    left_out: int = 0  # files that exceeded the size limit
-    is_cut: bool = False  # True if some files were skipped because of ``MOST_FILES``
-    trouble: Optional[Trouble] = None  # last error of one file or directory; the others were copied
+    left_out: int = 0  # number of files that were skipped because of the size limit
+    is_cut: bool = False  # whether files were skipped because of ``MOST_FILES``
+    trouble: Optional[Trouble] = None  # last error with a single file or directory; all others were copied
 
 
 class EventFileMirror:
-    """Copies new data of event files. Not thread-safe.
+    """Repeatedly copies new data of event files. Not thread-safe.
 
-    A local copy grows in place like its source, because TensorBoard continues to read a file that it has open.
+    New data is appended to the existing local copy, because TensorBoard keeps its files open.
     """
 
     def __init__(
@@ -58,20 +59,20 @@ class EventFileMirror:
     ) -> None:
         """Copy from each URI in ``places``, including its subdirectories, to its local directory.
 
-        ``wanted`` returns whether to copy the file with this name relative to its URI, with slashes. ``size_limit`` is
-        the size limit for all copies together.
+        ``wanted`` gets the path of a file relative to its URI, and returns whether to copy the file. ``size_limit`` is
+        the limit in bytes for all copies together.
         """
         self._storage = storage
         self._places = places
         self._size_limit = size_limit
         self._wanted = wanted
-        self._seen: dict[Path, tuple[int, int]] = {}  # size and modification time on the store at the last copy
-        self._bytes = 0  # total size of the files in _seen
+        self._seen: dict[Path, tuple[int, int]] = {}  # size and modification time at the last copy, by local path
+        self._bytes = 0  # total size of the files in ``_seen``
 
     def round(self, given_up: threading.Event) -> MirrorRound:
-        """Copy new data until all is copied or ``given_up`` is set. Blocks.
+        """Copy all new data, or stop when ``given_up`` is set. Blocks.
 
-        Raises StorageUnreachable: copied data stays, and the next round continues from there.
+        Raises StorageUnreachable. The next call then copies what is missing.
         """
         done = MirrorRound()
         for source, directory in self._places.items():
@@ -87,7 +88,7 @@ class EventFileMirror:
         return len(sizes), sum(sizes)
 
     def _files(self, source: str, done: MirrorRound) -> Iterator[tuple[FileStatus, str]]:
-        """Yield the wanted files with their names below ``source``, except links and names that lead elsewhere."""
+        """Yield the wanted files with their paths below ``source``. Skip links and unsafe names."""
         left, seen = [(source, "")], 0
         while left:
             uri, above = left.pop()
@@ -109,7 +110,7 @@ class EventFileMirror:
         try:
             return self._storage.list(uri)
         except StorageNotFound:
-            return []  # no program has written anything yet
+            return []  # the program has not created the directory yet
         except StorageUnreachable:
             raise
         except StorageError as error:
@@ -142,7 +143,7 @@ class EventFileMirror:
         done.bytes += copied
 
     def _fetch(self, status: FileStatus, local: Path, given_up: threading.Event) -> int:
-        """Copy at most the size that the listing had; the next round copies later data."""
+        """Copy a file up to the size in ``status``, and return the number of bytes copied."""
         there = local.stat().st_size if local.exists() else 0
         start = there if is_event_file(local.name) and there <= status.size else 0
         if start == status.size:
@@ -171,5 +172,5 @@ def _pour(source: BinaryIO, target: BinaryIO, given_up: threading.Event) -> int:
 
 
 def _is_plain(name: str) -> bool:
-    """Return whether the name is a single, usable file name, also on this machine."""
+    """Return whether the name is a valid file name on this machine, and not a path."""
     return name not in ("", ".", "..") and "/" not in name and "\0" not in name and is_writable(name)

@@ -1,8 +1,11 @@
 """Run TensorBoard: in a sidecar's container with the job's own Python, and for ``airflow tony tensorboard``.
 
-This file is copied there and imports only the standard library and tensorboard. It sets TensorBoard's arguments from
-variables, because all users of the machine can read a process's arguments, and the path is a secret. An optional
-argument names a directory of the starter: when standard input ends, the directory is removed and TensorBoard ends.
+This file is copied into the container, so it imports only the standard library and tensorboard. It reads TensorBoard's
+arguments from environment variables, because the URL path is a secret, and all users of the machine can read a
+process's arguments.
+
+The optional argument is a directory of the process that starts TensorBoard. When standard input is closed, the
+directory is removed and TensorBoard ends.
 """
 
 import os
@@ -12,17 +15,17 @@ import threading
 import types
 from pathlib import Path
 
-CANNOT_RUN = 126  # as in shells: the command cannot be executed, so a retry would not help
+CANNOT_RUN = 126  # exit code of shells for a command that cannot be executed; a retry would fail as well
 
-# Next to this file there are only directories, one of them named tensorboard, which would hide the package.
+# This file's directory may contain a directory named tensorboard, which would hide the package of that name.
 sys.path = [place for place in sys.path if Path(place) != Path(__file__).absolute().parent]
 
-# Importing TensorFlow needs 0.5 GB more and many seconds, and event files seldom need it.
+# This module makes TensorBoard use its stub instead of TensorFlow, whose import needs 0.5 GB and many seconds.
 sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
 
 
 def end_with_starter(directory: str) -> None:
-    while os.read(0, 1024):  # sys.stdin's lock, held by this thread at exit, would make Python abort
+    while os.read(0, 1024):  # not sys.stdin: if this thread holds its lock at exit, Python aborts
         pass
     shutil.rmtree(directory, ignore_errors=True)
     os._exit(0)
@@ -45,9 +48,9 @@ sys.argv[1:] = [
     "--host=127.0.0.1",
     "--port=" + os.environ["TONY_PORT"],
     "--path_prefix=" + os.environ["TONY_TENSORBOARD_PATH"],
-    "--load_fast=false",  # otherwise a second server listens, which does not check the secret path
+    "--load_fast=false",  # otherwise TensorBoard starts a second server, which ignores the secret path
     "--reload_interval=5",
-    "--reload_multifile=true",  # a restarted task writes a new file, and the old one may still grow
+    "--reload_multifile=true",  # an older event file may still grow after a restarted task writes a new one
     "--window_title=" + os.environ["TONY_JOB_NAME"],
 ]
 run_main()

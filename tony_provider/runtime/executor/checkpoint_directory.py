@@ -1,4 +1,4 @@
-"""The checkpoint directory of one container: restore it for the processes, and find states that can be stored."""
+"""The checkpoint directory of one container: restore it before processes start, and find consistent states to store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _NAMED = 3  # entries that a notice names
 _LONGEST_PATH = 200  # characters of a path in a notice
 _RANK = r"(?:(?:mp_)?rank|worker|proc(?:ess)?|shard|part|node|host|task|replica|gpu)[-_]?"
 
-_Version = frozenset[tuple[object, ...]]  # what identifies each node of a tree; its path comes first
+_Version = frozenset[tuple[object, ...]]  # for each entry of a tree: its path, and what identifies its content
 
 
 @attrs.frozen
@@ -64,10 +64,11 @@ class DirectoryState:
 
     version: int  # changes with the directory's content
     ready: bool
-    entries: tuple[tony_pb2.DirectoryEntry, ...] = ()  # entries with news first, from the newest to the oldest
+    # First the entries that changed since the last snapshot, then the others. In each group the newest come first.
+    entries: tuple[tony_pb2.DirectoryEntry, ...] = ()
     blocker: str = ""  # the reason why it is not ready
-    lasts: bool = False  # waiting does not help
-    remedy: str = ""  # what to do if it does not become ready
+    lasts: bool = False  # the blocker does not disappear by waiting
+    remedy: str = ""  # what the user can do if the directory does not become ready
 
 
 @attrs.frozen
@@ -77,7 +78,7 @@ class _Ready:
     tree: Tree  # what this task has written, without unfinished files
     moment: Moment
     loadable: Optional[Save]
-    saved_ms: int  # epoch
+    saved_ms: int  # epoch; time of the newest file
     process_seconds: float  # from the start of the processes until the last change
 
 
@@ -88,7 +89,7 @@ class Snapshot:
     uploaded: UploadedTree
     tree: Tree
     step: Optional[int]
-    reported: bool
+    reported: bool  # ``step`` was reported by the process, because the save does not contain its step
     reported_step: Optional[int]
     loadable: Optional[Save]
     saved_ms: int
@@ -98,7 +99,8 @@ class Snapshot:
 class CheckpointDirectory:
     """The checkpoint directory of one container.
 
-    All methods block. They may be called from different threads. ``user_path`` is the path for the user processes.
+    All methods block. They may be called from different threads. ``user_path`` is the path for the user
+    processes.
     """
 
     def __init__(self, container: ExecutorContainer, workspace: Workspace, storage: Storage) -> None:
@@ -114,7 +116,7 @@ class CheckpointDirectory:
         self._watch = DirectoryWatch()
         self._writers = Writers(self.path)
         self._whole = Tree({})  # the directory at the last inspection, with the entries of other tasks
-        self._foreign: frozenset[str] = frozenset()  # paths of other tasks in it
+        self._foreign: frozenset[str] = frozenset()  # paths in ``_whole`` that other tasks have written
         self._finder = SaveFinder(self.path, reading=self._reader.read)
         self._ranks: Sequence[int] = (0,)
         self._alone = True
@@ -122,14 +124,14 @@ class CheckpointDirectory:
         self.base: Optional[ResumePoint] = None  # the checkpoint that was restored or committed last
         self._others: Mapping[str, TreeNode] = {}  # restored entries that other tasks have written
         self._writes: dict[str, list[_Version]] = {}  # last two versions of each top-level entry since the start
-        self._awaited: dict[str, frozenset[str]] = {}  # paths that the newest of these versions needs
+        self._awaited: dict[str, frozenset[str]] = {}  # by entry: paths that the saves in its newest version need
         self._ready: Optional[_Ready] = None
-        self._idle: Optional[DirectoryState] = None  # while nothing has changed since the last checkpoint
+        self._idle: Optional[DirectoryState] = None  # the reported state while nothing changes, otherwise None
         self._signature: object = None
         self._version = 0
         self._holds = 0
-        self._rewrites = False  # the program writes into files while they are sent
-        self._left_out: dict[str, str] = {}  # path and reason of entries that no snapshot can hold
+        self._rewrites = False  # the program writes into files during uploads, so copy the files first
+        self._left_out: dict[str, str] = {}  # path and reason of entries that snapshots cannot contain
         self._has_described_excluded = False
         self._began_at = time.monotonic()  # when the processes started
         self._ended_at: Optional[float] = None  # when the processes ended, if the directory was watched until then
@@ -137,9 +139,9 @@ class CheckpointDirectory:
     # ---- before a process ----------------------------------------------------------------------------------------
 
     def begin(self, world_size: int, ranks: Sequence[int], *, alone: bool) -> None:
-        """Note the processes that are about to start.
+        """Record the processes that are about to start.
 
-        ``alone``: no other task writes checkpoints that belong together with those of these processes.
+        ``alone``: no other task contributes files to the checkpoints of these processes.
         """
         with self._lock:
             self._finder = SaveFinder(self.path, world_size=world_size, reading=self._reader.read)
@@ -155,9 +157,9 @@ class CheckpointDirectory:
             self._restored(None, StoredFiles(), {})
 
     def restore(self, resume: ResumePoint, rank: Optional[int], cancelled: threading.Event) -> Resumed:
-        """Make the directory hold exactly a committed checkpoint. Files that it already has are not copied.
+        """Replace the directory's content by a committed checkpoint. Files that are already there are not copied.
 
-        Raises DamagedCheckpoint, StorageError, OSError, Cancelled. Then the directory is unchanged.
+        Raises DamagedCheckpoint, StorageError, OSError, Cancelled. In these cases the directory is unchanged.
         """
         restored = restore_checkpoint(
             self._storage, resume, self.path, rank, cancelled=cancelled, aside=self._workspace.set_aside
@@ -176,13 +178,13 @@ class CheckpointDirectory:
     def keep(self, rank: Optional[int], cancelled: threading.Event) -> Optional[Resumed]:
         """Keep the directory as the failed process left it, without unfinished files.
 
-        If the process was overwriting files of the last checkpoint, restore that checkpoint. Raises OSError,
-        StorageError, Cancelled.
+        If the process was overwriting files of the last checkpoint, restore that checkpoint. Return None if the
+        directory is empty. Raises OSError, StorageError, Cancelled.
         """
         with self._lock:
             self._observe(writers=False)
             verify = lambda: self._saves().verified(alone=self._alone)  # noqa: E731
-            # Without a watch, the times of changes are not known, so only broken files count as unfinished.
+            # Without a watch until the end, times of changes are unknown, so only broken files count as unfinished.
             ended_at = math.inf if self._ended_at is None else self._ended_at
             moment = self._watch.after_failure(ended_at, verify)
         if moment is None and self.base is not None:
@@ -228,10 +230,10 @@ class CheckpointDirectory:
     def _set_aside(self, path: str) -> None:
         target = self._workspace.set_aside / path
         source = self.path / path
-        with suppress(OSError):  # the move below will fail
+        with suppress(OSError):  # otherwise the move below fails and is logged
             source.parent.chmod(source.parent.stat().st_mode | stat.S_IRWXU)  # programs may make a save read-only
         if source.is_dir() and not source.is_symlink():
-            with suppress(OSError):  # it is not empty: its files follow
+            with suppress(OSError):  # not empty yet: the caller moves its files next
                 source.rmdir()
             return
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -252,7 +254,7 @@ class CheckpointDirectory:
     # ---- while the process runs, and after it ----------------------------------------------------------------------
 
     def ended(self) -> None:
-        """Note that the processes have just ended. Time that passes afterwards completes no save."""
+        """Record that the processes have just ended. A save that is incomplete now stays incomplete."""
         self._ended_at = time.monotonic()
 
     def inspect(self, *, ended: bool = False, succeeded: bool = False) -> DirectoryState:
@@ -292,7 +294,9 @@ class CheckpointDirectory:
     def snapshot(
         self, version: int, leave_out: Collection[str], upload: ArtifactUpload, reported_step: Optional[int]
     ) -> Snapshot:
-        """Upload the state of this version, without some top-level entries.
+        """Upload the state with this version, without the top-level entries in ``leave_out``.
+
+        ``reported_step``: the step if the save does not contain it, or None.
 
         Raises TreeChanged if the directory has changed, StorageError, OSError, Cancelled.
         """
@@ -319,20 +323,20 @@ class CheckpointDirectory:
         )
 
     def committed(self, snapshot: Snapshot, point: ResumePoint) -> None:
-        """Note that a snapshot is part of a committed checkpoint."""
+        """Record that a snapshot is part of a committed checkpoint."""
         with self._lock:
             self.base, self._stored, self._ready, self._idle = point, snapshot.uploaded.stored, None, None
             self._watch.taken(snapshot.tree)
             self._signature = None
 
     def commit_rejected(self) -> None:
-        """Note that a commit was rejected. Objects of former checkpoints may be gone, so upload all files again."""
+        """Record a rejected commit. The next snapshot uploads all files, because stored objects may be gone."""
         with self._lock:
             self._stored = StoredFiles()
             self._signature = None
 
     def describe_excluded(self) -> str:
-        """Describe the excluded entries when there are any for the first time. Otherwise return an empty text."""
+        """Describe the excluded entries, once. Return an empty text if there are none or they were described before."""
         paths = self._whole.excluded
         if self._has_described_excluded or not paths:
             return ""
@@ -344,7 +348,7 @@ class CheckpointDirectory:
         return described
 
     def make_room(self) -> None:
-        """Remove the entries that were set aside if the disk is full."""
+        """If the disk is full, remove the entries that were set aside."""
         if disk_problem(self.path) is not None:
             shutil.rmtree(self._workspace.set_aside, ignore_errors=True)
 
@@ -410,14 +414,14 @@ class CheckpointDirectory:
         return self._finder.find(self._whole, self._foreign)
 
     def _loadable(self, saves: Saves, unfinished: Collection[str]) -> Optional[Save]:
-        """Return the newest save that a framework can load, without unfinished files."""
+        """Return the newest save that a framework can load, of those without unfinished files."""
         found = [save for save in saves.saves if not set(save.files) & set(unfinished)]
         if self._format is not CheckpointFormat.AUTO:
             found = [save for save in found if save.format == self._format.value]
         return attrs.evolve(saves, saves=found).loadable(alone=self._alone)
 
     def _without_news(self, tree: Tree) -> DirectoryState:
-        """Return the state that is already stored. The application master compares other tasks' saves with it."""
+        """Return the state that is already stored. The application master compares saves of other tasks with it."""
         saves = self._saves()
         return self._is_ready(self._state(tree, self._watch.at_exit(), self._loadable(saves, ())), saves)
 
@@ -466,7 +470,7 @@ class CheckpointDirectory:
         versions = self._writes.setdefault(top, [])
         if is_news and (version := _versions(Tree(nodes))) not in versions:
             if versions and version > versions[-1] and _paths(version - versions[-1]) <= self._awaited[top]:
-                versions.pop()  # the rest of the same save has come
+                versions.pop()  # only files were added that the same save needs
             versions.append(version)
             del versions[:-2]
         self._awaited[top] = frozenset(needs)

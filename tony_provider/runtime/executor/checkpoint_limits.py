@@ -1,7 +1,7 @@
 """Bounded reading of checkpoint files, and size limits of stored checkpoints.
 
-A separate process reads the files, because programs write them and a harmful file may make a parser run away. The
-parsers have bounds of their own. Time and memory limits on their process are the second line of defense.
+A separate process reads the files, because a malicious file may make a parser use unlimited time or memory. The
+parsers have limits of their own. Time and memory limits on their process are the second line of defense.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ log = logging.getLogger(__name__)
 
 _PROGRAM = "tony_provider.runtime.checkpoint.content"
 _CPU_SECONDS = 30  # seconds of processor time for a small file
-_CPU_BYTES = 10 << 20  # bytes of a larger file that add one second each
+_CPU_BYTES = 10 << 20  # one more second of processor time per this many bytes of a file
 _TIMES = 4  # limit of the elapsed time, as a multiple of the processor time
 _MORE_SECONDS = 60.0  # seconds added to the elapsed time, because disks may be slow
-_MOST_ANSWER = 32 << 20  # bytes
-_ATTEMPTS = 2  # attempts at a file if another program ends the process
+_MOST_ANSWER = 32 << 20  # bytes of one result
+_ATTEMPTS = 2  # attempts to read a file if another program kills the process
 
 
 class _Ended(Exception):  # noqa: N818 - says what happened
-    """The process has ended without an answer, with the cause as message.
+    """The process has ended without an answer. The message names the cause.
 
     ``of_limits``: the process reached a limit, so the file is the cause.
     """
@@ -53,7 +53,7 @@ class _Ended(Exception):  # noqa: N818 - says what happened
 class CheckpointReader:
     """Reads checkpoint files by ``content.readers`` in a separate process, which is started when a file must be read.
 
-    The process ends after some idle time, at ``close``, and with this process. Threads take turns.
+    The process ends after some idle time, at ``close``, and when this process ends. It serves one thread at a time.
     """
 
     def __init__(self) -> None:

@@ -49,7 +49,7 @@ _HANGS = 15.0  # seconds in which an upload sends nothing, or the master does no
 
 
 def stores_checkpoints(container: ExecutorContainer, *, is_leader: bool) -> bool:
-    """Return whether this task's checkpoints are stored. ``is_leader``: it has rank 0."""
+    """Return whether this task's checkpoints are stored. ``is_leader``: this task has rank 0."""
     scope = container.job.checkpoint.stored
     if scope is MirrorScope.OFF or not container.description.chain_dir:
         return False
@@ -65,7 +65,7 @@ class StoreProblem:
     text: str
     refused: bool = False  # another attempt would be rejected for the same reason
     changed: bool = False  # the program was writing; the next inspection finds the new files
-    remedy: str = ""  # what to do if it lasts
+    remedy: str = ""  # what the user can do if the problem lasts
 
 
 class CheckpointMirror(BackgroundWork):
@@ -100,11 +100,11 @@ class CheckpointMirror(BackgroundWork):
         self._largest_save = 0  # bytes of the largest save that was stored
         self._tight = ""  # a warning that the disk may not hold another save
         self._state: Optional[tony_pb2.CheckpointState] = None  # the last reported state
-        self._wanted: Optional[tony_pb2.TakeSnapshot] = None
+        self._wanted: Optional[tony_pb2.TakeSnapshot] = None  # order that is not carried out yet
         self._ordered = ""  # URI of the checkpoint in the newest order
         self._uploads = False  # an upload for an order is in progress
         self._unstored_since: Optional[float] = None  # monotonic
-        self._newest: Optional[StoreProblem] = None
+        self._newest: Optional[StoreProblem] = None  # found by the last inspection or upload
         self._failed: Optional[StoreProblem] = None  # problem of the last upload, until an upload succeeds
 
     @property
@@ -112,7 +112,7 @@ class CheckpointMirror(BackgroundWork):
         return [] if self._state is None else [self._state_message(self._state)]
 
     def _state_message(self, state: tony_pb2.CheckpointState) -> tony_pb2.FromExecutor:
-        """Return the message about a state, with the newest order, because the message may cross another order."""
+        """Return the message about a state. It names the newest order, because it may cross a further order."""
         message = tony_pb2.FromExecutor(checkpoint_state=state)
         message.checkpoint_state.ordered = self._ordered
         message.checkpoint_state.busy = self._uploads or (self._wanted is not None and self._wanted.wanted)
@@ -183,7 +183,7 @@ class CheckpointMirror(BackgroundWork):
             state = await self._in_thread(self._inspect, last)
         except OSError as error:
             return False, StoreProblem(f"the checkpoint directory cannot be read: {error}")
-        except Exception as error:  # a bug in our readers must not end the training, whatever files a program left
+        except Exception as error:  # a bug in reading a program's files must not end its training
             log.exception("internal error in the checkpoint mirror")
             return last, StoreProblem(f"internal error in the checkpoint mirror: {error!r}")
         self._report(state, last)
@@ -200,7 +200,7 @@ class CheckpointMirror(BackgroundWork):
         return True, StoreProblem(wanted.reason or "no checkpoint is wanted any more", refused=True)
 
     async def _obey(self, wanted: tony_pb2.TakeSnapshot) -> Optional[StoreProblem]:
-        """Upload what the application master orders. Return None if it is committed, otherwise the reason."""
+        """Upload the snapshot that the master orders. Return None if it is committed, otherwise the problem."""
         self._uploads = True
         try:
             self._failed = await self._upload_and_commit(wanted)
@@ -209,7 +209,7 @@ class CheckpointMirror(BackgroundWork):
         if self._failed is None:
             self._nudge.set()
         else:
-            self._state = None  # reported again, so that the application master does not wait for it
+            self._state = None  # report the state again, so that the master does not wait for this upload
         return self._failed
 
     def _inspect(self, last: bool) -> DirectoryState:
@@ -242,7 +242,10 @@ class CheckpointMirror(BackgroundWork):
         self._send(self._state_message(message))
 
     def _warn(self, problem: Optional[StoreProblem]) -> None:
-        """Update the warning, whose text stays the same while the problem lasts. Writing programs get a delay."""
+        """Update the warning, whose text stays the same while the problem lasts.
+
+        If the only problem is that the program is writing, warn after ``_PATIENCE`` seconds.
+        """
         if problem is None:
             self._unstored, self._unstored_since, self.problem = "", None, self._tight
             return
@@ -306,7 +309,7 @@ class CheckpointMirror(BackgroundWork):
         return StoreProblem(f"the application master rejected it: {answer.reason}", refused=True)
 
     async def _watched(self, work: Awaitable[T], moved: Callable[[], Optional[float]], problem: str) -> T:
-        """Return the result of ``work``. Warn of ``problem`` while ``moved`` is a monotonic time of long ago."""
+        """Return the result of ``work``. Warn of ``problem`` while ``moved()`` is over ``_HANGS`` seconds ago."""
         future = asyncio.ensure_future(work)
         try:
             while not (await asyncio.wait([future], timeout=_BUSY_INTERVAL))[0]:

@@ -1,9 +1,9 @@
 """Paths of checkpoint directories that are the same in each container of a task, or shared by all tasks.
 
-Libraries write absolute paths into their checkpoints, and each container has its own directory. So the path leads
-through a private symbolic link, ``work`` in ``tony-USER/TASK-HASH``, to ``checkpoints`` below it. ``checkpoints``
-itself is not a link, because some programs do not follow links in their arguments. One container at a time has a link:
-it locks the link's directory until all of its processes have ended.
+Libraries write absolute paths into their checkpoints, and each container has its own directory. So user processes get
+the path ``/tmp/tony-USER/TASK-HASH/work/checkpoints``, in which ``work`` is a private symbolic link. ``checkpoints`` is
+not a link, because some programs do not follow links in their arguments. Only one container at a time uses a link: it
+locks the link's directory until all processes of the container have ended.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class CheckpointLink:
 
 
 def _lock(directory: Path) -> Optional[int]:
-    """Lock a link's directory. Return None if a container has it, or if it was removed meanwhile. Raises OSError."""
+    """Lock a link's directory. Return None if another container has locked or removed it. Raises OSError."""
     try:
         held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -142,7 +142,7 @@ def _lock(directory: Path) -> Optional[int]:
 
 _SNAPSHOTS = "snapshots"  # files that the leader is uploading
 _USERS = "applications"  # lock files of applications whose tasks use the directory
-_READY = "ready.json"  # the last restore of the leader
+_READY = "ready.json"  # describes the leader's last restore
 _FINISHED = "finished"  # exists once the leader has succeeded and its last snapshot is stored
 _LOCK_POLL = 0.3  # seconds
 _FORMER_TIMEOUT = 180.0  # seconds for the tasks of a former attempt to end
@@ -151,7 +151,7 @@ _LEADER_TIMEOUT = 600.0  # seconds for the leader to restore the directory
 
 @attrs.frozen
 class _Ready:
-    """The generation for which the directory was restored, and the checkpoint of its processes."""
+    """The generation for which the directory was restored, and the checkpoint that its processes resume from."""
 
     application_id: str
     generation: int
@@ -170,7 +170,7 @@ class SharedCheckpoints:
         former_timeout: float = _FORMER_TIMEOUT,
         leader_timeout: float = _LEADER_TIMEOUT,
     ) -> None:
-        """Create the use of the training's ``directory`` by one application.
+        """Prepare the use of the training's ``directory`` by a task of one application.
 
         ``guarded``: the socket of ``processes.start_guard``. Timeouts are in seconds.
         """
@@ -182,7 +182,7 @@ class SharedCheckpoints:
         self._held: Optional[int] = None  # descriptor of the application's lock file
 
     def open(self) -> None:
-        """Create the directory if it is missing, and note that this application uses it. Raises OSError."""
+        """Create the directory if it is missing, and record that this application uses it. Raises OSError."""
         if self._held is not None:
             return
         mount = self._directory.parent.parent
@@ -216,7 +216,7 @@ class SharedCheckpoints:
         )
 
     def ready(self, generation: int, resumed: Optional[Resumed]) -> None:
-        """Note that the directory is restored for the processes of this generation. Raises OSError."""
+        """Record that the directory is restored for the processes of this generation. Raises OSError."""
         # Write in place, because other hosts may cache for a minute which file has this name.
         (self._directory / _READY).write_bytes(dump_json(_Ready(self._application_id, generation, resumed)))
 
@@ -239,7 +239,7 @@ class SharedCheckpoints:
         )
 
     def finished(self) -> None:
-        """Note that the last task may remove the directory when it ends. Raises OSError."""
+        """Record that the last task may remove the directory when it ends. Raises OSError."""
         (self._directory / _FINISHED).touch()
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ from tony_provider.runtime.protocol.store_tokens import OtherToken, StoreToken
 from tony_provider.runtime.protocol.task_identity import IdentityError
 from tony_provider.runtime.storage import StorageError
 
-if TYPE_CHECKING:  # imported at the first use, because few jobs have one
+if TYPE_CHECKING:  # imported at the first use, because few jobs use tunnels or pages
     from tony_provider.runtime.executor.tunnel_ends import PageFetcher, TunnelEnds
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 def use_new_token(context: ExecutorContext, newer: tony_pb2.NewerToken) -> None:
     """Use newer tokens of the store from now on. A failure is logged.
 
-    User processes that requested HDFS find the tokens in their own file, which follows the container's credentials.
+    User processes of jobs with access to Hadoop read the tokens from a separate file. The next heartbeat updates it.
     """
     others = [OtherToken(each.name, each.text, each.until_ms) for each in newer.others]
     token = StoreToken(newer.text, newer.until_ms, others)
@@ -75,7 +75,7 @@ def use_new_token(context: ExecutorContext, newer: tony_pb2.NewerToken) -> None:
 
 _GRACE = 0.1  # seconds between SIGTERM and SIGKILL for the user process; YARN itself leaves 0.25 s
 _KILL_TIMEOUT = 1.0  # seconds for the kernel to end the process after SIGKILL
-_LAST_WORDS_TIMEOUT = 5.0  # seconds for a busy machine to send the last words; YARN's SIGKILL comes earlier
+_LAST_WORDS_TIMEOUT = 5.0  # seconds at most to send the last words; YARN's SIGKILL usually ends this earlier
 
 
 class SigtermHandler:
@@ -93,7 +93,7 @@ class SigtermHandler:
         self._terminated = asyncio.Event()
 
     async def work(self, work: Coroutine[Any, Any, int]) -> int:
-        """Run the work. Return its exit code, or TERMINATED. In either case none of our processes is left."""
+        """Run the work. Return its exit code, or TERMINATED after SIGTERM. In both cases, kill all descendants."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._on_sigterm)
         working = asyncio.ensure_future(work)
         terminated = asyncio.ensure_future(self._terminated.wait())
@@ -139,7 +139,7 @@ async def cancel_all(*tasks: asyncio.Future[Any]) -> None:
 
 
 _GOODBYE_TIMEOUT = 5.0  # seconds for the last messages to reach the application master
-_LAST_EVENT_FILES = 10.0  # seconds, during the upload of the log
+_LAST_EVENT_FILES = 10.0  # seconds for the last event files, while the log is uploaded
 
 
 class Executor:
@@ -160,7 +160,7 @@ class Executor:
         self._event_files = event_file_transfer(context)
         self._pulse = HeartbeatContent(context)
         self._beat_seconds = limits.HEARTBEAT_INTERVAL
-        self._newest: Optional[ProcessStart] = None  # of the last rendezvous; it may wait for its turn
+        self._newest: Optional[ProcessStart] = None  # of the last rendezvous; may still wait for ``_current``
         self._next: asyncio.Queue[ProcessStart] = asyncio.Queue()
         self._current: Optional[ProcessStart] = None
         self._background_tasks: set[asyncio.Future[None]] = set()
@@ -204,7 +204,7 @@ class Executor:
         return exit_codes.OK
 
     async def _wind_down(self, running: asyncio.Future[None], link: asyncio.Future[None]) -> None:
-        """Stop the running processes, upload their output, and take leave of the master if it is connected."""
+        """Stop the running processes, upload their output, and close the stream if the master is connected."""
         self._shutdown.set()  # prevents further starts
         if self._current is not None:
             timeouts = self._container.job.timeouts
@@ -231,7 +231,7 @@ class Executor:
             start=newest.order.start if newest else 0,
             resumed=messages.resume_message(newest.order.resume) if newest else None,
             shards=current.held_shards if current else None,
-            clock_ms=time.time_ns() // 1_000_000,  # the node's clock, even if this process follows another clock
+            clock_ms=time.time_ns() // 1_000_000,  # the node's clock, without the correction by ``clock.follow``
         )
         return [
             tony_pb2.FromExecutor(registration=registration),
@@ -291,7 +291,7 @@ class Executor:
     def _on_rendezvous(self, rendezvous: tony_pb2.Rendezvous) -> None:
         order = StartOrder.of_message(rendezvous)
         if self._shutdown.is_set() or (self._newest is not None and order.start <= self._newest.order.start):
-            return  # repeated after a reconnection
+            return  # the master repeats the message after a reconnection
         if self._newest is not None:
             self._newest.stop(self._container.job.timeouts.grace, 0.0)
         self._newest = ProcessStart(self._context, order, self._requests, self._link.send)
@@ -327,7 +327,7 @@ class Executor:
         task.add_done_callback(self._background_tasks.discard)
 
     async def _request_checkpoint(self, reason: str) -> None:
-        # Only the first of several processes is notified, like rank 0 of a gang, unless each rank may save its part.
+        # In a gang only rank 0 is notified, and in a container only the first process, unless every rank stores files.
         every = self._container.job.checkpoint.mirror is MirrorScope.ALL
         asked = self._context.workspaces if every else [self._context.workspace]
         try:

@@ -39,13 +39,14 @@ class OwnAddress:
     """An IP address of this container itself."""
 
     address: str  # numeric
-    interface: str  # the interface; empty if the address is IPv6, or is no interface's first address
+    interface: str  # name of its interface; empty for IPv6, and if no interface has it as first address
 
 
 def own_address(host: str, others: Iterable[str]) -> Optional[OwnAddress]:
-    """Return the only address of ``host``, by which ``others``, the hosts of the job's tasks, know this node. Asks DNS.
+    """Return the only address of ``host``, the name by which other tasks know this node. Asks DNS.
 
-    Return None if not all tasks can reach one address, so that servers must listen everywhere. There are three cases.
+    ``others``: the hosts of the job's tasks. Return None if no single address is reachable for all tasks, so that
+    servers must listen everywhere. There are three cases.
 
     - The name has no address or several.
     - The name means the loopback here, and other tasks are on other nodes.
@@ -65,10 +66,10 @@ def own_address(host: str, others: Iterable[str]) -> Optional[OwnAddress]:
 
 
 def address_in_image(node: str) -> str:
-    """Return the address by which other tasks reach a container in an image on ``node``. Asks DNS.
+    """Return the address by which other tasks reach a Docker container on ``node``. Asks DNS.
 
-    That is ``node`` if the container shares the node's network. A container with a separate network has an address
-    there, which its host name resolves to: YARN and Docker give each such container a name.
+    If the container shares the node's network, that is ``node``. Otherwise it is the container's address in its own
+    network. The container's host name, which YARN and Docker set, resolves to this address.
     """
     try:
         of_node = {str(entry[4][0]) for entry in socket.getaddrinfo(node, None, type=socket.SOCK_STREAM)}
@@ -143,7 +144,7 @@ class ExecutorContainer:
 
     description: ApplicationDescription
     credentials: ContainerCredentials = attrs.field(repr=False)
-    token: str = attrs.field(repr=False)  # proves the identity
+    token: str = attrs.field(repr=False)  # secret that proves the task's identity to the master
     identity: TaskIdentity
     task_type: str
     index: int

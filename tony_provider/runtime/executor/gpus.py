@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 _PROCESSES = ("--query-compute-apps=pid", "--format=csv,noheader")
 _TIMEOUT = 60.0  # seconds; nvidia-smi is slow while no driver is loaded, and hangs if a driver is broken
-# GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5b…), followed by a line for each of its parts (Multi-Instance GPU)
+# GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5b…), followed by a line for each of its MIG (Multi-Instance GPU) instances
 _GPU_LINE = re.compile(r"\s*(GPU|MIG)\b.*\(UUID: *([^\s()]+)\)\s*")
 
 
@@ -45,7 +45,7 @@ class DevicesUnknownError(Exception):
 def node_gpus(environ: Mapping[str, str]) -> list[str]:
     """Return the unique names of this node's GPUs, as ``nvidia-smi`` lists them.
 
-    A GPU that is divided into parts (MIG) is replaced by its parts. Blocks. Raises DevicesUnknownError.
+    A GPU that is divided into MIG instances is replaced by its instances. Blocks. Raises DevicesUnknownError.
     """
     program = shutil.which("nvidia-smi", path=environ.get("PATH"))
     if program is None:
@@ -77,7 +77,7 @@ def parse_gpu_list(text: str) -> list[str]:
 
 
 def is_gpu_busy(name: str, environ: Mapping[str, str]) -> bool:
-    """Return whether nvidia-smi lists a process that computes on a GPU, or False if that is unknown. Blocks."""
+    """Return whether nvidia-smi lists a compute process on a GPU. Return False if that is unknown. Blocks."""
     program = shutil.which("nvidia-smi", path=environ.get("PATH"))
     try:
         return program is not None and bool(_output(program, environ, "-i", name, *_PROCESSES).strip())
@@ -100,12 +100,12 @@ def _output(program: str, environ: Mapping[str, str], *arguments: str) -> str:
     return output
 
 
-_LENGTH = 107  # bytes of an abstract name, struct sockaddr_un
+_LENGTH = 107  # maximum length of an abstract socket's name in bytes, see struct sockaddr_un
 _FILLER = b"/"
 _LISTENING = 0x10000  # __SO_ACCEPTCON, of linux/net.h
 # A line of /proc/net/unix, as the kernel writes it: address, references, protocol, flags, type, state, inode, name.
-# Names may contain line breaks. The names of locks are padded to the maximum length. So a line within another socket's
-# name is always too short to look like the line of a lock.
+# A name may contain line breaks, and so imitate a further line. The names of locks are padded to the maximum length, so
+# that an imitated line is always too short.
 _LINE = re.compile(
     rb"[0-9a-f]{8,16}: [0-9A-F]{8} [0-9A-F]{8} ([0-9A-F]{8}) [0-9A-F]{4} [0-9A-F]{2} +(\d+) "
     rb"@(tony-gpu/(\d+)/[0-9a-f]*/(.*))"
@@ -117,7 +117,7 @@ class _Lock:
     """A lock on a GPU that a process holds."""
 
     inode: str
-    user: int  # number of the user, as the lock's name claims
+    user: int  # UID in the lock's name, which another user may have forged
 
 
 def take_gpu_lock(device: str, *, respect_others: bool = True) -> Optional[socket.socket]:
@@ -212,12 +212,12 @@ def _process_name(pid: int) -> Optional[str]:
         return None
 
 
-_WAIT = 60.0  # seconds, because processes of a container may still run when YARN reports its end
-_POLL = (0.1, 0.4)  # seconds between two attempts, at random: containers that try at the same time must diverge
+_WAIT = 60.0  # seconds to wait for locks, because processes of a container may still run when YARN reports its end
+_POLL = (0.1, 0.4)  # random pause in seconds between two attempts, so that containers do not retry in step
 
 _DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 _BY_NODE = "NVIDIA_VISIBLE_DEVICES"
-_EVERY_DEVICE = ("", "all")  # the value in CUDA images if no devices are selected
+_EVERY_DEVICE = ("", "all")  # values that select no particular devices, as in CUDA images
 
 
 class NoGpusError(Exception):
@@ -240,7 +240,7 @@ class ContainerGpus:
         *,
         wait: float = _WAIT,
     ) -> None:
-        """Prepare the locks. ``guarded``: the socket of ``processes.start_guard``. ``wait`` in seconds."""
+        """Prepare the locks. ``guarded``: the socket of ``processes.start_guard``. ``wait``: seconds."""
         self._dealing = dealing
         self._wanted = wanted
         self._environ = environ
@@ -249,9 +249,10 @@ class ContainerGpus:
         self._held: dict[str, socket.socket] = {}
 
     def environment(self, cancelled: threading.Event) -> dict[str, str]:
-        """Return the variables that select the GPUs of user processes. Return none if the node has selected the GPUs.
+        """Return the variables that select the GPUs of user processes.
 
-        Blocks. Raises NoGpusError, Cancelled.
+        Return an empty dict if the node has selected the GPUs, or if the container has no GPUs. Blocks.
+        Raises NoGpusError, Cancelled.
         """
         if not self._wanted or gpus_set_by_node(self._environ):
             return {}
@@ -270,7 +271,7 @@ class ContainerGpus:
         self._held.clear()
 
     def _order(self) -> dict[str, str]:
-        """Return a variable that gives numbers the same meaning in all programs. CUDA's default order is by speed."""
+        """If GPUs are named by number, return the variable that makes CUDA number them by PCI bus, not by speed."""
         return {_DEVICE_ORDER: "PCI_BUS_ID"} if any(name.isdecimal() for name in self._held) else {}
 
     def _take(self, cancelled: threading.Event) -> None:
@@ -307,9 +308,9 @@ class ContainerGpus:
     def _try(self, every: list[str], *, also_idle: bool = False) -> bool:
         """Take the wanted number of GPUs, or none. Return whether they were taken.
 
-        With ``also_idle`` also take GPUs that another user has locked, if no process is known to use them. YARN has
-        given this container its GPUs, so a lasting lock on an idle GPU belongs to no container: any local user can take
-        locks.
+        With ``also_idle`` also take GPUs that another user has locked, if no process is known to use them. Any local
+        user can take locks. YARN gives the containers of a node no more GPUs than the node has, so enough GPUs are
+        free. Therefore a lasting lock on an idle GPU belongs to no container.
         """
         try:
             self._take_from(every)
@@ -379,7 +380,7 @@ class _Memory(ctypes.Structure):
 
 
 class Nvml:
-    """NVML with the GPUs of one container. All calls block, and hang if a driver is broken."""
+    """Queries NVML about the GPUs of one container. All calls block, and hang if a driver is broken."""
 
     def __init__(self, names: Sequence[str], wanted: int, library: str = LIBRARY) -> None:
         """Open NVML, and find ``wanted`` GPUs, the number that the container was given. Raises NvmlError.
@@ -400,7 +401,7 @@ class Nvml:
         """Return the present use of the container's GPUs, by fields of the message Heartbeat.
 
         ``gpu_percent`` is the mean over the GPUs, ``gpu_bytes`` their memory in use together. A value is missing if a
-        GPU does not report it, such as a part of a GPU (MIG).
+        GPU does not report it, such as a MIG instance.
         """
         busy, used = _Utilization(), _Memory()
         percents, sizes = [], []
@@ -426,7 +427,7 @@ class Nvml:
         return device
 
     def _all(self) -> list[ctypes.c_void_p]:
-        """Return the GPUs that can be opened. A node that isolates GPUs also lists the others."""
+        """Return the GPUs that can be opened. With GPU isolation, NVML also counts GPUs of other containers."""
         number = ctypes.c_uint()
         self._call("nvmlDeviceGetCount_v2", ctypes.byref(number))
         found = []
@@ -448,7 +449,7 @@ class Nvml:
 
 
 class GpuMeter:
-    """Queries NVML in a separate thread, because a broken driver hangs. Then there are no more answers."""
+    """Queries NVML in a separate thread, because a broken driver makes calls hang. Then ``take`` returns None."""
 
     def __init__(self, open_nvml: Callable[[], Nvml]) -> None:
         """Prepare the thread, in which ``open_nvml`` is called. ``open_nvml`` may raise NvmlError."""
@@ -458,7 +459,7 @@ class GpuMeter:
         self._thread: Optional[threading.Thread] = None
 
     def take(self) -> Optional[dict[str, float]]:
-        """Return the answer to the last call if it has arrived, and start the next query."""
+        """Return the result of the last call's query, or None if it has not arrived yet. Start the next query."""
         newest, self._newest = self._newest, None
         if self._thread is None:
             # A pool's thread would keep the process from ending while the driver hangs.

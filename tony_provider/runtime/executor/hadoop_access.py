@@ -56,7 +56,7 @@ class UserTokens:
 
 
 _SECONDS = 60.0  # for the start of a JVM, on a node where many containers start one at the same time
-_SAID = 300  # characters of its stderr in a message
+_SAID = 300  # characters of the program's stderr in a message
 
 
 class ClassPathError(Exception):
@@ -71,7 +71,7 @@ def hadoop_program(environ: Mapping[str, str]) -> Optional[str]:
 
 
 def node_class_path(program: str, environ: Mapping[str, str]) -> str:
-    """Return every jar of the node's Hadoop by its name, because a JVM within a process does not expand ``*``.
+    """Return the node's Hadoop class path with each jar by name, because an embedded JVM does not expand ``*``.
 
     Blocks while a JVM starts. Raises ClassPathError.
     """
@@ -94,7 +94,7 @@ _USUAL = Path("/etc/hadoop/conf")
 
 
 def node_configuration(environ: Mapping[str, str]) -> Optional[Path]:
-    """Return the node's directory of Hadoop configuration, or None if no readable one has properties. Blocks."""
+    """Return the node's directory of Hadoop configuration, or None if no readable file has properties. Blocks."""
     return next(filter(_says_anything, _candidates(environ)), None)
 
 
@@ -220,7 +220,7 @@ class HadoopAccess:
         return found
 
     def _configuration(self, environ: Mapping[str, str]) -> tuple[Optional[Path], str]:
-        """Return the directory of the configuration, or None if there is none, and its source for messages."""
+        """Return the configuration directory and its source for messages. The directory is None if there is none."""
         directory = node_configuration(environ)
         if directory is not None:
             return directory, f"configuration in {directory}"
@@ -233,7 +233,7 @@ class HadoopAccess:
 
 
 def _class_path_of_node(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the class path, or an empty text if there is none, and its source or the reason for messages."""
+    """Return the class path and its source for messages. Without a class path, return "" and the reason."""
     program = hadoop_program(environ)
     if program is None:
         return "", "no class path, since there is no hadoop on PATH and no HADOOP_HOME"

@@ -41,10 +41,10 @@ class DiskMeter:
     """
 
     proc: Path = Path("/proc")
-    _most: tuple[int, int] = 0, 0  # highest sums so far: a process that is collected between two reads is missing
+    _most: tuple[int, int] = 0, 0  # highest sums so far, because a sum lacks processes that are collected meanwhile
 
     def measure(self, pids: Iterable[int]) -> Measured:
-        """Return the bytes, or nothing if the kernel does not count them. Blocks shortly.
+        """Return the bytes, or an empty dict if the kernel does not count them. Blocks briefly.
 
         ``pids``: all descendants of this process, parents first.
         """
@@ -73,7 +73,7 @@ _LOOPBACK = "lo"
 class NetworkMeter:
     """Reads the counters of the interfaces that this process sees, except the loopback.
 
-    They are the container's own only in a Docker container that does not share the node's network.
+    These are the container's own counters only in a Docker container that does not share the node's network.
     """
 
     docker: bool  # whether this is a Docker container
@@ -81,7 +81,7 @@ class NetworkMeter:
     interfaces: Path = Path("/sys/class/net")
 
     def measure(self) -> Measured:
-        """Return the bytes since the network was created, or nothing if the node also uses it. Blocks shortly."""
+        """Return the bytes since the network was created, or an empty dict if it is the node's. Blocks briefly."""
         if not self.docker:
             return {}
         try:
@@ -118,9 +118,9 @@ class NodeMeter:
     _before: Optional[list[int]] = None
 
     def measure(self) -> Measured:
-        """Return the share of busy processor time in percent. Blocks shortly.
+        """Return the share of busy processor time in percent. Blocks briefly.
 
-        Return nothing at the first call, and if the share is unknown.
+        Return an empty dict at the first call, and if the share is unknown.
         """
         try:
             with self.counters.open() as file:
@@ -147,7 +147,7 @@ class ContainerMeters:
         self._gpus: Optional[GpuMeter] = None  # None until the GPUs of the container are known
 
     def measure(self, table: processes.Table) -> Measured:
-        """Return the newest values. ``table``: all descendants of this process, parents first. Blocks shortly."""
+        """Return the newest values. ``table``: all descendants of this process, parents first. Blocks briefly."""
         gpus = self._gpu_meter()
         return {
             **self._usage.measure(table, time.monotonic()),

@@ -1,6 +1,6 @@
-"""Results that executors keep on the store: the leader's model, exports and return value, and each container's log.
+"""Results that executors upload to the store: the leader's model, exports and return value, and each container's log.
 
-The module also contains the retries that other uploads use.
+The module also contains ``UploadRetries``, which other uploads use.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ _FINAL = (OSError, StorageInvalidPath, StorageUnsupported)  # another attempt wo
 
 
 class NotStoredError(Exception):
-    """The results of a successful process could not be stored. Another run would not help."""
+    """The results of a successful process could not be stored. Running the process again would not help."""
 
 
 class UploadRetries(StartPart):
@@ -115,9 +115,9 @@ class UploadRetries(StartPart):
         self._stop_request = stop_request
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return the result of ``work``, which blocks and raises Cancelled soon after the start is stopped.
+        """Call ``work`` until it succeeds, and return its result.
 
-        Raises NotStoredError, Cancelled.
+        ``work`` blocks, and must raise Cancelled soon after the start is stopped. Raises NotStoredError, Cancelled.
         """
         deadline = time.monotonic() + self._context.container.job.timeouts.upload
         for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
@@ -181,7 +181,7 @@ async def keep_results(
 
 def _keep(context: ExecutorContext, order: StartOrder, cancelled: threading.Event, warn: Callable[[str], None]) -> str:
     directory, model = context.container.description.application_dir, context.workspace.model
-    returned = read_returned(context.workspace.result_file)  # first: an invalid value would waste the model's upload
+    returned = read_returned(context.workspace.result_file)  # before the upload, which an invalid value would waste
     uri = ""
     if not is_empty_directory(model):
         uri = publish_directory(context.storage, model, uris.join(directory, contract.MODEL_DIR), cancelled, warn)
@@ -212,7 +212,7 @@ _LOG_TIMEOUT = 20.0  # seconds for the upload of the log; the application master
 async def keep_log(context: ExecutorContext) -> None:
     """Copy the end of the log to the store.
 
-    A failure is only logged, because YARN has the container's own files.
+    A failure is only logged, because YARN also keeps the container's log files.
     """
     container = context.container
     name = contract.log_name(container.identity.task, container.identity.attempt)
@@ -241,7 +241,7 @@ class _Found:
     step: int
     local: Path
     found_ms: int  # epoch
-    asked_ms: int  # time of the newest request before it
+    asked_ms: int  # epoch; newest request before it was found, or 0 without a request
 
 
 class ModelExports(BackgroundWork):
@@ -258,7 +258,7 @@ class ModelExports(BackgroundWork):
         self._send = send
         self._keep_last = context.container.job.export.keep_last
         self._target = uris.join(context.container.description.application_dir, contract.EXPORTS_DIR)
-        self._asked_ms = 0  # time of the newest request that the process got
+        self._asked_ms = 0  # epoch; newest request that the process got, or 0 without a request
         self._waiting: dict[int, _Found] = {}  # by step, in the order of their appearance
         self._scanning = asyncio.Lock()
         self._cancelled = threading.Event()
@@ -267,7 +267,7 @@ class ModelExports(BackgroundWork):
         """Request an export from the user process, unless it already got this request."""
         if self._work is None or self._ended or wanted.asked_ms == self._asked_ms:
             return
-        await self._scan()  # exports that exist by now are no answer
+        await self._scan()  # exports that exist already are not the result of this request
         self._asked_ms = wanted.asked_ms
         try:
             await asyncio.to_thread(self._context.workspace.request_export, wanted.reason)
@@ -379,7 +379,7 @@ def _exports_in(directory: Path) -> Iterable[tuple[int, Path]]:
 
 
 def _commit(storage: Storage, local: Path, uri: str, cancelled: threading.Event, warn: Callable[[str], None]) -> None:
-    """Upload an export, unless it already exists and may be in use. Blocks.
+    """Upload an export, unless the store already has it, because readers may use that copy. Blocks.
 
     Raises OSError and the errors of ``publish_directory``.
     """
@@ -392,7 +392,7 @@ def _commit(storage: Storage, local: Path, uri: str, cancelled: threading.Event,
 
 
 def _prune(storage: Storage, directory: str, newest: str, keep_last: int) -> None:
-    """Remove all but the newest exports from the store. If the store refuses, they stay for now. Blocks."""
+    """Remove all but the newest ``keep_last`` exports from the store, and log a failure. Blocks."""
     try:
         whole = [each for each in storage.list(directory) if contract.step_of_export(each.name) is not None]
         whole.sort(key=lambda each: (each.name == newest, each.modified_ms, contract.step_of_export(each.name)))
@@ -405,7 +405,7 @@ def _prune(storage: Storage, directory: str, newest: str, keep_last: int) -> Non
 
 
 def _remove(path: Path) -> None:
-    """Remove an export from the container. Entries that cannot be removed last as long as the container. Blocks."""
+    """Remove an export from the container. Entries that cannot be removed stay until the container ends. Blocks."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

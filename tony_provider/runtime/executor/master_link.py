@@ -64,7 +64,7 @@ Answer = Union[tony_pb2.CheckpointAnswer, tony_pb2.InputPart, tony_pb2.ShardAnsw
 class MasterRequests:
     """Requests to the application master that wait for an answer without a time limit.
 
-    They are repeated under the same number to an application master that returns.
+    After a reconnection, open requests are sent again with the same numbers.
     """
 
     def __init__(self, send: Send) -> None:
@@ -78,7 +78,7 @@ class MasterRequests:
         return [message for message, _ in self._asked.values()]
 
     async def ask(self, message: tony_pb2.FromExecutor) -> Any:
-        """Send a message of a kind that has a field ``request``, and return the answer. Sets this number."""
+        """Send a message of a kind that has a field ``request``, and return the answer. Sets ``request``."""
         number = next(self._numbers)
         getattr(message, message.WhichOneof("kind") or "").request = number
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -118,9 +118,9 @@ class MasterLostError(MasterLinkError):
 class MasterLink:
     """The executor's connection to its application master.
 
-    ``greet`` returns the first messages of every stream: the executor's identity, and what a master that missed it must
-    know. ``handle`` gets each received message and must not block. Both are called on the event loop. An unreachable
-    master may have a successor, which writes its address to the store.
+    ``greet`` returns the first messages of every stream: the registration, and what the master may have missed.
+    ``handle`` gets each received message and must not block. ``greet`` and ``handle`` are called on the event loop. An
+    unreachable master may have a successor, which writes its address to the store.
     """
 
     def __init__(
@@ -141,11 +141,11 @@ class MasterLink:
         self._handle = handle
         self._lost_after = container.description.master_lost_after
         self._outgoing: Optional[asyncio.Queue[Optional[tony_pb2.FromExecutor]]] = None
-        self._contact = 0.0
+        self._contact = 0.0  # monotonic time at which the master was last reachable
         self._finishing = False
 
     def send(self, message: tony_pb2.FromExecutor) -> None:
-        """Send a message. Drop it without a stream, because the next stream begins with all important messages."""
+        """Send a message. If there is no stream, drop it: the next stream begins with all important messages."""
         if self._outgoing is not None:
             self._outgoing.put_nowait(message)
 
@@ -160,7 +160,7 @@ class MasterLink:
             await self._outgoing.join()
 
     def finish(self) -> None:
-        """Take leave of the master. ``run`` ends when all messages are sent and the master has closed its end."""
+        """Announce the end to the master. ``run`` ends when all messages are sent and the master has closed its end."""
         self._finishing = True
         if self._outgoing is not None:
             self._take_leave(self._outgoing)

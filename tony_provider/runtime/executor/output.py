@@ -34,7 +34,7 @@ _BEGINNING = re.compile(rb"(?:\A|(?<=[\r\n]))(?=[^\r\n])")  # start of a line th
 
 
 class CappedFile:
-    """A file that replaces ``<name>.1`` when it is full. Several threads may use it.
+    """A log file with a size limit, which is renamed to ``<name>.1`` when it is full. Several threads may use it.
 
     A full disk loses lines, but does not stop the process that prints them.
     """
@@ -49,8 +49,8 @@ class CappedFile:
     ) -> None:
         """Prepare the file. With ``announce``, a new file begins with the number of lines that were dropped.
 
-        ``crowded`` returns a reason if that many more bytes should not be written to the disk, otherwise None. With a
-        reason the file keeps at most ``_LEAST`` bytes.
+        ``crowded`` gets a directory and a number of bytes. If its disk has too little space for them, it returns the
+        reason, otherwise None. With a reason the file keeps at most ``_LEAST`` bytes.
         """
         self.path = path
         self.problem = ""  # reason if lines are lost that the limit would have kept
@@ -93,7 +93,7 @@ class CappedFile:
                 self._file = None
 
     def last(self, limit: int, secrets: Iterable[str] = ()) -> bytes:
-        """Return the last bytes from the start of a line, in the form for the store: see ``kept_form``.
+        """Return the last ``limit`` bytes or less, from the start of a line, in the form for the store: ``kept_form``.
 
         The values of ``secrets`` are masked. A very long line, such as that of a progress bar, is cut.
         """
@@ -108,9 +108,9 @@ class CappedFile:
         return kept_form(masked_in_place(data, secrets), written - len(data), dropped)
 
     def tail(self, limit: int) -> bytes:
-        """Return the last bytes while other threads write. Reads only these bytes, and does not count dropped lines.
+        """Return the last ``limit`` bytes, without a count of dropped lines. Other threads may write meanwhile.
 
-        Blocks. Raises OSError.
+        Reads only these bytes. Blocks. Raises OSError.
         """
         with self._lock:
             data = _end(self.path, limit + 1)
@@ -212,7 +212,7 @@ class Tail:
 
 
 class _Lines:
-    """Whole lines of a stream that is read in pieces, so that two streams in one file do not cut each other's lines."""
+    """Joins the pieces of a stream to whole lines, so that two streams in one file do not cut each other's lines."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -282,11 +282,11 @@ class Output:
         return [self.both, *(file for process in self.processes for file in (process.stdout, process.stderr))]
 
     def note(self, text: str) -> None:
-        """Write one of our own lines into the common file. Blocks."""
+        """Write a line of the executor, which begins with ``[tony]``, into the common file. Blocks."""
         self.both.write(_own_line(text))
 
     def note_error(self, text: str) -> None:
-        """Write one of our own lines into the common file and into the stderr of local rank 0. Blocks."""
+        """Write a line of the executor into the common file, and into the stderr file of local rank 0. Blocks."""
         self.processes[0].stderr.write(_own_line(text))
         self.both.write(_own_line(text))
 
@@ -328,7 +328,7 @@ class Capture:
             transport.close()
 
     def close_write_ends(self) -> None:
-        """Close our ends of the pipes when the process has its own. Otherwise its output would never end."""
+        """Close the executor's write ends once the process has them. Otherwise its output would never end."""
         for descriptor in (self.stdout, self.stderr):
             if descriptor >= 0:
                 os.close(descriptor)

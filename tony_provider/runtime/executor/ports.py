@@ -138,7 +138,7 @@ _COMMAND = 30.0  # seconds for the probe's command
 
 
 class ReadinessWatch:
-    """The readiness probe of one start of a user process. ``ready`` stays true, because other tasks rely on it."""
+    """The readiness probe of one start of a user process. Once true, ``ready`` stays true: other tasks rely on it."""
 
     def __init__(self, container: ExecutorContainer, probe: ReadinessProbe, environ: Mapping[str, str]) -> None:
         """Prepare the probe. ``environ``: the environment of the user process."""
@@ -168,7 +168,7 @@ class ReadinessWatch:
 
     async def _probe_once(self) -> bool:
         if self._probe.file is not None:
-            # Path.exists would raise errors in the path, which may disappear while the program runs.
+            # Path.exists raises some errors, which may be temporary while the program runs.
             return await asyncio.to_thread(os.path.exists, Path(self._container.directory, self._probe.file))
         if self._probe.command is not None:
             return await self._succeeds(self._probe.command)
@@ -181,7 +181,7 @@ class ReadinessWatch:
                 _, writer = await wait_with_timeout(asyncio.open_connection(host, port), _CONNECT)
                 with contextlib.closing(writer):
                     connection: Connected = writer.get_extra_info("socket")
-                    # Another machine is reached only through a mapped port, which belongs to the container.
+                    # A server on another machine, a Docker host, answers only at a mapped port of this container.
                     if not is_of_this_machine(connection.getpeername()[0]) or await self._is_own(connection, port):
                         return True
         return False

@@ -72,7 +72,7 @@ class ProcessStart:
 
     @property
     def _is_leader(self) -> bool:
-        """Whether the job's model and result are those of this task. Another task may lead the next generation."""
+        """Whether this task provides the job's model and result. Another task may lead in the next generation."""
         container = self._context.container
         return self.order.rank(container.task_type, container.index) == 0
 
@@ -126,7 +126,7 @@ class ProcessStart:
         return [replaced(notice) for notice in [*self._unstored.notices, *self._left_out[:_MOST_LEFT_OUT]]]
 
     def stop(self, grace: float, copy_seconds: float, *, stacks: bool = False) -> None:
-        """End the processes, with SIGKILL after ``grace`` seconds. Then copy the last checkpoint for ``copy_seconds``.
+        """End the processes, with SIGKILL after ``grace`` seconds. Then copy the last checkpoint in ``copy_seconds``.
 
         A further call can only shorten both times. ``stacks``: log the stacks of all threads first.
         """
@@ -342,9 +342,9 @@ class ProcessStart:
             exited.not_kept = replaced(str(error))
 
     async def _inspect_disk(self, exited: tony_pb2.ProcessExited) -> None:
-        """Report a full disk, because the last words of a process that found no room seldom name it."""
+        """Report a full disk, because the output of a process that fails for this reason seldom names it."""
         own = [self._context.workspace.root]
-        if self._context.shared is None:  # otherwise its checkpoints are on a disk that all nodes share
+        if self._context.shared is None:  # a shared checkpoint directory is not on this node's disk
             own.append(self._context.checkpoints.path)
         for directory in own:
             problem = await asyncio.to_thread(disk_problem, directory)
@@ -352,9 +352,9 @@ class ProcessStart:
                 exited.node_problem = problem
 
     async def _reported_step(self) -> Optional[int]:
-        """Return the last step that the process reported itself.
+        """Return the last step that the process reported in its metrics file, or None.
 
-        Steps of event files do not count, because they may be epochs or begin again at each start.
+        Steps of event files do not count, because they may be epochs or restart from 0 at each start.
         """
         if not self._readers:
             return None
@@ -382,7 +382,7 @@ def _progress_readers(context: ExecutorContext) -> list[ProcessProgress]:
     readers = []
     for local_rank, workspace in enumerate(context.workspaces):
         events = None
-        if not context.container.shows_tensorboard:  # there the event files are those of other tasks
+        if not context.container.shows_tensorboard:  # its event files are those of other tasks
             others = [each.tensorboard for each in context.workspaces if each.local_rank > local_rank]
             events = EventScalars(workspace.tensorboard, others)
         readers.append(ProcessProgress(ProgressReader(workspace.metrics_file), events))

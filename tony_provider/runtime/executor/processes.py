@@ -1,7 +1,7 @@
 """Processes of a container: the guard, the process table, signals, writers of files, and out-of-memory kills.
 
-The guard is a shell outside the container's process group that kills the processes which a dead executor has left. The
-other functions read /proc.
+The guard is a shell outside the container's process group. It kills the processes that a dead executor leaves. The
+process table and the writers of files are read from /proc.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tony_provider.runtime.common.concurrency import Cancelled
 
 log = logging.getLogger(__name__)
 
-_LOCKS = 3  # the guard's descriptor of the socket; descriptor 0 is the pipe that closes when the executor ends
+_LOCKS = 3  # file descriptor of the socket in the guard; descriptor 0 is the pipe that closes when the executor ends
 
 
 def start_guard(mark: str) -> Optional[socket.socket]:
@@ -38,14 +38,14 @@ def start_guard(mark: str) -> Optional[socket.socket]:
     YARN kills the process group of the container: first with SIGTERM, and with SIGKILL a quarter of a second later. On
     a busy node an executor may die before it has stopped the descendants that have sessions of their own. The guard
     finds them by the mark as soon as the executor has ended for any reason. It is a shell, because a shell needs a
-    tenth of the memory of a Python and no file of the container, which may be removed by then.
+    tenth of the memory of a Python, and no files of the container. YARN may have removed these files by then.
 
     Call this before there are threads, and before this process becomes a child subreaper, because the guard must not
     become its descendant. If no guard can be started, print the reason on stderr and return None.
 
-    Return the executor's end of a socket to the guard, which does not read from it. Files that are sent through it stay
-    open until the guard ends. So no other container gets the GPUs or the path of the checkpoint directory before. The
-    guard detects the end of this process by a pipe whose end this process never closes.
+    Return the executor's end of a socket to the guard, which does not read from it. Files that are sent through the
+    socket stay open until the guard ends. So their locks on GPUs and on the path of the checkpoint directory last as
+    long. The guard detects the end of this process by a pipe whose write end this process never closes.
     """
     if os.getpid() == 1:
         return None  # the end of a container's first process ends the whole container
@@ -98,7 +98,7 @@ def _become(program: str, mark: str, ended: int, watched: int) -> NoReturn:
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_COMMAND = 80  # characters of a command line
+_COMMAND = 80  # characters of a command line by default
 _STOP_POLL = 0.05  # seconds between polls of ending processes, because the end of a grandchild causes no event
 KILL_TIMEOUT = 10.0  # seconds for the kernel to end killed processes; a process that hangs in a device may never end
 
@@ -128,12 +128,12 @@ def become_subreaper() -> None:
 
 
 def claim(pid: int) -> None:
-    """Exclude a child from ``descendants``, because its own caller in this process waits for it."""
+    """Exclude a child from ``descendants``, because the code that started it waits for it."""
     _claimed.add(pid)
 
 
 def disclaim(pid: int) -> None:
-    """Forget a claim after the child has been collected."""
+    """Undo ``claim`` after the child has been collected with waitpid."""
     _claimed.discard(pid)
 
 
@@ -217,7 +217,7 @@ def _pids() -> list[int]:
 def _read(pid: int) -> Optional[Process]:
     """Return a process, or None if it has ended. See proc_pid_stat(5).
 
-    The second field, the name, may contain any characters.
+    The second field, the program's name in parentheses, may contain any characters, also parentheses.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
@@ -242,7 +242,7 @@ class UsageMeter:
     _at: Optional[float] = None
 
     def measure(self, table: Table, now: float) -> dict[str, float]:
-        """Return the usage of these processes, by fields of heartbeats. ``now``: seconds of any monotonic clock.
+        """Return the usage of these processes, by fields of Heartbeat. ``now``: seconds of any monotonic clock.
 
         ``rss_bytes`` is the sum over the processes, so shared pages count for each process. ``cpu_percent`` is the mean
         since the last measurement.
@@ -270,13 +270,13 @@ def reap_orphans(table: Table, parent: int, keep: Collection[int]) -> None:
 
 
 def signal_all(number: int, table: Table) -> bool:
-    """Send a signal to every process of the table. Return whether there were any."""
+    """Send a signal to every process of the table. Return whether any was still running."""
     living = [process for process in table.values() if not process.zombie]
     for process in living:
         try:
             os.kill(process.pid, number)
         except (ProcessLookupError, PermissionError):
-            continue  # it has ended, or is a set-user-id program, which we may not stop: it counts as left
+            continue  # it has ended, or is a set-user-id program, which this user may not signal: it counts as running
     return bool(living)
 
 
@@ -300,9 +300,9 @@ async def kill_all(root: int, keep: Collection[int], seconds: float) -> int:
 async def wait_until_gone(
     root: int, keep: Collection[int], deadline: Callable[[], float], without: Collection[int]
 ) -> int:
-    """Wait until no process is left below ``root``, like ``stop_all``. Return the number left at the deadline.
+    """Wait until no process is left below ``root``. Return the number of processes left at the deadline.
 
-    ``without``: processes to leave out, with all of their descendants.
+    ``keep``, ``deadline``: see ``stop_all``. ``without``: processes to leave out, with all of their descendants.
     """
     return await _wait_gone(root, keep, deadline, None, without)
 
@@ -340,13 +340,13 @@ def run_program(
     seconds: float,
     cancelled: Optional[threading.Event] = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program with these variables only, and return its exit code and output. Blocks.
+    """Run a program with only the variables in ``environ``, and return its exit code and output. Blocks.
 
-    Its children are killed when it has ended. Raises subprocess.TimeoutExpired after ``seconds``, Cancelled, and
-    OSError if the program cannot be started.
+    When the program has ended, its remaining children are killed. Raises subprocess.TimeoutExpired after ``seconds``,
+    Cancelled, and OSError if the program cannot be started.
     """
     until = time.monotonic() + seconds
-    stdin, open_end = os.pipe()  # a program that polls its standard input ends when this process does
+    stdin, open_end = os.pipe()  # a program that polls its standard input notices the end of this process
     try:
         process = subprocess.Popen(
             command,
@@ -385,7 +385,7 @@ def run_program(
 _ACCESS_MODE = 0o3  # of a file's flags in /proc/PID/fdinfo: 0 for files that are open for reading only
 _SHARED = "s"
 _DELETED = " (deleted)"  # after the path of a deleted file
-_ABANDONED = 30.0  # seconds within which a process that was killed has stopped the others of its container
+_ABANDONED = 30.0  # seconds; by then, the failure of a killed process has stopped the other processes of its container
 
 
 class Writers:
@@ -394,13 +394,13 @@ class Writers:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._before: dict[str, set[tuple[int, int]]] = {}  # PIDs and start times of the writers, by path
-        self._abandoned: dict[str, float] = {}  # when the writers of a path were found to be gone
+        self._abandoned: dict[str, float] = {}  # monotonic time at which all writers of a path had ended, by path
 
     def scan(self, table: Mapping[int, Process], now: float) -> set[str]:
-        """Return the paths that any of the processes can write into. Blocks shortly. ``now``: monotonic seconds.
+        """Return the paths that any of the processes can write into. Blocks briefly. ``now``: monotonic seconds.
 
-        A path whose writers have all ended since the last call is returned for some more seconds, because a process
-        that was killed may have written only half of the file.
+        A path whose writers have all ended is returned for ``_ABANDONED`` more seconds, because a process that was
+        killed may have written only half of the file.
         """
         living = {pid: (pid, process.started) for pid, process in table.items() if not process.zombie}
         found = {path: {living[pid] for pid in pids} for path, pids in writers_of(self._directory, living).items()}
@@ -469,7 +469,7 @@ _MOUNT = Path("/sys/fs/cgroup")
 class OutOfMemoryWatch:
     """Detects whether the kernel has recently killed a process because it was out of memory.
 
-    Call ``look`` regularly. Kills before the last call but one are ignored as those of other processes.
+    Call ``read`` regularly. Kills before the second last call do not count, because they hit other processes.
     """
 
     def __init__(self) -> None:
@@ -477,11 +477,11 @@ class OutOfMemoryWatch:
         self._seen: deque[int] = deque([self._count()], maxlen=2)
 
     def read(self) -> None:
-        """Read the counters. Blocks shortly."""
+        """Read the counters. Blocks briefly."""
         self._seen.append(self._count())
 
     def killed_recently(self) -> bool:
-        """Return whether the kernel has killed a process since the last ``look`` but one. Blocks shortly."""
+        """Return whether the kernel has killed a process since the second last call of ``read``. Blocks briefly."""
         return self._count() > self._seen[0]
 
     def _count(self) -> int:

@@ -40,7 +40,7 @@ class FileTail:
         self._inode: Optional[int] = None
         self._offset = 0
         self._rest = b""
-        self._skipping = False  # inside of a line that is too long
+        self._skipping = False  # whether the last call stopped within a line that is too long
 
     def read(self) -> tuple[list[bytes], int]:
         """Return the new lines, and the number of lines that were too long. Blocks. Raises OSError."""
@@ -80,7 +80,7 @@ class SpeedMeter:
 
     def add(self, now: float, step: int) -> None:
         if self._seen and step < self._seen[-1][1]:
-            self._seen.clear()  # the process has started again
+            self._seen.clear()  # the process has restarted its count
         if not self._seen or step > self._seen[-1][1]:
             self._seen.append((now, step))
         while len(self._seen) > 2 and self._seen[0][0] < now - WINDOW:
@@ -98,7 +98,7 @@ class ProgressReader:
     """Reads the reports of one user process, and keeps the newest value of each metric."""
 
     def __init__(self, path: Path) -> None:
-        self.malformed = 0  # number of lines
+        self.malformed = 0  # number of lines that were ignored
         self._tail = FileTail(path)
         self._speed = SpeedMeter()
         self._step: Optional[int] = None
@@ -179,7 +179,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _count(value: Any) -> Optional[int]:
-    """Return a value as an integer, or None if it is not a count. 10.0 is a count."""
+    """Return a whole number from 0 to LARGEST_STEP as an integer, also if it is a float. Otherwise return None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -206,10 +206,10 @@ def run_name(directory: str) -> str:
     return "/".join(part for part in directory.split("/") if not _TIME.fullmatch(part))
 
 
-HEADER = 12  # bytes before a record: its length, and a checksum of that
+HEADER = 12  # bytes before a record: the record's length, and a checksum of the length
 FOOTER = 4  # bytes after a record: its checksum, which is not verified because that takes too long in Python
 _PLUGIN = b"scalars"
-_NUMBERS = {1: ("<f", 5), 2: ("<d", 6)}  # format in tensor_content and number of the typed field, by data type
+_NUMBERS = {1: ("<f", 5), 2: ("<d", 6)}  # by data type: struct format, and number of the field float_val or double_val
 
 Field = Union[int, bytes]
 
@@ -225,7 +225,7 @@ class Scalar:
     step: int
     tag: str
     value: float
-    of_plugin: bool  # the summary names the scalars plugin
+    of_plugin: bool  # of the scalars plugin: a plain value, or metadata with this plugin's name
 
 
 def record_length(header: bytes) -> int:
@@ -282,7 +282,7 @@ def _one_number(tensor: bytes) -> Union[float, None]:
 
 
 def _within(message: bytes, wanted: int) -> bytes:
-    """Return a field of bytes, or empty bytes if it is missing."""
+    """Return the field with the number ``wanted``, or empty bytes if it is missing."""
     return next((value for number, value in _fields(message) if number == wanted and isinstance(value, bytes)), b"")
 
 
@@ -332,9 +332,9 @@ class _EventFile:
     given_up: bool = False
 
     def read(self, most: int) -> tuple[list[bytes], int]:
-        """Return the next whole records without large ones, and the number of bytes read, which is about ``most``.
+        """Return the next complete records except large ones, and the number of bytes read.
 
-        Raises NotAnEventError, OSError.
+        Stop after about ``most`` bytes. Raises NotAnEventError, OSError.
         """
         records = []
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -364,7 +364,7 @@ class EventScalars:
     """Progress in the event files of one user process: the highest step, and the newest value of each scalar."""
 
     def __init__(self, directory: Path, others: Collection[Path] = ()) -> None:
-        """Ignore the present content of ``directory``, which is that of a former process. Blocks.
+        """Ignore the present content of ``directory``, which a former process has written. Blocks.
 
         ``others``: directories below it that are not read.
         """
@@ -434,14 +434,14 @@ class EventScalars:
 
 
 class ProcessProgress:
-    """Reads the progress of one user process. After its first own report, event files are ignored."""
+    """Reads the progress of one user process. Event files count only until the first report in the metrics file."""
 
     def __init__(self, reports: ProgressReader, events: Optional[EventScalars]) -> None:
         self._reports = reports
         self._events = events
 
     def reported(self, now: float) -> Optional[tony_pb2.Progress]:
-        """Return the progress that the process reported itself. ``now``: seconds of any monotonic clock. Blocks."""
+        """Return the progress in the metrics file, or None. ``now``: seconds of any monotonic clock. Blocks."""
         return self._reports.poll(now)
 
     def poll(self, now: float) -> Optional[tony_pb2.Progress]:

@@ -1,4 +1,4 @@
-"""Objects and base classes that all parts of one start of the user processes share."""
+"""Objects and base classes for the components of a start of the user processes, such as inputs and uploads."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class StopRequest:
             await self._news.wait()
 
     async def bound(self, work: asyncio.Future[Any], deadline: Deadline) -> bool:
-        """Wait for ``work`` until the deadline. Return whether it is done. It is not cancelled."""
+        """Wait for ``work`` until the deadline. Return whether it is done. Otherwise it continues."""
         while not work.done() and (left := deadline() - time.monotonic()) > 0:
             news = asyncio.ensure_future(self._news.wait())
             try:
@@ -97,7 +97,8 @@ class StopRequest:
     async def result_of(self, work: Awaitable[T], name: str) -> T:
         """Return the result of work that ends soon after the first request. ``name``: for messages.
 
-        Raises Cancelled if the work does not end in time, and the errors of the work. It is not cancelled.
+        Raises the errors of the work. Raises Cancelled if the work still runs ``_CANCEL_TIMEOUT`` seconds
+        after the request. The work is not cancelled, and continues without this caller.
         """
         future = asyncio.ensure_future(work)
         if not await self.bound(future, lambda: self.asked_at + _CANCEL_TIMEOUT):
@@ -134,7 +135,7 @@ class StartOrder:
 
 @attrs.define(eq=False)
 class ExecutorContext:
-    """The parts of an executor that all starts of its user process use."""
+    """The resources of an executor that all starts of its user processes share."""
 
     container: ExecutorContainer
     workspace: Workspace
@@ -165,11 +166,11 @@ class ExecutorContext:
         self.storage.close()
 
 
-_LONGEST_LAST_PAUSE = 3.0  # seconds, once the processes have ended, because the end of the start waits for the work
+_LONGEST_LAST_PAUSE = 3.0  # longest pause in seconds after the processes have ended, because the end of the start waits
 
 
 class StartPart:
-    """A part of one start, with the texts that the status shows. Call ``close`` once."""
+    """Base class for a component of one start, with texts that the job's status shows. Call ``close`` once."""
 
     def __init__(self) -> None:
         self.activity = ""  # description of the current copy or wait; otherwise empty
@@ -212,7 +213,7 @@ class BackgroundWork(StartPart):
         """Do the work. Return soon after ``_ended`` is set and nothing is left to do. May be cancelled."""
 
     async def _end(self, work: asyncio.Future[None], stop_request: StopRequest, deadline: Deadline) -> bool:
-        """Let the work end after the user processes have ended. Return False if it has not ended at the deadline.
+        """Wait until the work ends after the user processes. Return False if it has not ended at the deadline.
 
         Raises internal errors of the work.
         """
@@ -224,7 +225,7 @@ class BackgroundWork(StartPart):
         return True
 
     async def _pause(self, seconds: float) -> None:
-        """Wait for the given time, or shorter if the user processes have ended."""
+        """Wait for the given time, or at most ``_LONGEST_LAST_PAUSE`` after the user processes have ended."""
         await self._wait(min(seconds, _LONGEST_LAST_PAUSE) if self._ended else seconds)
 
     async def _wait(self, seconds: float) -> None:

@@ -33,7 +33,7 @@ from tony_provider.runtime.storage.base import download
 log = logging.getLogger(__name__)
 
 
-_AT_ONCE = 4  # files in transfer
+_AT_ONCE = 4  # concurrent transfers of files
 
 
 def fetch_warm_start(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
@@ -83,14 +83,14 @@ def _copy(storage: Storage, uri: str, directory: Path, cancelled: threading.Even
 
 T = TypeVar("T")
 
-# Seconds to wait for an unreachable store, which usually affects every container. A restart or failover of a NameNode
-# usually takes less. After that, this node may be the cause, and a container on another node is worth its cost.
+# Seconds to wait for an unreachable store. A restart or failover of a NameNode, which affects every container, usually
+# takes less. After that, this node may be the cause, so a container on another node is worth its cost.
 _STORE_TIMEOUT = 300.0
 _NOT_PLACED = "the job's files could not be put into the container"
 
 
 class PreparationError(Exception):
-    """A user process cannot start from the state that was ordered."""
+    """The preparation of a start has failed. The message names the reason."""
 
     def __init__(self, reason: str, *, uri: str = "", damaged: bool = False) -> None:
         super().__init__(reason)
@@ -104,7 +104,7 @@ class ProcessLaunch:
 
     environ: dict[str, str]
     command: str  # for /bin/sh
-    before: str = ""  # commands to run before it
+    before: str = ""  # shell commands to run before ``command``
     rank: int = 0
     name: str = ""  # name of the process among several in the container, for messages
     helpers: tuple[HelperProcess, ...] = ()  # start with the process, in its environment
@@ -192,7 +192,7 @@ def _resume(context: ExecutorContext, order: StartOrder, cancelled: threading.Ev
 def _resume_own(
     context: ExecutorContext, order: StartOrder, rank: Optional[int], cancelled: threading.Event
 ) -> Optional[Resumed]:
-    """Prepare the checkpoint directory that this task stores."""
+    """Keep, empty or restore the checkpoint directory, as ordered. Return the checkpoint to resume from, or None."""
     if order.keep_checkpoints:
         resumed = context.checkpoints.keep(rank, cancelled)
         return resumed if _resumes(context) else None
@@ -232,7 +232,7 @@ def _prepared(
 
 
 def _saves_alone(container: ExecutorContainer, order: StartOrder) -> bool:
-    """Return whether no other task writes checkpoints that belong together with those of this task."""
+    """Return whether no other task contributes files to the checkpoints of this task."""
     job, savers = container.job, [task for task in order.cluster.tasks if saves_checkpoints(task.role)]
     scope = container.spec.restart or get_framework(job.framework).scope(container.role)
     is_independent = not takes_gang_along(job, container.role, scope)
@@ -275,7 +275,7 @@ def _launch(
 
 
 def _listening(container: ExecutorContainer, order: StartOrder) -> dict[str, str]:
-    """Return the variables for the address to listen at, or none if that is everywhere.
+    """Return the variables for the address that servers listen at, or an empty dict if they listen everywhere.
 
     Variables that the node sets have precedence.
     """

@@ -1,7 +1,7 @@
-"""Inputs of a task: its fixed parts, its queue of shards, and copies of shards on the node.
+"""Inputs of a task: shards that are assigned at its start, shards from a queue, and copies of shards on the node.
 
-Copies are for programs that cannot read the store themselves. A Unix socket passes the program's requests for shards to
-the application master.
+Copies are for programs that cannot read the store themselves. For queues, a Unix socket passes the program's requests
+for shards to the application master.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tony_provider.runtime.storage.stores import JobStores
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 4  # files in transfer
+_AT_ONCE = 4  # concurrent transfers of files
 
 
 class ShardChangedError(Exception):
@@ -53,7 +53,7 @@ class FetchedShards:
         self._cancelled = threading.Event()
 
     def copy(self, name: str, number: int, shard: InputShard) -> Path:
-        """Copy one shard of an input and return its path. A file of the node itself is not copied.
+        """Copy one shard of an input and return its path. A ``file`` URI is not copied.
 
         Blocks, also while the store is unreachable. Raises ShardChangedError, StorageError, OSError, Cancelled.
         """
@@ -65,13 +65,13 @@ class FetchedShards:
         return path
 
     def remove(self, name: str, number: int) -> None:
-        """Remove the copy of one shard. Blocks shortly."""
+        """Remove the copy of one shard. Blocks briefly."""
         shutil.rmtree(self._directory / name / str(number), ignore_errors=True)
 
     def copy_part(self, name: str, part: Path) -> None:
-        """Copy all shards whose lines are in the file ``part``, and write into each line the path of its copy.
+        """Copy all shards that the file ``part`` lists, one per line, and add to each line the path of the copy.
 
-        Copies of a former start are used again. Blocks and raises like ``copy``.
+        Copies of an earlier start are reused. Blocks and raises like ``copy``.
         """
         lines = [json.loads(line) for line in part.read_bytes().splitlines()]
         shards = [InputShard.of_line(json.dumps(line).encode()) for line in lines]
@@ -93,7 +93,7 @@ class FetchedShards:
         return self._directory / name / mark / (uris.name(shard.uri) or "shard")
 
     def _remove_others(self, name: str, paths: Sequence[Path]) -> None:
-        """Remove copies of other shards, which a former start has left."""
+        """Remove copies of this input that an earlier start has left, except those at ``paths``."""
         wanted = {path.parent.name for path in paths}
         directory = self._directory / name
         for each in directory.iterdir() if directory.exists() else ():
@@ -106,7 +106,7 @@ class FetchedShards:
             raise OSError(f"{problem}, and {size} bytes are to be copied")
 
     def _fetch_all(self, missing: dict[Path, InputShard]) -> None:
-        ordered = sorted(missing.items(), key=lambda each: -each[1].size)  # so that no large file comes last
+        ordered = sorted(missing.items(), key=lambda each: -each[1].size)  # largest first, to end sooner
         for _ in in_parallel(self._fetch, ordered, _AT_ONCE, "shards"):
             pass
 
@@ -126,12 +126,12 @@ class FetchedShards:
 
 
 def _key(shard: InputShard) -> str:
-    """Return the directory name of a copy that later starts can use if the file is still as it was listed."""
+    """Return the name for the directory of a copy. Later starts reuse the copy if the file is listed unchanged."""
     return hashlib.sha256(f"{shard.uri}\n{shard.size}\n{shard.modified_ms}".encode()).hexdigest()[:16]
 
 
 async def fetch_part(requests: MasterRequests, name: str, path: Path) -> None:
-    """Write the lines of the task's part into the file. Raises PreparationError, OSError."""
+    """Write one line per shard of an input that is assigned to this task. Raises PreparationError, OSError."""
     file = await asyncio.to_thread(path.open, "wb")
     try:
         while not await _fetch_one_deal(requests, name, file):
@@ -142,7 +142,7 @@ async def fetch_part(requests: MasterRequests, name: str, path: Path) -> None:
 
 
 async def _fetch_one_deal(requests: MasterRequests, name: str, file: BinaryIO) -> bool:
-    """Write the lines. Return False if the input was distributed again meanwhile, so that the lines are useless."""
+    """Write the lines. Return False if the input was redistributed meanwhile, which makes the lines invalid."""
     position, parts = 0, 0
     while True:
         wanted = tony_pb2.InputPartWanted(name=name, position=position)
@@ -169,11 +169,11 @@ class NotFetchedError(Exception):
 
 @attrs.frozen
 class NodeShards:
-    """Checks the shards that are taken, and copies those of inputs with ``fetch``. The methods block."""
+    """Checks each shard that the program takes, and copies it if its input has ``fetch``. The methods block."""
 
     stores: JobStores
     copies: FetchedShards
-    copied: frozenset[str]  # names of inputs
+    copied: frozenset[str]  # names of the inputs with ``fetch``
 
     def take(self, name: str, number: int, line: bytes) -> str:
         """Check the shard of this line. Return the path of its copy, or an empty text if its input is not copied.
@@ -192,15 +192,15 @@ class NodeShards:
             raise NotFetchedError(f"shard {number} could not be copied: {error}") from error
 
     def settle(self, name: str, number: int) -> None:
-        """Release the shard, which the program has completed or returned."""
+        """Remove the copy of a shard that the program has completed, returned or reported as failed."""
         if name in self.copied:
             self.copies.remove(name, number)
 
 
 def shard_problem(stores: JobStores, line: bytes) -> str:
-    """Return the reason if a shard differs from its listing, otherwise an empty text. Blocks.
+    """Describe how a shard differs from its listing, or return an empty text if it does not. Blocks.
 
-    Errors of the store are ignored, because the program will meet them itself.
+    Other errors of the store are only logged, because the program will get them itself.
     """
     shard = InputShard.of_line(line)
     try:
@@ -227,12 +227,12 @@ class ShardQuestion:
     """A request of the program: the result of a shard, the next shard, or both."""
 
     name: str
-    done: Optional[int] = None
-    back: Optional[int] = None
-    failed: Optional[int] = None
-    reason: str = ""
-    outputs: list[str] = attrs.field(factory=list)
-    take: bool = False
+    done: Optional[int] = None  # number of a completed shard
+    back: Optional[int] = None  # number of a shard that the program returns without a result
+    failed: Optional[int] = None  # number of a failed shard
+    reason: str = ""  # of the failure
+    outputs: list[str] = attrs.field(factory=list)  # paths or names of the files that the program made of ``done``
+    take: bool = False  # the program requests the next shard
 
     @classmethod
     def of_line(cls, line: bytes) -> ShardQuestion:
@@ -340,7 +340,7 @@ class ShardServer:
                 answer = await self._answer(line, held)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
-        except (ConnectionError, ValueError) as error:  # it closed the connection, or wrote a line without an end
+        except (ConnectionError, ValueError) as error:  # the program closed it, or its line is too long
             log.warning("a program that takes shards: %s", error)
         finally:
             writer.close()
@@ -423,7 +423,7 @@ class TaskInputs(StartPart):
         return self._server.held
 
     async def open(self) -> dict[str, str]:
-        """Fetch the parts and open the socket. Return the variables with their paths.
+        """Fetch the lists of assigned shards and open the socket. Return the variables with the paths.
 
         Raises PreparationError, OSError.
         """

@@ -1,8 +1,7 @@
 """Outputs of a task: local directories that one start fills, and the upload of their files to the store.
 
-The module also transfers TensorBoard event files between a container and the store.
-
-Each task uploads its event files. The container that shows TensorBoard downloads the event files of all tasks.
+The module also transfers TensorBoard event files between containers and the store. Each task uploads its event files,
+and the container that shows TensorBoard downloads the event files of all tasks.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from tony_provider.runtime.storage.stores import JobStores
 
 log = logging.getLogger(__name__)
 
-UPLOAD_LIMIT = 2 << 30  # bytes of one task's files; larger totals are left out
+UPLOAD_LIMIT = 2 << 30  # bytes of one task's files together; files beyond it are left out
 UPLOADED_FILES_LIMIT = 1000
 
 
@@ -54,13 +53,13 @@ def oldest_first(tree: Tree) -> list[tuple[str, FileVersion]]:
     return sorted(files, key=lambda file: (file[1].mtime_ns, file[0]))
 
 
-_PAUSE = 5.0  # seconds between two rounds
-_SHARE = 20.0  # ratio of pause to duration of a round, which keeps the load below 5 %
+_PAUSE = 5.0  # seconds at least between two transfers
+_SHARE = 20.0  # ratio of the pause to the duration of a transfer, which keeps the load below 5 %
 _LONGEST_PAUSE = 300.0
 
 
 class PeriodicTransfer(BackgroundWork):
-    """Work that is repeated. Problems with the store or the disk only delay it. Create it within an event loop."""
+    """A transfer that is repeated. Store or disk problems only delay it. Create it within an event loop."""
 
     def __init__(self) -> None:
         super().__init__("event-files")
@@ -69,10 +68,10 @@ class PeriodicTransfer(BackgroundWork):
 
     @abstractmethod
     def round(self) -> None:
-        """Do the work once, in the thread. Return soon after ``cancelled`` is set. Raises StorageError, OSError."""
+        """Transfer all new files once. Blocks until done or ``cancelled`` is set. Raises StorageError, OSError."""
 
     async def finish(self, seconds: float) -> None:
-        """Finish the current round and do a last one, within ``seconds``."""
+        """Finish the transfer in progress and do a last one, within ``seconds``."""
         try:
             await wait_with_timeout(self._round(), seconds)
         except asyncio.TimeoutError:
@@ -120,7 +119,7 @@ class EventFileDownload(PeriodicTransfer):
 
 
 class EventFileUpload(PeriodicTransfer):
-    """Copies a container's event files to the store: each file with a new size or time, as a whole.
+    """Copies a container's event files to the store. A file is copied as a whole if its size or time has changed.
 
     The upload never removes files from the store.
     """
@@ -152,7 +151,7 @@ class EventFileUpload(PeriodicTransfer):
                 continue
             except StorageUnreachable:
                 raise
-            except (StorageError, OSError) as error:  # a problem of this file; the upload of others may succeed
+            except (StorageError, OSError) as error:  # of this file; the upload of other files may succeed
                 problem = error
             else:
                 self._kept[path] = version
@@ -187,19 +186,19 @@ def event_file_transfer(context: ExecutorContext) -> PeriodicTransfer:
 
 @attrs.define(eq=False)
 class OutputDirectory:
-    """Copies files of a local directory to a part of an output. All methods block, and raise StorageError, OSError.
+    """Copies a local directory to this start's part of an output. All methods block, and raise StorageError, OSError.
 
     Files are identified by their paths in the directory. A file of a committed shard is not copied again.
     """
 
     name: str  # of the output
-    path: Path
+    path: Path  # the local directory
     storage: Storage
-    part: str  # URI
+    part: str  # URI of the directory on the store for the files of this start
     cancelled: threading.Event
     warn: Callable[[str], None]
     committed: dict[str, int] = attrs.field(factory=dict)  # sizes in bytes of files of committed shards
-    _copied: dict[str, int] = attrs.field(factory=dict)  # sizes in bytes of files whose commit is not made yet
+    _copied: dict[str, int] = attrs.field(factory=dict)  # sizes in bytes of files that are not committed yet
     _refused: set[str] = attrs.field(factory=set)  # copied files whose commit was rejected
 
     @property
@@ -207,7 +206,7 @@ class OutputDirectory:
         return DirectoryUpload(self.storage, self.cancelled, self.warn, DATA_FILE, DATA_DIRECTORY, overwrite=True)
 
     def name_of(self, path: Path) -> Optional[str]:
-        """Return a path relative to the directory, also of a link, or None if the path is not in the directory."""
+        """Return a path relative to the directory, or None if neither the path nor its link target is inside."""
         tops = (self.path, Path(os.path.realpath(self.path)))
         for each in (os.path.normpath(path), os.path.realpath(path)):
             for top in tops:
@@ -223,7 +222,7 @@ class OutputDirectory:
         return [f"{name}/{below}" for each, below in walk_local(path, self.warn) if not each.is_dir()]
 
     def copy(self, file: str) -> str:
-        """Copy a file for a commit that will be requested. Return its URI.
+        """Copy a file of a shard, before the commit of the shard is requested. Return the URI of the copy.
 
         Raises NotCopiedError if another attempt would fail in the same way.
         """
@@ -236,21 +235,21 @@ class OutputDirectory:
         uri, path = self._uri(file), self.path / file
         if path.exists() and not path.is_file():  # reading a FIFO would block forever
             raise OSError(f"{path} is neither a file nor a directory, nor a link to one")
-        self._copied[file] = 0  # from now on a part of the file may exist in the store
+        self._copied[file] = 0  # from now on, the store may contain the beginning of the file
         self.storage.make_directories(uris.parent(uri), permission=DATA_DIRECTORY)
         self._copied[file] = self._upload.send(path, uri)
         self._refused.discard(file)
         return uri
 
     def settle(self, file: str, *, committed: bool) -> None:
-        """Record whether the commit of a copied file was made."""
+        """Record whether a copied file was committed with its shard."""
         if committed:
             self.committed[file] = self._copied.pop(file, self.committed.get(file, 0))
         else:
             self._refused.add(file)
 
     def keep(self) -> tony_pb2.KeptOutput:
-        """Make the part equal to the directory, without rejected files. Return what the part holds."""
+        """Make the part equal to the directory, without rejected files. Return the part's name and content."""
         for file in list(self._copied):
             if file in self._refused or not (self.path / file).exists():
                 self.storage.remove(self._uri(file))
@@ -380,7 +379,7 @@ class TaskOutputs(StartPart):
     # ---- at the end --------------------------------------------------------------------------------------------
 
     async def keep(self) -> list[tony_pb2.KeptOutput]:
-        """Upload the outputs. Return those with files. Raises NotStoredError, Cancelled."""
+        """Upload the outputs. Return the outputs that have files. Raises NotStoredError, Cancelled."""
         kept = [await self._retries.run(each.keep) for each in self._directories]
         return [each for each in kept if each.files]
 
@@ -391,12 +390,12 @@ class TaskOutputs(StartPart):
 
 @attrs.frozen
 class ShardCopies:
-    """Files that were copied to the store for a commit that will be requested."""
+    """Output files of one shard that were copied to the store, before the commit of the shard is requested."""
 
-    names: list[str] = attrs.field(factory=list)  # URIs of copied files and names of others, for the log of commits
+    names: list[str] = attrs.field(factory=list)  # for the log of commits: URIs of copies, and other names
     files: list[tuple[OutputDirectory, str]] = attrs.field(factory=list)
 
     def settle(self, *, committed: bool) -> None:
-        """Record whether the commit was made."""
+        """Record whether the shard was committed."""
         for directory, file in dict.fromkeys(self.files):
             directory.settle(file, committed=committed)

@@ -1,4 +1,4 @@
-"""The executor's ends of tunnels, and pages of TensorBoard: access to servers of this container from other machines."""
+"""Access from other machines to servers of this container: the executor's ends of tunnels, and TensorBoard pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CONNECT = 5.0  # seconds
 class TunnelEnds:
     """The executor's ends of the streams that its master opens. Use it within a running event loop, and call ``close``.
 
-    They connect to ports that the task was given, or that are in the job's ``port_range``. They reach only servers of
+    The ends connect to the task's reserved ports, and to ports in the job's ``port_range``. They refuse servers outside
     this container, because containers of the user's other jobs may listen on the same node.
     """
 
@@ -49,7 +49,7 @@ class TunnelEnds:
         self._sending: asyncio.Future[None] = asyncio.ensure_future(self._send_all())
 
     def begin(self) -> None:
-        """Drop all connections, because a new stream to a master has begun, which does not know them."""
+        """Drop all connections. Call this when a stream to a master begins, because the master does not know them."""
         for task in self._tasks:
             task.cancel()
         self._era += 1
@@ -117,7 +117,7 @@ class TunnelEnds:
     async def _send_all(self) -> None:
         """Send the frames that have accumulated since the last message.
 
-        Windows limit their size while the master is unreachable.
+        While the master is unreachable, the flow-control windows of the tunnels limit the size of these frames.
         """
         while True:
             await self._more.wait()

@@ -105,7 +105,7 @@ class WorkingDirectories:
             found[path.encode(errors="replace").decode()] = FileVersion.of(status)
 
     def _find_roots(self, pids: Iterable[int]) -> None:
-        """Add the current directories of processes. They stay when a process ends."""
+        """Add the current directories of processes. They are still scanned after their processes have ended."""
         for pid in pids:
             if len(self._roots) >= _MOST_ROOTS:
                 return
@@ -139,16 +139,17 @@ def _is_skipped(name: str) -> bool:
 _INTERVAL = 5.0  # seconds between two checks
 _CHECK_SHARE = 20  # checks take at most a twentieth of the time
 _LAST_CHECK = 5.0  # seconds for the check after the processes have ended
-_PATIENCE_NS = 20 * 10**9  # the program may be about to copy its save into the checkpoint directory
-_CLOCK_TICK_NS = 20 * 10**6  # times of files may lag behind the clock by this
+_PATIENCE_NS = 20 * 10**9  # age at which a save is reported; the program may copy it to the checkpoint directory before
+_CLOCK_TICK_NS = 20 * 10**6  # maximum lag of file times behind the clock
 _NAMED = 3  # number of files that a notice names
 
 
 class UnstoredFiles(BackgroundWork):
     """Watches one start of the user processes. Call ``start``, ``finish`` and ``close`` once.
 
-    If the program also saves into its checkpoint directory, its saves in the working directory are not reported. A
-    checkpoint there counts at any time, and any other file after the first save in the working directory.
+    If the program also saves into its checkpoint directory, its saves in the working directory are not reported. This
+    is assumed if the checkpoint directory contains a checkpoint of this start, or any file that is newer than the save
+    in the working directory.
     """
 
     def __init__(self, context: ExecutorContext, *, stores: bool, is_leader: bool) -> None:
@@ -165,7 +166,7 @@ class UnstoredFiles(BackgroundWork):
         self._saves_in_place = False  # the program also saves into its checkpoint directory
         self._began_ns = 0  # epoch
         self._directories: Optional[WorkingDirectories] = None
-        self._not_stored = ""  # notice about the checkpoint directory of a task that takes no part
+        self._not_stored = ""  # notice about the checkpoint directory, if the mirror does not store it
 
     def start(self) -> None:
         """Start to watch, right before the processes start."""
@@ -240,7 +241,7 @@ class UnstoredFiles(BackgroundWork):
         return False
 
     def _check_checkpoints(self, ended: bool) -> None:
-        """Make the notice once, and again after the processes have ended, because users see each text."""
+        """Set the notice once, and again after the processes have ended, because users get each new text."""
         files = self._context.checkpoints.unstored()
         if files and (ended or not self._not_stored):
             why = _why_not(self._context.container)

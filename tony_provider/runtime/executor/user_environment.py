@@ -1,6 +1,6 @@
-"""The environment of user processes: its variables, and virtual environments made of an archive, a PEX or wheels.
+"""Environment of user processes: its variables, and virtual environments built from an archive, a PEX or wheels.
 
-Programs that the preparation runs have time limits, and do not get the executor's variables.
+The helper programs that build an environment have a time limit, and do not get the executor's variables.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ from tony_provider.runtime.jobspec.container_content import (
 from tony_provider.runtime.jobspec.model import PythonEnv
 from tony_provider.runtime.storage import uris
 
-PROGRAM_SECONDS = 900.0  # seconds for one program; a PEX of several GB unpacks itself
-_MOST_SAID = 2000  # characters of a failed program's output
+PROGRAM_SECONDS = 900.0  # time limit in seconds for one program, such as a PEX of several GB that unpacks itself
+_MOST_SAID = 2000  # characters of a failed program's output that the error quotes
 
 
 @attrs.frozen
 class ProgramRunner:
-    """Runs programs in a container with these variables only."""
+    """Runs helper programs in a container, with only the variables in ``environ``."""
 
     environ: Mapping[str, str]
     cancelled: threading.Event
 
     def output(self, command: Sequence[str], what: str, **more: str) -> str:
-        """Return the output of a program that succeeds. ``more``: further variables. Blocks.
+        """Run a program and return its standard output. Blocks.
 
-        Raises PythonEnvError with its output if the program fails or takes too long, Cancelled, OSError.
+        ``what``: name of the program in errors. ``more``: further variables. Raises PythonEnvError if the program
+        fails, with its output, or if it takes too long. Raises Cancelled, OSError.
         """
         environ = {**self.environ, **more}
         try:
@@ -62,7 +63,7 @@ class ProgramRunner:
         return out
 
 
-# launcher.sh also runs the programs with these names.
+# launcher.sh tries the same names.
 _NAMES = ("python3", *(f"python3.{minor}" for minor in range(9, 16)))
 _LOOK = """
 import json, os, sys
@@ -74,7 +75,7 @@ print(json.dumps({"executable": base, "version": sys.version_info[:2], "packages
 
 @attrs.frozen
 class _Said:
-    """The data that a Python reports about itself."""
+    """The JSON object that an interpreter prints about itself."""
 
     executable: str
     version: list[int]
@@ -83,11 +84,11 @@ class _Said:
 
 @attrs.frozen
 class NodePython:
-    """An interpreter, outside of any virtual environment."""
+    """A Python of the node. If it runs in a virtual environment, ``executable`` is that environment's base."""
 
     executable: Path
     version: Version
-    packages: list[Path]  # directories with packages of the node, or of the interpreter's virtual environment
+    packages: list[Path]  # package directories on its sys.path, including those of a virtual environment or PEX
 
     @property
     def name(self) -> str:
@@ -122,7 +123,7 @@ def node_pythons(environ: Mapping[str, str], runner: ProgramRunner) -> Iterator[
             continue
 
 
-# Run by the PEX's interpreter. Prints the paths of modules that are not in every Python.
+# Program for the interpreter of a PEX. It prints sys.path without the standard library and the PEX's bootstrap code.
 _PEX_LOOK = """
 import json, os, sys, sysconfig
 def is_own(path):
@@ -137,16 +138,21 @@ print("\\n" + json.dumps({"executable": base, "version": sys.version_info[:2], "
 
 
 def interpreter_path(candidates: str, path: str) -> str:
-    """Return the directories of the launcher's candidates, in their order. Names without a slash mean ``path``."""
+    """Return a search path with the directories of the launcher's candidates, in their order, and ``path``.
+
+    ``candidates``: interpreters, separated by colons. A candidate without a slash stands for ``path``.
+    """
     named = [os.path.dirname(each) or path for each in candidates.split(":") if each]  # noqa: PTH120 - of a list
-    absolute = [each for each in named if each.startswith("/")]  # without the job's own environment, which is the PEX
+    # A relative candidate is in the job's own environment, which is the PEX itself.
+    absolute = [each for each in named if each.startswith("/")]
     return os.pathsep.join(dict.fromkeys([*absolute, path]))
 
 
 def unpacked_pex(pex: Path, root: Path, environ: Mapping[str, str], runner: ProgramRunner) -> NodePython:
-    """Unpack a PEX below ``root``. Return the Python that it runs on, with its directories of packages. Blocks.
+    """Unpack a PEX below ``root``. Return the Python that it runs on, with the package directories of the PEX. Blocks.
 
-    The PEX selects an interpreter by its own constraints: the executor's, then the launcher's candidates and PATH.
+    The PEX selects the first interpreter that meets its constraints: the executor's, then the launcher's candidates,
+    then those on PATH.
     Raises PythonEnvError, Cancelled, OSError.
     """
     said = runner.output(
@@ -169,13 +175,13 @@ _PLACES = {"purelib": ".", "platlib": ".", "scripts": "bin", "data": "."}
 
 
 def wheels_suit(wheels: Sequence[Path], version: Version, machine: str) -> bool:
-    """Return whether all wheels are for this Python and machine."""
+    """Return whether all wheels are compatible with this Python version and machine architecture."""
     names = [WheelName.parse(wheel.name) for wheel in wheels]
     return all(name is not None and name.suits_python(version) and name.suits_machine(machine) for name in names)
 
 
 def unpack_wheels(wheels: Sequence[Path], directory: Path, runner: ProgramRunner) -> None:
-    """Unpack wheels into a new directory, within limits.
+    """Unpack wheels into a new directory, each in a helper process with the limits of ``archives``.
 
     Blocks. Raises PythonEnvError, Cancelled, OSError.
     """
@@ -191,12 +197,13 @@ def unpack_wheels(wheels: Sequence[Path], directory: Path, runner: ProgramRunner
         shutil.rmtree(data)
 
 
-_SHARED = ("share", "etc")  # directories next to packages, in which programs search their prefix
+_SHARED = ("share", "etc")  # directories next to packages that programs expect below sys.prefix
 _ENTRY = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<object>[\w.]+)\s*(\[.*\])?", re.ASCII)
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
-_MOST_BYTES = 1 << 20  # bytes of entry_points.txt, and of a script
+_MOST_BYTES = 1 << 20  # size limit in bytes of entry_points.txt, and of a script
 
-# The kernel limits a first line to 127 bytes, and paths of containers are longer. This is the form that pip writes.
+# The kernel limits a ``#!`` line to 127 bytes, and paths in containers are longer. So /bin/sh executes the interpreter,
+# as in the scripts that pip writes for long paths.
 _SCRIPT = """#!/bin/sh
 '''exec' {python} "$0" "$@"
 ' '''
@@ -209,7 +216,7 @@ if __name__ == "__main__":
 
 @attrs.frozen
 class VirtualEnvironment:
-    """A virtual environment in ``directory``. It exists when it is complete."""
+    """A virtual environment in ``directory``. A marker file, which is written last, shows that it is complete."""
 
     directory: Path
 
@@ -228,7 +235,7 @@ class VirtualEnvironment:
     def make(self, python: NodePython, own: Sequence[Path], beneath: Sequence[Path] = ()) -> None:
         """Create the environment from directories with packages. Blocks. Raises OSError.
 
-        The packages in ``own`` precede those in ``beneath``. Only commands of ``own`` are added.
+        The packages in ``own`` precede those in ``beneath``. Only ``own`` adds commands to ``bin``.
         """
         packages = self.directory / "lib" / python.name / "site-packages"
         for directory in (self.bin, packages):
@@ -262,13 +269,13 @@ class VirtualEnvironment:
 
 
 def _entry_points(packages: Path, python: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the commands that the packages declare as console scripts."""
+    """Yield the name and content of a script for each console script that the packages declare."""
     for file in sorted(packages.glob("*.dist-info/entry_points.txt")):
         parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
         parser.optionxform = str  # type: ignore[assignment,method-assign] # names as they are written
         try:
             parser.read_string(file.read_bytes()[:_MOST_BYTES].decode("utf-8", "replace"))
-        except configparser.Error:  # without its commands, the shell reports them as missing
+        except configparser.Error:  # skip the file: the shell then reports its commands as missing
             continue
         for name, entry in parser.items("console_scripts") if parser.has_section("console_scripts") else ():
             match = _ENTRY.fullmatch(entry.strip())
@@ -281,8 +288,8 @@ def _entry_points(packages: Path, python: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _scripts(packages: Path, python: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the scripts of the packages. Python scripts get the environment's interpreter."""
-    places = [packages / "bin", packages / ".prefix" / "bin"]  # of an installation; of a package in a PEX
+    """Yield the name and content of each script of the packages. Python scripts get the environment's interpreter."""
+    places = [packages / "bin", packages / ".prefix" / "bin"]  # scripts of an installation, and of a package in a PEX
     for file in (file for place in places if place.is_dir() for file in sorted(place.iterdir())):
         if not file.is_file() or file.stat().st_size > _MOST_BYTES:
             continue
@@ -314,7 +321,7 @@ def virtual_environment_bin(
     """
     made = VirtualEnvironment(workspace.python)
     if not made.is_there:
-        shutil.rmtree(workspace.python, ignore_errors=True)  # of an interrupted preparation
+        shutil.rmtree(workspace.python, ignore_errors=True)  # left by an interrupted preparation
         _MAKERS[kind](_Making(container, workspace, python_env, files, made, _runner(container, workspace, cancelled)))
     return made.bin
 
@@ -355,7 +362,7 @@ def _runner(container: ExecutorContainer, workspace: Workspace, cancelled: threa
 
 
 def _make_of_packages(making: _Making) -> None:
-    """Use an archive of ``airflow tony env build``: packages for a Python that the nodes have."""
+    """Create the environment from an archive of ``airflow tony env build``, which contains packages but no Python."""
     record = making.files / contract.ENVIRONMENT_FILE
     try:
         version = load_json(record.read_bytes(), EnvironmentRecord).python_version
@@ -372,7 +379,7 @@ def _make_of_pex(making: _Making) -> None:
 
 
 def _make_of_wheels(making: _Making) -> None:
-    """Put the wheels above the packages of the node's Python."""
+    """Create the environment from wheels and the packages of the node's Python. The wheels have precedence."""
     found = _named(making, WHEEL_ENDING)
     machine = os.uname().machine
     wanted = f"a Python that suits {', '.join(wheel.name for wheel in found)}"
@@ -424,8 +431,8 @@ def write_shims(directory: Path, path_of_image: Optional[str]) -> Path:
 def python_bin(container: ExecutorContainer, workspace: Workspace, cancelled: threading.Event) -> Path:
     """Return the directory with the task's ``python``.
 
-    That is the Python of the task's environment, otherwise a script for the image's Python or ours. Blocks. Raises
-    PythonEnvError, Cancelled, and OSError if the disk is full.
+    If the task has no Python environment, ``python`` is a script that runs the image's Python or the executor's.
+    Blocks. Raises PythonEnvError, Cancelled, and OSError if the disk is full.
     """
     python_env = container.job.python_env_of(container.task_type)
     if python_env is None:
@@ -452,11 +459,12 @@ def _bin_of(python_env: str, directory: Path) -> Path:
 
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-# The token file holds the keys of the executor's connection. HadoopAccess writes another one if the job requests it.
+# Variables that user processes do not get. The token file contains the keys of the executor's connection to its master.
+# If the job requests Hadoop, HadoopAccess writes a separate token file for user processes.
 _OWN = frozenset(
     {
         contract.ENV_TOKEN_FILE,
-        contract.ENV_CONTAINER_ID,  # libraries such as Spark infer from it that all other variables exist
+        contract.ENV_CONTAINER_ID,  # libraries such as Spark infer from it that all variables of YARN exist
         contract.ENV_NODE_HOST,
         contract.ENV_NODE_PORT,
         contract.ENV_LOCAL_DIRS,
@@ -478,7 +486,7 @@ def user_environment(
     """Return the environment variables of a user process.
 
     ``cluster``: the variables of the rendezvous, the framework and Hadoop. ``resumed``: the checkpoint to resume from.
-    Later sources override earlier ones: the node, our directories, Airflow's variables, the cluster, the job's ``env``,
+    Later sources override earlier ones: the node, the workspace, Airflow's variables, the cluster, the job's ``env``,
     the task type's ``env``, the user's secrets. The TONY_* variables of the contract override all of them.
     """
     env = {
@@ -495,7 +503,8 @@ def user_environment(
         **{name: value for name, value in cluster.items() if name.startswith(contract.OWN_ENV_PREFIX)},
     }
     env["PATH"] = os.pathsep.join([str(python_bin), env.get("PATH") or _DEFAULT_PATH])
-    # The directory of a script is its link's target, in the node's cache. Modules next to it are in the container.
+    # Localized files are links into the node's cache, and Python adds the directory of a script's target to sys.path.
+    # Therefore add the container's directory, which contains the modules next to the script.
     env["PYTHONPATH"] = os.pathsep.join(
         [*filter(None, [env.get("PYTHONPATH")]), str(workspace.container), str(workspace.sdk)]
     )
@@ -528,7 +537,7 @@ def _places(workspace: Workspace) -> dict[str, str]:
 def _contract(
     container: ExecutorContainer, workspace: Workspace, resumed: Optional[Resumed], *, is_leader: bool
 ) -> dict[str, str]:
-    """Return the TONY_* variables. ``is_leader``: the model of this process is the job's."""
+    """Return the TONY_* variables. ``is_leader``: the job publishes the exports of this process."""
     env = {
         contract.ENV_APPLICATION_ID: container.identity.application_id,
         contract.ENV_CONTAINER: container.identity.container_id,  # by which the guard finds the processes

@@ -33,7 +33,7 @@ _QUOTED = 200  # characters of a quoted command or error line of the shell
 
 
 def command_problem(command: str, exit_code: int, stderr: str) -> str:
-    """Return the problem of the command itself, or an empty text if the exit code means no such problem."""
+    """Explain why the shell could not run the command. Return an empty text if the exit code has another meaning."""
     if exit_code == exit_codes.NOT_FOUND:
         said = _complaint(stderr, "not found", "No such file")
         return f"the command was not found: {_short(command)}{said}; it must be in files, in python_env or on PATH"
@@ -73,7 +73,7 @@ class UserProcess:
 
     @classmethod
     async def start(cls, launch: ProcessLaunch, capture: Capture) -> UserProcess:
-        """Start the process, with its output into an open capture. Raises OSError if it cannot be started."""
+        """Start the process with its output connected to an open capture. Raises OSError if it cannot be started."""
         # The process stays in the session and group of its parent, because YARN kills the container's process group. It
         # inherits the locks of its GPUs, which last until the process ends. Other files are close-on-exec.
         process = await asyncio.create_subprocess_exec(
@@ -101,9 +101,9 @@ class UserProcess:
 
 
 STACK_SIGNAL = signal.SIGUSR2
-_INTERPRETERS = ("python", "pypy")  # first letters of their program names
+_INTERPRETERS = ("python", "pypy")  # prefixes of the program names of Python interpreters
 _TIMEOUT = 3.0  # seconds in which all processes must write their stacks
-_SILENT = 1.0  # seconds for one process to begin, because its stderr may go elsewhere
+_SILENT = 1.0  # seconds for one process to begin; it never does if its stderr is redirected
 _QUIET = 0.15  # seconds without output after which the stacks of a process are complete
 _POLL = 0.05
 _LONGEST_COMMAND = 200  # characters
@@ -156,7 +156,7 @@ def _note(pid: int, output: Output) -> None:
 
 
 def _ask(pid: int) -> bool:
-    """Request the stacks of a process. Return False if it would not write them."""
+    """Request the stacks of a process. Return False if it has ended, or has no handler that writes them."""
     if not _answers(pid):
         return False
     try:
@@ -167,7 +167,7 @@ def _ask(pid: int) -> bool:
 
 
 async def _settle(stderr: CappedFile, before: int, until: float) -> bool:
-    """Wait until a process has written its stacks. Return False if the time is over before.
+    """Wait until a process has written its stacks. Return False if that takes longer than ``until`` (monotonic).
 
     ``before``: the number of bytes that had been written to the file when the process got the signal.
     """
@@ -220,7 +220,7 @@ def _waits(pid: int) -> str:
     return f"state {state} in {channel}" if channel else f"state {state}"
 
 
-_CHILDREN_SECONDS = 1.0  # for processes that end together with their parent
+_CHILDREN_SECONDS = 1.0  # seconds for processes that end together with their parent
 _NAMED = 3  # processes that a warning names
 LEFTOVER_GRACE = 5.0  # seconds between SIGTERM and SIGKILL for processes that user processes have left
 
@@ -241,8 +241,8 @@ class UserProcesses:
     ) -> None:
         """Prepare a run.
 
-        ``warn`` is called with a warning about processes that have outlived the user's command, ``send_stacks`` with
-        the stacks of processes that are to be stopped, if they were requested.
+        ``warn`` gets a warning about processes that have outlived the user's command. If the stop request includes
+        stacks, ``send_stacks`` gets the stacks of the processes before they are stopped.
         """
         self._context = context
         self._send_stacks = send_stacks
@@ -266,7 +266,7 @@ class UserProcesses:
         return [*self.running, *self._helpers]
 
     async def read_memory(self) -> None:
-        """Ignore earlier kills by the kernel, which hit other processes. Call this regularly during a run."""
+        """Read the kernel's counters, so that earlier kills of other processes do not count. Call this regularly."""
         if self.running:
             await asyncio.to_thread(self._memory.read)
 
@@ -276,7 +276,7 @@ class UserProcesses:
         """Run the processes until they and all their descendants have ended.
 
         Fills ``exited`` with the result: that of the first process to fail, if any. ``started`` gets the PID of the
-        first process. Raises OSError if a process cannot be started; then none is left.
+        first process. Raises OSError if a process cannot be started, after killing those that were started.
         """
         await asyncio.to_thread(self._memory.read)
         async with AsyncExitStack() as captures:
@@ -289,7 +289,7 @@ class UserProcesses:
                     process.ending.cancel()
                 self.running, self._helpers = [], []
                 self._reacquire_ports()
-            # The lines go into messages, which more people read than the job's log.
+            # Mask secrets, because the lines go into messages, which have more readers than the job's log.
             secrets = self._context.container.user_secrets.values()
             lines = without_cut_secret((await reported.last_lines()).encode(), secrets)
             exited.output_tail = masked_bytes(lines, secrets).decode("utf-8", "replace")
@@ -314,12 +314,12 @@ class UserProcesses:
         return await UserProcess.start(launch, capture)
 
     async def _until_gone(self, exited: tony_pb2.ProcessExited) -> UserProcess:
-        """Fill in ``exited``. Return the process that ``exited`` describes."""
+        """Wait for or stop the processes, and fill in ``exited``. Return the process that ``exited`` describes."""
         first_bad = await self._until_over()
         living = [process for process in self.running if not process.ending.done()]
         children_gone = first_bad is None and not living and await self._until_children_gone()
         if not living and not children_gone:
-            first_bad = first_bad or self._failed_helper  # the children have needed the helper
+            first_bad = first_bad or self._failed_helper  # the children needed the helper that failed
         by_itself = first_bad is not None or children_gone
         exited.stopped = not by_itself
         killed = by_itself and await asyncio.to_thread(self._memory.killed_recently)
@@ -346,13 +346,13 @@ class UserProcesses:
         return reported
 
     async def _until_over(self) -> Optional[UserProcess]:
-        """Wait until all have ended, one or a helper has failed, or a stop is requested. Return the first failure."""
+        """Wait until all processes have ended, one or a helper fails, or a stop is requested. Return the failed one."""
         stopping = asyncio.ensure_future(self._stop_request.wait())
         try:
             while True:
                 living = {process.ending for process in self.running if not process.ending.done()}
                 first_bad = next((process for process in self.running if process.failed), None)
-                if living or first_bad:  # if both have failed, the helper is the cause
+                if living or first_bad:  # if a helper has also failed, it is the cause
                     first_bad = self._failed_helper or first_bad
                 if first_bad or not living or stopping.done():
                     return first_bad
@@ -364,7 +364,7 @@ class UserProcesses:
     async def _until_children_gone(self) -> bool:
         """Wait for the children of commands that ended with exit code 0. Return False if the wait must stop.
 
-        Without ``wait_for_children``, warn that the children will be stopped.
+        Without ``wait_for_children``, wait only briefly. Then warn that the remaining children will be stopped.
         """
         root, waits = os.getpid(), self._context.container.spec.wait_for_children
         latest = float("inf") if waits else time.monotonic() + _CHILDREN_SECONDS

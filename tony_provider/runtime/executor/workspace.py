@@ -29,14 +29,14 @@ from tony_provider.runtime.launch.launch_context import generated_names
 log = logging.getLogger(__name__)
 
 
-_LEAST = 1 << 20  # bytes; a disk with less is full
+_LEAST = 1 << 20  # bytes; a disk with less free space counts as full
 # Share of a disk that logs leave free. A NodeManager treats a disk that is 90 % full, and then the node, as broken.
 _RESERVE = 0.15
 _LARGEST_RESERVE = 1 << 30  # bytes
 
 
 def disk_problem(directory: Path) -> Optional[str]:
-    """Describe a disk that takes no more data. Return None if it does, or if that is unknown. Blocks shortly."""
+    """Return the reason if a disk accepts no more data. Otherwise, or if unknown, return None. Blocks briefly."""
     try:
         status = os.statvfs(directory)
     except OSError:
@@ -52,9 +52,9 @@ def disk_problem(directory: Path) -> Optional[str]:
 
 
 def save_space_warning(directory: Path, save: int) -> str:
-    """Describe a disk with less room than another save of ``save`` bytes needs. Return "" if there is more.
+    """Return a warning if a disk has too little space for another save of ``save`` bytes, otherwise an empty text.
 
-    Blocks shortly.
+    Blocks briefly.
     """
     try:
         status = os.statvfs(directory)
@@ -72,7 +72,7 @@ def save_space_warning(directory: Path, save: int) -> str:
 def disk_reserve_problem(directory: Path, wanted: int) -> Optional[str]:
     """Return the reason if logs may not take ``wanted`` more bytes of this disk.
 
-    Return None if they may, or if the free space is unknown. Blocks shortly.
+    Return None if they may, or if the free space is unknown. Blocks briefly.
     """
     try:
         status = os.statvfs(directory)
@@ -141,7 +141,7 @@ class Workspace:
 
     @property
     def python(self) -> Path:
-        """The directory for a virtual environment made of a PEX, wheels or packages."""
+        """The directory for a virtual environment that is built from a PEX, wheels or packages."""
         return self.root / "python"
 
     @property
@@ -168,7 +168,7 @@ class Workspace:
 
     @property
     def warm_start(self) -> Path:
-        """The model for a warm start. It exists when it has been copied, if the application has one."""
+        """The directory for the model of a warm start. It exists once the copy is complete."""
         return self.root / "warm-start"
 
     @property
@@ -212,7 +212,7 @@ class Workspace:
 
     @property
     def inputs(self) -> Path:
-        """The directory for this task's parts of inputs."""
+        """The directory for lists and copies of the input shards of this task."""
         return self.root / "inputs"
 
     @property
@@ -275,11 +275,11 @@ class Workspace:
         self.export_request.unlink(missing_ok=True)
 
     def request_checkpoint(self, reason: str) -> None:
-        """Request a checkpoint until the process handles the request or the next one starts. Blocks. Raises OSError."""
+        """Request a checkpoint until the process handles it or the next process starts. Blocks. Raises OSError."""
         self.checkpoint_request.write_text(reason + "\n")
 
     def request_export(self, reason: str) -> None:
-        """Request an export until the process handles the request or the next one starts. Blocks. Raises OSError."""
+        """Request an export until the process handles it or the next process starts. Blocks. Raises OSError."""
         self.export_request.write_text(reason + "\n")
 
 
@@ -300,10 +300,10 @@ class ChangedFileError(Exception):
 
 @attrs.define
 class JobFiles:
-    """Puts the job's files into their places once, before the job's own program runs for the first time.
+    """Verifies, unpacks and links the job's files once, before the user's program runs for the first time.
 
-    A program can change the unpacked files that the next container runs. So containers of one application share
-    unpacked archives on a node only if all its task types get the same secrets.
+    Containers of one application share unpacked archives on a node only if all its task types get the same secrets.
+    Otherwise a program without a secret could change files that a container with the secret runs later.
     """
 
     _directory: Path  # the container's directory
@@ -334,7 +334,7 @@ class JobFiles:
     def _remove_earlier_files(self) -> None:
         """Remove what was in the container's directory before YARN started the container.
 
-        Users can set the modification time of a file, but not the time of its last change.
+        The ctime of a file decides, because users can set its mtime but not its ctime.
         """
         made = [self._directory / name for name in (_LAUNCH_SCRIPT, contract.RUNTIME_FILE)]
         times = [path.lstat().st_ctime_ns for path in made if path.exists()]

@@ -1,10 +1,9 @@
 """Framework interface, task addresses and environments of user processes, and the registry of frameworks.
 
-The registry has built-in frameworks, and plugins from other packages' entry points.
+A framework defines how tasks find each other, which task types decide the job's end, and which tasks restart after a
+failure. The registry has built-in frameworks, and plugins that other packages provide by entry points.
 
-A framework defines how tasks find each other, which task types decide the job's end, and what a failure restarts.
-
-A container may run several processes, so the addresses of processes are derived from those of tasks.
+A container may run several processes, so the addresses of processes are derived from the addresses of tasks.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ MAIN_PORT = "main"
 
 
 def port_of_process(name: str, local_rank: int) -> str:
-    """Return the port name of one process: each process of a container has all ports of the framework."""
+    """Return the name of a process's own port. Each process of a container has all ports that the framework names."""
     return f"{name}.{local_rank}" if local_rank else name
 
 
@@ -69,7 +68,7 @@ class TaskAddress:
 class ClusterSpec:
     """The addresses of all tasks, or all processes, of one generation, by type as specified and then by index.
 
-    Tasks without an address are included, so that ranks are the same for all tasks.
+    Tasks without an address are included, so that all tasks compute the same ranks.
     """
 
     generation: int
@@ -85,14 +84,14 @@ class ClusterSpec:
 
 @attrs.frozen
 class HelperProcess:
-    """A process of ours that user processes depend on, such as a rendezvous server.
+    """A process of the runtime on which user processes depend, such as a rendezvous server.
 
     The executor starts it with one user process, in the same environment, and stops it with the user processes. The
     task fails if the helper ends earlier with a nonzero exit code or by a signal.
     """
 
     name: str  # for messages, such as Horovod's rendezvous
-    command: str  # for /bin/sh; ends with exec, so that the process is the helper itself
+    command: str  # for /bin/sh; ends with exec, so that the helper replaces the shell
 
 
 @attrs.frozen
@@ -194,17 +193,18 @@ class Framework(ABC):
         return (MAIN_PORT,)
 
     def shares_ports(self, role: Role) -> bool:
-        """Return whether held ports stay bound past exec, because the task's server also binds them with SO_REUSEPORT.
+        """Return whether the executor keeps reserved ports bound while the program runs.
 
-        Otherwise the executor releases them just before exec.
+        This is possible if the task's server binds the ports with SO_REUSEPORT. Otherwise the executor releases them
+        just before exec.
         """
         return False
 
     def decisive(self, job: JobSpec) -> Sequence[str]:
         """Return the task types that must all succeed for the job to succeed. Other tasks are then stopped.
 
-        These are the chief and all workers. With parameter servers it is the chief alone, because its workers wait for
-        work without end.
+        These are the chief and all workers. In a job with a chief and parameter servers it is the chief alone, because
+        the workers wait for work without end.
         """
         decisive, every = self.decisive_roles, set(job.roles.values())
         if not decisive:
@@ -294,7 +294,8 @@ def load_plugin(name: str) -> Optional[Framework]:
     return framework
 
 
-# Class of each built-in framework, by name, which is also the name of its module. A process loads only its job's.
+# Class of each built-in framework, by the framework's name, which is also its module's name. A process loads only the
+# framework of its job.
 _OURS = {
     "tensorflow": "TensorFlow",
     "pytorch": "PyTorch",
@@ -385,7 +386,7 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 def task_environment(
     job: JobSpec, cluster: ClusterSpec, task_type: str, index: int, *, local_rank: int = 0, directory: str = ""
 ) -> TaskEnvironment:
-    """Return the variables and files by which a user process finds the others, including its framework's.
+    """Return the variables and files by which a user process finds the others, including the framework's own.
 
     ``cluster`` has the tasks' addresses. The caller writes the files in ``directory``; if it is empty, the variables
     have paths relative to the working directory. The job's own ``env`` is not included. Raises LookupError if the

@@ -13,10 +13,10 @@ from tony_provider.runtime.jobspec.model import JobSpec, Role, in_cluster, ranks
 
 @attrs.frozen
 class Member:
-    """One process of a gang: its ranks and rendezvous address. A node is a task: the processes of one container."""
+    """One process of a gang: its ranks and rendezvous address. Here a node is one task with its processes."""
 
     job: JobSpec
-    task: TaskAddress  # the process's own
+    task: TaskAddress  # address of the process
     rank: int
     world_size: int
     meeting: TaskAddress  # address of rank 0, where all processes meet
@@ -81,7 +81,7 @@ class CollectiveFramework(Framework):
     forbidden_roles = ((Role.PS, "has no parameter servers; give it another role"),)
 
     def elastic(self, role: Role) -> bool:
-        """Return True for workers: the next generation has another world size. The chief's role has no substitute."""
+        """Return True for workers: the next generation gets a new world size. No other task can replace the chief."""
         return role is Role.WORKER
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:

@@ -1,8 +1,8 @@
 """Framework ``horovod``: Horovod's Gloo controller without ssh, mpirun or horovodrun.
 
 Processes get the variables that horovodrun would set (``horovod/runner/gloo_run.py`` of Horovod 0.28), and each task is
-a separate host. They meet at a small HTTP key-value store (``tony_horovod``, next to tony_sdk), which runs next to rank
-0 in place of horovodrun's store.
+a separate host. The processes meet at a small HTTP key-value store, ``tony_horovod`` (next to tony_sdk), which runs
+next to rank 0 and replaces horovodrun's store.
 """
 
 from __future__ import annotations

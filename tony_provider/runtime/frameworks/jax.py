@@ -1,8 +1,8 @@
 """Framework ``jax``: ``jax.distributed.initialize()`` works without arguments.
 
-JAX asks known cluster classes for its environment. Ours (``tony_jax``, next to tony_sdk) registers itself when ``jax``
-is imported and reads these variables. If a container runs several processes, each gets its share of the container's
-GPUs, because by default JAX lets each process use all of them.
+JAX queries known cluster classes for its environment. When ``jax`` is imported, ``tony_jax`` (next to tony_sdk) adds a
+class that reads the variables of the process. If a container runs several processes, each gets its share of the
+container's GPUs, because by default JAX lets each process use all of them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Framework ``mpi``: the chief's command is a launcher such as mpirun, which starts processes in all containers.
 
 A launcher starts its daemons by a remote shell. Our remote shell sends the commands to ``tony_mpi`` (next to tony_sdk),
-which waits in every container and accepts commands of this job only. Launchers find the shell and the host file by
-their own variables; those of Open MPI 4 and of Hydra (MPICH) are set. Containers have names such as tony-worker-0,
-which no DNS knows, because two containers may share a node.
+which waits in every container and accepts commands of this job only. Environment variables pass the paths of the shell
+and of the host file to Open MPI 4 and Hydra (MPICH). The host file names containers, such as tony-worker-0. DNS does
+not know these names, because two containers may share a node.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class MPI(Framework):
 
 
 def _slots(job: JobSpec, cluster: ClusterSpec) -> dict[str, int]:
-    """Return the number of processes of each container by name, in rank order: its GPUs, or else its virtual cores."""
+    """Return the number of processes of each container by name, in rank order: its GPUs, or without GPUs its vcores."""
     rank_of = ranks(cluster.tasks)
     there = [task for task in cluster.tasks if (task.type, task.index) in rank_of and task.host]
     there.sort(key=lambda task: rank_of[task.type, task.index])

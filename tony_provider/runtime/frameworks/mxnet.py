@@ -1,8 +1,8 @@
 """Framework ``mxnet``: MXNet's parameter servers (``ps-lite``), by the DMLC_* variables of its launchers.
 
 Tasks of role ps are MXNet servers, chief and workers are MXNet workers, and the scheduler runs next to rank 0. A
-process with DMLC_ROLE scheduler or server does its work while it imports ``mxnet``. The variables are those of
-"Distributed Training in MXNet" in MXNet's documentation.
+process with DMLC_ROLE scheduler or server does its work while it imports ``mxnet``. MXNet's documentation describes the
+variables under "Distributed Training in MXNet".
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Framework ``pytorch``: the variables of ``torch.distributed``'s ``env://`` rendezvous, and those of torchrun.
 
 A program calls ``init_process_group()`` as it would under torchrun, for DDP, FSDP or other uses. If a program starts
-torchrun, the PET_* variables replace torchrun's arguments (``torch.distributed.argparse_util.env``): its nodes are our
-tasks, which meet at rank 0. The names are those of "Environment variable initialization" and "torchrun" in PyTorch's
-documentation.
+torchrun, the PET_* variables replace torchrun's arguments (``torch.distributed.argparse_util.env``). Each task is then
+a node of torchrun, and all nodes meet at rank 0. PyTorch's documentation describes the variables under "Environment
+variable initialization" and "torchrun".
 """
 
 from __future__ import annotations

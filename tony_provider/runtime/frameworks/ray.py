@@ -1,8 +1,8 @@
 """Framework ``ray``: a Ray cluster for the duration of the job, with the user's driver next to the head.
 
-The chief's command is the driver. ``ray.init()`` connects it by RAY_ADDRESS, and its end is the job's end. Workers need
-no command: each is a Ray node with the CPUs, GPUs and memory of its container. A failed worker restarts alone, because
-Ray reassigns its tasks. A failed head restarts all tasks.
+The chief's command is the driver. ``ray.init()`` finds the head by RAY_ADDRESS. The job ends with the driver. Workers
+need no command: each is a Ray node with the CPUs, GPUs and memory of its container. A failed worker restarts alone,
+because Ray reassigns its tasks. A failed head restarts all tasks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _START = 'exec ray start --block --temp-dir="$TMPDIR/ray" $TONY_RAY_ARGUMENTS'
 _HEAD = HelperProcess("Ray's head", f"{_START} --head --port=$TONY_PORT --include-dashboard=false")
 _NODE = f"{_START} --address=$RAY_ADDRESS"
 _TOKEN = "RAY_AUTH_TOKEN"  # since Ray 2.52; older versions ignore it and RAY_AUTH_MODE
-_FOR_OBJECTS = 0.3  # share of the container's memory; Ray itself uses this share of a machine's
+_FOR_OBJECTS = 0.3  # share of the container's memory for objects; Ray's default is this share of the machine's
 _LEAST_FOR_OBJECTS = 80 << 20  # bytes; Ray's own minimum is 75 MiB
 
 
@@ -47,7 +47,7 @@ class Ray(Framework):
     )
 
     def scope(self, role: Role) -> RestartScope:
-        """Return the task for workers, which restart alone, and the gang for the head."""
+        """Return TASK for workers, which restart alone, and GANG for the head."""
         return RestartScope.GANG if role is Role.CHIEF else RestartScope.TASK
 
     def default_command(self, role: Role) -> str:

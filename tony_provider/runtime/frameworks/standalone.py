@@ -22,7 +22,7 @@ class Standalone(Framework):
         return True
 
     def scope(self, role: Role) -> RestartScope:
-        """Return the failed task alone: no other task is known to depend on it."""
+        """Return TASK for all roles, because no other task is known to depend on the failed one."""
         return RestartScope.TASK
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:

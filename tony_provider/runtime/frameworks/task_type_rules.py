@@ -1,4 +1,4 @@
-"""Rules about task types: which decide the job, whether a failure is the gang's, and which run at the same time."""
+"""Rules about task types: which decide the job's success, whose failures affect the gang, which run concurrently."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def types_that_end_the_job_before(job: JobSpec, framework: Framework, task_type:
 
 
 def takes_gang_along(job: JobSpec, role: Role, scope: RestartScope) -> bool:
-    """Return whether a task's failure is the gang's failure. False for a sidecar, which the job does not need."""
+    """Return whether the failure of a task also fails the gang. It does not for a sidecar, which the job can lose."""
     if role is Role.SIDECAR:
         return False
     if scope is RestartScope.NEVER:
@@ -50,10 +50,10 @@ def takes_gang_along(job: JobSpec, role: Role, scope: RestartScope) -> bool:
 
 
 class PeakDemand:
-    """The sets of task types that may hold containers at the same time."""
+    """The sets of task types that may have containers at the same time."""
 
     def __init__(self, job: JobSpec) -> None:
-        """Compute which task types never hold containers together. Raises LookupError for an unknown framework."""
+        """Compute which task types never have containers concurrently. Raises LookupError for an unknown framework."""
         self._job = job
         gone = {name: self._gone_before(name) for name in job.tasks}
         self._apart = {
@@ -69,7 +69,7 @@ class PeakDemand:
         }
 
     def heaviest(self, weights: Mapping[str, int]) -> frozenset[str]:
-        """Return the task types with the largest sum of weights that may hold containers at the same time.
+        """Return the task types with the largest sum of weights that may have containers at the same time.
 
         ``weights`` has a weight of at least 0 for each type. Types with weight 0 are left out.
         """
@@ -101,7 +101,7 @@ class PeakDemand:
         return frozenset(found)
 
     def _comes_alone(self, name: str) -> bool:
-        """Return whether tasks of this type start one by one as containers become available, and end by themselves."""
+        """Return whether tasks of this type start independently, each with its container, and end by themselves."""
         role = self._job.role(name)
         return self._job.start is StartRule.FIRST_COME and (role.is_tracked or role is Role.ONCE)
 

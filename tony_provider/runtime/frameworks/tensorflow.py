@@ -66,7 +66,7 @@ class TensorFlow(Framework):
         env: dict[str, str] = {}
         hosts = _hosts(cluster)
         # TensorFlow knows only its four task types. So types are grouped by role, and indices continue from one type to
-        # the next. With ordinary type names both equal the task's own.
+        # the next. If each type is named like its role, this changes neither types nor indices.
         tf_type = task.role.value
         tf_index = _of_role(cluster, task.role).index(task)
         if self.shares_ports(task.role):

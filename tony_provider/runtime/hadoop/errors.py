@@ -1,7 +1,7 @@
 """Errors of Hadoop clients.
 
-An exception that a Hadoop server sends is a RemoteError, of the subclass for its Java class. Failures in between
-(connection, authentication, a malformed frame, a deadline) have types of their own.
+RemoteError and its subclasses stand for exceptions that a Hadoop server sends, according to their Java classes. The
+other classes stand for failures of connection, authentication, protocol and deadlines.
 """
 
 # ruff: noqa: N818 - these names say what happened, as Hadoop's own do
@@ -21,7 +21,7 @@ class HadoopError(Exception):
 
 
 class CredentialsError(HadoopError):
-    """Bytes are not a token file or a token, or credentials lack the requested token."""
+    """A token or token file is malformed, or credentials lack the requested token."""
 
 
 class RpcError(HadoopError):
@@ -29,7 +29,7 @@ class RpcError(HadoopError):
 
 
 class RpcProtocolError(RpcError):
-    """The peer sent something that Hadoop RPC 9 does not allow, or that cannot be parsed."""
+    """The server sent data that Hadoop RPC version 9 does not allow, or that cannot be parsed."""
 
 
 class RpcConnectionError(RpcError):
@@ -41,21 +41,21 @@ class RpcTimeout(RpcError):
 
 
 class RpcAuthenticationError(RpcError):
-    """The two sides support no common authentication, or the server did not prove that it knows the token."""
+    """Client and server support no common authentication, or the server did not prove that it knows the token."""
 
 
 @attrs.define(eq=False)
 class RemoteError(RpcError):
-    """Exception that the server sent.
+    """Java exception that the server sent.
 
-    ``java_class`` is its full name, ``message`` its text, and ``trace`` the Java stack trace, if the server sent one.
+    ``java_class`` is the full name of its class, ``message`` its text, and ``trace`` its stack trace, or None.
     """
 
     java_class: str
     message: str
     trace: str = attrs.field(default="", repr=False)
 
-    # names of the Java exceptions that this type represents
+    # full names of the Java classes that this class stands for
     java_classes: ClassVar[tuple[str, ...]] = ()
 
     def __str__(self) -> str:
@@ -69,14 +69,14 @@ _YARN = "org.apache.hadoop.yarn.exceptions."
 class ApplicationMasterNotRegistered(RemoteError):
     """The ResourceManager was restarted and does not know this application master.
 
-    Register again, start from response_id 0, and repeat every outstanding request.
+    The application master must register again, start from response_id 0, and send all outstanding requests again.
     """
 
     java_classes = (_YARN + "ApplicationMasterNotRegisteredException",)
 
 
 class ApplicationAttemptNotFound(RemoteError):
-    """The ResourceManager does not know this attempt, or has ended it: stop."""
+    """The ResourceManager does not know this attempt, or has ended it. The application master must stop."""
 
     java_classes = (_YARN + "ApplicationAttemptNotFoundException", _YARN + "ApplicationNotFoundException")
 
@@ -88,7 +88,7 @@ class InvalidApplicationMasterRequest(RemoteError):
 
 
 class InvalidResourceRequest(RemoteError):
-    """Request that can never be granted: above the maximum, an unknown resource, a label that the queue may not use."""
+    """YARN can never satisfy a request: too large, an unknown resource, a label that the queue may not use."""
 
     java_classes = (
         _YARN + "InvalidResourceRequestException",
@@ -99,31 +99,31 @@ class InvalidResourceRequest(RemoteError):
 
 
 class NodeManagerNotYetReady(RemoteError):
-    """The NodeManager is not yet registered with the ResourceManager (Hadoop 2): retry soon."""
+    """The NodeManager has not registered with the ResourceManager yet (only Hadoop 2). Retry soon."""
 
     java_classes = (_YARN + "NMNotYetReadyException",)
 
 
 class InvalidToken(RemoteError):
-    """The token is unknown to the server, or too old."""
+    """The token is unknown to the server, or has expired."""
 
     java_classes = ("org.apache.hadoop.security.token.SecretManager$InvalidToken",)
 
 
 class SaslRefused(RemoteError):
-    """The server ended the authentication."""
+    """The server rejected the authentication."""
 
     java_classes = ("javax.security.sasl.SaslException",)
 
 
 class Standby(RemoteError):
-    """This server is the standby of its pair, and did not execute the call."""
+    """This server is on standby, and did not execute the call."""
 
     java_classes = ("org.apache.hadoop.ipc.StandbyException",)
 
 
 class Retriable(RemoteError):
-    """The server is temporarily unable (starting, too busy), and did not execute the call."""
+    """The server is temporarily unable to serve (starting, too busy), and did not execute the call."""
 
     java_classes = ("org.apache.hadoop.ipc.RetriableException", "org.apache.hadoop.ipc.ObserverRetryOnActiveException")
 
@@ -134,9 +134,9 @@ _BY_JAVA_CLASS: dict[str, type[RemoteError]] = {
 
 
 def remote_error(java_class: str, text: str, trace: Optional[str] = None) -> RemoteError:
-    """Return the error for a Java exception; a plain RemoteError if the class has no type here.
+    """Return the error for a Java exception. This is a plain RemoteError if the Java class has no subclass here.
 
-    ``text``, as the server sent it, is the message, often as ``class: message`` followed by the stack trace.
+    ``text``: the exception as the server sent it, often as ``class: message`` followed by the stack trace.
     """
     message, at, _stack = text.partition("\n\tat ")
     if message.startswith(java_class + ":"):

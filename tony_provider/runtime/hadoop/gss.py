@@ -1,7 +1,7 @@
 """Kerberos by GSS-API: tickets for HTTP servers, and explanations of Kerberos errors with remedies.
 
-The patterns of errors match messages of MIT's library (its error tables for krb5 and GSS-API), of Java's
-``KrbException``, and of Hadoop.
+An error is recognized by its message: from MIT's library (error tables of krb5 and GSS-API), from Java's
+``KrbException``, or from Hadoop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME = "write the server's full host name, as its principal has it, instead of 
 
 @attrs.frozen
 class GssReason:
-    """Meaning of a Kerberos error, and its remedy."""
+    """Meaning and remedy of a Kerberos error, and the pattern of its messages."""
 
     pattern: re.Pattern[str]
     meaning: str
@@ -114,7 +114,7 @@ _MOST_MESSAGES = 8
 
 
 class GssError(Exception):
-    """The library is missing, or reports an error."""
+    """The GSS-API library is missing, or reports an error."""
 
 
 @cache
@@ -159,16 +159,16 @@ _PRINCIPAL_NAME = _Oid.of(b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x02\x01")
 
 
 class Tickets:
-    """Kerberos tickets for HTTP servers: those of this process's credential cache, or of a keytab.
+    """Kerberos tickets for HTTP servers, from this process's credential cache or from a keytab.
 
-    Thread-safe. Blocks until the KDC has answered.
+    Thread-safe. Methods may block until the KDC has answered.
     """
 
     def __init__(self, error: Callable[[str, str], Exception], principal: Optional[str] = None) -> None:
-        """Load the library. Raises GssError if it is not installed.
+        """Load the GSS-API library. Raises GssError if it is not installed.
 
-        ``error`` creates the exception to raise from a host and a problem. ``principal`` selects one of several
-        principals.
+        ``error`` returns the exception to raise, given the host and the problem. ``principal`` selects a principal if
+        there are several.
         """
         self.error = error
         self._principal = principal
@@ -176,17 +176,23 @@ class Tickets:
 
     @classmethod
     def of_keytab(cls, keytab: Path, principal: str, error: Callable[[str, str], Exception]) -> Tickets:
-        """Use a keytab, whose file must remain. One keytab for each process: the library reads the environment."""
+        """Use a keytab file, which must continue to exist.
+
+        The library reads the keytab's path from the environment, so a process can use only one keytab.
+        """
         os.environ["KRB5_CLIENT_KTNAME"] = f"FILE:{keytab}"
-        os.environ["KRB5CCNAME"] = f"MEMORY:{keytab}"  # tickets of another keytab may be of another KDC
+        os.environ["KRB5CCNAME"] = f"MEMORY:{keytab}"  # not shared with other keytabs, which may have another KDC
         return cls(error, principal)
 
     def negotiate(self, host: str) -> TicketExchange:
-        """Start an exchange with ``HTTP@host``. Raises the class's error without a usable ticket."""
+        """Start an exchange with ``HTTP@host``. If there is no usable ticket, raise the exception from ``error``."""
         return TicketExchange(self, host)
 
     def owner(self) -> tuple[str, Optional[int]]:
-        """Return the principal, and the seconds of validity; None if unlimited. Raises GssError without a ticket."""
+        """Return the principal, and the remaining seconds of its ticket (None if unlimited).
+
+        Raises GssError if there is no ticket.
+        """
         name, text = ctypes.c_void_p(), _Buffer()
         seconds, minor = ctypes.c_uint32(), ctypes.c_uint32()
         with self._credentials() as credentials:
@@ -199,10 +205,10 @@ class Tickets:
                 self._gss.gss_release_name(ctypes.byref(minor), ctypes.byref(name))
 
     def step(self, host: str, context: ctypes.c_void_p, heard: Optional[bytes]) -> tuple[bytes, bool]:
-        """Run one step of an exchange; creates or continues its ``context``.
+        """Run one step of an exchange, which creates or updates ``context``.
 
-        Returns the token to send, and whether the exchange is complete. Raises GssError, also if the exchange completes
-        without a proof of the server's identity.
+        ``heard`` is the server's token, or None in the first step. Returns the token to send, and whether the exchange
+        is complete. Raises GssError, also if the exchange completes without a proof of the server's identity.
         """
         said, granted, minor = _Buffer(), ctypes.c_uint32(), ctypes.c_uint32()
         answered = ctypes.byref(_Buffer.of(heard)) if heard is not None else None
@@ -213,7 +219,7 @@ class Tickets:
                     _MUTUAL, 0, None, answered, None, ctypes.byref(said), ctypes.byref(granted), None,
                 )  # fmt: skip
                 complete = major == _COMPLETE
-                if complete and not granted.value & _MUTUAL:  # the requested flag is not binding, by RFC 2744
+                if complete and not granted.value & _MUTUAL:  # RFC 2744: the library may ignore the requested flag
                     raise GssError(
                         f"the exchange with HTTP@{host} ended without mutual authentication: the ticket was taken, and "
                         "nothing proved who took it; have that server, or what stands before it, answer by Kerberos "
@@ -259,7 +265,7 @@ class Tickets:
         major = int(getattr(self._gss, function)(ctypes.byref(minor), *arguments))
         if major in (_COMPLETE, _CONTINUE):
             return major
-        # The message of the mechanism is more specific, unless it is "Success".
+        # The messages of the mechanism (Kerberos) are more specific than those of GSS-API, unless they are "Success".
         found = [text for text in self._messages(minor.value, _MECHANISM_CODE) if text not in ("", "Success")]
         found = found or self._messages(major & 0xFFFFFFFF, _GSS_CODE)
         raise GssError(explained("; ".join(found) or f"GSS-API error {major:#x}"))
@@ -282,10 +288,10 @@ class Tickets:
 
 
 class TicketExchange:
-    """Exchange for one request with tickets; same interface as ``SpnegoExchange`` of the store."""
+    """Authentication of one HTTP request by a ticket. Implements ``SpnegoExchange`` of the store."""
 
     def __init__(self, tickets: Tickets, host: str) -> None:
-        """Create the value of the Authorization header. Raises the tickets' error."""
+        """Create the value of the Authorization header. Raises the exception from ``tickets.error``."""
         self._tickets = tickets
         self._host = host
         self._context = ctypes.c_void_p()
@@ -297,7 +303,7 @@ class TicketExchange:
         self.authorization = f"Negotiate {base64.b64encode(token).decode()}"
 
     def check(self, answer: Optional[str]) -> None:
-        """Raise the tickets' error unless the server proves to be ``HTTP@host``."""
+        """Raise the exception from ``tickets.error`` unless the answer proves that the server is ``HTTP@host``."""
         scheme, _, token = (answer or "").partition(" ")
         if scheme.lower() != "negotiate" or not token.strip():
             raise self._unproven("its answer comes without a proof")

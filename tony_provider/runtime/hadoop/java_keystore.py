@@ -18,13 +18,13 @@ _MAGIC, _VERSIONS = 0xFEEDFEED, (1, 2)
 _KEY, _TRUSTED = 1, 2  # types of entries
 _MOST_BYTES = 1 << 20
 _DIGEST = 20  # bytes of SHA-1
-_WHITENER = b"Mighty Aphrodite"  # added to the password in the digest of the whole file
+_WHITENER = b"Mighty Aphrodite"  # constant of the format, hashed after the password in the file's digest
 _SUN_PROTECTION = bytes.fromhex("06 0a 2b 06 01 04 01 2a 02 11 01 01")  # 1.3.6.1.4.1.42.2.17.1.1, in DER
 _SEQUENCE, _OCTETS = 0x30, 0x04  # tags of DER
 
 
 class KeystoreError(Exception):
-    """Bytes are not a keystore of type JKS, were changed, or need another password."""
+    """Bytes are not a keystore of type JKS, are damaged, or have another password."""
 
 
 @attrs.frozen
@@ -43,7 +43,7 @@ class KeyEntry:
 
 @attrs.frozen
 class JavaKeystore:
-    """Content of a keystore."""
+    """Content of a keystore: keys and trusted certificates."""
 
     keys: list[KeyEntry]
     trusted: list[bytes]  # certificates, in DER
@@ -96,7 +96,7 @@ class _Reader:
         return int.from_bytes(self.take(size), "big")
 
     def text(self) -> str:
-        # Java's modified UTF-8; only ASCII is needed here
+        # The encoding is Java's modified UTF-8, which equals UTF-8 for the ASCII texts in use.
         return self.take(self.number(2)).decode("utf-8", "replace")
 
 
@@ -128,7 +128,10 @@ def _certificate(reader: _Reader, version: int) -> bytes:
 
 
 def _unprotected(encrypted: bytes, secret: bytes) -> bytes:
-    """Decrypt the key in an EncryptedPrivateKeyInfo (RFC 5208): salt, key xor stream, digest of password and key."""
+    """Decrypt the key in an EncryptedPrivateKeyInfo (RFC 5208).
+
+    Its data are a salt, the key XORed with the stream of digests, and a digest of password and key.
+    """
     info = _Reader(_der(_Reader(encrypted), _SEQUENCE))
     algorithm, protected = _der(info, _SEQUENCE), _der(info, _OCTETS)
     if not algorithm.startswith(_SUN_PROTECTION):

@@ -1,4 +1,4 @@
-"""Client for Hadoop RPC: authenticated connections with concurrent calls, and retries across servers."""
+"""Client for Hadoop RPC: authenticated connections with concurrent calls, and failover between redundant servers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _WITH_SASL = 0xDF
 _PREAMBLE = b"hrpc" + bytes([_RPC_VERSION, _SERVICE_CLASS, _WITH_SASL])
 _SASL_CALL_ID = -33
 _CONTEXT_CALL_ID = -3
-_PROTOCOL_VERSION = 1  # of every YARN protocol
+_PROTOCOL_VERSION = 1  # the same for every YARN protocol
 _READ_BYTES = 64 * 1024
 
 
@@ -78,7 +78,7 @@ def _error_of(header: RpcResponseHeaderProto) -> RemoteError:
 
 
 class _AnswerStream:
-    """Stream of the server's answers, each a response header and its body, from plain or wrapped frames."""
+    """Stream of the server's answers, read from plain frames or from frames wrapped by a SASL security layer."""
 
     def __init__(self, reader: asyncio.StreamReader, max_frame_bytes: int) -> None:
         self._reader = reader
@@ -88,7 +88,10 @@ class _AnswerStream:
         self.layer: Optional[SecurityLayer] = None
 
     async def next(self) -> tuple[RpcResponseHeaderProto, bytes]:
-        """Return the next answer. Raises RpcProtocolError, RpcConnectionError, RemoteError for a refusal."""
+        """Return the next answer: its header and encoded body. Raises RpcProtocolError, RpcConnectionError.
+
+        Also raises RemoteError if the server sends an error instead of a wrapped frame.
+        """
         while not self._ready:
             data = await self._reader.read(_READ_BYTES)
             if not data:
@@ -114,7 +117,7 @@ def _sasl_answer(header: RpcResponseHeaderProto, rest: bytes) -> RpcSaslProto:
 
 @attrs.frozen
 class ConnectionSettings:
-    """Protection of a connection, and the conditions for closing it."""
+    """Settings of a connection: frame limit, SASL protection, idle timeout."""
 
     max_frame_bytes: int = MAX_FRAME_BYTES
     protection: tuple[str, ...] = STRONGEST_FIRST  # accepted SASL qualities of protection, the preferred one first
@@ -123,20 +126,18 @@ class ConnectionSettings:
 
 @attrs.frozen
 class Method(Generic[M]):
-    """One method of a protocol."""
+    """A remote method of a protocol."""
 
     name: str
     response: type[M]
-    idempotent: bool = False  # the server may execute a call twice
+    idempotent: bool = False  # whether a call may be repeated although the server may have executed it
 
 
 class RpcConnection:
-    """Open, authenticated connection.
+    """Open, authenticated connection to one server. Create it by ``open`` in an event loop, and end it by ``close``.
 
-    ``open`` creates it. It belongs to one event loop, and owns one task, which ``close`` ends.
-
-    It sends no pings: every call has a deadline, and a call that expires without a byte from the server ends the
-    connection.
+    The connection sends no pings. Every call has a deadline instead: if the server sends nothing until then, the
+    connection ends.
     """
 
     def __init__(
@@ -159,8 +160,8 @@ class RpcConnection:
     ) -> RpcConnection:
         """Connect and authenticate, and return the connection.
 
-        The caller limits the time. On any failure nothing stays open. Raises RpcConnectionError,
-        RpcAuthenticationError, RpcProtocolError, RemoteError (InvalidToken, …).
+        There is no timeout, so the caller must set one. After any error or cancellation, the socket is closed. Raises
+        RpcConnectionError, RpcAuthenticationError, RpcProtocolError, RemoteError (InvalidToken, …).
         """
         try:
             reader, writer = await asyncio.open_connection(address.host, address.port)
@@ -200,7 +201,7 @@ class RpcConnection:
         retry_count: int,
         timeout: float,
     ) -> M:
-        """Make one call and return its answer. Cancellation only stops the waiting.
+        """Make one call and return its answer. If cancelled, the server may still execute the call.
 
         ``call_id`` must not be in use on this connection. Raises RemoteError, RpcTimeout after ``timeout`` seconds,
         RpcConnectionError, RpcProtocolError.
@@ -293,7 +294,7 @@ class RpcConnection:
             self._fail(RpcConnectionError(f"{self.address} has been silent for {timeout:g} s"))
 
     def _fail(self, error: RpcError) -> None:
-        """End the connection, and keep the first reason."""
+        """End the connection and fail all pending calls with ``error``. Only the first call has an effect."""
         if self._failure is not None:
             return
         self._failure = error
@@ -323,12 +324,12 @@ _MAX_CALL_ID = 2**31 - 1
 
 @attrs.frozen
 class RetryPolicy:
-    """Number and pace of retries within a call's deadline. Times are in seconds."""
+    """Delays between retries, and timeouts of the attempts of a call. Times are in seconds."""
 
     first_delay: float = 0.1
     max_delay: float = 5.0
-    jitter: float = 0.5  # each delay is multiplied by a random factor in 1 ± this
-    connect_timeout: float = 10.0  # for one address, including authentication
+    jitter: float = 0.5  # each delay is multiplied by a random factor in 1 ± jitter
+    connect_timeout: float = 10.0  # for a connection to one address, including authentication
     attempt_timeout: float = 30.0  # for one attempt of an idempotent call on an open connection
 
 
@@ -337,18 +338,18 @@ class RpcClient:
 
     Create, use and ``close`` it in one running event loop.
 
-    Several ``addresses`` are redundant servers: if a server is unreachable or on standby, the client tries the next one
-    at once. After each full round it waits, longer each time.
+    Several ``addresses`` are redundant servers: if a server is unreachable or on standby, the client immediately tries
+    the next one. It pauses only after all servers have failed, longer each time.
 
-    The client retries until the call's deadline.
+    The client retries a call until its deadline, depending on the failure:
 
-    - If a connection cannot be made, or on Standby and Retriable: Always, since the server has not started the call.
-    - If a connection is lost, or there is no answer in ``attempt_timeout``: Only for ``idempotent`` methods,
-      since the server may have executed the call. Other calls raise RpcConnectionError or RpcTimeout, and the caller
-      checks whether the call was executed.
+    - No connection, Standby, Retriable: always, because the server has not executed the call.
+    - Lost connection, or no answer within ``attempt_timeout``: only ``idempotent`` methods, because the server may have
+      executed the call. For other methods, RpcConnectionError or RpcTimeout is raised, and the caller must check
+      whether the call was executed.
+    - Any other RemoteError, RpcAuthenticationError, RpcProtocolError: never.
 
-    Any other RemoteError, RpcAuthenticationError and RpcProtocolError are raised at once. If the deadline ends the
-    retries, the error of the last attempt that was not cut short is raised.
+    At the deadline, the last error is raised, except an error that the deadline itself caused.
     """
 
     def __init__(
@@ -369,7 +370,7 @@ class RpcClient:
         self._settings = settings
         self._client_id = secrets.token_bytes(_CLIENT_ID_BYTES)
         self._next_call_id = 0
-        self._active = 0  # index of the address in use
+        self._active = 0  # index of the current server's address
         self._connection: Optional[RpcConnection] = None
         self._connecting = asyncio.Lock()
         self._closed = False
@@ -380,7 +381,7 @@ class RpcClient:
         return self._addresses[self._active]
 
     def use_token(self, token: Token) -> None:
-        """Use this token from the next connection on; the current connection stays."""
+        """Use this token for new connections. The current connection stays open."""
         self._token = token
 
     async def call(self, method: Method[M], request: Message, *, timeout: float) -> M:
@@ -489,4 +490,4 @@ class _TryAgain(Exception):  # noqa: N818
     def __init__(self, error: RpcError, *, cut_short: bool = False) -> None:
         super().__init__(str(error))
         self.error = error
-        self.cut_short = cut_short  # by the deadline while connecting, so less informative than the previous error
+        self.cut_short = cut_short  # the deadline ended the connection attempt, so the previous error says more

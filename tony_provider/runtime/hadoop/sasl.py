@@ -1,7 +1,7 @@
-"""SASL DIGEST-MD5 for Hadoop RPC: RC4, integrity and privacy layers, and authentication by a token.
+"""SASL DIGEST-MD5 for Hadoop RPC: authentication by a token, integrity and privacy layers, and the RC4 cipher.
 
-RC4 is weak by today's standards, and Python's standard library lacks it. It is used only if a Hadoop cluster requires
-``hadoop.rpc.protection=privacy`` over SASL, which has no better cipher.
+RC4 is weak by today's standards. It is used only if a Hadoop cluster requires ``hadoop.rpc.protection=privacy`` over
+SASL, which has no better cipher. Python's standard library lacks RC4.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tony_provider.runtime.hadoop.tokens import Token
 
 
 class Rc4:
-    """RC4 cipher for one direction of one connection: the key stream continues from call to call."""
+    """RC4 cipher for one direction of one connection. Each call continues the key stream of the previous call."""
 
     def __init__(self, key: bytes) -> None:
         state = list(range(256))
@@ -53,14 +53,14 @@ class Rc4:
 AUTH, AUTH_INT, AUTH_CONF = "auth", "auth-int", "auth-conf"
 STRONGEST_FIRST = (AUTH_CONF, AUTH_INT, AUTH)
 
-# Accepted ciphers, with the number of bytes of H(A1) that make their key. Java servers also offer rc4-56 and rc4-40,
-# which an attacker could break, and could choose by changing the server's challenge, since nothing protects it.
+# Accepted ciphers, with the number of bytes of H(A1) in their keys. Java servers also offer rc4-56 and rc4-40, which an
+# attacker can break. They must not be accepted, because an attacker could remove rc4 from the unprotected challenge.
 _CIPHER_KEY_BYTES = {"rc4": 16}
 
 _DIRECTIVE = re.compile(r'\s*([a-zA-Z0-9-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]*))\s*(?:,|$)', re.DOTALL)
-_MAX_BUFFER = 65536  # default of RFC 2831, which this side announces
+_MAX_BUFFER = 65536  # size limit of received messages that the client announces; the default of RFC 2831
 _HASH_OF_NO_BODY = ":00000000000000000000000000000000"
-_FIRST_USE = "00000001"  # nonce count: each nonce is used once
+_FIRST_USE = "00000001"  # nonce count, constant because each nonce is used once
 
 _MAC_BYTES = 10
 _MESSAGE_TYPE = b"\x00\x01"
@@ -72,16 +72,16 @@ def _md5(data: bytes) -> bytes:
 
 
 def _mac(key: bytes, sequence: bytes, message: bytes) -> bytes:
-    # hmac.new rejects MD5 in FIPS mode, so computed by hand (RFC 2104). The keys here are shorter than a block.
+    # Computes HMAC by hand (RFC 2104), because hmac.new rejects MD5 in FIPS mode. Keys are shorter than a block.
     block = key.ljust(64, b"\0")
     inner = _md5(bytes(byte ^ 0x36 for byte in block) + sequence + message)
     return _md5(bytes(byte ^ 0x5C for byte in block) + inner)[:_MAC_BYTES]
 
 
 class SecurityLayer(Protocol):
-    """Protection of messages after authentication: wraps sent and unwraps received messages, each in order."""
+    """Protection of messages after authentication. Wrap and unwrap messages in the order on the connection."""
 
-    max_message_bytes: int  # for one ``wrap``
+    max_message_bytes: int  # size limit of the argument of ``wrap``
 
     def wrap(self, message: bytes) -> bytes: ...
 
@@ -91,14 +91,14 @@ class SecurityLayer(Protocol):
 
 
 class _MessageCheck:
-    """Counter and authenticator for the messages of one direction."""
+    """Sequence number and message authentication code (MAC) for the messages of one direction."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._next = 0
 
     def seal(self, message: bytes) -> tuple[bytes, bytes]:
-        """Return the authentication code of ``message``, and its sequence number as sent."""
+        """Return the MAC of ``message``, and the trailer with its sequence number."""
         sequence = (self._next & 0xFFFFFFFF).to_bytes(_SEQUENCE_BYTES, "big")
         self._next += 1
         return _mac(self._key, sequence, message), sequence
@@ -153,9 +153,9 @@ class _Privacy:
 
 
 def parse_directives(challenge: bytes) -> dict[str, list[str]]:
-    """Return the ``name=value`` pairs of a challenge; values may be quoted, and names may repeat.
+    """Parse the ``name=value`` pairs of a challenge, and return the list of values by name.
 
-    Raises RpcProtocolError.
+    Values may be quoted, and names may repeat. Raises RpcProtocolError.
     """
     try:
         text = challenge.decode()
@@ -179,10 +179,10 @@ def _quote(value: str) -> str:
 
 
 class DigestMd5Client:
-    """Client's side of one exchange: ``respond`` to the challenge, ``verify`` the last message, then use ``layer``.
+    """Client's side of one DIGEST-MD5 exchange.
 
-    ``accepted`` are the acceptable qualities of protection: the first one that the server offers is used. By default,
-    the strongest comes first.
+    Call ``respond`` with the server's challenge, ``verify`` with its last message, then ``layer``. ``accepted``:
+    acceptable SASL qualities of protection, the preferred one first. The first one that the server offers is used.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class DigestMd5Client:
     def respond(self, challenge: bytes) -> bytes:
         """Return the response to the server's challenge.
 
-        Raises RpcProtocolError for a malformed challenge, RpcAuthenticationError if no offer is acceptable.
+        Raises RpcProtocolError for a malformed challenge, RpcAuthenticationError if the client accepts no offer.
         """
         offered = parse_directives(challenge)
         nonce = _single(offered, "nonce")
@@ -241,13 +241,13 @@ class DigestMd5Client:
         return ",".join(answer).encode()
 
     def verify(self, final: bytes) -> None:
-        """Check that the server also knows the password. Raises RpcProtocolError, RpcAuthenticationError."""
+        """Check the server's proof that it knows the password. Raises RpcProtocolError, RpcAuthenticationError."""
         proof = _single(parse_directives(final), "rspauth")
         if self._expected_rspauth is None or not hmac.compare_digest(proof.encode(), self._expected_rspauth.encode()):
             raise RpcAuthenticationError("the server did not prove that it knows the token")
 
     def layer(self) -> Optional[SecurityLayer]:
-        """Return the protection of all later messages, or None if they are unprotected."""
+        """Return the security layer for all later messages, or None if they are unprotected."""
         if self.qop == AUTH:
             return None
         outgoing = _MessageCheck(self._key("Digest session key to client-to-server signing key magic constant"))
@@ -305,10 +305,10 @@ _QUALITIES = {"authentication": AUTH, "integrity": AUTH_INT, "privacy": AUTH_CON
 
 
 def accepted_protection(listed: str) -> tuple[str, ...]:
-    """Return the qualities to accept from a server that lists these values: from the weakest listed one upwards.
+    """Return the SASL qualities to accept, given the cluster's ``hadoop.rpc.protection``, the strongest first.
 
-    The strongest comes first. Returns all qualities if no listed value is known to Hadoop, because the cluster's
-    requirement is then unknown.
+    These are the weakest listed quality and all stronger ones. Returns all qualities if no listed value is valid,
+    because the cluster's requirement is then unknown.
     """
     words = [word.lower() for word in re.split(r"[,\s]+", listed) if word]
     known = [STRONGEST_FIRST.index(_QUALITIES[word]) for word in words if word in _QUALITIES]
@@ -324,9 +324,9 @@ def negotiate_message() -> RpcSaslProto:
 
 
 class TokenAuthentication:
-    """Client's part of one authentication by a token, without I/O.
+    """Client's side of one authentication of Hadoop RPC by a token, without I/O.
 
-    Pass each message of the server to ``step`` until it returns None.
+    Pass each message of the server to ``step`` until ``step`` returns None.
     """
 
     def __init__(self, token: Token, *, accepted: tuple[str, ...] = STRONGEST_FIRST) -> None:
@@ -352,7 +352,7 @@ class TokenAuthentication:
         raise RpcProtocolError(f"SASL message {RpcSaslProto.SaslState.Name(message.state)} out of turn")
 
     def layer(self) -> Optional[SecurityLayer]:
-        """Return the protection of all messages after success, or None if they are unprotected."""
+        """Return the security layer for messages after the authentication, or None if they are unprotected."""
         if self._digest is None:
             raise RuntimeError("the exchange has not happened yet")
         return self._digest.layer()

@@ -1,8 +1,10 @@
 """Hadoop tokens and credentials, their Writable encoding (vlong, vint, byte arrays, Text), and frames of RPC messages.
 
-The encoding is that of org.apache.hadoop.io.WritableUtils: A value in -112..127 is one byte. Otherwise the first byte
-holds sign and length, and big-endian bytes follow. The first bytes -113..-120 mean 1 to 8 bytes of a positive value.
-The first bytes -121..-128 mean the same for the one's complement of a negative value.
+The encoding of vlong and vint is that of org.apache.hadoop.io.WritableUtils. A value in -112..127 is one byte. For all
+other values, the first byte contains sign and length, and big-endian bytes follow:
+
+- -113..-120: 1 to 8 bytes of a positive value.
+- -121..-128: 1 to 8 bytes of the one's complement of a negative value.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def encode_text(text: str) -> bytes:
 class WritableReader:
     """Sequential reader of Writable values.
 
-    Raises CredentialsError if the bytes end early or are not such a value.
+    Methods raise CredentialsError if the bytes end early or are not a value of the method's type.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -81,7 +83,7 @@ class WritableReader:
         return value
 
     def count(self) -> int:
-        """Read a vint that is the number of the following bytes or items."""
+        """Read a vint that is a number of bytes or items. Raises CredentialsError for a negative number."""
         value = self.vlong()
         if not 0 <= value <= _INT_MAX:
             raise CredentialsError(f"{value} before byte {self._position} is no length")
@@ -101,7 +103,7 @@ class WritableReader:
 M = TypeVar("M", bound=Message)
 
 LENGTH_BYTES = 4
-# limit of Hadoop's client (ipc.maximum.response.length)
+# the same limit as in Hadoop's client (ipc.maximum.response.length)
 MAX_FRAME_BYTES = 128 * 1024 * 1024
 
 
@@ -110,7 +112,7 @@ def delimited(data: bytes) -> bytes:
 
 
 def split_delimited(data: bytes) -> tuple[bytes, bytes]:
-    """Split off the first length-prefixed part of ``data``; return it and the rest. Raises ValueError."""
+    """Return the content of the first length-prefixed block in ``data``, and the rest. Raises ValueError."""
     try:
         length, start = read_varint(data, 0)
     except (IndexError, EndlessNumber):
@@ -140,7 +142,8 @@ def take_message(message_type: type[M], data: bytes) -> tuple[M, bytes]:
 def parse_into(message: Message, encoded: bytes) -> None:
     """Fill ``message`` from its encoding.
 
-    Raises DecodeError, also for errors that protobuf accepts: missing required fields, text that is not UTF-8.
+    Raises DecodeError, also in two cases that protobuf's parser permits: missing required fields, and texts that are
+    not UTF-8.
     """
     message.ParseFromString(encoded)
     if not message.IsInitialized():
@@ -149,7 +152,7 @@ def parse_into(message: Message, encoded: bytes) -> None:
 
 
 def _check_text(message: Message) -> None:
-    # in proto2 the parser returns text that is not UTF-8 as bytes
+    # In proto2, the parser returns texts that are not UTF-8 as bytes.
     for field, value in message.ListFields():
         values = value if field.is_repeated else (value,)
         if field.type == FieldDescriptor.TYPE_MESSAGE:
@@ -168,7 +171,7 @@ def last_message(message_type: type[M], data: bytes) -> M:
 
 
 class FrameBuffer:
-    """Buffer that collects bytes and returns complete frames, without their lengths."""
+    """Buffer that collects received bytes and returns complete frames, without their length prefixes."""
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
@@ -201,12 +204,12 @@ _VERSION = 0
 class DelegationTokenId:
     """Identifier of a delegation token. Times are epoch milliseconds by the NameNode's clock."""
 
-    owner: str  # principal that the token authenticates, as HDFS received it
+    owner: str  # user or principal that the token authenticates, as HDFS received it
     renewer: str
-    real_user: str  # user who acted for the owner; empty: the owner
+    real_user: str  # proxy user that requested the token for the owner; empty if the owner requested it
     issued_ms: int
-    latest_ms: int  # end of renewals; an earlier expiry is known only from the answer to the last renewal
-    number: int  # serial number of the NameNode, or of a pair of NameNodes
+    latest_ms: int  # end of renewals; the token may expire earlier, at the time that its last renewal returned
+    number: int  # sequence number that the NameNodes of an HDFS assign
 
     @classmethod
     def from_bytes(cls, identifier: bytes) -> DelegationTokenId:
@@ -231,15 +234,15 @@ _WRITABLE, _PROTOBUF = 0, 1
 
 @attrs.frozen
 class Token:
-    """Security token for one service.
+    """Hadoop security token for one service.
 
-    Identifier and password are opaque; the password is a secret.
+    Only the service can interpret the identifier. The password is a secret.
     """
 
     identifier: bytes = attrs.field(repr=False)
     password: bytes = attrs.field(repr=False)
     kind: str
-    service: str = ""  # service that it is for, mostly ip:port; empty for the application master's own token
+    service: str = ""  # service that accepts the token, mostly ip:port; may be empty in an application master's token
 
     @classmethod
     def from_proto(cls, proto: security_pb2.TokenProto) -> Token:
@@ -252,9 +255,10 @@ class Token:
 
     @classmethod
     def of_registry(cls, registry: str, auth: str, application_id: str) -> Token:
-        """Return the NodeManagers' token for an image registry; ``auth`` as in a config.json of Docker's client.
+        """Return a token by which NodeManagers log in to an image registry.
 
-        Its identifier is YARN's DockerCredentialTokenIdentifierProto: two texts.
+        ``auth`` is the value of this name in the Docker client's ``config.json``. The token's identifier is YARN's
+        DockerCredentialTokenIdentifierProto, which has two texts.
         """
         identifier = b"".join(
             tag + delimited(text.encode()) for tag, text in ((b"\x0a", registry), (b"\x12", application_id))
@@ -301,7 +305,7 @@ class Credentials:
         return [token for token in self.tokens.values() if token.kind == kind]
 
     def application_master_token(self) -> Token:
-        """Return the token that YARN gave an application master for the ResourceManager. Raises CredentialsError."""
+        """Return the application master's token for the ResourceManager. Raises CredentialsError."""
         found = self.of_kind(AM_RM_TOKEN)
         if not found:
             kinds = sorted({token.kind for token in self.tokens.values()})
@@ -310,7 +314,7 @@ class Credentials:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Credentials:
-        """Parse the bytes of a token file, of either format. Raises CredentialsError."""
+        """Parse the bytes of a token file in format 0 (Writable) or 1 (protobuf). Raises CredentialsError."""
         reader = WritableReader(data)
         if reader.take(min(len(_MAGIC), reader.remaining)) != _MAGIC:
             raise CredentialsError("not a token file: it does not begin with HDTS")
@@ -336,7 +340,7 @@ class Credentials:
 
     @classmethod
     def read_file(cls, path: Union[str, os.PathLike[str]]) -> Credentials:
-        """Read the credentials in a token file. Blocks, for a small local file.
+        """Read the credentials in a local token file. Blocks briefly.
 
         Raises CredentialsError if the file is malformed, OSError if it cannot be read.
         """

@@ -1,8 +1,8 @@
-"""YARN's records and the methods of an application master's two protocols.
+"""YARN's records, and the methods of the two protocols that an application master uses.
 
 The records are IDs, access lists, resources, requests, placement constraints and launch contexts. IDs have the text
-forms of Hadoop's ApplicationId, ApplicationAttemptId, ContainerId and NodeId (2.10 to 3.4). Call methods by
-``RpcClient.call``, which describes retries and errors.
+forms of Hadoop's ApplicationId, ApplicationAttemptId, ContainerId and NodeId (2.10 to 3.4). Call the methods by
+``RpcClient.call``; the class describes retries and errors.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class ApplicationId:
 
 
 def is_application_id(text: str) -> bool:
-    """Return whether a text is an application ID, and so is safe as a part of a path or an address."""
+    """Return whether a text is an application ID, and therefore safe in a path or an address."""
     return _APPLICATION.fullmatch(text) is not None
 
 
 @attrs.frozen(order=True)
 class ApplicationAttemptId:
-    """ID of an attempt, which is one application master of an application."""
+    """ID of an application attempt. Each attempt runs one application master."""
 
     application: ApplicationId
     number: int  # from 1
@@ -96,11 +96,11 @@ class ApplicationAttemptId:
 
 @attrs.frozen(order=True)
 class ContainerId:
-    """ID of a container, with the attempt that it was allocated to; a later attempt may have adopted it."""
+    """ID of a container. It includes the attempt that requested it; a later attempt may have adopted the container."""
 
     attempt: ApplicationAttemptId
-    number: int  # from 1, which is the application master's container
-    epoch: int = 0  # number of restarts of the ResourceManager with recovery of its state
+    number: int  # 1 for the application master's container
+    epoch: int = 0  # number of times that the ResourceManager was restarted and recovered its state
 
     @classmethod
     def parse(cls, text: str) -> ContainerId:
@@ -146,7 +146,7 @@ class AccessList:
 
     @classmethod
     def parse(cls, text: str) -> AccessList:
-        """Parse an access list, as Hadoop's AccessControlList does; no text is an error."""
+        """Parse an access list as Hadoop's AccessControlList does. Every text is valid."""
         if text.strip() == _EVERYBODY:
             return cls(everybody=True)
         users, _, groups = text.partition(" ")
@@ -154,13 +154,13 @@ class AccessList:
 
     @classmethod
     def of(cls, users: Iterable[str], groups: Iterable[str]) -> AccessList:
-        """Return the access list of these names; ``*`` among the users means all users."""
+        """Return an access list with these users and groups. The user ``*`` stands for all users."""
         users = frozenset(users)
         return cls(everybody=True) if _EVERYBODY in users else cls(users, frozenset(groups))
 
     @property
     def text(self) -> str:
-        """The form that ``parse`` reads: a blank if the list is empty."""
+        """The text form that ``parse`` reads. An empty list is a blank."""
         return _EVERYBODY if self.everybody else f"{','.join(sorted(self.users))} {','.join(sorted(self.groups))}"
 
     async def allows(self, user: str) -> bool:
@@ -170,7 +170,7 @@ class AccessList:
 
 
 def groups_of(user: str) -> set[str]:
-    """Return the groups of a user on this node, as Hadoop's default mapping finds them. Blocks.
+    """Return the groups of a user, from this node's user database as in Hadoop's default group mapping. Blocks.
 
     Returns an empty set if this node does not know the user.
     """
@@ -183,7 +183,7 @@ def groups_of(user: str) -> set[str]:
         try:
             found.add(grp.getgrgid(number).gr_name)
         except KeyError:
-            continue  # the group has no name
+            continue  # this node has no name for the group ID
     return found
 
 
@@ -192,7 +192,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 ANYWHERE = "*"
-_OWN_FIELDS = (MEMORY, VCORES)  # Hadoop 3 also lists these two among the named resources
+_OWN_FIELDS = (MEMORY, VCORES)  # have separate fields; Hadoop 3 also lists them among the named resources
 
 
 def resource(
@@ -203,10 +203,10 @@ def resource(
 ) -> yarn_pb2.ResourceProto:
     """Return an amount of resources.
 
-    ``memory`` is in MiB; ``others`` are by YARN's names, such as ``yarn.io/gpu``. ``units`` are YARN's, such as ``Gi``,
-    for amounts that are not in the unit in which the cluster counts the resource.
+    ``memory`` is in MiB. ``others`` are amounts by YARN's resource names, such as ``yarn.io/gpu``. ``units`` are YARN's
+    units of these amounts, such as ``Gi``; by default, an amount is in the cluster's unit of the resource.
     """
-    # Without units, YARN uses the cluster's unit. "" would be a unit, which YARN converts, rounding down to 0.
+    # If no unit is set, YARN uses the cluster's unit. An empty unit means 1, so YARN would round 8 (Gi) down to 0.
     values = [
         yarn_pb2.ResourceInformationProto(key=name, value=value, units=(units or {}).get(name), type=yarn_pb2.COUNTABLE)
         for name, value in (others or {}).items()
@@ -220,7 +220,7 @@ def other_resources(proto: yarn_pb2.ResourceProto) -> dict[str, int]:
 
 
 def resource_units(proto: yarn_pb2.ResourceProto) -> dict[str, str]:
-    """Return the units of ``other_resources`` that are not counted one by one."""
+    """Return the units of ``other_resources``, by YARN's names. Resources without a unit are left out."""
     listed = proto.resource_value_map
     return {entry.key: entry.units for entry in listed if entry.key not in _OWN_FIELDS and entry.units}
 
@@ -235,10 +235,11 @@ def resource_request(
     where: str = ANYWHERE,
     relax_locality: bool = True,
 ) -> yarn_pb2.ResourceRequestProto:
-    """Return a request for ``count`` containers on a node, on a rack or anywhere; 0 withdraws the request.
+    """Return a request for ``count`` containers on a node, on a rack or anywhere. A count of 0 cancels the request.
 
-    The count is the total for this (priority, allocation_request_id, capability, where). ``relax_locality`` allows any
-    node of a rack or, if ``where`` is anywhere, any node in addition to the requested ones.
+    The count replaces the previous count for the same (priority, allocation_request_id, capability, where). With
+    ``relax_locality``, YARN may use all nodes of a requested rack. If ``where`` is ANYWHERE, it may also use nodes that
+    no other request names.
     """
     return yarn_pb2.ResourceRequestProto(
         priority=yarn_pb2.PriorityProto(priority=priority),
@@ -262,10 +263,10 @@ def local_resource(
     archive: bool = False,
     visibility: yarn_pb2.LocalResourceVisibilityProto = yarn_pb2.APPLICATION,
 ) -> yarn_pb2.LocalResourceProto:
-    """Return a file on the store for a container; size in bytes and modification time must match the store exactly.
+    """Return a file on the store that NodeManagers download for a container.
 
-    ``uri`` is percent-encoded, as URIs are. Raises ValueError if the nodes cannot resolve it (no scheme, no absolute
-    path, an invalid port).
+    ``size`` (in bytes) and ``modified_ms`` must match the store's values exactly. ``uri`` is percent-encoded. Raises
+    ValueError if the nodes cannot resolve the URI: it has no scheme, no absolute path, or an invalid port.
     """
     parts = urlsplit(uri)
     if not parts.scheme or not parts.path.startswith("/"):
@@ -292,7 +293,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def access_lists(acls: Iterable[yarn_pb2.ApplicationACLMapProto]) -> dict[str, str]:
-    """Return an application's access lists by their permission, VIEW_APP or MODIFY_APP."""
+    """Return the text form of an application's access lists, by permission (VIEW_APP, MODIFY_APP)."""
     prefix = "APPACCESS_"
     return {yarn_pb2.ApplicationAccessTypeProto.Name(each.accessType)[len(prefix) :]: each.acl for each in acls}
 
@@ -305,10 +306,11 @@ def launch_context(
     credentials: Credentials,
     acls: Iterable[yarn_pb2.ApplicationACLMapProto] = (),
 ) -> yarn_pb2.ContainerLaunchContextProto:
-    """Return the launch context of a container. ``local_resources`` are by their names in its directory.
+    """Return the launch context of a container.
 
-    The commands are joined and run as ``exec /bin/bash -c "<command>"``: the outer shell expands ``$``. ``acls`` should
-    be those of the ResourceManager's answer to the registration, so that the users named there may read the logs.
+    The commands are joined and run as ``exec /bin/bash -c "<command>"``, where the outer shell expands ``$``. The keys
+    of ``local_resources`` are file names in the container's directory. ``acls`` should be the access lists in the
+    ResourceManager's answer to the registration, so that the application's viewers may read the container's logs.
     """
     return yarn_pb2.ContainerLaunchContextProto(
         localResources=[
@@ -324,12 +326,12 @@ def launch_context(
 def start_request(
     context: yarn_pb2.ContainerLaunchContextProto, container: yarn_pb2.ContainerProto
 ) -> StartContainerRequestProto:
-    """Return the request to start one container. Its token, from the allocation, limits what the node may start."""
+    """Return the request to start an allocated container, with the allocation's token as the proof for the node."""
     return StartContainerRequestProto(container_launch_context=context, container_token=container.container_token)
 
 
 _NODE = "node"
-_NODE_PARTITION = "yarn_node_partition/"  # a node label, as a target (PlacementConstraints.NODE_PARTITION)
+_NODE_PARTITION = "yarn_node_partition/"  # target key of node labels (PlacementConstraints.NODE_PARTITION)
 _ANY_NUMBER = 2**31 - 1  # Java's Integer.MAX_VALUE
 
 Target = yarn_pb2.PlacementConstraintTargetProto
@@ -339,9 +341,10 @@ Simple = yarn_pb2.SimplePlacementConstraintProto
 def tag_constraint(
     scope: str, namespace: str, tags: Sequence[str], *, least: int = 0, most: Optional[int] = None
 ) -> yarn_pb2.SimplePlacementConstraintProto:
-    """Require ``least`` to ``most`` containers with these tags on the node or rack, before this one is placed.
+    """Require that the node or rack has ``least`` to ``most`` containers with these tags before a container is placed.
 
-    With several tags, the largest count must reach ``least``, and the smallest count must not exceed ``most``.
+    YARN counts the containers of each tag separately. The largest count must be at least ``least``, and the smallest
+    count at most ``most``.
     """
     target = Target(targetType=Target.ALLOCATION_TAG, targetKey=namespace, targetValues=tags)
     return Simple(
@@ -353,7 +356,10 @@ def tag_constraint(
 
 
 def attribute_constraint(name: str, value: str, *, equal: bool) -> yarn_pb2.SimplePlacementConstraintProto:
-    """Require that a node attribute has this value, or has not. A missing attribute counts as another value."""
+    """Require that a node attribute has this value, or another value if not ``equal``.
+
+    A missing attribute counts as another value.
+    """
     target = Target(targetType=Target.NODE_ATTRIBUTE, targetKey=name, targetValues=[value])
     return Simple(
         scope=_NODE,
@@ -367,9 +373,9 @@ def attribute_constraint(name: str, value: str, *, equal: bool) -> yarn_pb2.Simp
 def combined_constraint(
     rules: Sequence[yarn_pb2.SimplePlacementConstraintProto], node_label: Optional[str]
 ) -> Optional[yarn_pb2.PlacementConstraintProto]:
-    """Return the conjunction of the rules, on nodes with the label. Return None without rules and label.
+    """Return a constraint that requires all rules and the node label. Return None without rules and label.
 
-    YARN uses a label only in a constraint of a single rule: with several rules it uses the queue's label.
+    With several rules, the label is left out: YARN would ignore it there, and use the queue's label.
     """
     if len(rules) > 1:
         composite = yarn_pb2.CompositePlacementConstraintProto(
@@ -398,10 +404,10 @@ def scheduling_request(
     tags: Sequence[str],
     constraint: Optional[yarn_pb2.PlacementConstraintProto],
 ) -> yarn_pb2.SchedulingRequestProto:
-    """Return a request for ``count`` containers where the constraint holds; 0 withdraws the request.
+    """Return a request for ``count`` containers on nodes that satisfy the constraint. A count of 0 cancels the request.
 
-    The count is the total for this (priority, allocation_request_id). YARN rejects the request if anything else has
-    changed since the first one.
+    The count replaces the previous count for the same (priority, allocation_request_id). YARN rejects the request if
+    it differs from the previous one in anything else.
     """
     return yarn_pb2.SchedulingRequestProto(
         allocationRequestId=allocation_request_id,
@@ -415,9 +421,9 @@ def scheduling_request(
     )
 
 
-# The scheduler of the active ResourceManager: ``yarn.resourcemanager.scheduler.address``, default port 8030. The token
-# is of kind YARN_AM_RM_TOKEN. Pass a token that YARN has rolled (``am_rm_token`` of an answer) to ``use_token``. Any
-# call may raise ApplicationAttemptNotFound: the attempt has ended, so stop.
+# Server: the scheduler of the active ResourceManager (``yarn.resourcemanager.scheduler.address``, default port 8030).
+# Token: of kind YARN_AM_RM_TOKEN. If an answer has a new ``am_rm_token``, pass it to ``RpcClient.use_token``.
+# Any call may raise ApplicationAttemptNotFound. The attempt has then ended, so the application master must stop.
 APPLICATION_MASTER_PROTOCOL = "org.apache.hadoop.yarn.api.ApplicationMasterProtocolPB"
 
 REGISTER = Method("registerApplicationMaster", service.RegisterApplicationMasterResponseProto)
@@ -437,7 +443,7 @@ FINISH = Method("finishApplicationMaster", service.FinishApplicationMasterRespon
 A ResourceManager that no longer knows the attempt raises ApplicationAttemptNotFound; a restarted one raises
 ApplicationMasterNotRegistered."""
 
-# A NodeManager, whose address is the node ID of its containers; the token is its NMToken.
+# Server: a NodeManager, whose address is the node ID of its containers. Token: the NMToken for this node.
 CONTAINER_MANAGEMENT_PROTOCOL = "org.apache.hadoop.yarn.api.ContainerManagementProtocolPB"
 
 START_CONTAINERS = Method("startContainers", service.StartContainersResponseProto)

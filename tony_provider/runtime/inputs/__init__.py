@@ -1,1 +1,1 @@
-"""Inputs of a job: files that are listed once and distributed to its tasks as shards."""
+"""Inputs of a job: a list of files, made once for each job, whose shards are distributed to the tasks."""

@@ -1,10 +1,11 @@
 """Find the files of an input by its paths and patterns, and split them into shards.
 
-The structures of Parquet footers are those of parquet.thrift. ``FileMetaData`` has the row groups as field 4. A
-``RowGroup`` has its uncompressed bytes as field 2, and its bytes in the file as field 6, which older writers omit.
+Text and TFRecord files are split at any byte, without reading them. A record belongs to the piece in which it begins,
+and the reader of a piece searches for its first record.
 
-Text and TFRecords are split at any byte: the records of a piece are those that begin in it, and its reader finds the
-first one. So these files are not read here. Row groups of Parquet files stay whole, so their footers are read.
+Parquet files are split between row groups, whose sizes are in the footer. The footer is a ``FileMetaData`` of
+parquet.thrift, which has the row groups as field 4. A ``RowGroup`` has its uncompressed bytes as field 2, and its bytes
+in the file as field 6, which older writers omit.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from tony_provider.runtime.storage.errors import StorageUnsupported
 from tony_provider.runtime.storage.stores import JobStores
 
 _PLAIN, _ENCRYPTED = b"PAR1", b"PARE"
-_END = 8  # bytes: the footer's length, and the magic
-_FIRST_READ = 64 << 10  # bytes that contain most footers
+_END = 8  # bytes after the footer: its length, and the magic
+_FIRST_READ = 64 << 10  # bytes to read at the end of a file, enough for most footers
 _LONGEST = 64 << 20
-_DEEPEST = 32  # nested structures; parquet.thrift has 6 levels
+_DEEPEST = 32  # maximum depth of nested structures; parquet.thrift has 6 levels
 
 
 class ParquetError(ValueError):
-    """A file is no Parquet file, or its footer is unreadable; the message gives the reason but not the file."""
+    """A file is no Parquet file, or its footer is unreadable. The message has the reason, but not the file's name."""
 
 
 def row_group_sizes(storage: Storage, uri: str, size: int) -> list[int]:
@@ -67,7 +68,7 @@ def row_group_sizes(storage: Storage, uri: str, size: int) -> list[int]:
 
 
 def parse_footer(footer: bytes) -> list[tuple[int, int]]:
-    """Return the uncompressed bytes of each row group, and its bytes in the file (0 if unknown).
+    """Return the uncompressed bytes of each row group, and its bytes in the file (0 if the footer omits them).
 
     Raises ParquetError.
     """
@@ -89,7 +90,7 @@ def _read(storage: Storage, uri: str, size: int, length: int) -> bytes:
 
 
 def _in_the_file(groups: list[tuple[int, int]], size: int) -> list[int]:
-    """Return the bytes of each group in the file, estimated from the uncompressed bytes if they are unknown."""
+    """Return the bytes of each row group in the file. If unknown, estimate them from the uncompressed bytes."""
     if all(compressed for _, compressed in groups):
         return [compressed for _, compressed in groups]
     total = sum(plain for plain, _ in groups)
@@ -122,7 +123,7 @@ def _row_group(compact: _Compact) -> tuple[int, int]:
 _BOOLEANS = (1, 2)
 _I64 = 6
 _NUMBERS = (4, 5, _I64)
-_FIXED = {3: 1, 7: 8, 13: 16}  # bytes of a byte, a double, a UUID
+_FIXED = {3: 1, 7: 8, 13: 16}  # size in bytes by type: byte, double, UUID
 _BINARY, _LIST, _SET, _MAP, _STRUCT = 8, 9, 10, 11, 12
 
 
@@ -137,7 +138,7 @@ class _Compact:
         self.position = 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Yield numbers and types of a structure's fields. Read or skip each value before the next field."""
+        """Yield number and type of each field of a structure. The caller reads or skips its value before the next."""
         field = 0
         while header := self._byte():
             more = header >> 4
@@ -154,7 +155,7 @@ class _Compact:
         return (number >> 1) ^ -(number & 1)
 
     def skip(self, kind: int) -> None:
-        """Move behind a value."""
+        """Skip a value."""
         self.position = _behind(self._data, self.position, kind, 0)
 
     def _byte(self) -> int:
@@ -162,14 +163,14 @@ class _Compact:
         return self._data[self.position - 1]
 
 
-# Almost all of a footer is skipped value by value. For speed this uses functions of positions, and no calls for short
-# values.
+# Almost all values of a footer are skipped. For speed, the following functions take and return positions, and handle
+# short values without a function call.
 
 
 def _behind(data: bytes, at: int, kind: int, depth: int) -> int:
-    """Return the position behind the field value that begins at ``at``."""
+    """Return the position after the field value that begins at ``at``."""
     if kind in _BOOLEANS:
-        return at  # the value is in the type
+        return at  # the type is the value: 1 for true, 2 for false
     if kind in _NUMBERS:
         while data[at] > 127:
             at += 1
@@ -195,7 +196,7 @@ def _behind(data: bytes, at: int, kind: int, depth: int) -> int:
 def _behind_struct(data: bytes, at: int, depth: int) -> int:
     while header := data[at]:
         at += 1
-        if header < 16:  # the field's number follows
+        if header < 16:  # a varint with the field's number follows
             while data[at] > 127:
                 at += 1
             at += 1
@@ -214,7 +215,7 @@ def _behind_struct(data: bytes, at: int, depth: int) -> int:
 def _behind_elements(data: bytes, at: int, count: int, kinds: tuple[int, ...], depth: int) -> int:
     for _ in range(count):
         for kind in kinds:
-            at = at + 1 if kind in _BOOLEANS else _behind(data, at, kind, depth + 1)  # Booleans have a byte as elements
+            at = at + 1 if kind in _BOOLEANS else _behind(data, at, kind, depth + 1)  # a Boolean element is a byte
         if at > len(data):
             raise ParquetError("its footer is damaged")
     return at
@@ -242,9 +243,9 @@ class UncutError(ValueError):
 def cut_files(
     spec: InputSpec, files: Iterable[FileStatus], stores: JobStores, check_cancelled: Callable[[], None]
 ) -> Iterator[InputShard]:
-    """Yield the shards of these files, in their order.
+    """Yield the shards of these files, in the order of the files.
 
-    Calls ``check_cancelled`` before each file that must be read, and its exceptions end the work. Blocks. Raises
+    Calls ``check_cancelled`` before it reads a file; an exception of ``check_cancelled`` ends the work. Blocks. Raises
     UncutError, StorageError.
     """
     size = None if spec.split_size is None else spec.split_size * _MIB
@@ -263,7 +264,7 @@ def cut_files(
 
 
 def cut_bytes(whole: InputShard, size: int) -> list[InputShard]:
-    """Split a file into pieces of equal size, at most ``size`` bytes. A compressed file stays whole."""
+    """Split a file into pieces of equal size, each at most ``size`` bytes. Compressed files are not split."""
     count = -(-whole.size // size)
     if count < 2 or whole.uri.lower().endswith(COMPRESSED):
         return [whole]
@@ -272,14 +273,17 @@ def cut_bytes(whole: InputShard, size: int) -> list[InputShard]:
 
 
 def _piece(whole: InputShard, offset: int, length: int) -> InputShard:
-    """Copy a shard with another range. Faster than ``attrs.evolve``, because there may be a million pieces."""
+    """Return a piece of a shard. Avoids ``attrs.evolve``, which would be slow for a million pieces."""
     return InputShard(
         whole.uri, whole.size, whole.modified_ms, whole.format, offset, length, whole.row_groups, whole.checksum
     )
 
 
 def cut_row_groups(whole: InputShard, sizes: list[int], size: int) -> list[InputShard]:
-    """Split a Parquet file into pieces of consecutive row groups, each of at most ``size`` bytes or one group."""
+    """Split a Parquet file into pieces of at most ``size`` bytes, from consecutive row groups.
+
+    A row group that is larger is a piece. ``sizes``: bytes of each row group.
+    """
     pieces: list[InputShard] = []
     first = 0
     while first < len(sizes) or not pieces:
@@ -314,7 +318,7 @@ _ANY_DIRECTORIES = "**"
 
 
 def fixed_directory(path: str) -> str:
-    """Return the URI of a path of an input, or of the directory before its first part with a pattern."""
+    """Return the URI of an input's path up to its first component with a pattern, or of the whole path."""
     parsed = uris.parse(path)
     parts = itertools.takewhile(lambda part: not _MAGIC.search(part), parsed.path.split("/"))
     return str(attrs.evolve(parsed, path="/".join(parts) or "/"))
@@ -326,13 +330,13 @@ class BadInputError(Exception):
 
 @attrs.frozen
 class _Directories:
-    """Lists directories of one store."""
+    """Lists directories of one store, and checks for cancellation before each."""
 
     storage: Storage
     check_cancelled: Callable[[], None]
 
     def entries(self, directory: str) -> list[FileStatus]:
-        """Return the entries of a directory by name; empty if it has vanished or is no directory."""
+        """Return the entries of a directory sorted by name. Return an empty list if it is missing or is a file."""
         self.check_cancelled()
         try:
             found = self.storage.list(directory)
@@ -342,7 +346,7 @@ class _Directories:
 
 
 def _leads_back(directory: str) -> bool:
-    """Return whether a directory is a link to one of its parents, which would repeat all files without end."""
+    """Return whether a directory is a link to one of its parents, which would lead to an endless recursion."""
     if uris.scheme(directory) != "file":
         return False
     path = Path(local_path(directory))
@@ -352,10 +356,11 @@ def _leads_back(directory: str) -> bool:
 def find_shards(
     name: str, spec: InputSpec, stores: JobStores, check_cancelled: Callable[[], None] = lambda: None
 ) -> Iterator[InputShard]:
-    """Yield the shards of an input: by path as written, then by name. A file that matches two paths is included once.
+    """Yield the shards of an input, sorted by its paths as written, then by file name.
 
-    Calls ``check_cancelled`` before each directory, and its exceptions end the search. Blocks. Raises BadInputError for
-    a path without files or with an unknown store, and StorageError.
+    A file that matches several paths is included once. Calls ``check_cancelled`` before it lists a directory; an
+    exception of ``check_cancelled`` ends the search. Blocks. Raises StorageError, and BadInputError if a path has no
+    files or an unknown store.
     """
     named = (_named_at(name, spec, index, stores, check_cancelled) for index in range(len(spec.paths)))
     files = itertools.chain.from_iterable(named)
@@ -365,7 +370,7 @@ def find_shards(
 def find_shards_at(
     name: str, spec: InputSpec, index: int, stores: JobStores, check_cancelled: Callable[[], None] = lambda: None
 ) -> Iterator[InputShard]:
-    """Yield the shards of one path of the input; otherwise like ``find_shards``."""
+    """Yield the shards of the path with this index. Otherwise like ``find_shards``."""
     yield from _cut(name, spec, _named_at(name, spec, index, stores, check_cancelled), stores, check_cancelled)
 
 
@@ -379,7 +384,7 @@ def _cut(
 
 
 def _once(files: Iterable[FileStatus]) -> Iterator[FileStatus]:
-    seen: set[bytes] = set()  # hashes, because a million of them need less memory than names
+    seen: set[bytes] = set()  # hashes, which need less memory than a million names
     for status in files:
         mark = hashlib.blake2b(status.path.encode(), digest_size=16).digest()
         if mark not in seen:
@@ -390,7 +395,7 @@ def _once(files: Iterable[FileStatus]) -> Iterator[FileStatus]:
 def _named_at(
     name: str, spec: InputSpec, index: int, stores: JobStores, check_cancelled: Callable[[], None]
 ) -> Iterator[FileStatus]:
-    """Yield the files of one path of the input."""
+    """Yield the files of the path with this index. Raises BadInputError if there are none."""
     written = spec.paths[index]
     where = item(child("inputs", name, "paths"), index)
     empty = True
@@ -423,7 +428,7 @@ def _files(where: str, written: str, stores: JobStores, check_cancelled: Callabl
 
 
 def _all_of(directories: _Directories, status: FileStatus) -> Iterator[FileStatus]:
-    """Yield the file itself, or all files below the directory that are not hidden."""
+    """Yield the file that ``status`` describes, or all files below the directory, except hidden ones."""
     if not status.is_directory:
         yield status
         return
@@ -433,7 +438,10 @@ def _all_of(directories: _Directories, status: FileStatus) -> Iterator[FileStatu
 
 
 def _matching(directories: _Directories, directory: str, patterns: Sequence[str]) -> Iterator[FileStatus]:
-    """Yield the files that match one pattern for each level, and all files of directories that match."""
+    """Yield the files below a directory that match ``patterns``, which has a pattern for each level of the path.
+
+    If a directory matches the last pattern, yield all its files.
+    """
     pattern, below = patterns[0], patterns[1:]
     if pattern == _ANY_DIRECTORIES:
         while below and below[0] == _ANY_DIRECTORIES:
@@ -450,7 +458,7 @@ def _matching(directories: _Directories, directory: str, patterns: Sequence[str]
 
 
 def _at_any_depth(directories: _Directories, directory: str, below: Sequence[str]) -> Iterator[FileStatus]:
-    """Yield the files that match ``below`` in this directory or at any level below it."""
+    """Yield the files that match the patterns ``below``, relative to this directory or to any directory below it."""
     if below:
         yield from _matching(directories, directory, below)
     for entry in directories.entries(directory):

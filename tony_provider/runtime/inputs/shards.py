@@ -1,9 +1,10 @@
 """Shards of an input: their listing as JSON lines, their balanced assignment to tasks, and the queue of shards.
 
-The queue is a pure state machine. A log on the store holds its commits.
+ShardQueue hands out shards on request. In the queue, a shard is free, taken, committed or failed. A reader, which is a
+user process, takes a free shard and later commits it. If the reader ends before that, the shard is free again.
 
-A shard is free, taken, committed or failed. One reader at a time takes a shard, and only this reader can commit it. The
-shard is free again when the reader ends. The queue needs a byte for each shard, and more for taken shards.
+The queue is a state machine in memory without I/O. It needs one byte for each shard, and more for taken shards. A log
+on the store records its commits and failures, so that a later application master can restore them.
 """
 
 from __future__ import annotations
@@ -37,23 +38,23 @@ from tony_provider.runtime.storage import (
 
 @attrs.frozen
 class InputShard:
-    """A file of an input, or a piece of one, with the state of the file when it was listed.
+    """A file of an input, or a piece of a file, with the size and time that the file had when it was listed.
 
-    A line has only the known fields of a shard.
+    ``line`` leaves out fields that are None.
     """
 
     uri: str
-    size: int  # bytes of the file
+    size: int  # bytes of the whole file
     modified_ms: int  # epoch; 0 if the store does not report it
     format: Optional[str] = None  # value of InputFormat; None if only the program knows the format
-    offset: Optional[int] = None  # bytes before a piece, whose records are those that begin in it
-    length: Optional[int] = None  # bytes of a piece
-    row_groups: Optional[tuple[int, int]] = None  # of a piece of a Parquet file: first, and last + 1
-    checksum: Optional[str] = None  # of the file, from its store
+    offset: Optional[int] = None  # bytes before a piece, which has the records that begin in it
+    length: Optional[int] = None  # bytes of a piece; None for a whole file
+    row_groups: Optional[tuple[int, int]] = None  # piece of a Parquet file: its first row group, and its last + 1
+    checksum: Optional[str] = None  # checksum of the file from its store; None if not requested or not available
 
     @property
     def bytes_to_read(self) -> int:
-        """The size by which shards are balanced."""
+        """The bytes of the piece or whole file, by which shards are balanced."""
         return self.size if self.length is None else self.length
 
     @classmethod
@@ -90,16 +91,16 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class Listing:
-    """The shards of one input, by number from 0. Must be closed.
+    """The shards of one input, numbered from 0. The caller must close it.
 
-    The lines are in an unnamed temporary file, which disappears with the process.
+    The shards are JSON lines in an unnamed temporary file, which disappears with the process.
     """
 
     def __init__(self) -> None:
         self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the listing
         self._ends = array("Q", [0])
-        self.sizes = array("Q")  # bytes, of each shard
-        self.total_size = 0  # bytes of all
+        self.sizes = array("Q")  # size of each shard in bytes
+        self.total_size = 0  # bytes of all shards
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -137,7 +138,7 @@ class Listing:
         storage.write(uri, self._file, overwrite=True)
 
     def lines(self, numbers: Sequence[int]) -> list[bytes]:
-        """Return the lines of these shards. Blocks briefly; thread-safe."""
+        """Return the JSON lines of the shards with these numbers. Blocks briefly; thread-safe."""
         return [self._line(number) for number in numbers]
 
     def close(self) -> None:
@@ -156,25 +157,25 @@ class Listing:
 
 @attrs.frozen
 class BalancedAssignment:
-    """Assignment of each shard to one part. No part is empty if there are enough shards.
+    """Static assignment of shards to a number of parts, one for each task. Needs eight bytes for each shard.
 
-    Needs eight bytes for each shard.
+    No part is empty if there are at least as many shards as parts.
     """
 
     parts: int
-    _order: array[int]  # numbers of shards, part after part, each in the order of the listing
-    _begins: array[int]  # beginning of each part in ``_order``, and the end of the last
+    _order: array[int]  # shard numbers, sorted by part, then by number
+    _begins: array[int]  # index in ``_order`` at which each part begins, and the end of the last part
 
     @classmethod
     def of(cls, sizes: Sequence[int], parts: int) -> BalancedAssignment:
-        """Assign shards of these sizes, in bytes: the largest first, each to the part that is the smallest so far.
+        """Assign shards of these sizes in bytes: the largest first, each to the part that is the smallest so far.
 
-        So no part is more than a third larger than the largest part of the best assignment.
+        The largest part is then at most a third larger than in an optimal assignment.
         """
         owners = array("I", bytes(4 * len(sizes)))
         counts = array("Q", bytes(8 * parts))
-        smallest = [(0, 0, part) for part in range(parts)]  # bytes, shards, number
-        # stable: the first of equal shards stays first
+        smallest = [(0, 0, part) for part in range(parts)]  # bytes, count of shards, part
+        # ``sorted`` is stable, so the result depends only on the sizes.
         for shard in sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True):
             size, shards, part = smallest[0]
             heapq.heapreplace(smallest, (size + sizes[shard], shards + 1, part))
@@ -199,7 +200,7 @@ def _by_part(owners: array[int], counts: array[int]) -> tuple[array[int], array[
 
 
 def shards_needed(job: JobSpec, name: str) -> int:
-    """Return the minimum number of shards: with a static deal one for each task, at the job's maximum size."""
+    """Return the minimum number of shards: 1 with ``deal: queue``, otherwise the maximum number of reading tasks."""
     if job.inputs[name].deal is InputDeal.QUEUE:
         return 1
     return sum(job.tasks[each].most_instances for each in job.readers(name))
@@ -215,7 +216,7 @@ def too_few_shards(job: JobSpec, name: str, shards: int) -> Optional[str]:
     return f"{child('inputs', name)}: {found}; with a static deal each needs one: {remedy}"
 
 
-MOST_AT_ONCE = 256  # limit for the shards of one reader, and for its remembered commits
+MOST_AT_ONCE = 256  # limit of the shards that a reader may have taken, and of its remembered commits
 
 
 class ShardState(IntEnum):
@@ -224,12 +225,12 @@ class ShardState(IntEnum):
     FREE = 0
     TAKEN = 1
     COMMITTED = 2
-    FAILED = 3  # unreadable
+    FAILED = 3  # a reader has reported it as unreadable
 
 
 @attrs.frozen
 class ShardReader:
-    """One start of a task's user process. It takes shards, which are free again when it ends."""
+    """Identifies a user process that takes shards, by its task and the numbers of the attempt and the process start."""
 
     task: str  # such as worker:0
     attempt: int
@@ -238,24 +239,24 @@ class ShardReader:
 
 @attrs.define
 class _Hand:
-    """The shards of one reader."""
+    """The shards and latest requests of one reader."""
 
-    taken: dict[int, int] = attrs.field(factory=dict)  # shard -> number of the request that took it
-    settled: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))  # latest commits and failures
-    # latest requests to give a shard back
+    taken: dict[int, int] = attrs.field(factory=dict)  # number of the request that took it, by shard
+    settled: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))  # latest shards committed or failed
+    # numbers of the latest requests to release a shard
     returns: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))
 
 
 class ShardQueue:
-    """The shards of one input, numbered from 0, handed out one by one. Free shards are handed out in this order."""
+    """Queue of the shards of one input, which are numbered from 0. The free shard with the lowest number is next."""
 
     def __init__(self, count: int) -> None:
         self._states = bytearray(count)
-        self._fresh = 0  # shards from here on were never handed out
-        self._returned: list[int] = []  # heap; may contain shards that are no longer free
+        self._fresh = 0  # number of the first shard that no reader has requested yet
+        self._returned: list[int] = []  # heap of released shards; some may no longer be free
         self._hands: dict[ShardReader, _Hand] = {}
         self.committed = 0
-        self.failed: dict[int, str] = {}  # shard -> why it is unreadable
+        self.failed: dict[int, str] = {}  # reason why it is unreadable, by shard
 
     def __len__(self) -> int:
         return len(self._states)
@@ -280,18 +281,21 @@ class ShardQueue:
 
     @property
     def has_free(self) -> bool:
-        """Whether a shard may be free. If False, no shard is free."""
+        """False if no shard is free. True if a shard may be free."""
         return bool(self._returned) or self._fresh < len(self._states)
 
     @property
     def readers(self) -> list[ShardReader]:
-        """The readers that have taken or settled a shard."""
+        """The readers that have requested a shard and have not ended, and readers restored from the log."""
         return list(self._hands)
 
     # ---- actions of readers ------------------------------------------------------------------------------------
 
     def take(self, reader: ShardReader, request: int) -> Optional[int]:
-        """Take the next free shard, or None if no shard is free. A repeated request returns the same shard."""
+        """Assign the next free shard to a reader, and return its number. A repeated request returns the same shard.
+
+        Returns None if no shard is free, or if the reader has MOST_AT_ONCE shards.
+        """
         hand = self._hands.setdefault(reader, _Hand())
         for shard, asked in hand.taken.items():
             if asked == request:
@@ -303,7 +307,7 @@ class ShardQueue:
         return free
 
     def commit(self, reader: ShardReader, shard: int) -> bool:
-        """Commit a shard; returns False if this reader has not taken it. Idempotent."""
+        """Commit a shard. Return False if this reader has not taken it. Idempotent."""
         if self._has_settled(reader, shard, ShardState.COMMITTED):
             return True
         if not self._put_down(reader, shard, ShardState.COMMITTED):
@@ -313,7 +317,7 @@ class ShardQueue:
         return True
 
     def fail(self, reader: ShardReader, shard: int, reason: str) -> bool:
-        """Mark a shard as unreadable permanently; returns False if this reader has not taken it."""
+        """Mark a shard as permanently unreadable. Return False if this reader has not taken it. Idempotent."""
         if self._has_settled(reader, shard, ShardState.FAILED):
             return True
         if not self._put_down(reader, shard, ShardState.FAILED):
@@ -323,9 +327,9 @@ class ShardQueue:
         return True
 
     def give_back(self, reader: ShardReader, shard: int, request: int) -> bool:
-        """Free a shard; returns False if this reader has not taken it.
+        """Release a shard. Return False if this reader has not taken it, or if the request is a repetition.
 
-        A repeated request has no effect, because the reader may have taken the shard again by then.
+        A repeated request must have no effect, because the reader may have taken the shard again since.
         """
         hand = self._hands.get(reader)
         if hand is None or request in hand.returns or not self._free(reader, shard):
@@ -334,7 +338,7 @@ class ShardQueue:
         return True
 
     def ended(self, reader: ShardReader) -> bool:
-        """Free all shards of a reader that has ended; returns whether it had any."""
+        """Release all shards of a reader that has ended. Return whether it had taken any."""
         hand = self._hands.get(reader)
         if hand is None:
             return False
@@ -345,9 +349,9 @@ class ShardQueue:
     # ---- recovery by a later application master ----------------------------------------------------------------
 
     def was_settled(self, reader: ShardReader, shard: int, failed: Optional[str] = None) -> None:
-        """Restore a commit, or a failure with reason ``failed``, of an earlier application master; the last one counts.
+        """Restore a log entry of an earlier application master: a commit, or a failure with the reason ``failed``.
 
-        Raises IndexError for an unknown shard.
+        If called several times for a shard, the last call counts. Raises IndexError for an unknown shard.
         """
         self._forget(shard)
         self._hands.setdefault(reader, _Hand()).settled.append(shard)
@@ -358,15 +362,18 @@ class ShardQueue:
             self.failed[shard] = failed
 
     def holds(self, reader: ShardReader, shards: Iterable[int]) -> None:
-        """Restore shards that a reader took from an earlier application master, unless they are no longer free."""
+        """Restore shards that a reader took from an earlier application master. Ignore shards that are not free."""
         hand = self._hands.setdefault(reader, _Hand())
         for shard in shards:
             if 0 <= shard < len(self._states) and self._states[shard] == ShardState.FREE:
                 self._states[shard] = ShardState.TAKEN
-                hand.taken[shard] = 0  # no request has this number
+                hand.taken[shard] = 0  # 0 is not the number of any request
 
     def _forget(self, shard: int) -> None:
-        """Undo an earlier settlement: a master that had been replaced wrote it, and no reader knows about it."""
+        """Undo a restored commit or failure, because a later log entry of the shard replaces it.
+
+        The earlier entry is from an application master that had already been replaced, so no reader relies on it.
+        """
         if self._states[shard] == ShardState.COMMITTED:
             self.committed -= 1
         elif self._states[shard] == ShardState.FAILED:
@@ -411,18 +418,18 @@ class ShardQueue:
             yield self._fresh - 1
 
 
-_FULL = 256 << 10  # bytes of a file after which the next one begins
+_FULL = 256 << 10  # bytes of a log file after which a new file begins
 
 
 @attrs.frozen
 class ShardCommit:
-    """A shard that was committed, or marked as unreadable."""
+    """Log entry of a shard that was committed or marked as unreadable."""
 
     shard: int
     reader: ShardReader
     time_ms: int  # epoch
-    failed: Optional[str] = None  # why it is unreadable; None if it is committed
-    outputs: list[str] = attrs.field(factory=list)  # results that the program named
+    failed: Optional[str] = None  # reason why it is unreadable; None if it is committed
+    outputs: list[str] = attrs.field(factory=list)  # result files that the program named in the commit
 
     def line(self) -> bytes:
         reader = self.reader
@@ -446,17 +453,17 @@ class ShardCommit:
 
 
 class CommitLog:
-    """The part of a directory's log that one application master writes. All methods block."""
+    """Writer of the log in a directory, for one application master, which has its own files. All methods block."""
 
     def __init__(self, storage: Storage, directory: str, am_attempt: int) -> None:
         self._storage = storage
         self._directory = directory
         self._am_attempt = am_attempt
-        self._number = 1  # of the current file
+        self._number = 1  # number of the current file
         self._newest = b""  # content of the current file
 
     def add(self, settled: Sequence[ShardCommit]) -> None:
-        """Store these entries. Raises StorageError; then none of them counts, and they can be added again."""
+        """Store these entries. Raises StorageError: then no entry is stored, and the caller can add them again."""
         content = self._newest + b"".join(each.line() for each in settled)
         name = f"{self._am_attempt:04d}-{self._number:06d}.jsonl"
         write_atomically(self._storage, uris.join(self._directory, name), content)
@@ -466,7 +473,7 @@ class CommitLog:
 
 
 def read_log(storage: Storage, directory: str) -> Iterator[ShardCommit]:
-    """Yield all entries of the log, by application master, oldest first. The last entry of a shard counts.
+    """Yield all entries of the log, oldest application master first. The last entry of a shard counts.
 
     Blocks. Raises StorageError, and ValueError for an invalid line.
     """

@@ -1,1 +1,1 @@
-"""The job specification: ``model`` defines what a job is; the folder ``parsing`` reads what people write."""
+"""The job specification: ``model`` defines its classes; the package ``parsing`` reads YAML, JSON and mappings."""

@@ -41,14 +41,14 @@ def tensorboard_task(tensorboard: TensorBoardSpec) -> TaskSpec:
 
 
 def with_tensorboard_task(job: JobSpec) -> JobSpec:
-    """Return the job with TensorBoard's task type added, as the runtime needs it."""
+    """Return the job with the task type that its key ``tensorboard`` stands for, which the runtime needs."""
     if job.tensorboard is None:
         return job
     return attrs.evolve(job, tasks={**job.tasks, TENSORBOARD: tensorboard_task(job.tensorboard)})
 
 
 def without_tensorboard_task(job: JobSpec) -> JobSpec:
-    """Return the job without TensorBoard's task type, as people write it and override its keys."""
+    """Return the job with only the key ``tensorboard``, as users write it, so that they can override its keys."""
     if job.tensorboard is None:
         return job
     return attrs.evolve(job, tasks={name: task for name, task in job.tasks.items() if name != TENSORBOARD})
@@ -90,7 +90,7 @@ def is_docker_image(image: Optional[Docker]) -> bool:
 
 
 def _places(job: JobSpec) -> Mapping[str, Optional[Docker]]:
-    """Return the ``docker`` of each kind of container. TensorBoard's is that of the key ``tensorboard``."""
+    """Return the ``docker`` of each kind of container, by its path. TensorBoard's is in the key ``tensorboard``."""
     tasks = {child("tasks", name): task.docker for name, task in without_tensorboard_task(job).tasks.items()}
     tensorboard = {TENSORBOARD: job.tensorboard.docker} if job.tensorboard else {}
     return {_MASTER: job.am.docker, **tasks, **tensorboard}
@@ -127,12 +127,12 @@ class EnvironmentKind(str, Enum):
 
 
 def is_archived(source: str) -> bool:
-    """Return whether the name of a source ends like that of an archive to be unpacked."""
+    """Return whether a source has the file ending of an archive, which is unpacked in containers."""
     return source.lower().endswith(ARCHIVE_ENDINGS)
 
 
 def python_env_parts(python_env: PythonEnv) -> list[str]:
-    """Return the paths and URIs of an environment, with their marks: one, or several wheels."""
+    """Return the path or URI of an environment, or several for wheels. The prefix ``STORED`` is kept."""
     return python_env.split(",")
 
 
@@ -144,8 +144,8 @@ def without_marks(python_env: PythonEnv) -> PythonEnv:
 def python_env_kind(python_env: PythonEnv) -> Optional[EnvironmentKind]:
     """Return the kind of an environment, or None if it is invalid.
 
-    A source that is not absolute and not named like an archive may be a directory of wheels, next to the DAG or on the
-    store. A source with the mark ``STORED`` is never a directory on the nodes.
+    A directory is on the nodes if its path is absolute. Otherwise, it contains wheels and is next to the DAG or on the
+    store. A source with the prefix ``STORED`` is never a directory on the nodes.
     """
     named = python_env_parts(python_env)
     if len(named) > 1:
@@ -161,7 +161,7 @@ def python_env_kind(python_env: PythonEnv) -> Optional[EnvironmentKind]:
 
 
 def node_directory(python_env: PythonEnv) -> str:
-    """Return the path of an environment that is a directory on the nodes."""
+    """Return the path of an environment that is a directory on the nodes, without ``file://``."""
     return python_env[len(_PREFIX) :] if python_env.startswith(_PREFIX) else python_env
 
 
@@ -180,9 +180,9 @@ ARCHIVES = "archives"
 
 @attrs.frozen
 class NamedResource:
-    """Entry of ``files`` or ``archives`` with its place in the job."""
+    """Entry of ``files`` or ``archives``, with its level, list and index in the job."""
 
-    level: str  # path of the level that has the list: empty for the job, or such as tasks.worker
+    level: str  # path of the level with the list, such as tasks.worker; empty for the job
     kind: str  # FILES or ARCHIVES
     index: int
     resource: Resource
@@ -195,12 +195,12 @@ class NamedResource:
 
     @property
     def key(self) -> str:
-        """Key to compare trainings by, independent of the list's order, such as ``tasks.worker.files.train.py``."""
+        """Key for comparing trainings, independent of the list's order: ``tasks.worker.files.train.py``."""
         return f"{child(self.level, self.kind)}.{self.resource.target}"
 
 
 def named_resources(job: JobSpec) -> Iterator[NamedResource]:
-    """Yield all entries of ``files`` and ``archives``, those of the job's level first."""
+    """Yield all entries of ``files`` and ``archives``, the job's own entries first."""
     levels: list[tuple[str, Optional[str], list[Resource], list[Resource]]] = [("", None, job.files, job.archives)]
     levels += [(child("tasks", name), name, task.files, task.archives) for name, task in job.tasks.items()]
     for level, task_type, files, archives in levels:

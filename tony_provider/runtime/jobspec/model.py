@@ -1,8 +1,9 @@
 """The job specification: the only definition of what a job is, used on the Airflow side and on the nodes.
 
-One attrs class per level, one documented field per line. ``units`` and the folder ``parsing`` read and validate it.
+Each level of the specification is one attrs class, with one documented field per line. ``units`` and the folder
+``parsing`` read and validate specifications.
 
-Ranks start with the chief, then workers, then parameter servers. Evaluators and sidecars are outside the cluster and
+Ranks start with the chief, then workers, then parameter servers. Tasks of all other roles are outside the cluster and
 have no rank. Within a role, types keep the specified order, and tasks are ordered by index.
 """
 
@@ -48,10 +49,10 @@ PER_GPU = Processes("gpus")  # one process for each GPU of the container
 class Role(str, Enum):
     """Role of a task type, which determines how its tasks end. Defaults to the type's name, or ``worker``."""
 
-    CHIEF = "chief"  # tracked; in a parameter-server job, the job ends with it
+    CHIEF = "chief"  # tracked; its end also ends a parameter-server job
     WORKER = "worker"  # tracked: each must succeed
     PS = "ps"  # runs until it is stopped at the end; its failure fails the job
-    EVALUATOR = "evaluator"  # outside the cluster; stopped some time after the end; its failure fails the job
+    EVALUATOR = "evaluator"  # outside the cluster; stopped timeouts.evaluator after the end; its failure fails the job
     ONCE = "once"  # outside the cluster; ends by itself, must succeed, and does not run again after success
     SIDECAR = "sidecar"  # outside the cluster; stopped at the end; its failure is only reported
 
@@ -71,7 +72,7 @@ class RestartScope(str, Enum):
 
     GANG = "gang"  # every task of the cluster, from the newest checkpoint, in the remaining containers
     TASK = "task"  # only the failed task; the others continue
-    NEVER = "never"  # no task: the failure fails the job (that of a sidecar is reported)
+    NEVER = "never"  # no task: the failure fails the job (the failure of a sidecar is only reported)
 
 
 class Milestone(str, Enum):
@@ -141,11 +142,11 @@ class PortRange:
     last: int
 
 
-STORED = "stored:"  # mark before a source that is looked up only on the job's store
+STORED = "stored:"  # prefix of a source that is looked up only on the job's store
 
 
 def unmarked(source: str) -> tuple[str, bool]:
-    """Return a source without the mark ``STORED``, and whether it had the mark."""
+    """Return a source without the prefix ``STORED``, and whether the source had this prefix."""
     stored = source.startswith(STORED)
     return (source[len(STORED) :] if stored else source), stored
 
@@ -154,7 +155,7 @@ def unmarked(source: str) -> tuple[str, bool]:
 class Resource:
     """File or archive for the working directory of tasks.
 
-    Written as ``SRC`` or ``SRC::NAME``, with or without ``STORED`` before it.
+    Written as ``SRC`` or ``SRC::NAME``, optionally with the prefix ``STORED``.
     """
 
     source: str  # path (relative to the DAG's folder) or URI of the job's store
@@ -169,7 +170,7 @@ class Resource:
 
 @attrs.frozen
 class Windows:
-    """Hours in which the job may have containers; otherwise it is suspended. Written as a list or with a time zone."""
+    """Hours in which the job may have containers; otherwise it is suspended. May be written as a list, in UTC."""
 
     open: list[OpenHours]  # hours of the week; hours that end before they begin extend into the next day
     zone: str = "UTC"  # time zone of these hours, by its IANA name: Europe/Berlin
@@ -191,7 +192,7 @@ class ContainerRuntime(str, Enum):
 
 @attrs.frozen
 class Docker:
-    """Image of containers, if the NodeManagers allow images. Missing keys default to the job's keys, or to YARN's."""
+    """Image of containers, if NodeManagers allow images. Missing keys default to the job's ``docker``, then to YARN."""
 
     image: Optional[str] = None  # name for the nodes' Docker; required, in the job or in the type
     mounts: Optional[list[str]] = None  # source:target:mode; default: none
@@ -206,7 +207,7 @@ class Docker:
 
 
 _AM_MEMORY = 512  # MiB, for an application master of up to a thousand tasks
-_AM_MEMORY_PER_THOUSAND = 200  # MiB; `make bench ONLY=scale` measures the need
+_AM_MEMORY_PER_THOUSAND = 200  # MiB; 1.5 times the need that `make bench ONLY=scale` measures
 
 
 @attrs.frozen
@@ -216,8 +217,8 @@ class AmSpec:
     memory: Optional[Memory] = None  # MiB; default: 512MiB, plus 200MiB for each thousand tasks after the first
     vcores: int = 1
     node_label: Optional[str] = None  # default: the job's
-    attempts: int = 2  # starts of the master by YARN, capped by the cluster; each next one adopts the running tasks
-    attempts_window: Duration = Duration(3600)  # older failures do not count (YARN's failures validity interval)
+    attempts: int = 2  # limit for starts by YARN, capped by the cluster; each new attempt adopts the running tasks
+    attempts_window: Duration = Duration(3600)  # seconds until a failure no longer counts (YARN's validity interval)
     docker: Optional[Docker] = None  # merged over the job's docker; false: a plain process
 
 
@@ -251,7 +252,7 @@ class TaskSpec:
     decides: bool = True  # false: the job does not wait for workers of this type; their failure still counts
     wait_for_children: bool = False  # the task ends only when all processes that its command started have ended
     restart: Optional[RestartScope] = None  # scope of a restart after a failure; default: as the framework needs
-    processes: Processes = Processes("1")  # in each container, each with a rank; gpus: one for each GPU
+    processes: Processes = Processes("1")  # user processes per container, each with a rank; gpus: one for each GPU
     min_instances: Optional[int] = None  # fewest tasks to continue with if lost tasks cannot be replaced; default: all
     max_instances: Optional[int] = None  # most tasks that it may be resized to; default: it cannot be resized
     grow: GrowRule = GrowRule.ASKED  # spare: also grows by itself, up to max_instances, while there is spare capacity
@@ -276,24 +277,24 @@ class TaskSpec:
 
 
 def role_of(task_type: str, task: TaskSpec) -> Role:
-    """Return the role of the task, or the role that the name stands for (``tensorboard``: sidecar), or worker."""
+    """Return the task's ``role``, otherwise the role that its type's name implies, otherwise worker."""
     return task.role if task.role is not None else _ROLE_BY_NAME.get(task_type, Role.WORKER)
 
 
 @attrs.frozen
 class Timeouts:
-    """Deadlines of the job, in seconds."""
+    """Time limits of the job, in seconds, except for ``deadline``, which is a point in time."""
 
     queue: Optional[Duration] = None  # to wait for the containers of the whole gang; default: no limit
-    allocation: Duration = Duration(120)  # then a partly allocated gang releases all containers and requests them again
+    allocation: Duration = Duration(120)  # until a partly allocated gang releases its containers to request all again
     registration: Duration = Duration(300)  # from launch to the executor's registration, including file copies
     lifetime: Optional[Duration] = None  # for the whole application, YARN's application lifetime; default: unlimited
     grace: Duration = Duration(30)  # between SIGTERM and SIGKILL of a user process
     evaluator: Duration = Duration(60)  # for evaluators to continue after the last tracked task succeeded
     deadline: Optional[Moment] = None  # time by which the application ends, like lifetime; default: none
-    replacement: Duration = Duration(300)  # for a lost container; then continue with fewer or release all
+    replacement: Duration = Duration(300)  # to replace a container; then continue with fewer tasks or release all
     dependency: Optional[Duration] = None  # for a task type to wait for others (after); default: no limit
-    spare: Duration = Duration(300)  # with unchanged spare capacity before a job takes it (grow)
+    spare: Duration = Duration(300)  # for which spare capacity stays unchanged before a job requests it (grow)
     stall: Optional[Duration] = None  # without a new step, after which a tracked task fails; default: no limit
     checkpoint: Duration = Duration(60)  # for the last copy of a checkpoint after the user process has ended
     upload: Duration = Duration(1800)  # to store model and result of a successful process, and to commit
@@ -301,22 +302,22 @@ class Timeouts:
 
 @attrs.frozen
 class RestartPolicy:
-    """Limits of restarts within the job: their number, their pauses and their memory."""
+    """Limits of restarts within the job: how many, the delay before each, and the memory to add."""
 
     budget: int = 3  # restarts without progress, within the window
     same_failure: int = 1  # restarts after the same failure of a program without progress in between
-    window: Duration = Duration(3600)
-    backoff: Duration = Duration(5)  # before the second restart without progress, doubled for each further one
-    max_backoff: Duration = Duration(300)
-    permanent_exit_codes: list[int] = attrs.field(factory=list)  # of user processes; never restarted
+    window: Duration = Duration(3600)  # seconds; older restarts do not count
+    backoff: Duration = Duration(5)  # seconds before the second restart without progress; doubles each time
+    max_backoff: Duration = Duration(300)  # seconds, limit of the doubled delay
+    permanent_exit_codes: list[int] = attrs.field(factory=list)  # exit codes after which user processes do not restart
     memory_step: Optional[Memory] = None  # added to the container after an out-of-memory kill; default: none
     memory_limit: Optional[Memory] = None  # limit for memory_step; default: twice the type's memory
-    node_losses: int = 2  # containers lost on a node before it is avoided while others are left; 0: never avoid it
+    node_losses: int = 2  # losses of containers until a node is avoided, if other nodes remain; 0: avoid none
 
 
 @attrs.frozen
 class CheckpointSpec:
-    """Copies of complete checkpoints on the store while the job runs, to resume from."""
+    """Copies of complete checkpoints, which a running job keeps on the store to resume from."""
 
     mirror: MirrorScope = MirrorScope.AUTO
     format: CheckpointFormat = CheckpointFormat.AUTO
@@ -324,13 +325,13 @@ class CheckpointSpec:
     keep_every: Optional[int] = None  # also keep checkpoints whose step is a multiple of this; default: keep no others
     after_success: AfterSuccess = AfterSuccess.KEEP_LAST
     bandwidth: Optional[Memory] = None  # MiB/s that one task copies at most; default: no limit
-    max_size: Optional[Memory] = None  # MiB of a task's checkpoint directory; larger ones are not stored; default: any
+    max_size: Optional[Memory] = None  # MiB; larger checkpoint directories of a task are not stored; default: no limit
     exclude: list[str] = attrs.field(factory=list)  # glob patterns of paths that checkpoints leave out
     shared: bool = False  # all tasks share one directory, on a file system that all nodes mount
 
     @property
     def stored(self) -> MirrorScope:
-        """Tasks whose directories are stored. The leader stores a shared directory."""
+        """Tasks whose checkpoint directories are stored. Only the leader stores a ``shared`` directory."""
         return MirrorScope.LEADER if self.shared else self.mirror
 
 
@@ -365,7 +366,7 @@ EVERYBODY = "*"  # as the only user of an access list
 
 @attrs.frozen
 class AccessNames:
-    """Users and groups, by the cluster's names."""
+    """Users and groups, named as on the cluster."""
 
     users: list[str] = attrs.field(factory=list)  # ``*`` as the only user: all users
     groups: list[str] = attrs.field(factory=list)
@@ -390,7 +391,7 @@ class AclSpec:
 class InputDeal(str, Enum):
     """How the shards of an input are distributed to tasks."""
 
-    STATIC = "static"  # each task has its own part, balanced by size
+    STATIC = "static"  # each task reads a fixed share of the shards, balanced by size
     QUEUE = "queue"  # each idle task requests the next shard; each shard is committed exactly once
 
 
@@ -424,7 +425,7 @@ class OutputCommit(str, Enum):
 
 
 class OutputLayout(str, Enum):
-    """Place of a task's files below the path of an output."""
+    """Directories in which the tasks' files are stored below the path of an output."""
 
     TASKS = "tasks"  # in a directory for each task: worker-3/
     FLAT = "flat"  # all tasks' files in one directory
@@ -478,7 +479,7 @@ class JobSpec:
     export: ExportSpec = attrs.field(factory=ExportSpec)
     logs: LogSpec = attrs.field(factory=LogSpec)
     hadoop: bool = False  # user processes get the HDFS tokens, configuration and class path of Hadoop
-    tensorboard: Optional[TensorBoardSpec] = None  # true: TensorBoard with its defaults; default, and false: none
+    tensorboard: Optional[TensorBoardSpec] = None  # true: TensorBoard with its defaults; None or false: no TensorBoard
     inputs: dict[str, InputSpec] = attrs.field(factory=dict)  # files to distribute to tasks as shards, by name
     outputs: dict[str, OutputSpec] = attrs.field(factory=dict)  # directories that the tasks write, by name
     network: Optional[Network] = None  # who can reach the processes' ports; default: the connection's, or a warning
@@ -486,7 +487,7 @@ class JobSpec:
 
     @property
     def most_failures(self) -> int:
-        """Number of tolerated worker failures: ``tolerated_failures``, a share of all workers rounded down."""
+        """Number of tolerated worker failures. A percentage refers to all workers and is rounded down."""
         share, percent, _ = self.tolerated_failures.partition("%")
         if not percent:
             return int(share)
@@ -523,7 +524,7 @@ class JobSpec:
         return {name for task in self.tasks.values() for name in task.secrets} - {*self.tasks[task_type].secrets}
 
     def python_env_of(self, task_type: str) -> Optional[PythonEnv]:
-        """Return the Python environment of a task type, or else of the job. None: the Python of the nodes."""
+        """Return the Python environment of a task type, by default the job's. None means the Python of the nodes."""
         own = self.tasks[task_type].python_env
         return self.python_env if own is None else own
 
@@ -532,14 +533,14 @@ class JobSpec:
         return role_of(task_type, self.tasks[task_type])
 
     def readers(self, name: str) -> list[str]:
-        """Return the task types that read an input, as specified. Raises KeyError if it is not in ``inputs``.
+        """Return the task types that read an input, in the job's order. Raises KeyError if it is not in ``inputs``.
 
-        Types that run the framework's command instead of a program of the job read inputs only if they are named.
+        A type without ``command`` runs the framework's command, so it reads an input only if the input names it.
         """
         return self._those_of(self.inputs[name].tasks)
 
     def writers(self, name: str) -> list[str]:
-        """Return the task types that write an output, as specified. Raises KeyError if it is not in ``outputs``."""
+        """Return the task types that write an output, in the job's order. Raises KeyError if ``outputs`` lacks it."""
         return self._those_of(self.outputs[name].tasks)
 
     def _those_of(self, named: list[str]) -> list[str]:
@@ -553,7 +554,7 @@ class JobSpec:
 
     @property
     def am_memory(self) -> Memory:
-        """MiB of the application master's container: as given, or 1.5 times what the job's number of tasks needs."""
+        """MiB of the application master's container: ``am.memory``, or a default that depends on the job's size."""
         if self.am.memory is not None:
             return self.am.memory
         return Memory(_AM_MEMORY + -(-_AM_MEMORY_PER_THOUSAND * max(0, self.size - 1000) // 1000))
@@ -584,20 +585,20 @@ def in_cluster(role: Role) -> bool:
 
 
 def saves_checkpoints(role: Role) -> bool:
-    """Return whether checkpoints of this role are stored. Parameter servers receive their values from other tasks."""
+    """Return whether tasks of this role store checkpoints. Parameter servers do not: other tasks send their values."""
     return in_cluster(role) and role is not Role.PS
 
 
 def ranks(tasks: Iterable[RankedTask]) -> dict[tuple[str, int], int]:
-    """Return the rank of each task that has one, by type and index. ``tasks`` are ordered by type, then index."""
+    """Return the rank of each task of the cluster, by type and index. ``tasks`` must be sorted by type, then index."""
     ordered = sorted((task for task in tasks if in_cluster(task.role)), key=lambda task: _ORDER[task.role])
     return {(task.type, task.index): rank for rank, task in enumerate(ordered)}
 
 
 def leading_type(roles: Mapping[str, Role]) -> Optional[str]:
-    """Return the type whose task 0 has rank 0: its model and its metrics are the job's.
+    """Return the type whose task 0 has rank 0. This task provides the job's model and metrics.
 
-    ``roles`` are by type, in the specified order. Returns None if the job has only evaluators and sidecars.
+    ``roles`` are by type, in the specified order. Returns None if no task is in the cluster.
     """
     types = [task_type for task_type, role in roles.items() if in_cluster(role)]
     return min(types, key=lambda task_type: _ORDER[roles[task_type]], default=None)

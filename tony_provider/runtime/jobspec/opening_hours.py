@@ -20,10 +20,10 @@ _ALLOWED = "write days, hours or both, such as 22:00-06:00, Sat-Sun, or Mon-Fri 
 
 @attrs.frozen
 class ZoneOffset:
-    """Offset of a time zone from UTC, from some moment on."""
+    """Offset of a time zone from UTC, valid from a point in time until the next offset begins."""
 
     since: float  # seconds since the epoch
-    seconds: int
+    seconds: int  # east of UTC
 
 
 @attrs.frozen
@@ -36,7 +36,7 @@ class Hours:
         return any(start <= minute < end or start <= minute + WEEK < end for start, end in self.spans)
 
     def overlap(self, other: Hours) -> bool:
-        """Return whether some minute is in both."""
+        """Return whether these and the other hours share a minute."""
         return any(
             one[0] < two[1] + shift and two[0] + shift < one[1]
             for one in self.spans
@@ -93,7 +93,7 @@ class Week:
     """Opening hours by the clock of a time zone. Times are seconds since the epoch."""
 
     def __init__(self, hours: Iterable[Hours], offsets: Sequence[ZoneOffset]) -> None:
-        """``offsets`` are those of the zone, the oldest first; without offsets the zone is UTC."""
+        """``offsets`` are the offsets of the time zone, the oldest first. If there are none, the time zone is UTC."""
         self._hours = list(hours)
         self._offsets = offsets
 
@@ -101,7 +101,7 @@ class Week:
         return self._is_open_at(self._minute(now))
 
     def next_opening(self, now: float) -> float:
-        """Return when the hours open next, or ``now`` if they are open. Hours that the clock skips do not exist."""
+        """Return when the hours open next, or ``now`` if they are open. Ignores hours that a clock change skips."""
         starts = [start for each in self._hours for start, _ in each.spans]
         while not self.is_open(now):
             later = float(round(now + 60 * min((start - self._minute(now)) % WEEK for start in starts)))

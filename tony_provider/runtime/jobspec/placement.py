@@ -8,7 +8,7 @@ from typing import Optional
 
 import attrs
 
-SELF = "self"  # YARN's namespace of the application's own tags; the default
+SELF = "self"  # YARN's namespace of the application's own tags, which is the default
 OTHERS = "not-self"
 EVERY = "all"
 BY_ID = "app-id"  # followed by an application ID
@@ -32,9 +32,9 @@ class PlacementConstraint:
 
     affinity: list[str] = attrs.field(factory=list)  # tags: only next to a container with one of them
     anti_affinity: list[str] = attrs.field(factory=list)  # tags: not next to a container with one of them
-    cardinality: Optional[str] = None  # a tag: next to min to max containers with it
-    min: int = 0  # of cardinality: containers that are placed before
-    max: Optional[int] = None  # of cardinality, including the container itself if it has the tag; default: no limit
+    cardinality: Optional[str] = None  # a tag: only if the node or rack has min to max containers with it
+    min: int = 0  # lower limit of cardinality: containers that are already placed
+    max: Optional[int] = None  # upper limit, including this container if it has the tag; default: none
     scope: PlacementScope = PlacementScope.NODE  # scope of the rule: a node or a rack
 
     @property
@@ -50,13 +50,13 @@ class Placement:
     nodes: list[str] = attrs.field(factory=list)  # host names, as YARN lists them
     racks: list[str] = attrs.field(factory=list)  # as in YARN's topology: /rack1
     required: bool = False  # only these nodes and racks; default: preferred for 30 s, then any node
-    tags: list[str] = attrs.field(factory=list)  # allocation tags besides the type's name, for other types' rules
+    tags: list[str] = attrs.field(factory=list)  # allocation tags, in addition to the type's name, that rules may use
     constraints: list[PlacementConstraint] = attrs.field(factory=list)  # must all hold when a container is placed
     attributes: list[str] = attrs.field(factory=list)  # node attributes, all required: ``disk=ssd``, ``disk!=hdd``
 
     @property
     def by_rules(self) -> bool:
-        """Whether YARN places the containers by rules and tags, which needs scheduling requests."""
+        """Whether YARN places the containers by tags, rules or attributes, which needs scheduling requests."""
         return bool(self.tags or self.constraints or self.attributes)
 
 
@@ -83,7 +83,7 @@ class TagTarget:
 
     @property
     def own(self) -> bool:
-        """Whether the tag may be one of the application itself."""
+        """Whether the tag may match containers of the application itself."""
         return self.namespace in (SELF, EVERY)
 
 
@@ -108,7 +108,7 @@ class AttributeRule:
 
 
 def own_tags(task_type: str, placement: Optional[Placement]) -> list[str]:
-    """Return the allocation tags of a type's containers."""
+    """Return the allocation tags of a type's containers: the type's name, then ``tags`` of its placement."""
     return list(dict.fromkeys([task_type, *(placement.tags if placement else [])]))
 
 
@@ -119,7 +119,7 @@ def targets(placement: Placement) -> Iterator[TagTarget]:
 
 
 def describe_placement(placement: Placement) -> str:
-    """Describe a placement, after a container's size: ``on node1 or node2, apart from ps``. May be empty."""
+    """Describe a placement for a message: ``only on node1 or node2, apart from ps``. May be empty."""
     parts = []
     if placement.nodes or placement.racks:
         where = " or ".join([*placement.nodes, *placement.racks])

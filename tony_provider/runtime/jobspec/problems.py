@@ -1,4 +1,4 @@
-"""Problems of a specification: one Problem per key, all of them in one SpecError, and paths of keys."""
+"""Problems of a specification, which one SpecError collects, and paths that name the wrong keys."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Problem:
 
     path: str  # path of the key: tasks.worker.instances; empty for the job as a whole
     value: object  # as rendered; NOT_GIVEN for a missing key
-    message: str  # what is wrong, and what is allowed
+    message: str  # what is wrong, and which values are allowed
 
     def __str__(self) -> str:
         where = self.path or "(job)"
@@ -73,7 +73,7 @@ def shown(value: object) -> str:
 
 
 def first_problems(problems: Sequence[object]) -> list[str]:
-    """Format problems for a message: the first MOST_LISTED, each of at most 1,000 characters, and how many more."""
+    """Format the first MOST_LISTED problems, each cut to 1,000 characters, and a line that counts further ones."""
     texts = [str(each) for each in problems[:MOST_LISTED]]
     found = [text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in texts]
     more = len(problems) - len(found)
@@ -81,7 +81,7 @@ def first_problems(problems: Sequence[object]) -> list[str]:
 
 
 def child(path: str, *keys: object) -> str:
-    """Return the path of a key below ``path``, and of each key below that: ``tasks.worker``, ``env['A B']``."""
+    """Return ``path`` with these keys appended: ``tasks.worker``, ``env['A B']``."""
     for key in keys:
         if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
             path = f"{path}.{key}" if path else key
@@ -103,7 +103,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def map_leaves(value: Any, function: Callable[[str, Any], Any], path: str = "") -> Any:
-    """Return nested mappings and lists with ``function(path, leaf)`` in place of each leaf."""
+    """Return a copy of nested mappings and lists in which ``function(path, leaf)`` replaces each leaf."""
     if isinstance(value, Mapping):
         return {key: map_leaves(each, function, child(path, key)) for key, each in value.items()}
     if isinstance(value, list):
@@ -114,7 +114,8 @@ def map_leaves(value: Any, function: Callable[[str, Any], Any], path: str = "") 
 def flattened(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Return the values of nested mappings by their paths, such as ``tasks.worker.memory``.
 
-    A list is one value, because its items cannot be matched between documents. So is an empty mapping.
+    A list counts as one value, because its items cannot be matched between documents. An empty mapping is also one
+    value.
     """
     found: dict[str, Any] = {}
     for key, each in value.items():
@@ -130,7 +131,7 @@ def item(path: str, index: int) -> str:
 
 def suggestion(name: str, allowed: list[str]) -> str:
     """Return the hint ``; did you mean x?`` if one of ``allowed`` is close, otherwise an empty string."""
-    import difflib  # here: processes on nodes load this module, and never need it
+    import difflib  # imported here because nodes load this module but never need difflib
 
     other = _OTHER_NAMES.get(name.lower())
     close = [other] if other in allowed else difflib.get_close_matches(name.lower(), allowed, n=1)

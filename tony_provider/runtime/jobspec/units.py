@@ -1,7 +1,7 @@
 """Parsers for the values of a job, such as memory, durations and amounts, and grammars of names.
 
-Names are those of users, queues, node labels, tags and environment variables. The provider checks names from other
-systems, trigger forms and connections against these grammars before any use.
+The names are of users, queues, node labels, tags and environment variables. The provider checks each name from another
+system, a trigger form or a connection against its grammar before using the name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ USER = re.compile(r"\w[\w.@+=$-]{0,255}")  # a short name or a Kerberos principa
 USER_RULE = "a user's name has letters, digits and . _ @ + = $ -, and begins with a letter, a digit or _"
 
 MAX_INTEGER = 2**31 - 1  # YARN's resources, priorities and counts are Java ints on Hadoop 2
-MAX_DURATION = 3650 * 86400  # seconds; ten years is certainly a typing error
+MAX_DURATION = 3650 * 86400  # seconds; more than ten years is certainly a typing error
 
 _INTEGER = re.compile(r"[+-]?[0-9]+(?:\.0+)?")
 _MEMORY = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)")
@@ -46,11 +46,11 @@ _MEMORY_UNITS: dict[str, Fraction] = {  # in MiB
     "t": Fraction(1024**2),
 }
 _RESOURCE = re.compile(r"([0-9]+) *([A-Za-z]+)")
-_MAX_RESOURCE = 2**63 - 1  # YARN counts in Java longs, even in units of one
+_MAX_RESOURCE = 2**63 - 1  # YARN converts amounts to units of one, as Java longs
 _DURATION = re.compile(r"(?:([0-9.]+) *d)? *(?:([0-9.]+) *h)? *(?:([0-9.]+) *m)? *(?:([0-9.]+) *s)?")
 _DURATION_UNITS = (86400, 3600, 60, 1)
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
-_LONGEST = 40  # characters, enough for any sensible amount; keeps int() and Fraction() cheap
+_LONGEST = 40  # characters of an amount; a limit keeps int() and Fraction() cheap
 
 _MEMORY_ALLOWED = "write 4GiB, 512MiB (or 4g, 512m), or a number of MiB"
 _TOLERANCE_ALLOWED = "write a number of tasks, such as 3, or a share of them from 0% to 100%, such as 5%"
@@ -59,7 +59,7 @@ _DURATION_ALLOWED = "write 90s, 15m, 2h, 1d, 1h30m, or a number of seconds"
 
 
 class UnitError(ValueError):
-    """A value is not an amount of the expected kind; the text describes what is allowed."""
+    """A value cannot be parsed as the expected kind of amount. The message describes the allowed values."""
 
 
 def parse_memory(value: object) -> Memory:
@@ -78,7 +78,7 @@ def parse_memory(value: object) -> Memory:
 
 
 def parse_duration(value: object) -> Duration:
-    """Parse a duration: seconds, a ``timedelta``, or parts from large to small (``1d2h30m``). It is not negative."""
+    """Parse a duration of at least 0: seconds, a ``timedelta``, or parts from large to small (``1d2h30m``)."""
     if isinstance(value, timedelta):
         seconds = Fraction(value // timedelta(microseconds=1), 1_000_000)
     elif isinstance(value, str):
@@ -111,7 +111,7 @@ def parse_moment(value: object) -> Moment:
 
 
 def parse_integer(value: object) -> int:
-    """Parse an integer of 32 bits, also ``"2"``, ``2.0`` and ``"2.0"``, because templates may divide."""
+    """Parse an integer of 32 bits, also ``"2"``, ``2.0`` and ``"2.0"``, because divisions in templates give floats."""
     if isinstance(value, str):
         text = value.strip()
         if len(text) > _LONGEST or not _INTEGER.fullmatch(text):
@@ -170,7 +170,7 @@ def _units_of_yarn() -> str:
 
 
 def parse_boolean(value: object) -> bool:
-    """Parse ``true`` or ``false``, also as text in any case, because Python's templates write ``True``."""
+    """Parse ``true`` or ``false``, also as text in any case, because Jinja renders a boolean as ``True``."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
@@ -189,7 +189,7 @@ def parse_open_hours(value: object) -> OpenHours:
 
 
 def parse_tolerance(value: object) -> Tolerance:
-    """Parse a number of tasks, or a share of them: ``3``, ``5%``, ``0.5%``."""
+    """Parse a number of tasks, or a percentage of the tasks: ``3``, ``5%``, ``0.5%``."""
     text = value.strip() if isinstance(value, str) else ""
     if not text.endswith("%"):
         try:
@@ -246,7 +246,7 @@ def _is_negative(text: str) -> bool:
 
 
 def parse_python_env(value: object) -> PythonEnv:
-    """Parse the place of an environment: a path or URI; or several wheels, in a list or separated by commas."""
+    """Parse the location of a Python environment: a path or URI, or several wheels (a list, or text with commas)."""
     listed = isinstance(value, (list, tuple))
     parts: list[object] = list(value) if isinstance(value, (list, tuple)) else [value]
     texts = [part for part in parts if isinstance(part, str)]

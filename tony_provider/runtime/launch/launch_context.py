@@ -47,7 +47,7 @@ def launch_file(name: str) -> str:
 
 
 def generated_names(resources: Iterable[LocalizedResource]) -> Mapping[str, str]:
-    """Return the generated name of each file by its URI. A file to which a job gives several names has only one."""
+    """Return the generated name of each file by its URI. A file with several names in a job has only one."""
     uris = dict.fromkeys(resource.uri for resource in resources)
     return {uri: f"{contract.FILES_DIR}/{number}" for number, uri in enumerate(uris)}
 
@@ -209,7 +209,7 @@ NODE_PORT = "0"  # there is no NodeManager to reach
 TOKEN_FILE = "container_tokens"  # as on YARN
 PID_FILE = "container_pid"  # in the container's directory: PID and start time (/proc/<pid>/stat, field 22)
 
-# Variables that a container inherits. Other variables, such as Airflow's settings, do not concern it.
+# Variables that a container inherits. It does not receive others, such as Airflow's settings.
 _INHERITED = (
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "LD_LIBRARY_PATH"),
     *("JAVA_HOME", "HADOOP_HOME", "HADOOP_COMMON_HOME", "HADOOP_HDFS_HOME", "HADOOP_CONF_DIR"),  # as NodeManagers do
@@ -220,9 +220,9 @@ _INHERITED = (
 def materialise(directory: Path, files: Mapping[str, LocalizedResource]) -> None:
     """Create ``directory`` and link each file (a ``file://`` URI) into it under its name, as NodeManagers do.
 
-    An existing directory is removed first: a program of another container made it, and a link in it could redirect
-    credentials to another place. Raises FileNotFoundError if a file does not exist, FileExistsError if the directory
-    cannot be removed.
+    An existing directory is removed first: a program of another container created it, and a link in it could redirect
+    the credentials. Raises FileNotFoundError if a file does not exist, FileExistsError if the directory cannot be
+    removed.
     """
     if directory.exists():
         remove_tree(directory)

@@ -45,7 +45,7 @@ class Idleness:
 
     def __init__(self, now: float) -> None:
         self._since = now
-        self._starts_until: Optional[float] = now + _START  # None: the server has answered
+        self._starts_until: Optional[float] = now + _START  # limit for the first answer; None: the server has answered
         self._known: dict[str, str] = {}
 
     def record(self, seen: Optional[ServerActivity], now: float, *, changed: bool) -> float:
@@ -72,8 +72,8 @@ _KERNELS = (
     "print(json.dumps(sorted(K().find_kernel_specs())))"
 )
 _BESIDE = ("share/jupyter", ".prefix/share/jupyter", ".prefix/data/share/jupyter")  # the last two are for a PEX
-# Programs in kernels must not save checkpoints there: they would be taken for the notebook's own, which are kept in the
-# same way.
+# Kernels do not get these variables. Otherwise, checkpoints that their programs save would be mistaken for the archives
+# of the notebook's work, which are also checkpoints.
 _NOT_FOR_KERNELS = frozenset(
     {"TONY_CHECKPOINT_DIR", "TONY_CHECKPOINT_URI", "TONY_CHECKPOINT_REQUEST", "TONY_RESUME_FROM", "TONY_RESUME_STEP"}
 )
@@ -81,7 +81,7 @@ _LOOK_SECONDS = 120.0  # for the first import of Jupyter's libraries from a slow
 _ANSWER_SECONDS = 5.0
 _MOST_BYTES = 4 << 20  # of an answer
 _STOP_SECONDS = 12.0  # between SIGTERM and SIGKILL; kernels need some of them to end
-# Jupyter's working directory: from that of the notebooks, Python would import modules
+# Jupyter's working directory, because Python would import modules from the notebooks' directory
 _HOME = os.environ.get("HOME") or "/"
 _MEND = "name a python_env that has jupyterlab and ipykernel"
 

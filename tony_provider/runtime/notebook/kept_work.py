@@ -76,7 +76,7 @@ def work_files_below(directory: Path, links: Collection[str] = ()) -> Iterator[W
                 continue
             if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode) or stat.S_ISDIR(about.st_mode):
                 size = about.st_size if stat.S_ISREG(about.st_mode) else 0
-                # a directory's time also changes with files that are left out
+                # a directory's time also changes if excluded files change
                 modified = 0 if stat.S_ISDIR(about.st_mode) else about.st_mtime_ns
                 yield WorkFile(str(path.relative_to(directory)), size, modified, about.st_mode, target)
         directories[:] = [each for each in directories if each not in _LEFT_OUT]
@@ -111,10 +111,10 @@ _PIECE = 1 << 20  # bytes
 
 @dataclass(frozen=True)
 class Packed:
-    """Problems with an archive."""
+    """Files that changed or were missing while an archive was written."""
 
     changing: Sequence[str]  # files that changed while they were copied
-    unreadable: Sequence[str]  # files that are missing: unreadable or deleted meanwhile
+    unreadable: Sequence[str]  # files that the archive lacks, because they were unreadable or deleted
 
 
 def pack_work(directory: Path, files: Sequence[WorkFile], archive: Path) -> Packed:
@@ -214,7 +214,7 @@ class KeptWork:
         self.missing = ""  # what that archive lacks, for users; may be empty
 
     def restore(self, resume_from: Optional[str]) -> str:
-        """Restore what was kept last into the directory; returns a description for users.
+        """Restore the newest kept work into the directory; returns a description for users.
 
         If the directory exists from an earlier start in this container, it stays as it is. Raises OSError, and
         tarfile.TarError for an invalid archive.

@@ -1,4 +1,4 @@
-"""Run a notebook from start to end: serve Jupyter, keep the user's files, and end it when it is idle or out of time."""
+"""Run a notebook: serve Jupyter, save the user's files, and stop the server when it is idle or at its end time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JOB, CHECKPOINT = "job", "checkpoint"
 _PERIOD = 5.0  # seconds between two polls
 _SHORT = 4  # minimum number of polls within the idle limit
 _KEEP_EVERY = 30.0  # minimum seconds between two saves of the work
-_SHARE = 20.0  # an action of t seconds waits this many times t until the next, so its load stays below 5 %
+_SHARE = 20.0  # pause after an action, as a multiple of the action's duration: its load stays below 5 %
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -74,7 +74,7 @@ class Serving:
         self._jupyter = jupyter
         self._work = work
         self._options = options
-        self._not_kept = ""  # the part of the work that is not kept and why, for users
+        self._not_kept = ""  # which part of the work is not kept, and why, for users
         self._next_poll = 0.0  # earliest time for the next listing of files
         self._next_keep = 0.0
 

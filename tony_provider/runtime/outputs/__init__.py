@@ -1,1 +1,1 @@
-"""Output directories of tasks: where they are staged while the job runs, and how they are published to their paths."""
+"""Outputs of a job: staging directories for the tasks' files, and publication of these files at the output's path."""

@@ -1,6 +1,6 @@
-"""Publish an output of a job at its path: check the target, move the parts of tasks there, and mark it as complete.
+"""Publish an output of a job at its path: check the target, move the tasks' files there, and mark it as complete.
 
-A part is what one start of a task has written for an output.
+Each start of a task writes into a separate staging directory. Its files are a *part* of the output.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from tony_provider.runtime.storage import (
 
 @attrs.frozen
 class OutputPart:
-    """Files that one start of a task has left on the store, in a separate directory."""
+    """The files that one start of a task has written for an output, in a separate staging directory."""
 
-    output: str  # the output's name
-    part: str  # the directory's name, from ``part_name``
+    output: str  # name of the output in the job
+    part: str  # name of the directory, from ``part_name``
     files: int
     bytes: int
 
 
 def part_name(task: str, attempt: int, start: int) -> str:
-    """Return the name of a task's part from the numbers of container and process: worker-3.2.1 for worker:3."""
+    """Return the name of a part: task, container attempt and process start, such as worker-3.2.1 for worker:3."""
     return f"{contract.path_of_task(task)}.{attempt}.{start}"
 
 
 def task_directory(part: str) -> str:
-    """Return the directory of a part's task below the path of the output, such as worker-3.
+    """Return the directory in the output for the task that wrote a part, such as worker-3 for worker-3.2.1.
 
-    Files that an earlier start has committed are next to it, in a directory with the part's own name.
+    Files of an earlier start whose shards are committed go into a directory with the part's full name instead.
     """
     return part.rsplit(".", 2)[0]
 
@@ -77,7 +77,7 @@ class OutputPlace:
 
     @property
     def uri(self) -> str:
-        """The target as a URI, also if the job has a path."""
+        """The target as a URI, even if the job specifies a bare path."""
         return str(uris.parse(self.target))
 
     @property
@@ -87,7 +87,7 @@ class OutputPlace:
 
     @property
     def assembled(self) -> str:
-        """The directory that is renamed to the target. It is in the staging directory, but no task writes there."""
+        """The directory, in the staging directory, where parts are collected before it is renamed to the target."""
         return uris.join(self.staging, "out")
 
     @property
@@ -100,7 +100,7 @@ class OutputPlace:
         return uris.join(self.staging, part)
 
     def of_part(self, uri: str) -> Optional[tuple[str, str]]:
-        """Return the part that contains a file and the path there, or None if the file is in no part."""
+        """Return the name of the part that contains a file, and the file's path in it. None if it is in no part."""
         beginning = self.staging + "/"
         part, _, path = uri[len(beginning) :].partition("/")
         return (part, path) if uri.startswith(beginning) and path else None
@@ -114,7 +114,7 @@ log = logging.getLogger(__name__)
 
 
 class PublishError(Exception):
-    """An output cannot be published, not even by a retry. The message names the key in the job."""
+    """An output cannot be published, and a retry would fail as well. The message names the key in the job."""
 
 
 _MOST_BYTES = 4096
@@ -125,16 +125,19 @@ class OutputMark:
     """File in an output directory that records which application and training wrote it."""
 
     application_id: str
-    training: str  # name of its identity, the same for all tries
-    written_ms: int = 0  # epoch milliseconds when the output was complete
+    training: str  # name of the training's identity, the same for all tries
+    written_ms: int = 0  # epoch milliseconds when the output was complete; 0 before
     files: int = 0
     bytes: int = 0
-    cleared: bool = True  # whether the former content is gone
+    cleared: bool = True  # whether the directory's former content has been removed
     version: int = 1
 
 
 def read_mark(storage: Storage, directory: str, name: str) -> Optional[OutputMark]:
-    """Return the mark of this name in a directory, or None if it has none of ours. Raises StorageError."""
+    """Return the mark in the file ``name`` of a directory. Raises StorageError.
+
+    Returns None if there is no such file, or if another program wrote it.
+    """
     try:
         data = read_bytes(storage, uris.join(directory, name), length=_MOST_BYTES)
         return load_json(data, OutputMark, ignore_unknown=True)
@@ -148,12 +151,12 @@ def write_mark(storage: Storage, directory: str, name: str, mark: OutputMark) ->
 
 
 def check_names(files: Iterable[tuple[str, str]], key: str) -> None:
-    """Raise PublishError if two parts have a file with the same path. Each file is a part and a path.
+    """Raise PublishError if two parts have a file with the same path.
 
-    Needs some hundred bytes of memory for each file.
+    ``files``: part and path of each file. Needs some hundred bytes of memory for each file.
     """
-    numbers: dict[str, int] = {}  # part -> number
-    seen: dict[bytes, int] = {}  # hash of a path -> number of its part; hashes need less memory than paths
+    numbers: dict[str, int] = {}  # number by part
+    seen: dict[bytes, int] = {}  # number of the part, by hash of the path, which needs less memory than the path
     for part, path in files:
         number = numbers.setdefault(part, len(numbers))
         before = seen.setdefault(hashlib.blake2b(os.fsencode(path), digest_size=16).digest(), number)
@@ -181,13 +184,13 @@ def target_problem(storage: Storage, name: str, spec: OutputSpec, training: str)
 
 
 def _fixed(path: Path) -> str:
-    """Return why the local path cannot be replaced by another directory, or an empty string."""
+    """Return the reason why no directory can be renamed to the local path, or an empty string."""
     try:
         if path.is_symlink():
             return "it is a symbolic link, in whose place the output would be; name the directory that it leads to"
         if path.is_mount():
             return "a file system is mounted there, in whose place no output can be; name a directory in it"
-    except OSError:  # the parent is inaccessible; creating directories gives a better error
+    except OSError:  # the parent is inaccessible; the later creation of directories raises a better error
         return ""
     return ""
 
@@ -207,7 +210,7 @@ def _not_ours(storage: Storage, target: str, training: str) -> str:
         return ""
 
 
-_AT_ONCE = 8  # files that are renamed
+_AT_ONCE = 8  # files that are renamed concurrently
 
 CommittedFile = tuple[str, str]
 """A file that a committed shard names: its part, and its path in the part."""
@@ -217,27 +220,27 @@ CommittedFile = tuple[str, str]
 class Publication:
     """Publishes one output of one application. All methods block, and can be repeated after any failure.
 
-    The methods raise PublishError, StorageError and the errors of ``look``, which is called before each change of the
-    path.
+    The methods raise PublishError, StorageError and the errors of ``look``. ``look`` is called before each change of
+    the target, so that its error can stop the publication.
     """
 
     storage: Storage
     name: str
     spec: OutputSpec
     place: OutputPlace
-    training: str  # the name of its identity
+    training: str  # name of the training's identity
     look: Callable[[], None] = lambda: None
-    user: str = ""  # user from ``open``; empty if the store has no users
+    user: str = ""  # this job's user on the store, as ``open`` returned it; empty if the store has no users
 
     def open(self) -> str:
-        """Create the staging directory to prove that it is possible; returns its owner, see ``user``."""
+        """Check the target and create the staging directory. Return this job's user on the store, for ``user``."""
         self._check_target()
         self.storage.make_directories(uris.parent(self.place.target), permission=DATA_DIRECTORY)
         self.storage.make_directories(self.place.staging, permission=DATA_DIRECTORY)
         return self._check_staging()
 
     def check(self, parts: Sequence[OutputPart], committed: Callable[[], Iterable[CommittedFile]] = tuple) -> None:
-        """Raise the errors that ``publish`` would raise, as far as they are foreseeable. Publishes nothing."""
+        """Raise PublishError if ``publish`` would find a problem with the target or with the names of files."""
         if self._finished() is None:
             self._check_target()
             self._check_names(parts, self._further(parts, committed))
@@ -245,21 +248,21 @@ class Publication:
     def publish(
         self, parts: Sequence[OutputPart], committed: Callable[[], Iterable[CommittedFile]] = tuple
     ) -> OutputStatus:
-        """Publish these parts as a whole, and from other parts the files that committed shards name.
+        """Publish all files of ``parts``, and of all other parts only the files that committed shards name.
 
-        ``committed`` is called more than once.
+        ``committed`` returns these files. It is called more than once.
         """
         mark = self._finished()
         if mark is None:
             mark = self._publish(parts, committed)
         try:
             clear_away(self.storage, self.place)
-        except StoragePermissionDenied as error:  # another user owns it and can prevent its removal
+        except StoragePermissionDenied as error:  # another user owns an entry and prevents its removal
             log.warning("what is beside %s stays there: %s", self.place.uri, error)
         return OutputStatus(self.name, self.place.uri, mark.files, mark.bytes)
 
     def publish_part(self, part: OutputPart) -> None:
-        """Publish this part, if parts are published one by one. Does nothing if the output is complete."""
+        """Publish one part before the job ends, for ``commit: task``. Does nothing if the output is complete."""
         if self._finished() is not None:
             return
         self.look()
@@ -306,7 +309,7 @@ class Publication:
     def _further(
         self, parts: Sequence[OutputPart], committed: Callable[[], Iterable[CommittedFile]]
     ) -> Iterator[CommittedFile]:
-        """Return the committed files whose part is not published as a whole."""
+        """Return the files of committed shards that are not in ``parts``."""
         whole = {each.part for each in parts}
         return (each for each in committed() if each[0] not in whole and self._is_wanted(each[1]))
 
@@ -315,9 +318,9 @@ class Publication:
             check_names(self._names(parts, further), self._key)
 
     def _own_mark(self, name: str) -> Optional[OutputMark]:
-        """Return the mark that this application has written at the path, or None.
+        """Return the mark ``name`` in the target if this application has written it, otherwise None.
 
-        Other users can write any content, so the owner of the mark is checked as well.
+        Another user can forge a mark, so the owner of its file is checked as well.
         """
         mark = read_mark(self.storage, self.place.target, name)
         if mark is None or mark.application_id != self.place.application_id:
@@ -326,10 +329,10 @@ class Publication:
         return mark if not self.user or owner == self.user else None
 
     def _check_staging(self) -> str:
-        """Return the owner of the staging directory. Raise PublishError if another user owns it and could change files.
+        """Return this job's user on the store. Raise PublishError if another user owns the staging directory.
 
-        Where others may write, another user may have created it before. A probe directory with a random name shows
-        which user we are for this store.
+        If others may write to the parent directory, another user may have created the staging directory first. The
+        owner of a new directory with a random name shows this job's user.
         """
         probe = uris.join(self.place.staging, f"_{secrets.token_hex(8)}")
         self.storage.make_directories(probe, permission=DATA_DIRECTORY)
@@ -351,7 +354,7 @@ class Publication:
             raise PublishError(problem)
 
     def _swap(self) -> None:
-        """Replace the target by the assembled directory: one rename if the path is free, otherwise two."""
+        """Replace the target by the assembled directory. An existing target is first renamed to ``former``."""
         storage, place = self.storage, self.place
         self._check_target()
         self.look()
@@ -361,7 +364,7 @@ class Publication:
         storage.rename(place.assembled, place.target)
 
     def _begin_in_place(self) -> None:
-        """Claim the path with a mark, and remove everything from it that this application did not write."""
+        """Write a mark into the target, and remove everything that this application did not write there."""
         storage, target = self.storage, self.place.target
         mark = self._own_mark(contract.OUTPUT_MARK_FILE)
         if mark is not None and mark.cleared:
@@ -388,7 +391,7 @@ class Publication:
         if self.spec.layout is OutputLayout.TASKS and self.storage.renames_at_once:
             self._move(source, uris.join(self._base, task_directory(part.part)))
             return
-        # single files may have been moved, but the directory stays
+        # An earlier attempt may have moved single files, but never removes the directory.
         if self.storage.renames_at_once and not self.storage.exists(source):
             raise self._missing(source)
         below = task_directory(part.part) if self.spec.layout is OutputLayout.TASKS else ""
@@ -401,7 +404,7 @@ class Publication:
             pass
 
     def _take_committed(self, file: CommittedFile) -> int:
-        """Move a committed file to the target; returns its size in bytes."""
+        """Move a file that a committed shard names to the output. Return its size in bytes."""
         part, path = file
         below = part if self.spec.layout is OutputLayout.TASKS else ""
         target = uris.join(self._base, below, path)
@@ -416,7 +419,7 @@ class Publication:
                 raise self._missing(source) from error
 
     def _move_file(self, source: str, target: str) -> None:
-        """Move a file. A file that is already at the target is the same file, because names were checked before."""
+        """Move a file. If only the target exists, an earlier attempt has moved the file: names are unique."""
         with suppress(StorageNotFound):
             self.storage.rename(source, target, overwrite=True)
             return
@@ -436,14 +439,14 @@ class Publication:
         return child("outputs", self.name)
 
     def _names(self, parts: Sequence[OutputPart], further: Iterable[CommittedFile]) -> Iterator[CommittedFile]:
-        """Yield all files for the common directory that have not been moved yet."""
+        """Yield part and path of each file that has not been moved yet."""
         for part in parts:
             for path in self._files_of(self.place.part(part.part)):
                 yield part.part, path
         yield from further
 
     def _files_of(self, directory: str) -> Iterator[str]:
-        """Yield the paths of the files below a part's directory; nothing if the part has been moved."""
+        """Yield the paths of the files below a part's directory. Yield nothing if the part has been moved."""
         beginning = len(directory) + 1
         with suppress(StorageNotFound):
             for status in walk(self.storage, directory):
@@ -452,7 +455,7 @@ class Publication:
                     yield path
 
     def _is_wanted(self, path: str) -> bool:
-        """Return whether to publish a file of a part; False if it would replace one of our marks."""
+        """Return whether to publish a file of a part. False if the file would replace a mark of the output."""
         return not (self.spec.layout is OutputLayout.FLAT and path in _OWN)
 
 
@@ -460,7 +463,7 @@ _OWN = (contract.SUCCESS_FILE, contract.OUTPUT_MARK_FILE)
 
 
 def clear_away(storage: Storage, place: OutputPlace) -> None:
-    """Remove the staging and former directories of an output that no application writes any more. Blocks.
+    """Remove the staging directory and the former content of an output to which no application writes. Blocks.
 
     If the target is missing because a swap failed, the former content is moved back. Raises StorageError.
     """

@@ -1,1 +1,1 @@
-"""Read what people write and make a valid job of it. Only the Airflow side does so; nodes receive the result."""
+"""Parse and validate job specifications. Only the Airflow side does this; nodes receive the validated job."""

@@ -1,8 +1,8 @@
 """Load a job from YAML, JSON or mappings, merge its layers, check its overrides, and parse it.
 
-YAML is read safely and by one rule instead of YAML 1.1's guesses: a plain scalar is the text as written, except that
+YAML is read by a safe loader without YAML 1.1's implicit types. A plain scalar is the text as written, except that
 ``null``, ``~`` and an empty scalar are null. So ``on``, ``010``, ``1:30`` and ``1.10`` stay unchanged, which matters
-most in environments. Numbers and truth values are parsed where the model expects them.
+most in environment variables. Numbers and truth values are parsed where the model expects them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _load_text(text: str, path: str, problems: list[Problem]) -> Any:
             plain = json.loads(text, object_pairs_hook=_Pairs, parse_int=str, parse_float=str, parse_constant=str)
             return _json_value(plain, path, problems)
         except (ValueError, RecursionError):
-            pass  # YAML's own mapping in braces, or an error that YAML can locate
+            pass  # a YAML mapping in braces, or an error whose position YAML reports
         if (mapping := _python_value(text.strip())) is not None:
             return mapping
     try:
@@ -193,7 +193,7 @@ class _Converter:
 
 
 def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` overridden by ``override``, without changing either.
+    """Return ``base`` overridden by ``override``, without changing either argument.
 
     Mappings merge key by key, and all other values replace (lists as a whole). ``None`` deletes the key, if it exists.
     """
@@ -218,7 +218,7 @@ _NOT_SAID: Any = object()
 class Layer:
     """A job or a part of a job, with its origin."""
 
-    origin: str  # as people call it: "the job", "overrides"
+    origin: str  # name for messages: "the job", "overrides"
     plain: Mapping[str, Any]
 
 
@@ -239,11 +239,11 @@ class Layers:
         return next((layer.plain for layer in self.lowest_first if layer.origin == origin), {})
 
     def over(self, plain: Mapping[str, Any], origin: str) -> Layers:
-        """Return these layers with another one on top."""
+        """Return these layers with a new layer on top."""
         return Layers([*self.lowest_first, Layer(origin, plain)])
 
     def origin(self, path: Sequence[str]) -> str:
-        """Return the origin of a key's value, or DEFAULT if no layer sets the key or the last one deletes it."""
+        """Return the origin of a key's value, or DEFAULT if no layer has it or the highest such layer deletes it."""
         for layer in reversed(self.lowest_first):
             said = _said(layer.plain, path)
             if said is None:
@@ -254,7 +254,10 @@ class Layers:
 
 
 def _said(plain: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """Return a layer's value of a key, or of a scalar above it (an input's path). None: the layer deletes the key."""
+    """Return a layer's value of a key, None if the layer deletes the key, or _NOT_SAID if it lacks the key.
+
+    A scalar in place of a mapping is the value of all keys below it, such as an input that is written as its path.
+    """
     found: Any = plain
     for name in path:
         if not isinstance(found, Mapping):
@@ -265,7 +268,8 @@ def _said(plain: Mapping[str, Any], path: Sequence[str]) -> Any:
     return found
 
 
-# The only definition. A pattern allows a key and everything below it; ``*`` matches a name, or a part of it.
+# The only definition of the keys that overrides may always change. A pattern allows a key and everything below it, and
+# its ``*`` matches a name or a part of a name.
 ALLOWED_BY_DEFAULT = (
     "name",
     "queue",
@@ -321,7 +325,7 @@ def _covers(pattern: Sequence[str], path: Sequence[str]) -> bool:
 
 
 def check_overrides(overrides: Mapping[str, Any], job: Mapping[str, Any], allowed: Sequence[str] = ()) -> None:
-    """Check that overrides change only allowed keys of a job, which is given without the overrides.
+    """Check that overrides change only allowed keys. ``job`` does not contain the overrides yet.
 
     ``allowed``: patterns of the DAG's author, in addition to ALLOWED_BY_DEFAULT. Raises SpecError with every key that
     is not allowed.
@@ -336,7 +340,7 @@ def check_overrides(overrides: Mapping[str, Any], job: Mapping[str, Any], allowe
     patterns = Patterns([*ALLOWED_BY_DEFAULT, *allowed])
     touched = {_touched(path, job): value for path, value in given}
     refused = [(path, value) for path, value in touched.items() if not patterns.allow(path)]
-    # Only for these keys, because each text includes all keys above it and may be long.
+    # Format only the listed keys, because each text includes all keys above it and may be long.
     some = refused if len(refused) <= MOST_LISTED else refused[: MOST_LISTED - 1]
     problems = [Problem(dotted_key(path), value, _REFUSED % _pattern(path)) for path, value in some]
     if more := len(refused) - len(some):
@@ -359,9 +363,10 @@ def _members(plain: object) -> Iterator[bool]:
 
 
 def _touched(path: tuple[str, ...], job: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the key that is set or deleted. For a task type that the job lacks, return the key of the type.
+    """Return the key that an override sets or deletes, or the key of the task type if the job lacks this type.
 
-    Allowed keys such as sizes would otherwise create a type where all types share a program (``@task.tony``).
+    Otherwise, allowed keys such as sizes could add a task type to a job whose types all run the same function
+    (``@task.tony``).
     """
     tasks = job.get("tasks")
     known = {str(name) for name in tasks} if isinstance(tasks, Mapping) else set()
@@ -410,7 +415,7 @@ def _parse(plain: Mapping[str, Any]) -> JobSpec:
     problems = list(reader.problems)
     unread = {problem.path for problem in problems}
     for problem in validate(job):
-        # An unreadable value has a stand-in, which is not worth a problem.
+        # The reader replaces unreadable values by stand-ins, whose problems would mislead.
         if problem.path not in unread and problem.path not in reader.partly_read:
             written = reader.values_as_written.get(problem.path, problem.value)
             problems.append(attrs.evolve(problem, value=written))

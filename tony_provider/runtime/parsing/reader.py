@@ -74,14 +74,14 @@ _AMOUNTS: dict[Any, Callable[[object], Any]] = {
     bool: parse_boolean,
 }
 
-# Short forms: the types of value that have one, and the mapping that such a value stands for.
+# Classes with a short form: the types of its value, and the function that expands the value to a mapping.
 _SHORT_FORMS: dict[Any, tuple[Any, Callable[[Any], Mapping[str, Any]]]] = {
     InputSpec: (str, lambda value: {"paths": [value]}),
     OutputSpec: (str, lambda value: {"path": value}),
     Windows: ((str, list), lambda value: {"open": [value] if isinstance(value, str) else value}),
 }
 
-# Truth values in place of a mapping, and the message for other values.
+# Classes that may be written as true or false: the mapping for each value, and the message for other values.
 _TRUTH_VALUES: dict[Any, tuple[Mapping[bool, Any], str]] = {
     TensorBoardSpec: (
         {True: TensorBoardSpec(), False: None},
@@ -118,10 +118,10 @@ class Reader:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self.values_as_written: dict[str, object] = {}  # amounts by path, as written
-        self.partly_read: set[str] = set()  # paths of mappings that lack an invalid element
+        self.partly_read: set[str] = set()  # paths of mappings from which an invalid element was removed
 
     def read_job(self, value: Mapping[str, Any]) -> JobSpec:
-        """Return the job as far as it is readable. It is valid only if there are no problems."""
+        """Return the job as far as it is readable. The job is usable only if ``problems`` is empty."""
         job: JobSpec = self._object(JobSpec, value, "")
         return job
 

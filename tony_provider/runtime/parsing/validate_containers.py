@@ -47,7 +47,7 @@ def docker_problems(job: JobSpec) -> Iterator[Problem]:
         yield from _values(path, docker)
         yield from _contradictions(path, docker)
     every = images(job)
-    # A problem of the job's own key applies to each kind of container that inherits it.
+    # By path, because each kind of container that inherits the job's key has the same problem.
     problems: dict[str, Problem] = {}
     for path, image in every.items():
         for problem in _as_a_whole(job, path, image):
@@ -215,7 +215,7 @@ def _placement_contradictions(job: JobSpec, task_type: str, placement: Placement
 
 
 def _rules_for_yarn(placement: Placement) -> int:
-    """Return the number of YARN constraints that a type's placement becomes, see ``container_requests.Ask``."""
+    """Return how many YARN constraints represent a type's placement, see ``container_requests.Ask``."""
     rules = sum(max(1, len(rule.anti_affinity)) for rule in placement.constraints)
     return rules + len(placement.attributes)
 
@@ -231,7 +231,7 @@ def _of_attributes(placement: Placement, path: str) -> Iterator[Problem]:
 
 
 def _of_rules(job: JobSpec, task_type: str, placement: Placement, path: str) -> Iterator[Problem]:
-    """Yield problems of rules that no node, or no second container, can meet together."""
+    """Yield problems of rules that contradict each other, or that keep containers of the type from being placed."""
     together = [(target, rule) for rule in placement.constraints for target in map(TagTarget.parse, rule.affinity)]
     own = own_tags(task_type, placement)
     for index, rule in enumerate(placement.constraints):
@@ -252,7 +252,7 @@ def _of_rules(job: JobSpec, task_type: str, placement: Placement, path: str) -> 
 
 
 def _never_placed(job: JobSpec) -> Iterator[Problem]:
-    """Yield problems of types that must be next to each other, so that none of them can come first."""
+    """Yield problems of types that must be next to each other, so that none of them can be placed first."""
     tags = {name: own_tags(name, task.placement) for name, task in job.tasks.items()}
     wanted = {name: list(_wanted(task.placement or Placement(), tags[name])) for name, task in job.tasks.items()}
     waiting = {name for name in job.tasks if wanted[name]}
@@ -268,7 +268,7 @@ def _never_placed(job: JobSpec) -> Iterator[Problem]:
 
 
 def _wanted(placement: Placement, own: list[str]) -> Iterator[set[str]]:
-    """Yield the tags of which one must be placed before, for each rule whose tags only other types of the job have."""
+    """Yield a set of tags for each rule that needs an earlier container of another type with one of these tags."""
     for rule in placement.constraints:
         beside = [*rule.affinity, *([rule.cardinality] if rule.cardinality is not None and rule.min else [])]
         targets = [TagTarget.parse(text) for text in beside]

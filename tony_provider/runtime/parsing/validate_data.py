@@ -1,4 +1,4 @@
-"""Validate when the tasks of a job start, and the keys ``inputs``, ``outputs``, ``export`` and ``acls``."""
+"""Validate the keys that determine when tasks start, and the keys ``inputs``, ``outputs``, ``export`` and ``acls``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SERVES = (Role.PS, Role.EVALUATOR, Role.SIDECAR)
 
 
 def dependency_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]:
-    """Yield problems of waits that cannot end, and of waits between tasks that start together."""
+    """Yield problems of ``after`` and ``ready``: waits that never end, and waits between tasks that start together."""
     for task_type in job.tasks:
         waits = job.waits_for(task_type).items()
         found = [each for wait in waits for each in _wait(job, framework, task_type, *wait)]
@@ -221,7 +221,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def name_problem(what: str, name: str) -> str:
-    """Return what is wrong with the name of a task type, an input or an output; an empty string if nothing is."""
+    """Return the problem of the name of a task type, an input or an output, or an empty string if it is valid."""
     if _NAME.fullmatch(name) and len(name) <= MAX_NAME:
         return ""
     form = "lower-case letters, digits and _, begins with a letter, and has at most"
@@ -283,7 +283,7 @@ def _scheme(written: str) -> str:
 
 
 def _parts(job: JobSpec, name: str, path: str) -> Iterator[Problem]:
-    """Yield problems of static parts: a part belongs to a task, so several processes would all read the same part."""
+    """Yield a problem if several processes of a task would read the same shards of an input with ``deal: static``."""
     for task_type in job.readers(name):
         if task_type in job.tasks and job.tasks[task_type].process_count > 1:
             message = f"every process of a {task_type} would read the same part; deal: queue, or more instances"
@@ -318,7 +318,7 @@ def _no_writer(role: Role) -> str:
 
 _MAGIC = re.compile(r"[*?\[]")
 _HIDDEN = ("_", ".")
-_WRITING = (Role.CHIEF, Role.WORKER, Role.ONCE)  # they end by themselves
+_WRITING = (Role.CHIEF, Role.WORKER, Role.ONCE)  # roles whose tasks end by themselves
 
 
 def output_problems(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
@@ -361,7 +361,7 @@ def _path_problem(spec: OutputSpec) -> str:
 
 
 def _inputs(job: JobSpec) -> Iterator[tuple[str, Uri]]:
-    """Yield the key and the place of each path that inputs read."""
+    """Yield the key and the parsed value of each path that inputs read."""
     for name, spec in job.inputs.items():
         for index, written in enumerate(spec.paths):
             try:
@@ -372,7 +372,7 @@ def _inputs(job: JobSpec) -> Iterator[tuple[str, Uri]]:
 
 
 def _relation(place: Uri, other: Uri) -> str:
-    """Return how an output's place overlaps another place, which may be a pattern; an empty string if it does not."""
+    """Return how an output's path overlaps ``other``, which may be a pattern, or an empty string if it does not."""
     if place.scheme != other.scheme or (place.authority and other.authority and place.authority != other.authority):
         return ""
     mine, theirs = (uri.path.strip("/").split("/") for uri in (place, other))
@@ -387,7 +387,7 @@ def _relation(place: Uri, other: Uri) -> str:
 
 
 def _commit(job: JobSpec, framework: Optional[Framework], name: str, path: str) -> Iterator[Problem]:
-    """Yield problems of ``commit: task``, by which a part must appear atomically and stay."""
+    """Yield problems of ``commit: task``: a task's files must appear together and must not change afterwards."""
     if job.outputs[name].commit is not OutputCommit.TASK:
         return
     if job.outputs[name].layout is OutputLayout.FLAT:
@@ -402,7 +402,7 @@ def _commit(job: JobSpec, framework: Optional[Framework], name: str, path: str) 
 
 
 def export_problems(job: JobSpec) -> Iterator[Problem]:
-    """Yield problems of when exports are made."""
+    """Yield problems of the key ``export.every``."""
     every = job.export.every
     if every is None:
         return

@@ -268,7 +268,7 @@ def _names(job: JobSpec) -> Iterator[Problem]:
 
 
 def _marks(path: str, *sources: tuple[str, bool]) -> Iterator[Problem]:
-    """Yield problems of sources that are marked as stored but are not URIs. Each source comes with its mark."""
+    """Yield problems of sources that are marked as stored but are not URIs. Each source comes with a flag, the mark."""
     for source, stored in sources:
         if stored and "://" not in source:
             yield Problem(path, source, _STORED)
@@ -303,8 +303,8 @@ def _targets(
 ) -> Iterator[Problem]:
     """Yield problems of the names of files and archives, such as names used twice by the same containers.
 
-    ``taken``: the path of the key for each name that these containers already have; names are added to it. ``above``:
-    for each directory of such a name, the first name in it.
+    ``taken`` maps each name in these containers to the path of its key. ``above`` maps each directory of these names to
+    the first name in the directory. Both are extended by the names in ``lists``.
     """
     for key, resources in lists.items():
         for index, resource in enumerate(resources):
@@ -420,7 +420,7 @@ def _max_instances(job: JobSpec, framework: Optional[Framework], task_type: str,
 
 
 def _grow(task_type: str, task: TaskSpec) -> Iterator[Problem]:
-    """Yield a problem if the type has no room to grow. Problems of resizing are reported for ``max_instances``."""
+    """Yield a problem if ``grow`` has no effect. Other problems of resizing are reported for ``max_instances``."""
     if task.grow is GrowRule.SPARE and task.most_instances <= task.instances:
         path = child("tasks", task_type, "grow")
         yield Problem(path, task.grow.value, f"needs max_instances, more than instances ({task.instances}), to grow to")
@@ -472,7 +472,7 @@ def _port_range(job: JobSpec, framework: Optional[Framework]) -> Iterator[Proble
             written,
             f"must be FIRST-LAST, within {LOWEST_PORT}-{HIGHEST_PORT}, first not above last",
         )
-    elif ports.last - ports.first + 1 < needed:  # one node may run all of them, but need not
+    elif ports.last - ports.first + 1 < needed:  # the application master and a task may share a node
         yield Problem(
             "port_range", written, f"must have at least {needed} ports, for the application master and a task"
         )

@@ -90,12 +90,12 @@ def output_request(task: str, attempt: Optional[int], after: int) -> str:
 class OutputPiece:
     """Piece of a task's output in one of its containers, with the job's secrets masked.
 
-    ``text`` is decoded with Python's ``surrogateescape``. Masks make it longer or shorter than the bytes.
+    ``text`` is decoded with Python's ``surrogateescape``. Masking may make it longer or shorter than ``end - start``.
     """
 
     attempt: int  # the container's number, from 1
     newest: int  # the number of the task's newest container
-    start: int  # bytes printed before; if more than requested, those in between are unavailable
+    start: int  # bytes printed before; if more than requested, the bytes in between are unavailable
     end: int  # bytes printed up to the end of this piece
     text: str = ""  # from the start of a line, or from the requested position
     problem: str = ""  # why no output is available now
@@ -106,7 +106,7 @@ class OutputPiece:
     def data(self) -> bytes:
         try:
             return self.text.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError:  # half surrogates that represent no byte, which no master of ours writes
+        except UnicodeEncodeError:  # lone surrogates that represent no byte; only a faulty master writes them
             return self.text.encode("utf-8", "replace")
 
 
@@ -122,8 +122,8 @@ class SealedPart:
 class TunnelPart:
     """Body of ``PUT control/tunnel``. Repeating the request changes nothing.
 
-    A request either sends bytes and is answered at once, or requests bytes of the other direction and is answered when
-    there are some. All bytes belong to TLS between the user's machine and the master.
+    A request either sends bytes and is answered at once, or requests bytes from the master and is answered when some
+    are available. All bytes belong to a TLS connection between the user's machine and the master.
     """
 
     tunnel: str  # random name, chosen by the client
@@ -162,9 +162,9 @@ def master_context(secrets: Mapping[str, bytes]) -> ssl.SSLContext:
 
 
 def client_context(authority: str) -> ssl.SSLContext:
-    """Return the TLS settings of a master's client. ``authority`` is the certificate that issued the master's, in PEM.
+    """Return the TLS settings of a master's client. Raises PipeError.
 
-    Raises PipeError.
+    ``authority`` is the PEM certificate of the authority that issued the master's certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3

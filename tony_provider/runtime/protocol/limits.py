@@ -1,10 +1,9 @@
-"""Limits and timeouts that master, executors and Airflow share.
+"""Limits and timeouts that application master, executors and Airflow share. All times are in seconds.
 
-They limit messages, metrics, tunnels and status by sizes, counts, reserved keys, and places below a job's directories.
-All times are in seconds.
+The limits apply to sizes and counts in messages, metrics and tunnels, to metric names, and to URIs in a job's status.
 
-Airflow's serialization reserves some keys. If Airflow reads a mapping with such a key, for example from an XCom in the
-next task, Airflow makes an object of the mapping or fails the task.
+Airflow's serialization reserves some keys. If Airflow reads a mapping with a reserved key, for example from an XCom in
+the next task, Airflow makes an object of the mapping or fails the task.
 """
 
 from __future__ import annotations
@@ -52,12 +51,12 @@ OUTPUT_TAIL = 8 << 10  # bytes in UTF-8 of the last stderr lines of a user proce
 LAST_WORDS = 256 << 10  # bytes; YARN leaves 250 ms between SIGTERM and SIGKILL
 LOG_TAIL = 1 << 20  # bytes of a log to show
 LARGEST_PAGE = 16 << 20  # bytes of a TensorBoard page; its largest file has 6 MB, compressed a sixth of that
-MOST_PROCESSES = 1024  # in one container
+MOST_PROCESSES = 1024  # user processes in one container
 MOST_OUTPUTS = 1000  # outputs of a job to which one user process has written
 MOST_NOTICES = 10  # for one task
 MOST_STACKS = 32  # processes of one task whose stacks are compared with those of other tasks
 MOST_FRAMES = 30  # in one stack
-MOST_ENTRIES = 1000  # in a checkpoint directory, at its top level
+MOST_ENTRIES = 1000  # top-level entries of a checkpoint directory
 MOST_PORTS = 4096  # of one container
 MOST_HELD_SHARDS = 100_000  # by one user process
 
@@ -66,7 +65,7 @@ TUNNEL_STREAMS = 64  # in one tunnel; a browser opens some six connections to a 
 MOST_TUNNEL_STREAMS = 256  # in all tunnels of a job: with the window, at most 64 MiB of the master's memory
 MOST_TUNNELS = 8  # of a job
 TUNNELS_OF_ONE = 4  # of one user
-TUNNEL_UP = 44 << 10  # bytes in one request of a tunnel; fits a request in base64
+TUNNEL_UP = 44 << 10  # bytes in one request of a tunnel; in base64 they still fit into a request
 TUNNEL_DOWN = 512 << 10  # bytes in one answer
 TUNNEL_WAIT = 10.0  # seconds that the master holds a request for more bytes
 
@@ -75,10 +74,10 @@ LARGEST_OTHER = (2 << 20) + (64 << 10)  # bytes of every other message: the end 
 LARGEST_HEARTBEAT = 1 << 20  # bytes
 
 MESSAGES_A_SECOND = 100.0  # of one executor, after an initial burst
-MESSAGES_IN_ONE_GO = 1000
-BYTES_A_SECOND = 16.0 * (1 << 20)  # of one executor, after a burst; messages that are parsed cost a multiple
-BYTES_IN_ONE_GO = 128 << 20
-COST_OF_UNDERSTANDING = 8
+MESSAGES_IN_ONE_GO = 1000  # in this burst
+BYTES_A_SECOND = 16.0 * (1 << 20)  # of one executor, after an initial burst
+BYTES_IN_ONE_GO = 128 << 20  # in this burst
+COST_OF_UNDERSTANDING = 8  # factor by which each byte of a parsed message counts
 
 
 FIELD_LIMITS: Mapping[str, Mapping[str, int]] = {
@@ -144,18 +143,18 @@ _SHOWN = 300  # characters of a job's text to show in a message
 
 @attrs.frozen
 class ForeignPlace:
-    """Place in a job's status outside the job's directories."""
+    """URI in a job's status that is outside the job's directories."""
 
     key: str  # key of the status, such as model_dir
     value: str
-    directory: str  # URI of the directory below which the place should be
+    directory: str  # URI of the directory below which the value should be
 
     def __str__(self) -> str:
         return f"{self.key[:_SHOWN]}: {self.value[:_SHOWN]!a} does not lie below {self.directory}"
 
 
 def is_below(uri: str, directory: str) -> bool:
-    """Return whether a URI in normal form names a place below a directory.
+    """Return whether a URI in normal form is below a directory.
 
     Return False for URIs with ``..``, ``//``, a trailing slash or percent-encoding, because programs interpret these
     differently.
@@ -171,7 +170,7 @@ def is_below(uri: str, directory: str) -> bool:
 
 
 def foreign_places(status: JobStatus, application_dir: str) -> list[ForeignPlace]:
-    """Return the places in a status that are not below the directories of the application or of its training.
+    """Return the URIs in a status that are not below the directories of the application or of its training.
 
     Outputs are not checked here, because they are at the paths that the job names.
     """
@@ -183,7 +182,7 @@ def foreign_places(status: JobStatus, application_dir: str) -> list[ForeignPlace
 
 
 def without_foreign_places(status: JobStatus, application_dir: str) -> JobStatus:
-    """Return the status without places outside the job's directories, and with a warning for each such place."""
+    """Return the status without URIs outside the job's directories, and with a warning for each removed URI."""
     foreign = foreign_places(status, application_dir)
     if not foreign:
         return status
@@ -200,12 +199,12 @@ def without_foreign_places(status: JobStatus, application_dir: str) -> JobStatus
 
 
 def _places(status: JobStatus, application_dir: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the key of each place, the place, and the directory below which it should be. A place may be empty."""
+    """Yield key, URI, and the directory below which the URI should be. The URI may be empty."""
     training_dir = uris.parent(uris.parent(application_dir))
     yield "model_dir", status.model_dir or "", application_dir
     yield "export.uri", status.export.uri if status.export else "", application_dir
     yield "checkpoint.uri", status.checkpoint.uri if status.checkpoint else "", training_dir
-    # With ``resume_from`` this checkpoint is another training's. Readers of the status do not open it.
+    # With ``resume_from``, this checkpoint belongs to another training. Readers of the status do not open it.
     store = attrs.evolve(uris.parse(application_dir), path="/")
     yield "resumed.uri", status.resumed.uri if status.resumed else "", str(store)
     for each in status.inputs:
@@ -216,7 +215,7 @@ HEARTBEAT_INTERVAL = 3.0  # between two heartbeats of an executor, unless its We
 KEEPALIVE_INTERVAL = 10.0  # between gRPC's pings, which detect a peer whose machine is gone
 KEEPALIVE_TIMEOUT = 10.0  # for the answer to a ping
 KEEP_LOGS = 30.0  # for an executor's last uploads, after its user process's grace and last copies
-STOP_SLACK = 5.0  # in addition, for an executor to report that its process has stopped
+STOP_SLACK = 5.0  # extra time for an executor to report that its process has stopped
 RELEASE_WAIT = 10.0  # after which an application master no longer waits for a released container
 STATUS_INTERVAL = 10.0  # the longest between two updates of status.json while the application master lives
 STATUS_STALE = 3 * STATUS_INTERVAL  # a status.json unchanged for this long is out of date
@@ -257,6 +256,6 @@ def connect_timeout(tasks: int) -> float:
 def stop_seconds(grace: float, checkpoint: float) -> float:
     """Return the seconds from the request to stop an application until it has ended by itself.
 
-    ``grace`` is that of its user processes, and ``checkpoint`` the time for the last copies.
+    ``grace`` is the grace period of its user processes, and ``checkpoint`` the time for the last copies.
     """
     return grace + checkpoint + KEEP_LOGS + RELEASE_WAIT + UNREGISTER_SECONDS

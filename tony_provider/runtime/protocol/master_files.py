@@ -44,7 +44,7 @@ class _File:
 
 
 def write_master_address(storage: Storage, application_dir: str, address: Address, attempt: int, key: bytes) -> None:
-    """Write the address of a master, replacing that of its predecessor.
+    """Write the address of a master, and replace its predecessor's address.
 
     ``key`` is SECRET_ADDRESS_KEY. Raises StorageError.
     """
@@ -122,12 +122,12 @@ SECRET_FILE = "tracking-secret"
 
 
 def write_tracking_url(root: Path, url: str) -> None:
-    """Write the address atomically. Raises OSError."""
+    """Write the tracking URL atomically. Raises OSError."""
     write_private_file(root / TRACKING_FILE, url.encode("ascii"))
 
 
 def read_tracking_url(root: Path) -> Optional[str]:
-    """Read the address. Return None if no master has registered. Raises OSError."""
+    """Read the tracking URL. Return None if no master has registered. Raises OSError."""
     return _read(root / TRACKING_FILE)
 
 

@@ -1,7 +1,7 @@
 """Conversions between protocol messages and objects: addresses of tasks, resume points, entries of checkpoints.
 
-The addresses of a generation's tasks are the same compressed bytes for every task. For 10,000 tasks they have some 100
-KiB instead of 600, far below gRPC's limit for one message.
+All tasks of a generation receive the addresses as the same compressed bytes. For 10,000 tasks, this is some 100 KiB
+instead of 600, far below gRPC's limit for one message.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _encode(task: TaskAddress) -> bytes:
 
 
 def unpack_cluster(generation: int, packed: bytes) -> ClusterSpec:
-    """Return the addresses that ``pack`` received. Raises ValueError for other bytes."""
+    """Return the addresses from the result of ``pack``. Raises ValueError for other bytes."""
     try:
         unpacking = zlib.decompressobj()
         plain = unpacking.decompress(packed, ADDRESSES_LIMIT)

@@ -28,7 +28,7 @@ class Unit(str, Enum):
 
 
 class Aggregation(str, Enum):
-    """How the values of some time become one value. The values are those of a task, or of all tasks of a type."""
+    """How the values of a task, or of all tasks of a type, are combined into one value for a period of time."""
 
     MOST = "most"
     MEAN = "mean"  # weighted by time
@@ -51,19 +51,19 @@ class Family:
 class Metric:
     """A metric of a task. Samples contain it, and the job page and the portal show it, if it has a ``title``."""
 
-    name: str  # field of the message Heartbeat, key of samples, and field of TaskStatus if that has it
+    name: str  # field of the message Heartbeat, key of samples, and field of TaskStatus for some metrics
     unit: Unit
     aggregation: Aggregation
     title: str = ""  # of columns
     curve: str = ""  # beginning of the text of a curve on the job page; the task's name follows
     chart: str = ""  # title of a chart in the portal
-    zero_is_shown: bool = True
+    zero_is_shown: bool = True  # False if 0 means that no value is known
     in_task_tables: bool = False  # whether `airflow tony status` and the log of the Airflow task show it
     prometheus: Optional[Family] = None  # only of metrics in TaskStatus
 
     @property
     def is_counter(self) -> bool:
-        """Whether executors count it since they began. Then people see its rate per second."""
+        """Whether the value counts from the executor's start. Users then see its rate per second."""
         return self.aggregation is Aggregation.DIFFERENCE
 
     @property
@@ -87,7 +87,7 @@ MEMORY = Metric(
     title="Memory",
     curve="Memory of",
     chart="Resident memory",
-    zero_is_shown=False,  # no user process runs
+    zero_is_shown=False,  # 0 means that no user process runs
     in_task_tables=True,
     prometheus=Family("tony_task_resident_memory_bytes", "Resident memory of its user process and its children."),
 )
@@ -171,13 +171,13 @@ _STEPS = tuple((_PLACES[metric.name], metric.name, metric.aggregation is Aggrega
 class MetricFold:
     """Aggregates the values of heartbeats. Each heartbeat represents the time since the previous one.
 
-    Lists instead of dictionaries, because a master has one of these objects for each of thousands of tasks.
+    Lists instead of dictionaries save memory: a master has such an object for each of thousands of tasks.
     """
 
     before: MetricValues = attrs.field(factory=dict)  # counters at the beginning
     newest: MetricValues = attrs.field(factory=dict)
-    _sums: list[Optional[float]] = attrs.field(factory=lambda: [None] * len(_AGGREGATED))  # or the highest values
-    _seconds: list[float] = attrs.field(factory=lambda: [0.0] * len(_AGGREGATED))  # of the sums
+    _sums: list[Optional[float]] = attrs.field(factory=lambda: [None] * len(_AGGREGATED))  # sums or maxima
+    _seconds: list[float] = attrs.field(factory=lambda: [0.0] * len(_AGGREGATED))  # covered by each sum
 
     def add(self, values: MetricValues, seconds: float) -> None:
         """Add the values of a heartbeat."""
@@ -215,7 +215,7 @@ def counted_between(before: Optional[float], now: Optional[float]) -> Optional[f
 
 
 def present_use(values: MetricValues, before: MetricValues, seconds: float) -> MetricValues:
-    """Return the values of a heartbeat as people see them. ``before``: values of the heartbeat ``seconds`` ago."""
+    """Return the values of a heartbeat as users see them. ``before``: values of the heartbeat ``seconds`` ago."""
     found = {}
     for metric in SHOWN:
         value = values.get(metric.name)

@@ -25,7 +25,7 @@ class TokenLife:
 
     @property
     def last_quarter_ms(self) -> int:
-        """When a quarter of the validity remains: without a newer token, people must be warned."""
+        """When a quarter of the validity remains: without a newer token, users must be warned."""
         return self.until_ms - (self.until_ms - self.issued_ms) // 4
 
 
@@ -35,8 +35,8 @@ class ExportedModel:
 
     step: int
     uri: str  # of the export's directory
-    exported_ms: int = 0  # epoch, when the program had completed it, by its node's clock
-    asked_ms: int = 0  # of the newest preceding ExportRequest; 0: the program exported on its own initiative
+    exported_ms: int = 0  # epoch time of its completion, by its node's clock
+    asked_ms: int = 0  # of the newest preceding ExportRequest; 0 if there was no request
 
     @property
     def label(self) -> str:
@@ -50,29 +50,29 @@ class ExportRequest:
 
     asked_ms: int  # epoch, by the master's clock; identifies the request
     reason: str
-    since_ms: int  # time of the oldest unanswered request
+    since_ms: int  # epoch time of the oldest unanswered request
     problem: str = ""  # why the resulting export is not on the store; empty: no export has failed
 
 
 @attrs.frozen(kw_only=True)
 class TimeUse:
-    """Use of an application's time, in seconds: except for the last two, each moment counts once.
+    """Use of an application's time, in seconds.
 
-    None means unknown, such as the queue's part if the master does not know the time of submission.
+    Each moment counts in exactly one field, and may also count in ``checkpoints`` or ``repeated``.
     """
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
-    queue: Optional[float] = None  # from the submission until an application master ran
-    allocation: float = 0.0  # until the gang had its containers; also waiting for later containers
+    queue: Optional[float] = None  # from the submission until an application master ran; None if unknown
+    allocation: float = 0.0  # until the gang had its containers; also later waits of the gang
     localisation: float = 0.0  # until the first user process started: copying and unpacking of files
     start: float = 0.0  # until the first step of the first generation, as far as known from reports
     training: float = 0.0
-    restarts: float = 0.0  # gang restarts up to the next step; for single tasks, their share of it
+    restarts: float = 0.0  # until the first step after a restart; single tasks count by their share
     suspended: float = 0.0  # while the job was suspended: no containers and no requests
     end: float = 0.0  # from the verdict until all tasks were stopped and all files stored
-    checkpoints: float = 0.0  # copying to the store, in the background: part of the others
-    repeated: float = 0.0  # training lost to restarts and repeated: part of ``training``
+    checkpoints: float = 0.0  # copying to the store, concurrently with other fields
+    repeated: float = 0.0  # part of ``training`` that repeats steps which a restart has lost
 
     @property
     def waiting(self) -> float:
@@ -89,15 +89,15 @@ class TypeUse:
     type: str
     tasks: int
     container_seconds: float  # total time that all tasks' containers were held
-    memory_bytes: int  # requested for one container, as are the next two
+    memory_bytes: int  # requested for one container, as are vcores and gpus
     vcores: int
     gpus: int = 0
     used_seconds: float = 0.0  # part of container_seconds in which user processes ran
-    most_rss_bytes: Optional[int] = None  # peak of any of its tasks
-    most_rss_task: Optional[str] = None  # task with that peak
+    most_rss_bytes: Optional[int] = None  # peak memory of any of its tasks
+    most_rss_task: Optional[str] = None  # task with this peak memory
     mean_cpu_percent: Optional[float] = None  # of one task while user processes ran; 100 is one core
     most_cpu_percent: Optional[float] = None  # highest mean over half a minute, of any of its tasks
-    crowded_percent: Optional[float] = None  # share of that time in which the node's processors were nearly all busy
+    crowded_percent: Optional[float] = None  # share of used_seconds in which nearly all cores of the node were busy
     mean_gpu_percent: Optional[float] = None  # of one GPU
     most_gpu_bytes: Optional[int] = None  # peak of one task
 
@@ -108,7 +108,7 @@ class JobState(str, Enum):
     WAITING = "WAITING"  # for the containers of the whole gang
     STARTING = "STARTING"  # containers are allocated, executors are starting or registering
     RUNNING = "RUNNING"
-    RESTARTING = "RESTARTING"  # between two generations: tasks stop, lost containers are replaced, the step is chosen
+    RESTARTING = "RESTARTING"  # between two generations: tasks stop, containers are replaced, a checkpoint is chosen
     SUSPENDED = "SUSPENDED"  # all containers are released, until a user resumes the job
     RECOVERING = "RECOVERING"  # a new application master waits for the running tasks to register
     FINISHING = "FINISHING"  # the verdict is known; tasks are stopped and logs stored
@@ -224,7 +224,7 @@ class TaskStatus:
     exit_code: Optional[int] = None
     signal: Optional[int] = None
     activity: str = ""
-    further: list[ProcessStatus] = attrs.field(factory=list)  # its other processes, while they run
+    further: list[ProcessStatus] = attrs.field(factory=list)  # its processes with a higher local rank, while they run
     unstored: Optional[int] = None  # number of files of its newest process that are not stored; None if unknown
 
     @property
@@ -276,13 +276,13 @@ class JobStatus:
     am_attempt: int = 1
     generation: int = 0
     started_ms: int = 0  # epoch
-    updated_ms: int = 0
-    finished_ms: Optional[int] = None
+    updated_ms: int = 0  # epoch
+    finished_ms: Optional[int] = None  # epoch; None before the end
     progress: float = 0.0  # 0 to 1
     tasks: list[TaskStatus] = attrs.field(factory=list)
     leader: Optional[str] = None  # task whose progress is the job's: the chief, or rank 0; one of ``tasks``
     model_dir: Optional[str] = None
-    resumed: Optional[ResumePoint] = None  # of the current generation; None: it started at step 0
+    resumed: Optional[ResumePoint] = None  # of the current generation; None if it started at step 0
     checkpoint: Optional[ResumePoint] = None  # newest committed checkpoint
     export: Optional[ExportedModel] = None  # newest export of the model on the store
     export_request: Optional[ExportRequest] = None  # request that is not yet answered
@@ -295,8 +295,8 @@ class JobStatus:
     outputs: list[OutputStatus] = attrs.field(factory=list)
     times: Optional[TimeUse] = None  # None: an older master does not report it
     use: list[TypeUse] = attrs.field(factory=list)  # by task type, in the job's order
-    store_token: Optional[TokenLife] = None  # None: the store needs none, or an older master does not report it
-    version: int = 1  # of this message's form
+    store_token: Optional[TokenLife] = None  # None if the store needs no token, or from an older master
+    version: int = 1  # version of this message's format
 
     @property
     def leading(self) -> Optional[TaskProgress]:
@@ -321,9 +321,9 @@ class JobStatus:
 
     @property
     def generation_after_restart(self) -> Optional[int]:
-        """The generation, for people; None before a restart.
+        """The generation to show to users, or None if nothing has restarted.
 
-        Job suspensions and lost application masters also begin generations, which would look like restarts.
+        A resumed job or a new application master also begins a generation, which users would mistake for a restart.
         """
         return self.generation if self.generation > 1 and self.restarts else None
 

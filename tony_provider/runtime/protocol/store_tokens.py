@@ -20,7 +20,7 @@ class OtherToken:
 
     WRITER_MAY_BE_NEWER = True
 
-    name: str  # of another HDFS: its name in URIs; of a key server: its URI (kms://…)
+    name: str  # the name of another HDFS in URIs, or the URI of a key server (kms://…)
     text: str = attrs.field(repr=False)  # URL-safe, kind "WEBHDFS delegation" or "kms-dt"
     until_ms: int  # epoch, by its server's clock
 
@@ -72,9 +72,9 @@ def other_tokens(secrets: Mapping[str, bytes]) -> dict[str, str]:
 def put_store_token(credentials: Credentials, text: str, services: list[str]) -> None:
     """Add a WebHDFS delegation token, for the runtime's use and for each HDFS RPC service.
 
-    Identifier and password are the same, only the kind differs. Hadoop programs, such as NodeManagers that localise
-    files, find a token by its service: ``ip:port`` of a NameNode's RPC address, or ``ha-hdfs:<nameservice>``. Raises
-    CredentialsError.
+    The copies for RPC services differ from ``text`` only in their kind and service. Hadoop programs, such as
+    NodeManagers that localise files, find a token by its service: ``ip:port`` of a NameNode's RPC address, or
+    ``ha-hdfs:<nameservice>``. Raises CredentialsError.
     """
     _put(credentials, contract.SECRET_STORE_TOKEN, text, {service: (HDFS_TOKEN, service) for service in services})
 
@@ -139,7 +139,7 @@ class TokenServer(Protocol):
 
 @attrs.frozen
 class NewerTokens:
-    """Fetched tokens, and errors of servers without one: an unreachable server does not delay other servers' tokens."""
+    """Fetched tokens, and the errors of other servers: an unreachable server does not delay other servers' tokens."""
 
     token: StoreToken
     problems: list[StorageError]
@@ -148,8 +148,8 @@ class NewerTokens:
 def fetch_newer_tokens(store: TokenServer, others: Mapping[str, TokenServer], user: str) -> NewerTokens:
     """Fetch a token of each server, with this process's ``user`` as renewer. Raises StorageError if the store fails.
 
-    Renews each token once, because only the renewal returns its expiry, up to which no further renewal is needed.
-    ``others``: by the names of ``OtherToken``.
+    Renews each token once, because only the renewal returns the token's expiry. No further renewal is needed until
+    then. ``others`` contains the servers by ``OtherToken.name``.
     """
     text, until_ms = _fetch(store, "the store", user)
     found: list[OtherToken] = []

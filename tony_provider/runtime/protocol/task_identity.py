@@ -1,7 +1,7 @@
 """The identity of an executor towards its application master, and the TLS credentials and gRPC options of both.
 
-Both ends show a certificate of the application's own authority (mutual TLS). An executor proves its task with an HMAC
-that the application master made for exactly that container, task and attempt. It sends the HMAC with each call.
+Executor and master authenticate with certificates of the application's own authority (mutual TLS). The master creates
+an HMAC for each container, task and attempt. The executor proves its task by sending this HMAC with each call.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def call_metadata(identity: TaskIdentity, token: str) -> tuple[tuple[str, str], 
 def verify(key: bytes, application_id: str, metadata: Iterable[tuple[str, Union[str, bytes]]]) -> TaskIdentity:
     """Return the identity of the sender of a call's metadata. Raises IdentityError if the proof is wrong.
 
-    The caller must check whether that container is still the task's current one.
+    The caller must check whether the container is still the task's current container.
     """
     values: dict[str, str] = {}
     for name, value in metadata:
         if isinstance(value, bytes):
-            continue  # only names that end in -bin carry bytes, and none of these names does
+            continue  # only names that end in -bin have bytes, and the names used here do not
         if name in values:
             raise IdentityError(f"{name} was sent twice")
         values[name] = value
@@ -114,7 +114,7 @@ def server_credentials(secrets: Mapping[str, bytes]) -> Any:
 
     Raises MissingSecretError.
     """
-    import grpc  # here, as below: Airflow's side loads this module, but needs no gRPC
+    import grpc  # imported only when used, because the Airflow side loads this module without gRPC
 
     pair = (secret(secrets, contract.SECRET_AM_KEY), secret(secrets, contract.SECRET_AM_CERTIFICATE))
     authority = secret(secrets, contract.SECRET_CA)
@@ -151,7 +151,7 @@ def channel_options(application_id: str, tasks: int = 1) -> Options:
 def server_options(connections: int = 1024, tasks: int = 1) -> Options:
     """Return the options of the application master's server, for receiving the executors' pings and sending its own.
 
-    ``connections``: limit for all connections, including unauthenticated ones; further ones are closed at once.
+    ``connections``: limit for all connections, including unauthenticated ones; further connections are closed at once.
     ``tasks``: number of tasks of the application.
     """
     return [
@@ -159,7 +159,7 @@ def server_options(connections: int = 1024, tasks: int = 1) -> Options:
         ("grpc.server_handshake_timeout_ms", _milliseconds(max(_HANDSHAKE, timing.connect_timeout(tasks)))),
         ("grpc.max_concurrent_streams", _MOST_STREAMS),
         ("grpc.so_reuseport", 0),  # no other process shares the port
-        # Thousands of executors connect at once, and rejected ones would retry again and again.
+        # Thousands of executors connect at once, and a rejected executor would retry again and again.
         ("grpc.server.max_pending_requests", _MOST_WAITING),
         ("grpc.server.max_pending_requests_hard_limit", _MOST_WAITING),
         ("grpc.server_max_unrequested_time_in_server", _LONGEST_WAITING),

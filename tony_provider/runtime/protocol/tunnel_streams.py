@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.limits import TUNNEL_WINDOW
 
-_LENGTH = 4  # bytes, big-endian, before each batch
+_LENGTH = 4  # bytes of a batch's length prefix, big-endian
 _MOST = 1 << 20  # bytes of one batch
 
 
@@ -54,7 +54,7 @@ class FrameReader:
 class Window:
     """Flow-control window: bytes that one end may send before the other end grants more."""
 
-    left: int = TUNNEL_WINDOW
+    left: int = TUNNEL_WINDOW  # bytes that may still be sent
 
     def spend(self, size: int) -> None:
         """Count ``size`` bytes as sent. Raises FrameError if the window is exceeded."""
@@ -113,7 +113,7 @@ class ReceivedBytes:
     count: int = 0
 
     def take(self, offset: int, data: bytes) -> bytes:
-        """Return the new bytes of a piece; none after a gap, since the piece is repeated once the gap is filled."""
+        """Return the new bytes of a piece. Ignore a piece after a gap, because the other end repeats it later."""
         if offset > self.count:
             return b""
         new = data[self.count - offset :]
@@ -139,7 +139,7 @@ class Relay:
         self._frames: asyncio.Queue[tony_pb2.TunnelFrame] = asyncio.Queue()
         self._granted = asyncio.Event()
         self._closed = asyncio.Event()
-        self.why = ""  # reason why the other end closed the stream; empty: open, or a normal end
+        self.why = ""  # reason why the other end closed the stream; empty if it is open or ended normally
 
     def take(self, frame: tony_pb2.TunnelFrame) -> None:
         """Accept a frame of this stream. Raises no error: a frame that violates the protocol closes the stream."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-AGREE_EVERY = 10  # batches between two agreements of ranks that train in step on their requests
+AGREE_EVERY = 10  # batches after which ranks that train in step agree on their requests
 _KEPT = 2  # checkpoints: the newest, and the one before, which may still be uploading
 
 

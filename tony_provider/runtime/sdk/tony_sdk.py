@@ -44,7 +44,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class TaskInfo:
-    """The place of this process in the job."""
+    """The task type, index and ranks of this process in the job."""
 
     type: str  # chief, worker, ps, evaluator, …
     index: int  # among the tasks of its type, from 0
@@ -57,7 +57,7 @@ class TaskInfo:
 
 
 def task() -> Optional[TaskInfo]:
-    """Return the place of this process in the job, or None outside a job."""
+    """Return the task type, index and ranks of this process, or None outside a job."""
     index, world_size = _number("TONY_TASK_INDEX"), _number("TONY_WORLD_SIZE")
     task_type = os.environ.get("TONY_TASK_TYPE")
     if not task_type or index is None or world_size is None:

@@ -6,8 +6,8 @@
         booster = xgboost.train(...)
 
 Rank 0 runs XGBoost's tracker and sends its address to the other ranks that connect to TONY_RENDEZVOUS. The tracker gets
-a new port each time, because XGBoost cannot listen at a port that was in use a moment ago. Ranks are the job's. Outside
-a job, and in a job of one process, the process works alone.
+a new port each time, because XGBoost cannot listen at a port that was in use a moment ago. XGBoost's ranks equal the
+job's ranks. Outside a job, and in a job of one process, the process works alone.
 """
 
 from __future__ import annotations

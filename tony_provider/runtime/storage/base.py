@@ -1,4 +1,4 @@
-"""The interface of a store, the readers of shared files, and functions on files that work with every store."""
+"""The interface of all stores, access rights for other users, and file operations that work with every store."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Right(str, Enum):
 
     READ = "r--"  # a file
     LIST = "r-x"  # a directory, including access to its entries
-    PASS = "--x"  # through a directory, to entries whose names are known
+    PASS = "--x"  # pass through a directory, to entries whose names the user knows
 
 
 @attrs.frozen
 class Readers:
-    """Users and groups that may read files of another owner."""
+    """Users and groups to which the owner of files gives read access."""
 
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Readers:
 
 @attrs.frozen
 class SharedFiles:
-    """Files that readers may read: those in ``files``, and the direct entries of ``directories``."""
+    """Files that readers may read: the paths in ``files``, and the files directly in ``directories``."""
 
     readers: Readers
     files: frozenset[str]  # paths
@@ -72,7 +72,7 @@ _TEMPORARY_PREFIX = ".tony-tmp-"
 
 
 def without_waiting() -> None:
-    """Do nothing: a file appears as soon as it is complete."""
+    """Do nothing. The default for ``before_it_appears``: a file appears as soon as it is complete."""
 
 
 @attrs.frozen
@@ -85,7 +85,7 @@ class FileStatus:
     is_directory: bool
     owner: str  # empty if the store has no owners
     permission: Optional[int]  # such as 0o600; None if the store has no permissions
-    is_link: bool = False  # in a list, on this machine's disk: the other fields describe the link's target
+    is_link: bool = False  # symbolic link in a listing of the local disk; all other fields describe its target
 
     @property
     def name(self) -> str:
@@ -96,8 +96,8 @@ class FileStatus:
 class QuotaRoom:
     """Free space in the quotas of a directory."""
 
-    bytes: Optional[int]  # of new files; None if there is no such quota
-    names: Optional[int]  # of new files and directories
+    bytes: Optional[int]  # bytes that new files may have; None without a space quota
+    names: Optional[int]  # number of new files and directories; None without a quota of names
 
 
 class Storage(ABC):
@@ -108,7 +108,7 @@ class Storage(ABC):
     writes bytes.
     """
 
-    renames_at_once = True  # False: a directory is renamed file by file
+    renames_at_once = True  # whether ``rename`` moves a directory in one step, not file by file
 
     @abstractmethod
     def status(self, uri: str) -> FileStatus:
@@ -123,10 +123,10 @@ class Storage(ABC):
 
     @abstractmethod
     def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
-        """Return a buffered stream of at most ``length`` bytes from ``offset``; after the file's end it is empty.
+        """Return a buffered stream of at most ``length`` bytes from ``offset``, which may be after the end of the file.
 
-        The caller closes it. Raises StorageNotFound and StorageIsADirectory here, and other StorageErrors also from
-        ``read``.
+        The caller closes the stream. Raises StorageNotFound and StorageIsADirectory. Other StorageErrors may also be
+        raised later, by the stream's ``read``.
         """
 
     @abstractmethod
@@ -141,16 +141,16 @@ class Storage(ABC):
     ) -> int:
         """Create a file from everything in ``source``, in bounded memory, and return its number of bytes.
 
-        Creates missing parents with mode 0700.
+        Missing parents are created with mode 0700.
 
         The file appears atomically, even if this process crashes: readers see the old file or the new one. If a server
-        is lost, all bytes are sent again. If the source can be read only once, raises StorageUnreachable, and the
-        caller may repeat the call with a new source.
+        is lost, all bytes are sent again. If ``source`` can be read only once, StorageUnreachable is raised instead,
+        and the caller may repeat the call with a new source.
 
-        Without ``overwrite`` exactly one of several writers succeeds, and the others get StorageExists.
+        Without ``overwrite``, exactly one of several concurrent writers succeeds. All others raise StorageExists.
 
-        ``before_it_appears`` is called when the store has all bytes and only their name is missing, so that files
-        written concurrently can appear in an order. Its errors are raised, and then no file appears.
+        ``before_it_appears`` is called after all bytes are written, before the file gets its name. It may wait, so that
+        files written concurrently appear in a defined order. If it raises an error, no file appears.
 
         Raises StorageExists, StorageIsADirectory, StorageNotADirectory (for a parent). ``FsspecStorage`` guarantees
         less.
@@ -160,9 +160,10 @@ class Storage(ABC):
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         """Move a file or a directory, atomically on HDFS and local disk.
 
-        With ``overwrite`` a file replaces a file, and a directory replaces an empty directory. After a lost answer the
-        call is repeated, so a move of the same source to the same target by another process counts as done. Raises
-        StorageNotFound (source, or target's parent), StorageExists if the target cannot be replaced.
+        With ``overwrite``, a file replaces a file, and a directory replaces an empty directory. If a server's answer is
+        lost, the request is repeated. A repeated request succeeds if the source is gone and the target exists, even if
+        another process has moved it. Raises StorageNotFound (source, or target's parent), StorageExists if the target
+        cannot be replaced.
         """
 
     @abstractmethod
@@ -181,14 +182,14 @@ class Storage(ABC):
         """
 
     def share(self, uri: str, readers: Readers, right: Right) -> None:
-        """Give readers this right to a file or directory, and remove the rights of all others except the owner.
+        """Give readers this right to a file or directory. All other users except the owner lose their rights.
 
         Raises StorageNotFound, and StorageUnsupported if the store has no access lists.
         """
         raise StorageUnsupported(uri, "let others read", "this store has no access lists that we know to set")
 
     def let_pass(self, status: FileStatus, readers: Readers) -> None:
-        """Let readers pass through a directory, in addition to users who already have rights to it.
+        """Give readers the right to pass through a directory. Existing rights of other users stay.
 
         Raises the errors of ``share``.
         """
@@ -197,31 +198,31 @@ class Storage(ABC):
     def take_token(self, token: str, name: str = "") -> None:
         """Use a newer delegation token from now on, in all threads. Does nothing if the store needs no token.
 
-        ``name``: name of another HDFS in URIs, if the token is of that HDFS.
+        ``name``: authority of another HDFS, if the token is for that HDFS; empty for this store.
         """
         return
 
     @property
     def clock_ahead(self) -> Optional[float]:
-        """Seconds by which the store's clock is ahead of this machine's. None before its first answer, or if unknown.
+        """Seconds by which the store's clock is ahead of this machine's. None if unknown, as before its first answer.
 
-        If servers answer by HTTP, the precision is about one second.
+        The precision is about one second for stores with an HTTP interface.
         """
         return None
 
     @abstractmethod
     def close(self) -> None:
-        """End waits for unreachable servers, and release resources. Open streams remain open."""
+        """Release resources, and interrupt operations that wait for unreachable servers. Open streams stay open."""
 
     def checksum(self, uri: str) -> Optional[str]:
-        """Return the store's checksum of a file's content: its kind, ``:``, and its value. None: it has no checksum.
+        """Return the store's checksum of a file's content as ``kind:value``, or None if the store has none.
 
         Equal checksums mean equal content, but equal content may have different checksums. Raises StorageNotFound.
         """
         return None
 
     def version(self, uri: str) -> Optional[str]:
-        """Return a version that changes with each write to a file and that no user can set. None if the store has none.
+        """Return a text that changes with each write to a file and that no user can set. None if the store has none.
 
         Raises StorageNotFound.
         """
@@ -230,7 +231,7 @@ class Storage(ABC):
     def quota_room(self, uri: str) -> Optional[QuotaRoom]:
         """Return the free space in the quotas of a directory, or None if it has no quota or the quota is unknown.
 
-        Quotas of directories above do not count. Raises StorageNotFound.
+        Quotas of its parent directories are ignored. Raises StorageNotFound.
         """
         return None
 
@@ -252,19 +253,20 @@ class Storage(ABC):
 
 
 def temporary_name() -> str:
-    """Return a temporary name. It is short, because the final name may have the maximum length that a store allows."""
+    """Return a new temporary name. It does not include the final name, which may have the store's maximum length."""
     return _TEMPORARY_PREFIX + secrets.token_hex(8)
 
 
 def is_temporary(name: str) -> bool:
-    """Return whether the name is that of an unfinished write, which may be running or may have failed."""
+    """Return whether the name is a temporary name of a write that is still running or has failed."""
     return name.startswith(_TEMPORARY_PREFIX)
 
 
 class Body:
-    """Bytes to write. ``size`` in bytes is None if it is known only at the end of the stream.
+    """Bytes to write, from bytes, a file or an iterable.
 
-    ``given``: number of bytes that the last call of ``chunks`` has returned.
+    ``size`` in bytes is None if the source cannot report it in advance. ``given`` is the number of bytes that the
+    latest ``chunks`` has yielded so far.
     """
 
     def __init__(self, source: Source) -> None:
@@ -287,7 +289,7 @@ class Body:
 
     @property
     def available(self) -> bool:
-        """Whether the complete source can be read from its start, possibly again."""
+        """Whether ``chunks`` can yield all bytes: the source can be rewound, or was not read yet."""
         return self._start is not None or not self._used
 
     def chunks(self) -> Iterator[bytes]:
@@ -332,7 +334,7 @@ class Range(io.RawIOBase):
 
 T = TypeVar("T")
 
-_SIDE_BY_SIDE = 16  # files
+_SIDE_BY_SIDE = 16  # maximum number of files written concurrently
 
 
 def read_bytes(storage: Storage, uri: str, *, offset: int = 0, length: Optional[int] = None) -> bytes:
@@ -342,7 +344,7 @@ def read_bytes(storage: Storage, uri: str, *, offset: int = 0, length: Optional[
 
 
 def read_whole(storage: Storage, uri: str, size_limit: int) -> bytes:
-    """Return a small file of at most ``size_limit`` that others may write. Raises StorageTooLarge if it is larger."""
+    """Return the content of a small file. Raises StorageTooLarge if it has more than ``size_limit`` bytes."""
     data = read_bytes(storage, uri, length=size_limit + 1)
     if len(data) > size_limit:
         raise StorageTooLarge(uri, "read", f"it has more than {size_limit} bytes, which none of its kind has")
@@ -350,7 +352,7 @@ def read_whole(storage: Storage, uri: str, size_limit: int) -> bytes:
 
 
 def read_text(storage: Storage, uri: str, *, offset: int = 0, length: Optional[int] = None) -> str:
-    """Return the text of a file, as UTF-8; invalid bytes are replaced, because a log may be cut anywhere.
+    """Return the text of a UTF-8 file. Invalid bytes are replaced, because the range may begin or end in a character.
 
     ``offset`` and ``length`` are in bytes, as in ``read_bytes``.
     """
@@ -373,16 +375,17 @@ def write_atomically(
 
 
 def write_in_order(writes: Sequence[Callable[[Before], T]]) -> list[T]:
-    """Write files concurrently that appear one after the other; return the results of ``writes``.
+    """Write files concurrently, but let them appear in the order of ``writes``. Return the results of ``writes``.
 
-    Each function runs in a thread, and passes its argument to ``Storage.write`` as ``before_it_appears``. If one fails,
-    no later file appears, and its error is raised after all have ended. HDFS often takes 0.4 s for the end of a small
-    file: concurrent writes need this time only once.
+    Each function runs in a thread, and passes its argument to ``Storage.write`` as ``before_it_appears``. If a function
+    fails, the files of later functions do not appear, and its error is raised after all functions have ended.
+
+    HDFS often takes 0.4 s to complete a small file. Concurrent writes need this time only once.
     """
     with ThreadPoolExecutor(min(len(writes), _SIDE_BY_SIDE), thread_name_prefix="tony-writes") as pool:
         futures: list[Future[T]] = []
         for write in writes:
-            # A thread waits only for an earlier one, so there are always enough threads.
+            # A function waits only for earlier functions, so a limited number of threads cannot deadlock.
             before: Before = futures[-1].result if futures else without_waiting
             futures.append(pool.submit(write, before))
         return [future.result() for future in futures]
@@ -425,11 +428,11 @@ def download(
 def walk(storage: Storage, uri: str, *, links: bool = True) -> Iterator[FileStatus]:
     """Yield everything below a directory, each directory before its content. Ignores files that vanish meanwhile.
 
-    Without ``links`` ignores symbolic links, which may lead anywhere, and in circles.
+    With ``links=False``, symbolic links are ignored, because they may lead to any directory and form cycles.
 
-    Raises StorageNotFound, StorageNotADirectory for ``uri`` itself.
+    Raises StorageNotFound, StorageNotADirectory if ``uri`` is not a directory.
     """
-    left = [iter(storage.list(uri))]  # no recursion: a job may nest directories more deeply than Python's call stack
+    left = [iter(storage.list(uri))]  # not recursive, because directories may be nested more deeply than Python permits
     while left:
         for status in left[-1]:
             if status.is_link and not links:

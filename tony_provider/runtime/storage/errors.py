@@ -1,4 +1,4 @@
-"""Errors of storage: each names the file, the operation, the problem and the remedy."""
+"""Errors of storage. The message of each has the file, the operation, the problem and the remedy."""
 
 # ruff: noqa: N818 (these names say what was found; "StorageNotFoundError" says it no better)
 
@@ -57,7 +57,7 @@ class StoragePermissionDenied(StorageError):
 
 
 class StorageZoneClosed(StoragePermissionDenied):
-    """The path is in an encryption zone, whose key its server may not use for decryption."""
+    """The path is in an encryption zone, and the server may not decrypt with the zone's key."""
 
     default_advice = (
         "over WebHDFS DataNodes decrypt as their own user: let the zone's key be used by that one, name an HttpFS "
@@ -78,7 +78,7 @@ class StorageUnreachable(StorageError):
 
 
 class StorageTimeout(StorageUnreachable):
-    """A server accepted the connection, and then did not answer."""
+    """A server accepted the connection, but did not answer in time."""
 
 
 class StorageAuthError(StorageError):
@@ -97,5 +97,5 @@ class StorageUnsupported(StorageError):
     """The store or this installation does not support the operation."""
 
 
-# These concern the whole store; all others concern one file or directory.
+# Errors of the whole store. All other errors are about a single file or directory.
 STORE_ERRORS = (StorageUnreachable, StorageAuthError)

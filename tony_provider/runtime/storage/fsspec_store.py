@@ -1,14 +1,14 @@
-"""Storage by fsspec, for every other store (s3, gs, abfs, memory, …). Only this module imports fsspec, when needed.
+"""Storage by fsspec, for all stores except HDFS and the local disk (s3, gs, abfs, memory, …).
 
-Object stores guarantee less than HDFS and local disk:
+The package fsspec is imported when such a store is opened. Object stores guarantee less than HDFS and local disk:
 
-- A write up to ``SINGLE_PUT`` bytes is one PUT and appears atomically. A longer one is a multi-part upload, which is
-  atomic if the store's driver can discard an unfinished one (s3, gs, abfs can).
-- Of several writers without ``overwrite`` exactly one succeeds only for a single PUT on a driver with conditional
-  writes (s3, gs, memory); otherwise a check precedes the write.
-- ``before_it_appears`` is called before the last bytes are sent, which makes the file appear.
-- A rename is a copy and a removal, not atomic: commit by one small write instead.
-- Directories exist only as long as they contain files; permissions and owners do not exist.
+- A write of at most ``SINGLE_PUT`` bytes is one PUT, and appears atomically. A longer write is a multi-part upload. It
+  is atomic if the store's driver can discard an unfinished upload, as those of s3, gs and abfs can.
+- Without ``overwrite``, exactly one of several concurrent writers succeeds only for a single PUT with a driver that has
+  conditional writes (s3, gs, memory). Otherwise, the file's existence is checked before the write.
+- ``before_it_appears`` is called before the last bytes are sent, because these make the file appear.
+- A rename is a copy and a removal, and is not atomic. To commit something, write one small file instead.
+- Directories exist only as long as they contain files. There are no permissions and owners.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from tony_provider.runtime.storage.base import (
     without_waiting,
 )
 
-SINGLE_PUT = 8 << 20  # bytes
+SINGLE_PUT = 8 << 20  # bytes; longer writes are multi-part uploads
 
-_TIMEOUTS = (TimeoutError, socket.timeout, asyncio.TimeoutError)  # one class from Python 3.11 on
+_TIMEOUTS = (TimeoutError, socket.timeout, asyncio.TimeoutError)  # the same class from Python 3.11
 _ERRORS: list[tuple[type[BaseException], type[errors.StorageError]]] = [
     (FileNotFoundError, errors.StorageNotFound),
     (FileExistsError, errors.StorageExists),
@@ -56,9 +56,10 @@ _CHECKSUM_KEYS = ("md5Hash", "crc32c", "ETag", "etag")
 
 
 class FsspecStorage(Storage):
-    """Storage on one store of one scheme, by its fsspec driver. ``options`` go to the driver (endpoint, key, …).
+    """Storage on a store with an fsspec driver. ``options`` are arguments of the driver, such as endpoint and key.
 
-    Driver errors that are not OSErrors are raised unchanged. The driver has its own deadlines.
+    OSErrors, timeouts and NotImplementedErrors of the driver become StorageErrors. All its other errors are raised
+    unchanged. The driver determines the deadlines.
     """
 
     renames_at_once = False
@@ -80,7 +81,7 @@ class FsspecStorage(Storage):
                 raise errors.StorageNotFound(uri, "list", "no such directory")
             entries = self._fs.ls(path, detail=True)
             found = [self._status(uris.join(uri, _name(entry)), entry) for entry in entries if _name(entry)]
-        # Some drivers list the directory's marker object as a child.
+        # Some drivers list an object that marks the directory itself, so leave it out.
         return sorted((s for s in found if s.path != str(uris.parse(uri))), key=lambda status: status.name)
 
     def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
@@ -131,7 +132,7 @@ class FsspecStorage(Storage):
             if not from_directory and not self._fs.exists(source_path):
                 raise errors.StorageNotFound(source, "rename", "there is no such file")
             self._check_target(target, from_directory, overwrite)
-            # The driver's mv and rm would treat *, ? and [ in names as patterns.
+            # Move each file, because the driver's mv and rm treat *, ? and [ in names as patterns.
             base = self._fs._strip_protocol(source_path)
             for path in self._fs.find(source_path) if from_directory else [base]:
                 self._fs.cp_file(path, target_path + path[len(base) :])
@@ -156,7 +157,7 @@ class FsspecStorage(Storage):
         return True
 
     def checksum(self, uri: str) -> Optional[str]:
-        """Return the driver's checksum of the content: the entity tag of S3 and Azure, Google's MD5 or CRC32C."""
+        """Return the checksum that the driver reports: entity tag (S3, Azure), MD5 or CRC32C (Google)."""
         with _translated(uri, "get the checksum of"):
             info = self._fs.info(self._path(uri))
         known = (f"{key}:{value}" for key in _CHECKSUM_KEYS if isinstance(value := info.get(key), str) and value)
@@ -212,7 +213,7 @@ class FsspecStorage(Storage):
             return
         found = self._fs.find(path, withdirs=True, detail=True)
         if not glob.has_magic(path + "".join(found)):
-            self._fs.rm(path, recursive=True)  # many files at a time
+            self._fs.rm(path, recursive=True)  # removes many files with one request
             return
         for child, info in sorted(found.items(), reverse=True):
             if info["type"] != "directory":
@@ -230,7 +231,7 @@ class FsspecStorage(Storage):
         except BaseException:
             file.discard()
             if isinstance(file, importlib.import_module("fsspec.spec").AbstractBufferedFile):
-                file.closed = True  # otherwise closing the file would commit the bytes sent so far
+                file.closed = True  # otherwise, a later close would commit the bytes sent so far
             else:
                 file.close()
                 self._fs.rm_file(path)
@@ -253,13 +254,13 @@ def _name(entry: Mapping[str, Any]) -> str:
 
 
 def _modified_ms(info: Mapping[str, Any]) -> int:
-    """Return the modification time, or 0 if the driver does not report it, as for directories."""
+    """Return the modification time in epoch ms, or 0 if the driver does not report it, such as for directories."""
     for key in _MODIFIED_KEYS:
         value = info.get(key)
         if isinstance(value, str):
             try:
                 value = datetime.fromisoformat(value.replace("Z", "+00:00"))
-            except ValueError:  # another form of date
+            except ValueError:  # not an ISO 8601 date
                 continue
         if isinstance(value, datetime):
             return round(value.timestamp() * 1000)
@@ -269,7 +270,7 @@ def _modified_ms(info: Mapping[str, Any]) -> int:
 
 
 def _take(chunks: Iterator[bytes], at_least: int) -> bytes:
-    """Return all bytes, or the first ones if there are more than ``at_least``."""
+    """Read chunks until there are more than ``at_least`` bytes or no chunks are left. Return the bytes."""
     beginning = bytearray()
     for chunk in chunks:
         beginning += chunk

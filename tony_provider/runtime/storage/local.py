@@ -51,18 +51,20 @@ _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, er
 class LocalStorage(Storage):
     """Storage on this machine's disk.
 
-    Symbolic links are followed, but removed as links. Written files and their names survive a power cut. Without
-    ``overwrite``, a rename of a directory, unlike that of a file, may replace an empty directory that another process
-    creates at the same moment. There are no deadlines, because the kernel has none for files.
+    Symbolic links are followed, except by ``remove``. Written files and their names survive a power failure. There are
+    no deadlines, because the kernel has none for files.
+
+    A rename of a directory without ``overwrite`` is not fully exclusive: it may replace an empty directory that another
+    process creates at the same time.
     """
 
     _confined_to: Optional[Path] = None
 
     @classmethod
     def confined_to(cls, directory: Path) -> LocalStorage:
-        """Return a storage whose reads below this directory must stay below it after all links are followed.
+        """Return a storage that rejects reads below this directory if a symbolic link leads out of it.
 
-        Jobs can replace their files by links.
+        Use it for files of jobs, because a job can replace a file by a link to another user's file.
         """
         storage = cls()
         storage._confined_to = directory
@@ -95,7 +97,7 @@ class LocalStorage(Storage):
         return file if length is None else io.BufferedReader(Range(file, length))
 
     def _open_confined(self, path: str, flags: int) -> int:
-        """Open a file, and check the location of the opened file itself, in case links change meanwhile."""
+        """Open a file, and then check its real path. A check of the path before could miss a link that changes."""
         assert self._confined_to is not None  # noqa: S101 - see open_read
         descriptor = _open_file(path, flags)
         place = Path(f"/proc/self/fd/{descriptor}").readlink()
@@ -173,7 +175,7 @@ class LocalStorage(Storage):
             except NotADirectoryError:
                 return False
             except FileNotFoundError:
-                # the whole path is missing, or a part that another process removed meanwhile
+                # The path is missing, or another process has removed something below it. If so, continue.
                 return os.path.lexists(path) and self.remove(uri, recursive=recursive)
         return True
 
@@ -202,8 +204,8 @@ def _status(path: Path, found: os.stat_result) -> FileStatus:
 
 
 def _entry_status(entry: os.DirEntry[str]) -> Optional[FileStatus]:
-    """Return the status of a directory entry, or None if it vanished after it was listed."""
-    for follow in (True, False):  # for a broken link, the status is that of the link
+    """Return the status of a directory entry, or None if the entry vanished after it was listed."""
+    for follow in (True, False):  # for a broken link, return the status of the link itself
         try:
             status = _status(Path(entry.path), entry.stat(follow_symlinks=follow))
             return attrs.evolve(status, is_link=True) if entry.is_symlink() else status
@@ -223,7 +225,7 @@ def _user_name(uid: int) -> str:
 
 
 def _open_file(path: str, flags: int) -> int:
-    """Open a file like ``open``, but reject pipes and devices, which a job may leave and which never end."""
+    """Open a file like ``open``, but reject pipes and devices of a job, from which a read may never end."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     kind = os.fstat(descriptor).st_mode
     if stat.S_ISREG(kind) or stat.S_ISDIR(kind):  # ``open`` raises its own error for a directory
@@ -254,13 +256,13 @@ def _move(source: Path, target: Path, replace: bool) -> None:
 
 
 def _move_exclusively(source: Path, target: Path) -> None:
-    """Rename, but fail if the target exists. The standard library lacks this, so create a hard link instead."""
+    """Rename a file, but fail if the target exists. Uses a hard link, because ``rename`` replaces the target."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
-        # The file system has no hard links: the process that creates the target may replace it.
+        # Without hard links, create the target exclusively. Only the process that succeeds replaces it.
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
         source.replace(target)
     else:
@@ -281,7 +283,7 @@ def _sync_directory(path: Path) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
-        return  # the directory may be writable but not readable; the move itself is done
+        return  # the user may write to the directory but not open it; the move itself has succeeded
     try:
         os.fsync(descriptor)
     finally:

@@ -16,7 +16,7 @@ from tony_provider.runtime.storage.local import LocalStorage, local_path
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
 from tony_provider.runtime.storage.webhdfs.transport import Negotiate, WebHdfsConfig
 
-# Schemes of fsspec for the local disk, which would bypass checks of the scheme that exclude it.
+# Other schemes of fsspec for the local disk. Reject them, because checks of URIs recognize only file://.
 _OTHER_WORDS_FOR_FILE = ("local", "asynclocal")
 
 
@@ -31,13 +31,14 @@ def open_storage(
     others: Optional[Mapping[str, WebHdfsStorage]] = None,
     confined: bool = False,
 ) -> Storage:
-    """Return the store of ``uri``: HDFS, the local disk (``file://`` or a bare path), or fsspec's for its scheme.
+    """Return the store of ``uri``: HDFS, the local disk (``file://`` or a bare path), or a store with an fsspec driver.
 
-    ``shared``: files that others may also read, if the store is HDFS; on other stores only the owner may. ``others``:
-    other HDFS file systems that an HDFS store also serves, by their names in URIs. ``confined``: on the local disk,
-    reads below ``uri`` must stay below it after all links are followed. Does not connect to the
-    store yet. The caller closes the result. Raises StorageInvalidPath, and StorageUnsupported for an HDFS URI without
-    ``webhdfs`` and for a scheme without an installed driver.
+    ``shared``: files that other users may read, only for HDFS.
+    ``others``: storages of other HDFS file systems that the returned store also serves, by authority.
+    ``confined``: only for the local disk: reject reads below ``uri`` if a symbolic link leads out of it.
+
+    Does not connect to the store yet. The caller closes the result. Raises StorageInvalidPath, and StorageUnsupported
+    for an HDFS URI without ``webhdfs`` and for a scheme without an installed driver.
     """
     scheme = uris.scheme(uri)
     if scheme == "file":
@@ -54,7 +55,7 @@ def open_storage(
 
 
 class JobStores:
-    """Stores of a job, each opened once: the job's own store, the local disk, or fsspec's for a scheme."""
+    """Opens each store that a job uses once: the job's own store, the local disk, stores with an fsspec driver."""
 
     def __init__(self, own: Storage, own_uri: str) -> None:
         """``own`` is the store of ``own_uri``; ``close`` leaves it open."""
@@ -78,17 +79,17 @@ class JobStores:
             storage.close()
 
 
-# An unfinished model or export, see artifacts/directory_upload.py.
+# Names of directories that an unfinished ``publish_directory`` of a model or export may leave.
 _ON_ITS_WAY = re.compile(rf"({contract.MODEL_DIR}|{contract.export_name(0)[:-1]}\d+)\.tmp-[0-9a-f]+")
 
 
 def is_leftover(status: FileStatus) -> bool:
-    """Return whether a file is a leftover, provided that no process still writes it."""
+    """Return whether a file or directory is from an unfinished write, which may still be running."""
     return is_temporary(status.name) or (status.is_directory and _ON_ITS_WAY.fullmatch(status.name) is not None)
 
 
 def leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> Iterator[FileStatus]:
-    """Yield the leftovers below a directory, except in its direct subdirectories that ``without`` names.
+    """Yield the leftovers below a directory. ``without``: names of direct subdirectories to skip.
 
     Does not follow symbolic links, which may lead anywhere. Raises StorageError.
     """
@@ -109,7 +110,7 @@ def leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> I
 def remove_leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> int:
     """Remove the leftovers below a directory, and return their number. Raises StorageError.
 
-    Call it only if no process writes there any more, because its write would fail.
+    Call it only if no process writes there any more: the removal of a temporary file would make a write fail.
     """
     found = list(leftovers(storage, uri, without=without))
     for status in found:

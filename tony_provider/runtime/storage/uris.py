@@ -1,4 +1,4 @@
-"""URIs of files. As in Hadoop they are literal: nothing is percent-encoded, and # and ? are ordinary letters."""
+"""URIs of files. They are literal, as in Hadoop: nothing is percent-encoded, and # and ? have no special meaning."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Uri:
 
     scheme: str  # in lower case; "file" for a bare path
     authority: str  # such as a host and port, a nameservice or a bucket; may be empty
-    path: str  # absolute, without trailing slash except in "/", without empty parts
+    path: str  # absolute, without empty components and without a trailing slash, except for "/"
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.path}"
 
     @property
     def name(self) -> str:
-        """Last part of the path; empty for the root."""
+        """Last component of the path. Empty for the root."""
         return self.path.rsplit("/", 1)[1]
 
     @property
@@ -72,7 +72,7 @@ def parent(uri: str) -> str:
 
 
 def name(uri: str) -> str:
-    """Return the last part of a URI's path; empty for the root."""
+    """Return the last component of a URI's path, or an empty string for the root."""
     return parse(uri).name
 
 

@@ -1,6 +1,6 @@
 """Actions that a session requests.
 
-The master carries them out in order. The session itself has no side effects.
+The application master carries them out in order. The session itself has no side effects.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Verdict:
     """The result of the job."""
 
     status: FinalStatus
-    message: str  # for the cluster's diagnostics; one line after a success
+    message: str  # for the diagnostics that YARN shows; one line after a success
     failure: Optional[Failure] = None
 
 
@@ -49,10 +49,10 @@ class ReleaseContainers:
 
 @attrs.frozen
 class ProbeRoom:
-    """Find out how many more containers of this kind the cluster has room for. The event ``Room`` is the answer."""
+    """Find out how many more containers of this size the cluster has room for. The event ``Room`` is the answer."""
 
     request: ContainerRequest
-    most: int  # limit of the answer
+    most: int  # the answer is at most this number
 
 
 @attrs.frozen
@@ -69,7 +69,7 @@ class ChooseResumePoint:
     """Find the newest intact checkpoint that is not suspect. The answer is ResumeChosen or ResumeNotChosen."""
 
     generation: int  # the generation that resumes from it
-    trusted: str = ""  # URI of a checkpoint that does not count as suspect
+    trusted: str = ""  # URI of a checkpoint that may be used although it is suspect; empty without one
     tasks: tuple[str, ...] = ()  # the tasks that resume from it
 
 
@@ -85,7 +85,7 @@ class SendRendezvous:
 
 @attrs.frozen
 class StopProcess:
-    """Stop the user process and keep the executor. ProcessExited and Settled follow."""
+    """Stop the user process and keep the executor. The executor then sends ProcessExited and Settled."""
 
     task: str
     generation: int
@@ -123,16 +123,16 @@ class ExcludeCheckpoint:
 
 @attrs.frozen
 class NoteFailedResume:
-    """Record that a process failed that had resumed from a checkpoint, before the process reported a step or saved."""
+    """Record that a process resumed from a checkpoint, and failed before it reported a step or saved."""
 
     resume: ResumePoint
-    kind: str  # equal for equal failures
+    kind: str  # the same text for equal failures, from ``recognise``
     message: str
 
 
 @attrs.frozen
 class NoteSoundResume:
-    """Forget the failures after this checkpoint, because a process that had resumed from it reported a step."""
+    """Forget the failed resumes from this checkpoint, because a process resumed from it and reported a step."""
 
     resume: ResumePoint
 
@@ -192,7 +192,7 @@ class PublishOutputs:
 class Finish:
     """End the application master, because every task is stopped or given up.
 
-    This is the last action, and occurs once.
+    A session requests this action once, as its last action.
     """
 
     verdict: Verdict

@@ -19,16 +19,16 @@ from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.jobspec.model import MirrorScope, ranks, saves_checkpoints
 from tony_provider.runtime.protocol.status import ExportedModel, ExportRequest, Failure, FailureKind
 
-MOST_DAMAGED = 10  # limit of damaged resume points in a row
+MOST_DAMAGED = 10  # limit of consecutive damaged resume points
 CHECKPOINT_WAIT = 60.0  # seconds to wait for a requested checkpoint before processes are stopped without it
 
 
 class SessionCheckpoints(Part):
-    """The part of the session that requests checkpoints and handles their commits, choices and damages."""
+    """Session component that requests checkpoints, records commits, and handles resume points."""
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
-        self._set_aside: set[str] = set()
+        self._set_aside: set[str] = set()  # URIs of damaged checkpoints
         self._waits: list[CheckpointWait] = []
 
     def ranks(self) -> Sequence[tuple[str, int]]:
@@ -58,7 +58,7 @@ class SessionCheckpoints(Part):
         return bool(able)
 
     def new_wait(self) -> CheckpointWait:
-        """Return a wait that each committed checkpoint ends."""
+        """Return a new CheckpointWait, which the next committed checkpoint ends."""
         self._waits.append(CheckpointWait(self))
         return self._waits[-1]
 
@@ -76,7 +76,7 @@ class SessionCheckpoints(Part):
     # ---- resume points -----------------------------------------------------------------------------------------
 
     def chosen(self, generation: int, resume: Optional[ResumePoint], not_from: str, now: float) -> None:
-        """Let a generation resume from this checkpoint. ``not_from`` describes a suspect one that was passed over."""
+        """Let a generation resume from this checkpoint. ``not_from`` describes a newer, suspect checkpoint."""
         for group in self._starts.waiting_for_choice(generation):
             suspect = group.suspect
             if suspect and (resume is None or suspect.uri == resume.uri):
@@ -100,7 +100,7 @@ class SessionCheckpoints(Part):
         known = self._state.checkpoint
         if known is None or (resume and resume.save >= known.save):
             return {}
-        # The resume point may belong to a continued chain. Then this job has committed no usable checkpoint.
+        # If the resume point is from an earlier application's directory, this job has committed no usable checkpoint.
         own = resume if resume and _directory(resume) == _directory(known) else None
         self._state.checkpoint = own
         return {"checkpoint": attrs.asdict(own) if own else None}
@@ -157,7 +157,7 @@ class CheckpointWait:
     """The wait for a requested checkpoint, so that the next stop of the processes loses no step."""
 
     _checkpoints: SessionCheckpoints
-    _until: Optional[float] = None  # None while nothing is awaited
+    _until: Optional[float] = None  # end of the wait; None while no checkpoint is awaited
 
     @property
     def is_on(self) -> bool:
@@ -167,7 +167,7 @@ class CheckpointWait:
     def is_over(self, reason: str, now: float, *, patient: bool = False) -> bool:
         """Return whether the processes may be stopped. The first call requests a checkpoint.
 
-        The wait is over at once if no task can save a checkpoint, unless it is ``patient``.
+        The wait is over at once if no task can save a checkpoint, unless ``patient`` is true.
         """
         if self._until is None:
             asked = self._checkpoints.ask(reason)
@@ -180,7 +180,7 @@ class CheckpointWait:
             self._until = min(self._until, now)
 
     def end(self) -> None:
-        """Forget the wait, because the processes are stopped or need not be."""
+        """Forget the wait, because the processes are stopped or no longer need to be stopped."""
         self._until = None
 
 
@@ -212,10 +212,10 @@ def _ranks(members: Sequence[Task], *, all_ranks: bool) -> list[tuple[str, int]]
 
 
 class SessionExports(Part):
-    """The part of the session that requests exports of the model from the leading task.
+    """Session component that requests exports of the model from the leading task.
 
-    A request stays open until a later export arrives, and is repeated after each restart. The job does not depend on
-    it.
+    A request stays open until a later export arrives, and is repeated after each restart. The job continues even if the
+    request is never answered.
     """
 
     def ask(self, reason: str, asked_ms: int) -> None:
@@ -275,7 +275,7 @@ class SessionExports(Part):
         if every is None or leader is None or not leader.runs:
             return
         former = before.save if before else point.save - 1
-        if point.save // every > former // every:  # all applications of a training count its saves together
+        if point.save // every > former // every:  # save numbers continue across all applications of a training
             self.ask(f"export.every: {point.label} is on the store", round((self._state.epoch + now) * 1000))
 
     def _request_data(self) -> dict[str, object]:

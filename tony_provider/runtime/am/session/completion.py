@@ -34,7 +34,7 @@ _SUCCESS = "the job has succeeded"
 
 
 class JobCompletion(Part):
-    """The part of the session that ends the job."""
+    """Session component that decides the result of the job and ends it."""
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
@@ -51,7 +51,7 @@ class JobCompletion(Part):
         self._conclude(verdict, now, reason, grace)
 
     def hurry(self, now: float, grace: Optional[float]) -> None:
-        """Shorten the end of a job that is already ending. Without a grace, release all containers."""
+        """Shorten the end of a job that is already ending. Without a grace period, release all containers."""
         if not grace:
             self._containers.shutdowns.hurry(now)
             return
@@ -98,14 +98,12 @@ class JobCompletion(Part):
     def take_over(self, verdict: Verdict, parts: Sequence[OutputPart], now: float) -> None:
         """Continue to end a job that a former application master was ending.
 
-        All its tasks are stopped, and none restarts.
-
-        ``parts`` are the parts of outputs to publish.
+        Stop all tasks and restart none. ``parts`` are the parts of outputs to publish.
         """
         self._state.parts = tuple(parts)
         if verdict.status is FinalStatus.SUCCEEDED and not self._any:
             for task in self._deciders():
-                task.enter(TaskState.SUCCEEDED)  # the verdict proves it
+                task.enter(TaskState.SUCCEEDED)  # the verdict implies their success
         self._conclude(verdict, now, verdict.message)
 
     @property
@@ -177,7 +175,7 @@ class JobCompletion(Part):
         return tuple(part for end in ends if end for part in end.outputs)
 
     def _still_publishes(self, verdict: Verdict) -> bool:
-        """Return whether a successful job still has outputs to publish."""
+        """Begin to publish the outputs of a successful job, if it has any. Return whether that is not complete yet."""
         if self._published is None and verdict.status is FinalStatus.SUCCEEDED and self._state.job.outputs:
             self._published = False
             self._state.emit(PublishOutputs(self._state.parts))
@@ -189,7 +187,7 @@ class JobCompletion(Part):
         return self._published is False
 
     def outputs_published(self, problem: str) -> None:
-        """Record that the outputs are published. A ``problem`` explains why they never will be, and fails the job."""
+        """Record that publishing the outputs has ended. A non-empty ``problem`` is the error that fails the job."""
         self._published = True
         if problem:
             message = f"the tasks have succeeded, and what they left cannot be published: {problem}"
@@ -215,7 +213,7 @@ def _noted(verdict: Verdict) -> dict[str, Any]:
 
 
 class FinishedTasks(Part):
-    """The part of the session that releases finished tasks."""
+    """Session component that releases finished tasks."""
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
@@ -274,7 +272,7 @@ class FinishedTasks(Part):
         return self._state.phase not in (JobState.RECOVERING, JobState.FINISHING)
 
     def do_without(self, task: Task, now: float) -> None:
-        """Release the container and the request of a task whose gang has succeeded without it."""
+        """Release the container of a task, or cancel its request, because its gang has succeeded without it."""
         self._containers.dismiss(task, now, "the others have succeeded")
         self._state.emit(*self._containers.gang.withdraw(task))
         task.container_gone()
@@ -358,13 +356,13 @@ def _is_settled(task: Task) -> bool:
 
 
 class EarlyEnds(Part):
-    """The part of the session that judges parameter servers which ended by themselves."""
+    """Session component that decides whether a parameter server that ended by itself fails the job."""
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
-        # An executor may report the end of another task only with its next heartbeat.
+        # The executors of other tasks may report their ends only with their next heartbeat.
         self._wait = self._state.job.timeouts.grace + limits.heartbeat_interval(self._state.job.size)
-        self._ended: dict[str, tuple[ProcessState, float]] = {}  # process and time of the end, by task
+        self._ended: dict[str, tuple[ProcessState, float]] = {}  # process and time of its end, by task name
 
     def ended(self, task: Task, process: ProcessState, now: float) -> None:
         """Record that a parameter server has ended with exit code 0 without an order to stop."""
@@ -383,7 +381,7 @@ class EarlyEnds(Part):
         return True
 
     def check(self, now: float) -> None:
-        """End the job if the deciding tasks have not succeeded in time."""
+        """Fail the job if the deciding tasks have not succeeded in time after an early end."""
         if self._state.phase is not JobState.RUNNING or not self._ended:
             return
         left = self._left()

@@ -39,7 +39,7 @@ class Containers:
     # ---- requests and launches ---------------------------------------------------------------------------------
 
     def ask_for(self, tasks: Sequence[Task], now: float) -> None:
-        """Request containers for those of these tasks that have none, and wait for the whole gang."""
+        """Make these tasks the gang, request the containers that it lacks, and wait for all of them."""
         self._state.enter(JobState.WAITING)
         self.gang.begin(tasks, now)
         self._state.emit(self.gang.ask(task for task in self.gang.wanted if not task.has_container))
@@ -55,13 +55,13 @@ class Containers:
         self.by_id[container.id] = task
         data = {"tasks": {task.name: {"attempt": task.attempt}}} if task.attempt > 1 else {}
         state.note("allocated", f"{container.id} on {container.node}", task, data)
-        # At once: the executor fetches the job's files while the gang waits for other containers.
+        # Launch at once, so that the executor fetches the job's files while the gang waits for other containers.
         self._launch(task, container, now)
         if state.phase is JobState.WAITING and self.gang.brings(task):
             self._check_gang()
 
     def not_placed(self, key: int, reason: str) -> None:
-        """Record that the cluster has no place for a container yet, so that it is requested again."""
+        """Log that the cluster cannot place a container yet, and that the request is repeated."""
         if task := self.gang.asked(key):
             self._state.note("not_placed", f"{reason}; asking again: {self.gang.describe_requests([task])}", task)
 
@@ -115,7 +115,7 @@ class Containers:
             self.shutdowns.take(task.container.id, now)
 
     def dismiss(self, task: Task, now: float, reason: str) -> None:
-        """Shut down a task's container in good order: its executor keeps the log and ends."""
+        """Shut down a task's container gracefully: its executor stores the log and ends."""
         if task.container and not task.container_ended:
             self.shutdowns.ask(task, now, reason, self._state.job.timeouts.grace)
             self._let_go(task)
@@ -141,9 +141,9 @@ class Containers:
         return self._state.phase is JobState.WAITING and self.gang.brings(task)
 
     def blame(self, node: str, *, lacks: str = "") -> None:
-        """Count a lost container that its node has caused. Nodes with several losses are avoided.
+        """Count a container that was lost because of its node, and avoid nodes with several such losses.
 
-        ``lacks`` describes what the node lacks. The session avoids this node at once.
+        ``lacks`` describes what the node lacks. If it is not empty, the node is avoided at once.
         """
         avoid = self.nodes.lost(node, unfit=bool(lacks))
         losses = self.nodes.losses[node]
@@ -207,11 +207,11 @@ class Containers:
             self._give_back(task, now, why)
 
     def join(self, tasks: Sequence[Task], now: float) -> None:
-        """Also request containers for these tasks, which the job has gained."""
+        """Request containers for these tasks, which a resize has added to the job."""
         self._state.emit(self.gang.join(tasks))
 
     def part(self, tasks: Sequence[Task], now: float, why: str) -> None:
-        """Release the containers of these tasks, which the job no longer has."""
+        """Release the containers of these tasks, which a resize has removed."""
         self._state.emit(*self.gang.part(tasks))
         for task in tasks:
             self._give_back(task, now, why)
@@ -221,7 +221,7 @@ class Containers:
 
     @property
     def _gang_and_later(self) -> list[Task]:
-        """All tasks except those for which the gang waits. These would come too late."""
+        """All tasks except the types that must precede the gang, because the gang has already started."""
         earlier = self._state.before_the_gang
         return [task for task in self._state.tasks if task.type not in earlier]
 
@@ -232,7 +232,7 @@ class Containers:
         task.deadline, task.replaced, task.left_out = None, 0, False
 
     def _replacements_are_late(self, now: float) -> bool:
-        """Return whether half of the replacement time is over. Perhaps all remaining nodes are avoided."""
+        """Return whether half of a replacement timeout is over, perhaps because all remaining nodes are avoided."""
         soon = now + self._state.job.timeouts.replacement / 2
         return any(
             task.state is TaskState.REQUESTED and task.deadline is not None and task.deadline <= soon
@@ -242,10 +242,10 @@ class Containers:
 
 @attrs.define
 class _Departure:
-    deadline: float
+    deadline: float  # time to release the container, or to give it up if it is already released
     released: bool = False
     left: bool = False  # its executor has sent its last message
-    given_up: bool = False  # the session no longer waits for it
+    given_up: bool = False  # the session no longer waits for the container's end
 
 
 class ContainerShutdowns:
@@ -284,7 +284,7 @@ class ContainerShutdowns:
     def wait_for(self, container_id: str, now: float, seconds: float = 0.0) -> None:
         """Wait for a container whose executor has received, or will receive, an order to end.
 
-        ``seconds`` is the time before its logs are kept.
+        ``seconds`` is the time that the executor needs before it stores its logs.
         """
         self._leaving.setdefault(container_id, _Departure(now + seconds + KEEP_LOGS))
 
@@ -303,7 +303,7 @@ class ContainerShutdowns:
             self.take(container_id, now)
 
     def tick(self, now: float) -> None:
-        """Release containers after their deadline. Give up those that were released before."""
+        """Release containers after their deadline. Stop waiting for containers that were already released."""
         for container_id, departure in list(self._leaving.items()):
             if now < departure.deadline:
                 continue

@@ -181,7 +181,7 @@ _PROGRAMS = {exit_codes.NOT_FOUND: "a program", exit_codes.NOT_EXECUTABLE: "perm
 
 
 def node_problem_in(text: str, *, gpus: bool = False) -> str:
-    """Return what a node lacks according to an error message, or "". ``gpus``: whether the task has any."""
+    """Return what a node lacks according to an error message, or "". ``gpus``: whether the task has GPUs."""
     table = (*_PROBLEMS, *_GPU_PROBLEMS) if gpus else _PROBLEMS
     return next((problem for pattern, problem in table if pattern.search(text)), "")
 
@@ -192,9 +192,9 @@ def peers_on_other_nodes(task: Task, state: SessionState) -> list[Task]:
 
 
 def suspected_node_problem(task: Task, failure: Failure, state: SessionState) -> str:
-    """Return what the task's node lacks, judging by the program's last words or by other nodes, or "".
+    """Return what the task's node lacks, judging by the program's last error or by tasks on other nodes, or "".
 
-    The program may be at fault all the same: a second such failure on another node shows that.
+    This is only a suspicion. If the failure recurs on another node, the program is the cause.
     """
     if failure.kind not in (FailureKind.USER, FailureKind.LAUNCH) or (task.process and task.process.end is None):
         return ""
@@ -208,7 +208,7 @@ def suspected_node_problem(task: Task, failure: Failure, state: SessionState) ->
 
 
 def node_problem_kind(problem: str) -> str:
-    """Return the problem without the name of the node that has what is missing."""
+    """Return the problem without the name of the node that was compared."""
     return problem.partition(" that ")[0]
 
 
@@ -219,7 +219,7 @@ def as_node_failure(failure: Failure, problem: str) -> Failure:
 
 
 def missing_on_node(failure: Failure) -> Optional[str]:
-    """Return what a program lacked, according to its failure: perhaps on this node only."""
+    """Return what a program lacked, perhaps only on this node, according to its failure. Return None if unknown."""
     if failure.kind is FailureKind.LAUNCH and failure.exit_code in _PROGRAMS:
         return _PROGRAMS[failure.exit_code]
     if failure.kind is FailureKind.USER and _SHARED_LIBRARY.search(failure.message):
@@ -227,7 +227,7 @@ def missing_on_node(failure: Failure) -> Optional[str]:
     return None
 
 
-_PLACES = 3  # limit of places in a message
+_PLACES = 3  # limit of different stacks in a message
 _FRAMES = 12  # limit of frames of each stack in a message
 _COLLECTIVE = re.compile(
     r"distributed|collective|horovod|mpi4py|multihost|barrier|all_?(reduce|gather|to_?all)|broadcast", re.IGNORECASE
@@ -236,7 +236,7 @@ _COLLECTIVE = re.compile(
 
 @attrs.define
 class _Place:
-    """Processes that hang in the same place."""
+    """Processes that hang with the same stack."""
 
     frames: tuple[str, ...]
     tasks: list[str]  # names of tasks, or of single processes of a task with several
@@ -244,7 +244,7 @@ class _Place:
 
     @property
     def order(self) -> tuple[bool, int]:
-        """The key by which the place that explains the stall comes first."""
+        """Sort key by which the stack that probably explains the stall comes first."""
         return any(map(_COLLECTIVE.search, self.frames)), len(self.processes)
 
     @property
@@ -257,7 +257,7 @@ class _Place:
 def with_stacks(failure: Failure, tasks: Iterable[Task]) -> Failure:
     """Return the failure of a stall with the stacks of these tasks' processes.
 
-    Processes that wait in a collective operation come last. Among the others, the rarest stacks come first.
+    Stacks that wait in a collective operation come last. Among all other stacks, the rarest come first.
     """
     places = sorted(_places(tasks), key=lambda place: place.order)
     if not places:

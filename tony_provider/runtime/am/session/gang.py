@@ -1,12 +1,12 @@
-"""Allocation of the whole gang's containers, the size of each container, and stages of task types.
+"""Allocation of containers for the gang, container sizes, and stages of task types.
 
-A stage has task types that start only after other types have reached a milestone.
+The gang consists of the tasks that start together. A partly allocated gang may block another application, which may
+hold the containers that the gang lacks. So the gang releases all containers after the allocation timeout, waits a
+random time and repeats its requests.
 
-A partly allocated gang blocks others, perhaps one that holds the missing part. So it releases everything after the
-allocation timeout, waits a random time and repeats its requests.
-
-Types that wait for no other type are the first stage, and begin according to the job's ``start``. Containers for a
-waiting type are not requested, so that blocked tasks hold no devices. A waiting gang is allocated as a whole.
+A stage consists of task types that start once other types have reached a milestone. Types that wait for no other type
+are the first stage, and start according to the job's ``start``. Containers for a waiting type are not requested, so
+that blocked tasks hold no devices. A gang in a later stage is also allocated as a whole.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Gang:
 
     def __init__(self, job: JobSpec, tasks: Sequence[Task], sizes: ContainerSizes, jitter: Callable[[], float]) -> None:
         self._job = job
-        self._tasks = list(tasks)  # the tasks that begin together
+        self._tasks = list(tasks)  # the tasks that start together
         self._names = {task.name for task in tasks}
         self._sizes = sizes
         self._jitter = jitter
@@ -65,7 +65,7 @@ class Gang:
         return (*self._waiting, *self._others)
 
     def brings(self, task: Task) -> bool:
-        """Return whether this task begins together with the gang."""
+        """Return whether this task starts together with the gang."""
         return task.name in self._names
 
     def begin(self, tasks: Sequence[Task], now: float) -> None:
@@ -81,7 +81,7 @@ class Gang:
             self._fewest, self._give_back_at = len(lacking), now + self._job.timeouts.allocation
 
     def join(self, tasks: Sequence[Task]) -> Optional[RequestContainers]:
-        """Add tasks to the gang. Request their containers, unless a pause is under way."""
+        """Add tasks to the gang. Request their containers, unless the gang pauses its requests."""
         self._tasks += [task for task in tasks if not self.brings(task)]
         self._names |= {task.name for task in tasks}
         if self._ask_at is not None:
@@ -113,7 +113,7 @@ class Gang:
         return self._waiting.get(key) or self._others.get(key)
 
     def granted(self, key: int, now: float) -> Optional[Task]:
-        """Return the task whose request has this key, or None if the task no longer waits for a container."""
+        """Record a granted request. Return its task, or None if the task no longer waits for a container."""
         other = self._others.pop(key, None)
         task = other or self._waiting.pop(key, None)
         if task is None:
@@ -162,11 +162,11 @@ class Gang:
         return False
 
     def starves(self, now: float) -> bool:
-        """Return whether no container was granted for as long as an incomplete gang may be held."""
+        """Return whether no container was granted during the last ``timeouts.allocation`` seconds."""
         return now - self._moved_at >= self._job.timeouts.allocation
 
     def pause(self, now: float) -> float:
-        """Begin a pause after everything was released. Return the seconds until the next request."""
+        """Begin a pause after all containers were released. Return the seconds until the next request."""
         wait = self._job.timeouts.allocation * (_LEAST_WAIT + (1 - _LEAST_WAIT) * self._jitter())
         self._give_back_at, self._ask_at = None, now + wait
         return wait
@@ -179,7 +179,7 @@ class Gang:
         return True
 
     def timed_out(self, now: float) -> Optional[str]:
-        """Return the missing containers if the queue timeout is over, or None."""
+        """Return an error message with the missing containers if the queue timeout is over, or None."""
         limit = self._job.timeouts.queue
         if limit is None or now - self._since < limit:
             return None
@@ -232,14 +232,14 @@ class ContainerSizes:
             for name, spec in job.tasks.items()
         }
         self._most: Optional[int] = None
-        # Each size has its own priority, because older schedulers keep one size per priority. Numbers start at 1, in
-        # specified order.
+        # Each size has its own priority, because older schedulers keep one size per priority. Priorities start at 1, in
+        # the order of the task types.
         self._priorities: dict[tuple[object, ...], int] = {}
         for spec in job.tasks.values():
             self._priority(spec)
 
     def limit(self, largest: Largest) -> None:
-        """Limit requests to the largest memory that the cluster gives."""
+        """Limit requests to the memory of the cluster's largest container."""
         self._most = largest.memory
 
     def of(self, task_type: str) -> TaskSpec:
@@ -324,7 +324,7 @@ _IN_WORDS = {
 
 
 class Stages(Part):
-    """The part of the session that starts task types once the types before them have reached their milestones."""
+    """Session component that starts task types once other types have reached the milestones they wait for."""
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
@@ -335,10 +335,10 @@ class Stages(Part):
             if (after := self._state.job.waits_for(name))
         }
         self._waiting = self._all  # types that had waiting tasks at the last check
-        self._since: Optional[float] = None  # time since which types wait without any new start
+        self._since: Optional[float] = None  # time since which types wait and no stage started; None if none waits
 
     def reset(self, tasks: Iterable[Task], types: Collection[str]) -> None:
-        """Let these tasks wait again for tasks of ``types``, which begin again as well."""
+        """Let these tasks wait again for tasks of ``types``, because these types restart from their beginning."""
         for task in tasks:
             task.waits_for_types = any(other in types for other in self._state.job.waits_for(task.type))
         self._waiting, self._since = self._all, None
@@ -358,7 +358,7 @@ class Stages(Part):
             self._state.note("anew", f"{', '.join(starts)} to begin anew", data={"starts_at_reset": starts})
 
     def check(self, now: float) -> None:
-        """Open the next stage if it is due. End the job if it never can be."""
+        """Start the next stage if its milestones are reached. Fail the job if they cannot be reached any more."""
         if not self._waiting or self._state.phase is JobState.FINISHING:
             return
         self._waiting = {name: waits for name, waits in self._waiting.items() if self._waits(name)}
@@ -419,7 +419,7 @@ class _Wait:
     other: str  # the awaited type
     tasks: Sequence[Task]
     milestone: Milestone
-    _checked_from: int = 0  # index of a task that had not reached it at the last check
+    _checked_from: int = 0  # index of a task that had not reached the milestone at the last check
 
     @property
     def over(self) -> bool:
@@ -442,7 +442,7 @@ class _Wait:
 
     @property
     def hopeless(self) -> Optional[Task]:
-        """A task that was given up and so makes the wait endless: a service, or the first task if all are given up."""
+        """A task whose permanent failure makes the wait endless: any sidecar, or the first task if all have failed."""
         if self.tasks[0].role is Role.SIDECAR:
             return next((task for task in self.tasks if task.given_up), None)
         return self.tasks[0] if all(task.given_up for task in self.tasks) else None

@@ -27,7 +27,7 @@ def job_status(
 ) -> JobStatus:
     """Return the present status of the job.
 
-    ``now`` is the session's clock; ``now_ms`` is the same moment since the epoch.
+    ``now`` is the time on the session's clock, and ``now_ms`` is the same moment in epoch milliseconds.
     """
     leader = session.state.leader
     verdict, state = session.verdict, session.state
@@ -97,7 +97,7 @@ def _exports(state: SessionState, now_ms: int) -> Iterator[str]:
 
 
 def final_status(status: JobStatus, verdict: Verdict) -> JobStatus:
-    """Return the job's status at its end, in whatever state its session is."""
+    """Return the job's final status with this verdict, whatever the state of its session is."""
     return attrs.evolve(
         status,
         state=JobState(verdict.status.value),

@@ -41,7 +41,7 @@ REPLAY = 0.5  # seconds for the reports that an executor repeats after its regis
 
 
 class Recovery(Part):
-    """The part of the session that waits for the executors of a former application master and adopts them."""
+    """Session component that waits for the executors of a former application master and adopts them."""
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
@@ -58,9 +58,9 @@ class Recovery(Part):
         self._state.note("recovering", f"a new application master takes over {total} of generation {self._newest}")
 
     def leave_to_end(self, now: float) -> None:
-        """Let the listed containers end, with their grace and last copies.
+        """Wait for the listed containers to end, including their grace period and last checkpoint copies.
 
-        The former master has ordered all tasks to stop.
+        The former master has already ordered all tasks to stop.
         """
         state = self._state
         seconds = state.job.timeouts.grace + state.last_copies
@@ -118,7 +118,7 @@ class Recovery(Part):
             self._state.generation = Generation(generation, without=self._state.generation.without)
         if generation == self._newest and self._state.generation.resume is None:
             self._state.generation.resume = resumed
-        if start and generation == self._newest and task.left_out:  # it began just before its master died
+        if start and generation == self._newest and task.left_out:  # it started just before the former master died
             task.left_out = False
             self._state.generation.without -= {task.name}
         self._state.note("adopted", f"on {host}, generation {generation}, start {start}", task)
@@ -130,13 +130,13 @@ class Recovery(Part):
     # ---- continuing the job ------------------------------------------------------------------------------------
 
     def check(self, now: float) -> None:
-        """Continue the job once all executors are back, or the time for that is over."""
+        """Continue the job once all executors are back, or the wait for them has timed out."""
         if self._state.verdict:
             self._give_up_the_rest(now)
         elif self._state.phase is not JobState.RECOVERING or now < self._replayed_by:
             return
         elif self._all_back:
-            for container_id in self._listed:  # containers of former attempts, which still keep their logs
+            for container_id in self._listed:  # containers of older attempts, which still store their logs
                 self._containers.shutdowns.wait_for(container_id, now)
             self._listed.clear()
             self._continue(now)
@@ -241,7 +241,7 @@ class Recovery(Part):
             self._containers.replace(task, now, failures.of_absence(task).message)
 
     def _is_new(self, task: Task) -> bool:
-        """Return whether the task begins with its first container and has not begun yet."""
+        """Return whether the task starts independently of other tasks (``first_come``) and has not started yet."""
         return self._state.first_come and not task.has_begun
 
     def _must_start(self, task: Task) -> bool:
@@ -317,7 +317,7 @@ class History:
     resume: Optional[ResumePoint] = None  # checkpoint from which it resumed
     left_out: list[str] = attrs.field(factory=list)  # tasks that did not take part
     start: int = 0  # lowest number of starts of all tasks; see TaskHistory for higher numbers
-    starts_at_reset: dict[str, int] = attrs.field(factory=dict)  # by type, when its tasks had to begin again
+    starts_at_reset: dict[str, int] = attrs.field(factory=dict)  # see Task.start_at_reset; by task type
     tasks: dict[str, TaskHistory] = attrs.field(factory=dict)
     restarts: int = 0  # total number
     restart_times: dict[str, list[float]] = attrs.field(factory=dict)  # times without progress since, by restart group
@@ -339,8 +339,8 @@ class History:
     def read(cls, events: Iterable[Mapping[str, Any]]) -> History:
         """Return the history from the lines of the event log, oldest first.
 
-        Each is a JSON object with ``time_ms`` and perhaps ``data``. Raises CodecError if the data of a session's notes
-        are malformed.
+        Each line is a JSON object with ``time_ms`` and perhaps ``data``. Raises CodecError if the data of a session's
+        notes are malformed.
         """
         known: dict[str, Any] = {}
         for event in events:
@@ -355,8 +355,8 @@ class History:
 def merge_data(known: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``known`` updated with ``data``, including nested objects.
 
-    Parts of a list of events may be merged first, provided that no key has an object after another value, except for
-    None and an object with all its fields.
+    Consecutive events may be merged into batches first if no key changes from another value to an object. A change from
+    None to an object with all its fields is harmless.
     """
     merged = dict(known)
     for key, value in data.items():

@@ -24,9 +24,10 @@ from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState
 
 
 class ExecutorReports(Part):
-    """The part of the session that handles messages from executors.
+    """Session component that handles messages from executors.
 
-    The caller has checked that each ``task`` is current. Times are the session's, in seconds.
+    The caller has checked that the message is from the task's present container. Times are on the session's clock, in
+    seconds.
     """
 
     def __init__(self, context: SessionContext) -> None:
@@ -34,7 +35,7 @@ class ExecutorReports(Part):
         self._crowded: set[str] = set()  # nodes on which full disks have lost output of tasks
 
     def registered(self, task: Task, host: str, ports: Mapping[str, int], start: int, now: float) -> None:
-        """Handle an executor's registration. ``start`` is the start in the newest rendezvous that reached it."""
+        """Handle an executor's registration. ``start`` is the newest start that the executor knows."""
         task.connected, task.heard_at = True, now
         if not task.ended:
             task.first_symptom_at = None
@@ -68,7 +69,7 @@ class ExecutorReports(Part):
                 self._check_step(task, task.process, beat.progress.step)
 
     def _check_ready(self, task: Task, process: ProcessState) -> None:
-        """Record that the process is ready. Before it has started, the report is about the former process."""
+        """Record that the process is ready. Until the process has started, the report is about the former process."""
         if process.started_at is not None and process.runs and not process.ready:
             process.ready = True
             self._state.note("ready", "its readiness probe has succeeded", task)
@@ -98,14 +99,14 @@ class ExecutorReports(Part):
             self.look_at_end(task, process, end, now)
 
     def _check_step(self, task: Task, process: ProcessState, step: int) -> None:
-        """Record a step. Before the process starts and once it stops, the step dates from before the last failure."""
+        """Record a step of a running process. A step before its start or after its stop may be outdated."""
         if step and process.started_at is not None and process.stop_by is None and process.runs:
             if not process.stepped and task is self._state.leader:
                 self._compare(task, process, step)
             self._restarts.stepped(task, step)
 
     def _compare(self, task: Task, process: ProcessState, first_step: int) -> None:
-        """Warn if the program has not resumed from the checkpoint that the log names."""
+        """Warn if the program's first step shows that the program has not loaded the checkpoint."""
         order = process.order
         resume = order.resume if order else self._state.generation.resume
         if resume is not None and not (order and order.keep_checkpoints) and resume.was_not_loaded(first_step):
@@ -127,14 +128,14 @@ class ExecutorReports(Part):
         elif process.stop_by is not None:
             task.enter(TaskState.REGISTERED)
         elif end.stopped and process.order is None:
-            # The former master ended between two generations. It knew the reason, and has counted it.
+            # The former master had stopped the process for a restart, and has already counted this restart.
             task.enter(TaskState.REGISTERED)
             self._restarts.restart(self._groups.of(task), "a former application master had stopped it", now)
         else:
             self._failed(task, process, end, now)
 
     def settled(self, task: Task, settlement: Settlement, now: float) -> None:
-        """Handle the end of the last checkpoint copies after a user process."""
+        """Handle the report that the last checkpoint copies of a user process have ended."""
         process = task.process
         if process is None or process.start != settlement.start or process.settled:
             return
@@ -149,7 +150,7 @@ class ExecutorReports(Part):
         self._finished.check(task, now)
 
     def _check_output(self, task: Task, problem: str) -> None:
-        """Report lost lines: once for a container in the event log, and once for a node in the job's warnings."""
+        """Report lost lines: once per container in the event log, and once per node in the job's warnings."""
         if not problem or task.output_problem:
             return
         task.output_problem = problem
@@ -175,7 +176,7 @@ class ExecutorReports(Part):
             self._restarts.record_failure(task, failure, now, doubtful=doubtful)
 
 
-MOST_REPLACEMENTS = 3  # limit of containers of a task that are lost in a row before its user process has run
+MOST_REPLACEMENTS = 3  # limit of consecutive containers of a task lost before its user process ran
 
 _IN_A_ROW = (
     f"{MOST_REPLACEMENTS} more were lost before it without the user process having run: "
@@ -193,7 +194,7 @@ _NODES_FAULT = (FailureKind.CONTAINER_LOST, FailureKind.LAUNCH, FailureKind.REGI
 
 
 class ContainerFailures(Part):
-    """The part of the session that handles lost containers and silent executors."""
+    """Session component that handles lost containers and silent executors."""
 
     def completed(self, container_id: str, exit: ContainerExit, diagnostics: str, now: float) -> None:
         """Handle the end of a container, as the cluster reports it."""
@@ -211,7 +212,7 @@ class ContainerFailures(Part):
 
     def not_launched(self, container_id: str, reason: str, now: float) -> None:
         """Handle a node's refusal to start a container."""
-        task = self._containers.ended(container_id)  # nothing runs in it that could end
+        task = self._containers.ended(container_id)  # no process runs in it, so no later event reports its end
         if task is None:
             return
         if not task.ending:
@@ -250,8 +251,8 @@ class ContainerFailures(Part):
     ) -> None:
         """Handle a lost container.
 
-        ``again``: another container may succeed, even before the job has run. ``chance``: any long-lived container may
-        be lost in this way. ``better``: a failure that explains more than a doubtful failure of the task.
+        ``again``: another container may succeed, even if the job has never run. ``chance``: the loss is probably
+        independent of the job. ``better``: a failure that explains more than a doubtful failure of the task.
         """
         if failure.kind in _NODES_FAULT and task.node and not task.ending:
             self._containers.blame(task.node)
@@ -262,7 +263,7 @@ class ContainerFailures(Part):
         if self._groups.of(task).root_cause.settled(task, better) and better:
             self._restarts.log_failure(task, better)
         if self._state.phase is JobState.RECOVERING:
-            task.failure, task.process = failure, None  # other tasks may also be missing
+            task.failure, task.process = failure, None  # handled with all other losses when the recovery is complete
             return
         preparing = self._groups.preparing(task)
         process = task.process
@@ -276,7 +277,7 @@ class ContainerFailures(Part):
             self._finished.check(task, now)
 
     def _replace(self, task: Task, failure: Failure, now: float, *, again: bool, chance: bool) -> None:
-        # While the job waits for other containers, any number of such ends is independent of the job.
+        # While the gang waits for containers, a loss by chance does not count, however often it happens.
         taken_back = failure.kind is FailureKind.PREEMPTED or (chance and self._containers.gathers(task))
         if failure.kind is FailureKind.PREEMPTED and self._sizes.may_go(task):
             self._sizes.stop_requesting(task)

@@ -1,7 +1,7 @@
 """Resizing of a gang, at a user's request or by the job's policy, and use of the queue's spare capacity.
 
-Added tasks are left out until their executors register, like lost tasks. Then the gang restarts with them. Tasks to
-remove run until the next checkpoint. Then the gang restarts without them.
+Added tasks take part once their executors have registered and the gang has restarted. Tasks to remove run until the
+next checkpoint, and then the gang restarts without them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _WHY = (", since the queue has room to spare", ", since the cluster wants contai
 
 
 class Resizing(Part):
-    """The part of the session that changes the number of tasks of a type."""
+    """Session component that changes the number of tasks of a type."""
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
         self._checkpoint_wait = context.checkpoints.new_wait()
 
     def refusal(self, counts: Mapping[str, int]) -> Optional[str]:
-        """Return the reason why the job cannot be resized in this way, or None if it can, unless it ends before."""
+        """Return the reason why the specification forbids these numbers of tasks, or None if it permits them."""
         return resize_refusal(self._state.job, counts)
 
     @property
@@ -39,7 +39,7 @@ class Resizing(Part):
     def ask(self, counts: Mapping[str, int], reason: str, now: float) -> None:
         """Resize these types at a user's request. A repeated request changes nothing.
 
-        Tasks that the session had given up after lost containers get another chance.
+        Request containers again for tasks that the session had given up after lost containers.
         """
         if self.is_too_late or self.refusal(counts):
             return
@@ -93,7 +93,7 @@ class Resizing(Part):
         begun = state.phase in (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
         for task in new:
             task.waits_for_types, task.left_out = first.waits_for_types, begun and not first.waits_for_types
-            # The event log has a single count for all tasks, see History.
+            # The start numbers must not be lower than the number that the event log has for all tasks, see History.
             task.start_at_reset, task.start = first.start_at_reset, max(task.start, starts, first.start_at_reset)
         if state.generation.number:
             state.generation.without |= {task.name for task in new if task.left_out}
@@ -104,7 +104,7 @@ class Resizing(Part):
     # ---- removing tasks ----------------------------------------------------------------------------------------
 
     def _may_leave(self, leaving: Sequence[Task], now: float) -> bool:
-        """Return whether tasks have no more results to deliver. Running tasks are stopped after a checkpoint."""
+        """Return whether the leaving tasks have nothing left to report. Stop running tasks after a checkpoint."""
         at_work = [task for task in leaving if not task.left_out and not task.waits_for_types]
         if at_work and self._state.phase is JobState.RUNNING:
             self._halt(f"the gang shrinks by {some(task.name for task in at_work)}", now)
@@ -130,7 +130,7 @@ class Resizing(Part):
         state.note_sizing("smaller", f"going on without {names}", data={**self._left_out, "tasks": attempts})
 
     def _drop(self, types: Sequence[str], leaving: Sequence[Task]) -> None:
-        """Remove the places of leaving and unrequested tasks, except before a remaining task with a higher index."""
+        """Remove leaving and unrequested tasks, but only above the highest index of a remaining task of their type."""
         for name in types:
             last = max(task.index for task in self._sizes.present(name) if task not in leaving)
             for task in self._state.beyond(name, last + 1):
@@ -152,7 +152,7 @@ class Resizing(Part):
         return {"left_out": [task.name for task in self._state.tasks if task.left_out]}
 
     def note_finished(self) -> None:
-        """Note which resizes are complete, after starts have taken their next steps."""
+        """Log which resizes are complete. Call this method after ``Restarts.advance``."""
         done = [name for name in self._sizes.requested if self._is_done(name)]
         for name in done:
             there = sum(1 for task in self._state.of_type[name] if not task.left_out)
@@ -199,12 +199,12 @@ def _is_to_come(task: Task) -> bool:
 
 
 class Elastic(Part):
-    """The part of the session that decides when a gang continues without lost tasks, and when it grows again."""
+    """Session component that decides when a gang continues without lost tasks, and when it grows again."""
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
         self._checkpoint_wait = context.checkpoints.new_wait()
-        self._first_at: Optional[float] = None  # time when the first left-out task was ready, with others missing
+        self._first_at: Optional[float] = None  # time when the first left-out task was ready; None if none is ready
 
     # ---- shrinking ---------------------------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class Elastic(Part):
         return Failure(FailureKind.CONTAINER_LOST, message, tasks[0].name)
 
     def _may_leave_out(self, tasks: Collection[Task]) -> bool:
-        """Return whether the gang can continue without these tasks and those that are already left out."""
+        """Return whether the gang can continue without these tasks and without the tasks already left out."""
         return all(self._context.framework.elastic(task.role) and self._enough_left(task.type, tasks) for task in tasks)
 
     def _leave_out(self, tasks: Collection[Task]) -> None:
@@ -255,7 +255,7 @@ class Elastic(Part):
     # ---- growing -----------------------------------------------------------------------------------------------
 
     def check(self, now: float, *, committed: bool = False) -> None:
-        """Let the gang grow after a checkpoint. ``committed``: a checkpoint was committed just now."""
+        """Restart the gang with the waiting tasks after a checkpoint. ``committed``: it was committed just now."""
         waiting = self._waiting(now)
         reason = f"the gang grows by {some(waiting)}"
         if not waiting:
@@ -264,7 +264,7 @@ class Elastic(Part):
             self._restarts.restart(self._groups.gang, reason, now)
 
     def _waiting(self, now: float) -> list[str]:
-        """Return left-out tasks that the gang could include: all of them, or those that registered before a timeout."""
+        """Return the names of left-out tasks to include: none until all are ready or timeouts.allocation is over."""
         goes_on = self._state.phase is JobState.RUNNING and self._suspension.reason is None
         left_out: list[Task] = []
         if goes_on and not self._groups.gang_has_succeeded:
@@ -284,7 +284,7 @@ _MAX_DOUBLINGS = 5  # limit of doublings of the delay after failed attempts
 
 
 class SpareRoom(Part):
-    """Lets a job use spare capacity of its queue, and limits its requests to what the queue gives."""
+    """Session component that lets the job use spare capacity of its queue, and withdraws requests that fail."""
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
@@ -293,11 +293,11 @@ class SpareRoom(Part):
         self._probe_keys = itertools.count(1)
         self._open_probe: Optional[tuple[int, str]] = None  # key and type of the unanswered check
         self._probe_at = 0.0  # time of the next check
-        self._found: Optional[tuple[str, float, int]] = None  # type, first time, and smallest number of containers
+        self._found: Optional[tuple[str, float, int]] = None  # type, time of the first find, smallest number
         self._without_room: set[str] = set()  # types without room at their last check
-        self._give_up_at: dict[str, float] = {}  # by type that grows by the job's policy
-        self._failed_attempts = 0  # failed attempts in a row
-        self._not_before = 0.0
+        self._give_up_at: dict[str, float] = {}  # time to withdraw open requests, by type that the policy grows
+        self._failed_attempts = 0  # number of consecutive failed attempts to grow
+        self._not_before = 0.0  # time of the next attempt
 
     def probed(self, room: Room, now: float) -> None:
         """Record the number of containers that the cluster has room for."""
@@ -329,7 +329,7 @@ class SpareRoom(Part):
         if self._calm_since is None:
             self._calm_since = self._probe_at = now
         if self._found and self._found[0] not in self._growable():
-            self._found = None  # a user has requested no more than the present number
+            self._found = None  # a user has limited the type to its present number
         if self._open_probe is not None:
             return
         if self._found and now >= max(self._found[1] + self._spare, self._not_before):
@@ -353,7 +353,7 @@ class SpareRoom(Part):
             key = next(self._probe_keys)
             self._open_probe = key, name
             number = self._sizes.number(name)
-            # At most its present number, because the check itself keeps that room from others for a moment.
+            # Double the type at most, because the check briefly withholds the room from other applications.
             more = min(self._sizes.policy_limit(name) - number, max(number, 1))
             self._state.emit(ProbeRoom(self._containers.sizes.request(name, key), more))
 
@@ -386,7 +386,7 @@ class SpareRoom(Part):
                 self._give_up(name, len(missing), now)
 
     def _missing(self, name: str) -> list[Task]:
-        """Return the tasks whose containers are still requested, except those that a preemption removes."""
+        """Return the tasks whose containers are still requested, except tasks that a preemption removes."""
         leaving = self._sizes.excess(name)
         requested = [task for task in self._sizes.present(name) if task.left_out and task.state is TaskState.REQUESTED]
         return [task for task in requested if task not in leaving]

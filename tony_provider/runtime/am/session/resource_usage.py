@@ -1,7 +1,7 @@
 """Use of time and resources by the job.
 
-``TimeLedger`` assigns the job's time to what the job was doing. ``TypeLedger`` sums up resources by task type.
-``LoneRestarts`` tracks tasks that restart alone.
+``TimeLedger`` assigns the job's time to activities, such as allocation and training. ``TypeLedger`` sums up resources
+by task type. ``LoneRestarts`` tracks tasks that restart alone.
 """
 
 from __future__ import annotations
@@ -37,22 +37,23 @@ _BY_STATE = {
 
 @attrs.frozen
 class _FirstReport:
-    """The first report of a generation, until it is known how much of the time before it was work."""
+    """The first progress report of a generation, kept until the pace shows how much of the time before was training."""
 
     task: str
-    steps: int  # steps done before it
-    seconds: float  # since the generation's processes had started
+    steps: int  # steps that the generation had completed
+    seconds: float  # from the start of the generation's processes to the report
     beginning: str  # START or RESTARTS
-    put_down: float  # part of these seconds assigned to ``beginning``; the rest is assigned to training
+    put_down: float  # part of ``seconds`` assigned to ``beginning``; the rest is assigned to training
 
 
 class TimeLedger:
     """Assigns the job's time to the fields of TimeUse.
 
-    Call ``look`` after each event. Times are the session's, in seconds. A program works from its first report in a
-    generation. Before the report, it worked for the time that the reported steps need at the pace of the next report. A
-    program without reports works from the start of its processes. While tasks restart alone and the others continue,
-    their share of the time counts as restarts.
+    Call ``update`` after each event. Times are on the session's clock, in seconds.
+
+    A generation trains from its first progress report on. Part of the time before also counts as training: the time
+    that the reported steps need at the pace of the next report. A program that never reports steps trains from the
+    start of its processes. While some tasks restart alone, their share of all tasks' time counts as restarts.
     """
 
     def __init__(self, state: SessionState) -> None:
@@ -64,10 +65,10 @@ class TimeLedger:
         self._since = 0.0
         self._reports = False  # whether its programs have ever reported a step
         self._heard = 0  # newest generation with a report
-        self._works = 0  # newest generation at work: it has reported a step, or was silent for long
+        self._works = 0  # newest training generation: it has reported a step, or was silent for _SILENT
         self._started = 0  # newest generation with a started process
-        self._silent = 0.0  # seconds without a report of that generation, assigned to its beginning
-        self._presumed = 0.0  # seconds without a report of that generation, assigned to training
+        self._silent = 0.0  # seconds without a report of generation ``_started``, assigned to its beginning
+        self._presumed = 0.0  # seconds without a report of generation ``_started``, assigned to training
         self._beginning = START  # START or RESTARTS: the last activity before training
         self._first: Optional[_FirstReport] = None
         self._step = 0  # highest step of the newest generation
@@ -78,7 +79,7 @@ class TimeLedger:
         self._since = now
 
     def take_over(self, former: JobStatus, now: float) -> None:
-        """Continue from the last status of a former application master. The time since counts as well."""
+        """Continue from the last status of a former application master, and add the time since that status."""
         times = former.times or TimeUse()
         for name in self._seconds:
             self._seconds[name] = getattr(times, name)
@@ -131,7 +132,7 @@ class TimeLedger:
             self._first = _FirstReport(task.name, self._done(progress.step), silent, self._beginning, self._silent)
             self._heard = self._works = process.generation
             self._reports, self._silent, self._presumed = True, 0.0, 0.0
-            # Not earlier, because processes that stop for a restart may still report their last steps.
+            # Reset the step only now, because processes that stop for a restart may still report their last steps.
             self._reached, self._step = max(self._reached, self._step), 0
         self._step = max(self._step, progress.step)
         self.update(now)
@@ -144,7 +145,7 @@ class TimeLedger:
         self._checkpoints += seconds
 
     def figures(self, now: float) -> TimeUse:
-        """Return the use of time so far. Only the application master knows the time in the queue."""
+        """Return the use of time so far. The caller sets ``queue``, which the session does not know."""
         seconds = dict(self._seconds)
         self._put(seconds, max(0.0, now - self._since))
         return TimeUse(
@@ -175,7 +176,7 @@ class TimeLedger:
         return START if self._started == state.generation.number else LOCALISATION  # executors unpack archives
 
     def _listen(self, seconds: float) -> None:
-        """Add seconds without a report of the newest generation, which is running."""
+        """Count seconds during which the newest generation ran without a report."""
         if self._doing == TRAINING:
             self._presumed += seconds
         elif self._doing in (START, RESTARTS):
@@ -196,10 +197,10 @@ class TimeLedger:
         return step - ((resume.step if resume else None) or 0)
 
     def _weigh(self, pace: Optional[float], *, over: bool = False) -> None:
-        """Assign the time before the first report once it is known how much of it was work.
+        """Assign the time before the first report, once the pace shows how much of it was training.
 
-        ``pace`` is steps per second, if known. ``over`` means that the pace will not become known. Then all of that
-        time counts as work.
+        ``pace`` is in steps per second, or None if unknown. ``over`` means that the pace will not become known, so all
+        of that time counts as training.
         """
         first = self._first
         if first is None:
@@ -220,8 +221,8 @@ class TimeLedger:
         self._first = None
 
 
-_HOLD = (TaskState.STARTING, TaskState.REGISTERED, TaskState.RUNNING)  # a container
-_MOST_WEIGHT = 60.0  # longest seconds that one heartbeat represents
+_HOLD = (TaskState.STARTING, TaskState.REGISTERED, TaskState.RUNNING)  # states in which a task holds a container
+_MOST_WEIGHT = 60.0  # seconds that one heartbeat represents at most
 _SUSTAINED = 30.0  # seconds: shorter peaks of processor use appear only in the mean
 _CROWDED = 90.0  # percent of a node's processors above which tasks may have to wait for a processor
 
@@ -246,11 +247,11 @@ class _Mean:
 class _Ledger:
     """Sums for one task type."""
 
-    held: float = 0.0
-    used: float = 0.0
+    held: float = 0.0  # seconds that containers were held
+    used: float = 0.0  # seconds that user processes ran
     fold: MetricFold = attrs.field(factory=MetricFold)
-    most_cpu: Optional[float] = None
-    sustained: dict[str, _Mean] = attrs.field(factory=dict)  # by task, over the last seconds up to _SUSTAINED
+    most_cpu: Optional[float] = None  # highest mean over _SUSTAINED, in percent of a core
+    sustained: dict[str, _Mean] = attrs.field(factory=dict)  # processor use in the current interval, by task
     crowded: _Mean = attrs.field(factory=_Mean)  # mean of 100 for a crowded node and 0 otherwise
     most_rss_task: Optional[str] = None
 
@@ -281,7 +282,7 @@ class TypeLedger:
         self._since = now
 
     def take_over(self, former: JobStatus, now: float) -> None:
-        """Continue from the last status of a former application master. The time since counts as well."""
+        """Continue from the last status of a former application master, and add the use since that status."""
         away = max(0.0, now - (former.updated_ms / 1000 - self._state.epoch))
         for use in former.use:
             if use.type in self._of:
@@ -311,7 +312,7 @@ class TypeLedger:
                     ledger.used += seconds
 
     def heard(self, task: Task, beat: Heartbeat, now: float) -> None:
-        """Record a heartbeat. Call this before the task itself records the heartbeat."""
+        """Record a heartbeat. Call this before ``task.heard_at`` is updated."""
         if not _runs(task) or not beat.values.get(MEMORY.name):
             return
         seconds = min(max(0.0, now - task.heard_at), _MOST_WEIGHT) if task.heard_at is not None else 0.0
@@ -348,14 +349,14 @@ def _tenths(value: Optional[float]) -> Optional[float]:
 
 
 class LoneRestarts:
-    """Tracks deciding tasks that restart alone, and those that have not yet reached their former step again."""
+    """Tracks deciding tasks that restart alone, until they reach their former step again."""
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
         self._tasks = 1  # number of all deciding tasks
         self._restarts = 0  # restarts at the last check
-        self._down: dict[str, int] = {}  # step that each task had reached, by task that is down
-        self._behind: dict[str, int] = {}  # step that each task had reached, by task that repeats steps
+        self._down: dict[str, int] = {}  # step reached before the restart, by task that is down
+        self._behind: dict[str, int] = {}  # step reached before the restart, by task that repeats steps
 
     @property
     def down(self) -> float:
@@ -368,7 +369,7 @@ class LoneRestarts:
         return len(self._behind) / self._tasks if self._behind else 0.0
 
     def update(self, trains: bool) -> None:
-        """Find tasks that restart alone. ``trains`` is False if the whole gang restarts."""
+        """Find tasks that restart alone. ``trains`` is whether the job is training."""
         if not trains:
             self._down, self._behind = {}, {}
         if self._restarts == self._state.restarts or self._state.phase is JobState.RECOVERING:

@@ -24,7 +24,7 @@ from tony_provider.runtime.jobspec.model import JobSpec, RestartPolicy, RestartS
 from tony_provider.runtime.protocol.status import Failure, FailureKind, TaskState
 
 FREE_MOVES = 3
-"""Restarts on other nodes, because a node lacked something, that the budget does not pay for."""
+"""Number of restarts on another node that do not use the restart budget, if a node lacked something."""
 
 
 @attrs.frozen
@@ -38,9 +38,9 @@ class RestartAt:
 class NoRestart:
     """The decision not to restart."""
 
-    why: str = ""  # in addition to the failure's message
+    why: str = ""  # reason in addition to the failure's message; empty without one
     permanent: bool = False  # another application would fail in the same way
-    repeated: bool = False  # because the same failure has occurred too often
+    repeated: bool = False  # the same failure has occurred too often
 
 
 Decision = Union[RestartAt, NoRestart]
@@ -56,10 +56,10 @@ def decide(
     times: int = 1,
     moves: int = 0,
 ) -> Decision:
-    """Decide whether a failed task with this scope restarts. A restart is taken from the budget.
+    """Decide whether a failed task with this restart scope restarts. Use one restart of the budget if necessary.
 
-    ``times`` is the number of equal failures without progress in between, see RepeatedFailures. ``moves`` is the number
-    of times without progress in between that a task has left a node which lacked something.
+    ``times`` is the number of equal failures since the last progress, see RepeatedFailures. ``moves`` is the number of
+    times since the last progress that a task has left a node because the node lacked something.
     """
     permanent = is_permanent(failure, policy)
     if scope is RestartScope.NEVER:
@@ -87,7 +87,7 @@ def decide(
 def is_permanent(failure: Failure, policy: RestartPolicy) -> bool:
     """Return whether the same job would fail again: its command cannot be run, or its exit code is permanent.
 
-    ``permanent_exit_codes`` do not apply to exit codes of our executors.
+    ``permanent_exit_codes`` do not apply to exit codes of the executor itself.
     """
     if failure.kind is FailureKind.LAUNCH:
         return failure.exit_code in NOT_RUNNABLE
@@ -102,7 +102,7 @@ def _why_permanent(failure: Failure) -> str:
 
 
 class RestartBudget:
-    """The remaining restarts, by the job's restart policy.
+    """The restarts that the job's restart policy still permits.
 
     Times are the session's, in seconds.
     """
@@ -177,10 +177,11 @@ class RepeatedFailures:
         self.seen = list(seen)
 
     def add(self, failure: Failure, task_type: str, step: Optional[int], now: float) -> int:
-        """Count a failure after a reported step. Return the number of equal ones within the window, with this one.
+        """Record a failure. Return the number of equal failures within the window, including this one.
 
-        Failures after different steps are not equal: they are not errors of the program, but of its network, for
-        example. Return 0 if the program has not caused the failure.
+        ``step`` is the newest step that the processes have reported. Failures after different steps are not equal,
+        because the cause is probably not the program but its network, for example. Return 0 if the program has not
+        caused the failure.
         """
         self.seen = [each for each in self.seen if now - each.time < self._policy.window]
         what = recognise(failure, task_type)
@@ -216,7 +217,7 @@ def essence(output: str) -> str:
     return _VARYING.sub("#", descriptions.last_traceback(output))
 
 
-LONGEST_START = 60.0  # seconds: a younger process may only have saved its arguments or its initial state
+LONGEST_START = 60.0  # seconds; a younger process may have saved only its arguments or its initial state
 
 
 @attrs.frozen
@@ -224,8 +225,8 @@ class CommittedSave:
     """Facts about a committed checkpoint that show whether its tasks have made progress."""
 
     tasks: Collection[str]
-    content_step: Optional[int]  # read from its files, not only from their names
-    is_new: bool  # it has files with a content that the previous checkpoint does not have
+    content_step: Optional[int]  # step that its files contain; None if only a file name shows a step
+    is_new: bool  # it has files whose content is not in the previous checkpoint
     process_seconds: float  # from the start of the processes until they saved
 
 
@@ -240,12 +241,12 @@ class GroupProgress:
     saved: int = 0
 
     def has_reported(self, step: int) -> bool:
-        """Note a reported step. Return whether it is progress."""
+        """Record a reported step. Return whether it is progress."""
         before, self.reported = self.reported, max(self.reported, step)
         return self.reported > before
 
     def has_saved(self, save: CommittedSave) -> bool:
-        """Note a committed checkpoint. Return whether it is progress: a number in a name never is."""
+        """Record a committed checkpoint. Return whether it is progress. Step numbers in file names are ignored."""
         if save.content_step is None:
             return save.is_new and save.process_seconds >= LONGEST_START
         before, self.saved = self.saved, max(self.saved, save.content_step)
@@ -257,9 +258,9 @@ class GroupProgress:
         return attrs.asdict(self)
 
 
-DOUBT = 0.5  # seconds in which an executor dies with its user process when YARN kills both
-COMPARISON = 2.0  # seconds in which tasks of one type that start together fail for the same cause
-SETTLE = 5.0  # seconds that a failure waits for the cluster's report of an earlier failure, or a stall for stacks
+DOUBT = 0.5  # seconds within which an executor dies after its user process if YARN kills both
+COMPARISON = 2.0  # seconds within which tasks of one type that start together fail for a common cause
+SETTLE = 5.0  # seconds to wait after a failure for reports of earlier failures, or after a stall for stacks
 
 _LOST = (FailureKind.CONTAINER_LOST, FailureKind.PREEMPTED)
 
@@ -270,7 +271,7 @@ class _Recorded:
     began: float  # time of its first symptom
     since: float  # when it was recorded
     doubtful: bool
-    peers: Sequence[Task]  # tasks that show whether only this task's node is the cause
+    peers: Sequence[Task]  # tasks on other nodes; if they fail too, this task's node is not the cause
 
 
 class RootCause:
@@ -295,7 +296,7 @@ class RootCause:
 
     @property
     def compares(self) -> bool:
-        """Whether the decision waits for tasks that may fail for the same cause. They are not stopped until then."""
+        """Whether the decision waits for peers that may fail for the same cause. Until then, they keep running."""
         return any(recorded.peers for recorded in self._recorded.values())
 
     def failed(
@@ -311,7 +312,10 @@ class RootCause:
         self._recorded[task.name] = _Recorded(failure, began, now, doubtful, peers)
 
     def settled(self, task: Task, better: Optional[Failure]) -> bool:
-        """Record the end of a failed task's container. Return whether the decision has waited for it."""
+        """Record the end of a failed task's container. Return whether the decision has waited for it.
+
+        ``better`` replaces the recorded failure if the container's end shows the real reason.
+        """
         recorded = self._recorded.get(task.name)
         if recorded is None or not recorded.doubtful:
             return False
@@ -351,7 +355,7 @@ class RootCause:
 
 
 def _owes_stacks(task: Task) -> bool:
-    """Return whether the stacks of a task's process are still to come."""
+    """Return whether the executor has yet to send the stacks of a task's process."""
     process = task.process
     if process is None or process.stacks is not None or not process.runs:
         return False
@@ -385,7 +389,7 @@ class Restart:
 
     reason: str
     members: list[Task]
-    not_before: Optional[float] = None  # None until the cause is known, which decides whether a restart is allowed
+    not_before: Optional[float] = None  # earliest time of the start; None until the failure's cause is known
     choice: Optional[ResumeChoice] = None
     checked_from: int = 0  # index of the member that was not ready at the last check
 
@@ -401,15 +405,15 @@ class RestartGroup:
     repeats: RepeatedFailures
     progress: GroupProgress = attrs.field(factory=GroupProgress)
     restart: Optional[Restart] = None
-    decided: bool = False  # the event log contains the decision to restart, and not yet the restart
-    damaged: int = 0  # number of damaged resume points in a row
-    moves: int = 0  # number of times that a task has left a node which lacked something, without progress in between
-    suspicions: set[str] = attrs.field(factory=set)  # problems for which tasks left nodes, without progress in between
-    suspect: Optional[SuspectResume] = None  # the restart that is being prepared needs another checkpoint
+    decided: bool = False  # the event log contains the decision to restart, but not yet the restart
+    damaged: int = 0  # number of consecutive damaged resume points
+    moves: int = 0  # number of times since the last progress that a task left a node which lacked something
+    suspicions: set[str] = attrs.field(factory=set)  # problems for which tasks left nodes since the last progress
+    suspect: Optional[SuspectResume] = None  # set if the next restart must not use this checkpoint
 
     @property
     def has_failed(self) -> bool:
-        """Whether failures since the last progress count."""
+        """Whether the group has had failures or restarts since its last progress."""
         return bool(self.budget.times or self.repeats.seen or self.damaged or self.moves)
 
     def forget_start(self) -> None:
@@ -453,7 +457,7 @@ class RestartGroups:
         return self._is_member(task) and self.gang_has_succeeded
 
     def _is_member(self, task: Task) -> bool:
-        """Return whether the gang's success needs the task; a task of a cluster may also restart alone."""
+        """Return whether the task belongs to the gang. Tasks of the cluster do, even if they restart alone."""
         return in_cluster(task.role) or task.name not in self._own
 
     def preparing(self, task: Task) -> Optional[RestartGroup]:

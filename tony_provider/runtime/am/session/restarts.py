@@ -1,6 +1,6 @@
-"""Restarts: from a failure to the next start of user processes.
+"""Restarts of user processes, from a failure to the next start.
 
-``Restarts`` collects failures, decides and schedules restarts. ``ProcessStarts`` stops and starts user processes.
+``Restarts`` collects failures, and decides and schedules restarts. ``ProcessStarts`` stops and starts user processes.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState
 
 
 class Restarts(Part):
-    """The part of the session that collects failures, finds their cause, and restarts the affected tasks."""
+    """Session component that collects failures, finds their cause, and restarts the affected tasks."""
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
         self.held = False  # no process starts, and running processes are being stopped
-        self._active = {GANG: self._groups.gang}  # and other groups with pending work; the gang comes first
+        self._active = {GANG: self._groups.gang}  # groups to check, by name; always contains the gang, first
 
     def prepare_start(self, now: float) -> None:
         """Prepare a start of the whole job: the first start, or the first after all containers were released."""
@@ -82,7 +82,7 @@ class Restarts(Part):
         self.log_failure(task, failure)
 
     def log_failure(self, task: Task, failure: Failure) -> None:
-        """Log why a task has failed: at once, or when a doubtful failure is explained."""
+        """Log a failure once its reason is known. Raise the type's memory or leave the node if that is the reason."""
         self._state.note("failed", failure.message, task)
         if failure.kind is FailureKind.OUT_OF_MEMORY and self._containers.sizes.raise_memory(task.type):
             memory = self._containers.sizes.of(task.type).memory
@@ -93,7 +93,7 @@ class Restarts(Part):
             self._leave_node(task, failure)
 
     def _leave_node(self, task: Task, failure: Failure) -> None:
-        """Have the task restart in another container on another node, because its node lacks something."""
+        """Move the task to another node with its restart, because its present node lacks something."""
         task.needs_replacement = task.has_container
         if task.node:
             self._containers.blame(task.node, lacks=first_line(failure.message))
@@ -105,7 +105,7 @@ class Restarts(Part):
             self._schedule(group, reason, now)
 
     def stop_all(self, reason: str, now: float) -> None:
-        """Stop all processes, and start none until ``let_go``, or until ``rest`` and a later start.
+        """Stop all processes, and start none until ``restart_all``, or until ``forget_starts`` and a later start.
 
         Tasks that have succeeded independently of a gang keep their state.
         """
@@ -124,7 +124,7 @@ class Restarts(Part):
         return task.state is not TaskState.SUCCEEDED or self._groups.of(task) is self._groups.gang
 
     def restart_all(self, reason: str, now: float) -> None:
-        """Restart all processes that ``hold`` has stopped."""
+        """Restart all processes that ``stop_all`` has stopped."""
         if not self.held:
             return
         self.held = False
@@ -170,14 +170,17 @@ class Restarts(Part):
         self._active = {name: group for name, group in self._active.items() if self._is_under_way(group)}
 
     def _is_under_way(self, group: RestartGroup) -> bool:
-        """Return whether a group may continue before ``registered``. Most tasks of a large job wait for a container."""
+        """Return whether ``advance`` must check this group.
+
+        A group that only waits for containers is skipped until ``registered``, because large jobs have many of them.
+        """
         if group is self._groups.gang or group.root_cause.pending:
             return True
         restart = group.restart
         return restart is not None and (restart.choice is None or any(task.key is None for task in restart.members))
 
     def registered(self, task: Task) -> None:
-        """Record that the executor of a task has registered, which may be about to start."""
+        """Have ``advance`` check the task's group, because the task's executor has registered."""
         group = self._groups.of(task)
         if group.restart:
             self._active[group.name] = group
@@ -192,11 +195,11 @@ class Restarts(Part):
             self._do_without(group, now)
             return
         if FailureKind.STALLED in group.root_cause.kinds:
-            self._open(group, group.root_cause.reason, now)  # a stopped process writes its stacks
+            self._open(group, group.root_cause.reason, now)  # stops the processes, which then write their stacks
         cause = group.root_cause.cause(now)
         if cause is None or cause.failure is None:
             if not group.root_cause.compares:
-                self._open(group, group.root_cause.reason, now)  # the other tasks cannot continue, for any cause
+                self._open(group, group.root_cause.reason, now)  # whatever the cause, the other tasks cannot continue
             return
         if cause.failure.kind is FailureKind.STALLED:
             cause.failure = failures.with_stacks(cause.failure, group.members)
@@ -226,9 +229,10 @@ class Restarts(Part):
         self._schedule(group, cause.failure.message, now, decision.delay)
 
     def _note_failed_resume(self, group: RestartGroup, cause: Task, failure: Failure) -> Optional[ResumePoint]:
-        """Record the checkpoint from which a process resumed if neither a step nor a save followed, and return it.
+        """Record that a task failed without a step or a save after it resumed from a checkpoint.
 
-        Only tasks that save count: a failing evaluator must not send the training back.
+        Return this checkpoint, or None. Ignore tasks that save no checkpoints: a failing evaluator must not make the
+        training resume from an older checkpoint.
         """
         resume, state = self._resume_of(cause), self._state
         if not saves_checkpoints(cause.role) or resume is None:
@@ -316,7 +320,8 @@ class Restarts(Part):
     def saved(self, save: CommittedSave, savers: Iterable[Task]) -> dict[str, Any]:
         """Record a committed checkpoint. Return the failures and restarts that it makes obsolete, for the event log.
 
-        It is no progress of other groups that save by themselves. ``savers``: the tasks whose checkpoints are stored.
+        A group that saves its own checkpoints makes no progress by the checkpoint of another group. ``savers`` are all
+        tasks whose checkpoints are stored.
         """
         others = {self._groups.of(task).name for task in savers if task.name not in save.tasks}
         others -= {self._groups.of(self._state.by_name[name]).name for name in save.tasks}
@@ -347,7 +352,7 @@ def _newest_step(group: RestartGroup) -> Optional[int]:
 
 
 class ProcessStarts(Part):
-    """The part of the session that stops and starts user processes."""
+    """Session component that stops and starts user processes."""
 
     # ---- stopping processes ------------------------------------------------------------------------------------
 
@@ -368,7 +373,7 @@ class ProcessStarts(Part):
         )
 
     def repeat_orders(self, task: Task, start: int) -> None:
-        """Repeat orders that a reconnected executor may have missed. ``start`` is the start of its newest order."""
+        """Repeat orders that a reconnected executor may have missed. ``start`` is the newest start that it received."""
         process = task.process
         if process is None or not process.runs:
             return
@@ -376,7 +381,7 @@ class ProcessStarts(Part):
             if start < process.start and process.order:
                 self._state.emit(attrs.evolve(process.order, starts={task.name: process.start}))
         elif start < process.start:
-            process.settled = True  # it never began
+            process.settled = True  # its executor never received the order to start it
         else:
             self._order_stop(task, process, "repeated order")
 
@@ -407,14 +412,14 @@ class ProcessStarts(Part):
             self._begin(group, restart)
 
     def _waits_for_gang(self, restart: Restart) -> bool:
-        """Return whether a single start waits for a start of the gang. Tasks of earlier stages do not."""
+        """Return whether a task that starts alone waits for a start of the gang. Tasks of earlier stages do not."""
         if self._groups.gang.restart is None:
             return False
         begun = self._state.generation.number > 0 and self._state.phase is not JobState.RESTARTING
         return not begun or any(self._containers.gang.brings(task) for task in restart.members)
 
     def _lacks(self, restart: Restart) -> bool:
-        """Return whether the start must wait for a task."""
+        """Return whether the start must wait until a task is ready."""
         if self._state.first_come and restart is self._groups.gang.restart:
             return not any(task.ready for task in restart.members)
         return _held_up(restart, _is_missing)
@@ -435,10 +440,10 @@ class ProcessStarts(Part):
         return found
 
     def _needs_choice(self, group: RestartGroup, restart: Restart) -> bool:
-        """Return whether a start needs a stored checkpoint. A task alone in its container uses its directory."""
+        """Return whether a start needs a stored checkpoint. A task that restarts alone may use local checkpoints."""
         if group is self._groups.gang:
             return True
-        # All tasks use one resume point, which does not exist while the gang restarts.
+        # All tasks use one resume point, which is not chosen yet while the gang restarts.
         is_kept = _keeps_checkpoints(restart.members) and group.suspect is None
         return self._state.phase is not JobState.RESTARTING and not is_kept
 
@@ -456,7 +461,7 @@ class ProcessStarts(Part):
 
     @property
     def _knows_cluster(self) -> bool:
-        """Whether the addresses of all members are known, on which ranks depend. A recovery may lack some of them."""
+        """Whether the addresses of all members are known. Ranks depend on them, and a recovery may lack some."""
         if self._state.first_come or self._groups.gang_has_succeeded:
             return True
         addresses = self._state.generation.addresses
@@ -512,7 +517,7 @@ class ProcessStarts(Part):
 
     @staticmethod
     def _begun(*groups: RestartGroup) -> dict[str, bool]:
-        """Reset the groups that start now. Return the groups that the event log lists as restarting."""
+        """Reset the groups that start now. Return the entries that end their restarts in the event log."""
         decided = {group.name: False for group in groups if group.decided}
         for group in groups:
             group.forget_start()
@@ -520,7 +525,7 @@ class ProcessStarts(Part):
         return decided
 
     def _order(self, tasks: Sequence[Task], resume: Optional[ResumePoint], *, keep: bool) -> dict[str, object]:
-        """Order the starts of tasks. Return the start numbers for the event log, with the most common number once."""
+        """Order the starts of tasks. Return the start numbers for the event log: the lowest, and all higher ones."""
         number = self._state.generation.number
         for task in tasks:
             task.start += 1
@@ -557,7 +562,7 @@ def _is_missing(task: Task) -> bool:
 
 
 def _held_up(restart: Restart, holds: Callable[[Task], bool]) -> bool:
-    """Return whether a member delays the start. Start at the last such member, because jobs are large."""
+    """Return whether a member delays the start. To save time, begin with the last member that did."""
     for _ in restart.members:
         if holds(restart.members[restart.checked_from % len(restart.members)]):
             return True

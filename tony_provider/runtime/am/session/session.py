@@ -1,9 +1,7 @@
 """State machine of a job: states of its tasks, next actions, and the job's end.
 
-The module also contains the invariants that hold between two events.
-
-Inputs are events with the time in seconds of a monotonic clock. Outputs are lists of actions. The session performs no
-input or output, so tests can try every order of events.
+The session receives events with the time of a monotonic clock in seconds, and returns lists of actions. It performs no
+I/O itself, so tests can try every order of events. ``violations`` checks the invariants that hold between two events.
 """
 
 from __future__ import annotations
@@ -157,7 +155,7 @@ def _of_task(session: SessionContext, task: Task) -> Mapping[str, object]:
 
 
 class Session(SessionContext):
-    """The state machine of one job: ``handle`` takes the events, the other methods answer questions.
+    """The state machine of one job. ``handle`` processes events, and the other public methods only read the state.
 
     ``now`` is the session's time, in seconds of a monotonic clock.
     """
@@ -175,7 +173,7 @@ class Session(SessionContext):
 
         ``epoch`` is the session's time 0 in seconds since the Unix epoch.
 
-        ``zone_offsets`` belong to the time zone of the job's windows.
+        ``zone_offsets`` are the UTC offsets of the time zone of the job's windows.
         """
         self.framework, self.zone_offsets = framework, zone_offsets
         self.state = SessionState(job, framework, epoch)
@@ -230,7 +228,7 @@ class Session(SessionContext):
 
     @property
     def finished(self) -> bool:
-        """Whether the job is over: everything is stopped or given up."""
+        """Whether the job is over: every task is stopped or given up."""
         return self.state.finished
 
     def task(self, name: str) -> Optional[Task]:
@@ -276,7 +274,7 @@ class Session(SessionContext):
         return task is not None and task.busy
 
     def validate(self) -> list[str]:
-        """Return the violated invariants, of which there are none between two events."""
+        """Return the violated invariants. Between two events, the list is empty unless the session has a bug."""
         return violations(self)
 
     def story(self, name: str) -> Optional[TaskStory]:
@@ -422,7 +420,7 @@ class Session(SessionContext):
             self.exports.exported(task, report.export)
 
     def _current(self, name: str, attempt: int) -> Optional[Task]:
-        """Return the task if this attempt of it may report: the session counts on its container."""
+        """Return the task if ``attempt`` is its newest one and the container has not ended, or None."""
         task = self.task(name)
         if task is None or task.attempt != attempt or not task.has_container:
             return None
@@ -439,7 +437,7 @@ class Session(SessionContext):
             self.resizing.check(now)
             self.restarts.advance(now)
             self.resizing.note_finished()
-        # Also while a later stage waits for its containers: the deciding tasks may end without that stage.
+        # Not only in RUNNING: while a later stage waits for containers, the deciding tasks may end without it.
         if state.verdict is None and state.phase is not JobState.RECOVERING and not self.restarts.undecided:
             self.completion.conclude_if_decided(now)
             self.stages.check(now)
@@ -449,10 +447,10 @@ class Session(SessionContext):
 
 
 def replay(session: Session, events: Iterable[tuple[Event, float]]) -> Session:
-    """Have a new session handle recorded events with their times, and return it.
+    """Have a new session handle recorded events with their times, and return the session.
 
-    Its state is the one of the recorded session if both got the same job, framework, epoch, zone offsets, and numbers
-    of ``jitter``.
+    It reaches the state of the recorded session if job, framework, epoch, zone offsets, and the numbers of ``jitter``
+    are equal.
     """
     for event, now in events:
         session.handle(event, now)
@@ -532,4 +530,4 @@ _REPORTS: Mapping[type, Callable[..., object]] = dict(
     ]
 )
 _WITHOUT_FOLLOW_UP = frozenset({Heartbeat, NodesCounted, Room})
-"""Frequent events that by themselves change no state. The next tick applies their consequences."""
+"""Frequent events after which ``_follow_up`` is skipped. The next tick applies their consequences."""

@@ -44,7 +44,7 @@ class Started:
 class Recovered:
     """The job continues under a later application master. This event replaces ``Started``."""
 
-    containers: Sequence[Container]  # those that the cluster listed
+    containers: Sequence[Container]  # running containers that the cluster listed
     history: History
     largest: Optional[Largest] = None
     former: Optional[JobStatus] = None  # newest status of the former master
@@ -70,7 +70,7 @@ class JobFailed:
 class StopOrder:
     """End the job.
 
-    A second order shortens the grace of running processes. With a grace of 0 or none, it releases their containers.
+    A second order shortens the grace of running processes. With a grace of 0 or None, it releases their containers.
     """
 
     reason: str
@@ -169,9 +169,10 @@ class OutputsPublished:
 
 @attrs.frozen
 class ExecutorRegistered:
-    """An executor has registered, and its stream is up. It reports processes that have ended by then again.
+    """An executor has registered, and its stream is up. It then repeats its reports of ended processes.
 
-    ``generation``, ``start`` and ``resumed`` belong to the newest rendezvous that reached it (0, 0, None without one).
+    ``generation``, ``start`` and ``resumed`` belong to the newest rendezvous that the executor has received. Before the
+    first rendezvous, they are 0, 0 and None.
     """
 
     task: str
@@ -224,7 +225,7 @@ class RestoreFailed:
 
     start: int
     uri: str  # URI of the resume point; empty for another cause
-    damaged: bool
+    damaged: bool  # the files of the resume point are damaged
     reason: str
 
 

@@ -1,6 +1,6 @@
-"""State of a job's session: tasks, user processes, generations, and executors' reports.
+"""Data model of a job's session: tasks, user processes, generations, and executors' reports.
 
-``SessionState`` holds the tasks and the pending actions. All parts of the session share it.
+``SessionState`` contains the tasks and the pending actions. All components of the session share it.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ if TYPE_CHECKING:
 
 
 class SessionContext:
-    """The state and the parts of one session."""
+    """State and components of one session."""
 
     framework: Framework
-    zone_offsets: Sequence[ZoneOffset]  # of the time zone of the job's windows
+    zone_offsets: Sequence[ZoneOffset]  # UTC offsets of the time zone of the job's windows
     state: SessionState
     containers: Containers
     groups: RestartGroups
@@ -82,10 +82,10 @@ class SessionContext:
 
 
 class Part:
-    """A part of the session. Its times are the session's, in seconds."""
+    """Base class of the session's components. Times are on the session's clock, in seconds."""
 
     def __init__(self, context: SessionContext) -> None:
-        """Create the part before the parts that ``context`` receives later. Methods may use every part."""
+        """Store the context. It receives other components later, so only methods may use all of them."""
         self._context = context
         self._state = context.state
         self._containers = context.containers
@@ -124,7 +124,7 @@ class Part:
 class ProcessEnd:
     """The end of a user process, as its executor reports it."""
 
-    start: int
+    start: int  # number of the start, see ``Task.start``
     exit_code: int = 0  # exit code if no signal ended the process
     signal: int = 0  # 0 if no signal ended it
     out_of_memory: bool = False
@@ -132,12 +132,12 @@ class ProcessEnd:
     output_tail: str = ""  # last lines of its stderr
     error: str = ""  # failure of the executor itself
     not_kept: str = ""  # reason why its results could not be stored, although it ended successfully
-    model_dir: str = ""  # URI; empty if it left no model
+    model_dir: str = ""  # URI of its model; empty if it left none
     progress: Optional[TaskProgress] = None
     output_problem: str = ""  # reason why lines of its output are lost
     node_problem: str = ""  # what its node or container lacks
-    process: str = ""  # its name if the task has several processes
-    outputs: tuple[OutputPart, ...] = ()  # its parts of the job's outputs, on the store
+    process: str = ""  # name of the process; empty if the task has only one process
+    outputs: tuple[OutputPart, ...] = ()  # its files for the job's outputs, on the store
 
     @property
     def succeeded(self) -> bool:
@@ -146,7 +146,7 @@ class ProcessEnd:
 
     @property
     def in_words(self) -> str:
-        """Return the fate of the process as text that follows the task's name."""
+        """Describe how the process ended, as text that follows the task's name."""
         return f"{self.process} {self._fate}" if self.process else self._fate
 
     @property
@@ -165,12 +165,12 @@ class ProcessEnd:
 
 @attrs.frozen
 class ProcessStack:
-    """The place where one Python process hangs."""
+    """Stack of one Python process, which shows where the process hangs."""
 
     pid: int
     command: str  # the beginning of its command line
     process: str  # the user process that it belongs to, if the container runs several
-    frames: tuple[str, ...]  # the innermost first, as Python prints them
+    frames: tuple[str, ...]  # the innermost frame first, each as Python prints it
 
 
 @attrs.frozen
@@ -180,27 +180,27 @@ class Settlement:
     start: int
     problem: str = ""  # the reason if the newest checkpoint is not stored
     notices: tuple[str, ...] = ()  # as in ``Heartbeat``
-    unstored: Optional[int] = None  # number of its files that are not stored; None if unknown
+    unstored: Optional[int] = None  # number of files of this start that are not stored; None if unknown
 
 
 @attrs.define(eq=False)
 class ProcessState:
-    """One start of a user process. Times are the session's clock, in seconds."""
+    """One start of a user process. Times are on the session's clock, in seconds."""
 
     start: int
     generation: int
-    order: Optional[SendRendezvous] = None  # None if a former application master sent it
-    resumed: Optional[ResumePoint] = None  # checkpoint in its directory, perhaps restored for a former process
+    order: Optional[SendRendezvous] = None  # order to start it; None if a former application master sent the order
+    resumed: Optional[ResumePoint] = None  # checkpoint restored into its directory, for this or an earlier process
     started_at: Optional[float] = None
     moved_at: Optional[float] = None  # time of its start or of its last new step
     step: Optional[int] = None  # newest reported step
-    stepped: bool = False  # this process has reported a step, not only its predecessor
+    stepped: bool = False  # this process itself has reported a new step
     end: Optional[ProcessEnd] = None
-    not_copied: str = ""  # reason why its newest checkpoint is not on the store; set once it is settled
+    not_copied: str = ""  # reason why its newest checkpoint is not on the store; known once ``settled``
     ready: bool = False  # its readiness probe has succeeded
-    settled: bool = False  # it has ended, and so have the copies of its checkpoints
+    settled: bool = False  # the process and the copies of its checkpoints have ended
     stacks: Optional[tuple[ProcessStack, ...]] = None  # if requested and received
-    stop_by: Optional[float] = None  # time by which it must be settled after an order to stop; None without an order
+    stop_by: Optional[float] = None  # deadline for ``settled`` after an order to stop; None without an order
 
     @property
     def runs(self) -> bool:
@@ -228,14 +228,14 @@ class Heartbeat:
     notices: tuple[str, ...] = ()  # notices about files of this start that are not stored
     output_problem: str = ""  # reason why lines of its output are lost
     ready: bool = False  # its readiness probe has succeeded
-    further: list[ProcessStatus] = attrs.field(factory=list)  # the other processes of a task with several
+    further: list[ProcessStatus] = attrs.field(factory=list)  # its further user processes, if the task has several
 
 
 @attrs.define(eq=False)
 class Task:
     """A task with its container, executor and user process, as the session knows them.
 
-    State machines restrict the changes of the task's and the container's state. Times are the session's clock, in
+    State machines restrict the changes of the task's and the container's state. Times are on the session's clock, in
     seconds.
     """
 
@@ -243,12 +243,12 @@ class Task:
     index: int
     role: Role
     spec: TaskSpec
-    decisive: bool
+    decisive: bool  # its success counts for the success of the job
     scope: RestartScope
-    successes: set[str] = attrs.field(factory=set)  # names of deciding tasks that have succeeded; shared by all tasks
+    successes: set[str] = attrs.field(factory=set)  # names of succeeded ``decisive`` tasks; shared by all tasks
     occasion: Occasion = attrs.field(factory=Occasion)  # shared by all tasks
     left_out: bool = False  # the gang runs without this task for now
-    unrequested: bool = False  # and no container is requested, because the queue gave its resources to others
+    unrequested: bool = False  # left out without a request, because the queue gave its resources to others
     failure: Optional[Failure] = None
     first_symptom_at: Optional[float] = None  # time of the first sign of a problem
     ending: bool = False  # stopped permanently, because the job is ending
@@ -259,19 +259,19 @@ class Task:
 
     # its container
     attempt: int = 1  # number of its newest container
-    replaced: int = 0  # containers in a row in which no user process of the task has run
+    replaced: int = 0  # number of consecutive containers in which none of its user processes ran
     key: Optional[int] = None  # key of the outstanding request
     container: Optional[Container] = None
     preempted: bool = False  # the cluster has announced that it takes this container back
-    needs_replacement: bool = False  # needs another container once this one has nothing more to deliver
-    deadline: Optional[float] = None  # for the allocation of a replacement, or for the registration
+    needs_replacement: bool = False  # needs another container once ``busy`` is false
+    deadline: Optional[float] = None  # time limit for a replacement's allocation, or for the registration
 
     # its executor
     connected: bool = False  # its stream is up
-    heard_at: Optional[float] = None
+    heard_at: Optional[float] = None  # time of its newest message
     host: str = ""
     ports: dict[str, int] = attrs.field(factory=dict)
-    values: MetricValues = attrs.field(factory=dict)  # of its newest heartbeat
+    values: MetricValues = attrs.field(factory=dict)  # metrics of its newest heartbeat
     activity: str = ""
     upload_problem: str = ""  # what cannot be stored at present, and why
     notices: tuple[str, ...] = ()  # notices about files of its newest start that are not stored
@@ -281,10 +281,10 @@ class Task:
 
     # its user process
     start: int = 0  # number of its starts, across containers and application masters
-    start_at_reset: int = 0  # ``start`` when the task had to begin again; it has started since if ``start`` is higher
+    start_at_reset: int = 0  # ``start`` when a resumed job reset the task; a higher ``start`` means a start since
     process: Optional[ProcessState] = None  # newest process in this container
     progress: Optional[TaskProgress] = None
-    further: list[ProcessStatus] = attrs.field(factory=list)  # the other processes of a task with several
+    further: list[ProcessStatus] = attrs.field(factory=list)  # its further user processes, if the task has several
 
     story: Story = attrs.field(init=False)
     _machine: StateMachine[TaskState] = attrs.field(init=False)
@@ -392,7 +392,7 @@ class Task:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a user process was ordered since the job began or, after a suspension, began again."""
+        """Whether a user process was ordered since the job started, or since it resumed after a suspension."""
         return self.start > self.start_at_reset
 
     @property
@@ -402,7 +402,7 @@ class Task:
 
     @property
     def is_uploading(self) -> bool:
-        """Whether its user process has ended and its results are being stored. Executors report a memory of 0 then."""
+        """Whether its user process has ended and its results are being stored. The reported memory is then 0."""
         process = self.process
         return (
             process is not None
@@ -449,9 +449,9 @@ class TaskOutcome:
     """The end of a task that needs no container any more."""
 
     failure: Optional[Failure] = None  # None if it has succeeded
-    model_dir: str = ""  # URI; empty if it left no model
+    model_dir: str = ""  # URI of its model; empty if it left none
     progress: Optional[TaskProgress] = None
-    outputs: list[OutputPart] = attrs.field(factory=list)  # its parts of the job's outputs
+    outputs: list[OutputPart] = attrs.field(factory=list)  # its files for the job's outputs
 
 
 def ended_record(task: Task, outcome: TaskOutcome) -> dict[str, Any]:
@@ -475,7 +475,7 @@ class HoldSource(Enum):
 
 @attrs.frozen
 class Hold:
-    """A suspension of the job, or a pending one."""
+    """A suspension of the job. It is pending until ``released``."""
 
     reason: str
     source: HoldSource
@@ -486,10 +486,10 @@ class Hold:
 class TypeSize:
     """The number of tasks of one type."""
 
-    instances: int  # present number of places, including those of unrequested tasks
-    requested: Optional[int] = None  # number during a resize
-    by_policy: bool = False  # the job's policy has requested that number, not a user
-    spare_limit: Optional[int] = None  # limit that a user has set for the policy
+    instances: int  # present number of tasks, including unrequested tasks
+    requested: Optional[int] = None  # target number during a resize; None without a resize
+    by_policy: bool = False  # the job's policy chose ``requested``; False if a user did
+    spare_limit: Optional[int] = None  # number that the policy may not exceed, set by a user; None without a limit
 
 
 @attrs.define
@@ -498,8 +498,8 @@ class Sizing:
 
     types: dict[str, TypeSize] = attrs.field(factory=dict)  # by task type
     hold: Optional[Hold] = None
-    override_until: float = 0.0  # until then closed windows do not suspend the job; seconds since the epoch
-    unrequested: list[str] = attrs.field(factory=list)  # names of the unrequested tasks; only in the event log
+    override_until: float = 0.0  # end of a user's override of closed windows; seconds since the epoch
+    unrequested: list[str] = attrs.field(factory=list)  # names of unrequested tasks; set only in the event log
 
 
 @attrs.define
@@ -507,9 +507,9 @@ class Generation:
     """One rendezvous of the gang."""
 
     number: int = 0  # 0 before the first rendezvous
-    resume: Optional[ResumePoint] = None  # None if it starts from the beginning, or if unknown
+    resume: Optional[ResumePoint] = None  # None if it starts without a checkpoint, or if unknown
     addresses: dict[str, TaskAddress] = attrs.field(factory=dict)  # newest address of each participating task, by name
-    without: frozenset[str] = frozenset()  # tasks that do not take part
+    without: frozenset[str] = frozenset()  # names of the tasks that do not take part
     _cluster: Optional[ClusterSpec] = attrs.field(default=None, init=False, eq=False)  # cache until an address changes
     _listed: list[TaskAddress] = attrs.field(factory=list, init=False, eq=False)  # the addresses in the cache, in order
     _places: dict[str, int] = attrs.field(factory=dict, init=False, eq=False)  # positions in ``_listed``, by task name
@@ -525,7 +525,7 @@ class Generation:
     def cluster(self, tasks: Callable[[], Sequence[Task]]) -> ClusterSpec:
         """Return the cluster specification. It is large, so the same object is returned until an address changes.
 
-        ``tasks`` returns the members. It is called only once, because thousands of tasks may begin one after the other.
+        ``tasks`` returns the members. Its result is cached, because thousands of tasks may start one after another.
         """
         if not self._listed:
             for place, task in enumerate(tasks()):
@@ -541,7 +541,7 @@ def _without_address(task: Task) -> TaskAddress:
 
 
 class SessionState:
-    """State that all parts of the session share. ``out`` lists the actions that the master has not yet taken."""
+    """State that all components of the session share. ``out`` lists the actions that the master has not yet taken."""
 
     def __init__(self, job: JobSpec, framework: Framework, epoch: float) -> None:
         """``epoch`` is the session's time 0, in seconds since the Unix epoch."""
@@ -551,7 +551,7 @@ class SessionState:
         self.occasion = Occasion(epoch)
         self.story = Story(self.occasion)  # of the job; see also Task.story
         self.successes: set[str] = set()  # names of the deciding tasks that have succeeded
-        self._every = [  # including those that a resize may add
+        self._every = [  # including tasks that a resize may add
             Task(
                 name,
                 index,
@@ -632,14 +632,14 @@ class SessionState:
         return self.generation.cluster(self.members)
 
     def members(self) -> list[Task]:
-        """Return the members of the newest generation in rank order, even without an address after a recovery."""
+        """Return the members of the newest generation in rank order. After a recovery, some may lack an address."""
         if not self.generation.number:
             return []
         return [task for task in self.tasks if task.name not in self.generation.without]
 
     @property
     def leader(self) -> Optional[Task]:
-        """The task that represents the job: rank 0 of the newest generation, or of the first one to come."""
+        """The task that represents the job: rank 0 of the newest generation, or of the first one if none exists."""
         leading, without = leading_type(self.job.roles), self.generation.without
         return next((task for task in self.tasks if task.type == leading and task.name not in without), None)
 
@@ -649,7 +649,7 @@ class SessionState:
 
     @property
     def before_the_gang(self) -> set[str]:
-        """The task types for which types of the gang wait, directly or indirectly."""
+        """The task types that must reach a milestone before the gang starts, directly or indirectly."""
         before: set[str] = set()
         left = [name for name, role in self.job.roles.items() if in_cluster(role)]
         while left:
@@ -670,7 +670,7 @@ class SessionState:
     def note_sizing(
         self, event: str, message: str, task: Optional[Task] = None, data: Optional[Mapping[str, Any]] = None
     ) -> None:
-        """Add a line for the event log, with the whole sizing."""
+        """Add a line for the event log that also contains all fields of ``sizing``."""
         sizing = attrs.evolve(self.sizing, unrequested=[each.name for each in self.tasks if each.unrequested])
         self.note(event, message, task, {**(data or {}), "sizing": to_plain(sizing)})
 

@@ -159,9 +159,9 @@ class TypeSizes(Part):
         self._state.note_sizing("smaller", message, data=data)
 
     def reset_to_needed(self, reason: str) -> None:
-        """Shrink types that use spare capacity to what the job needs, because it begins again.
+        """Shrink types that use spare capacity to what the job needs, because all its tasks restart.
 
-        A user's request that is not complete stays open.
+        A user's resize that is not complete stays open.
         """
         unrequested = [task for task in self._state.tasks if task.unrequested]
         for task in unrequested:
@@ -187,7 +187,7 @@ def _at_most(number: Optional[int]) -> str:
 
 
 class AdvanceNotices(Part):
-    """The part of the session that handles advance notices, and requests checkpoints because of them."""
+    """Session component that handles advance notices, and requests checkpoints because of them."""
 
     def preempting(self, container_ids: Sequence[str], seconds: Optional[float]) -> None:
         tasks = [self._containers.task_in(container_id) for container_id in container_ids]
@@ -207,9 +207,9 @@ class AdvanceNotices(Part):
         self._state.note("checkpoint_requested", reason if asked else f"{reason}; nobody runs who could make one")
 
     def _mark_preempted(self, tasks: Sequence[Task], event: str, why: str, seconds: Optional[float]) -> list[Task]:
-        """Mark tasks whose containers the cluster takes back, which is not their nodes' fault.
+        """Mark tasks whose containers the cluster takes back, so that their nodes are not blamed for the losses.
 
-        Return newly marked tasks.
+        Return the newly marked tasks.
         """
         new = [task for task in tasks if not task.preempted]  # the cluster repeats its notices
         for task in new:
@@ -224,7 +224,7 @@ def _with_time(why: str, seconds: Optional[float]) -> str:
 
 
 class Suspension(Part):
-    """The part of the session that suspends and resumes the job."""
+    """Session component that suspends and resumes the job."""
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
@@ -235,7 +235,7 @@ class Suspension(Part):
 
     @property
     def reason(self) -> Optional[str]:
-        """The reason of the suspension or of a pending one, or None without one."""
+        """The reason of the present or pending suspension, or None if there is no suspension."""
         hold = self._state.sizing.hold
         return hold.reason if hold else None
 
@@ -255,7 +255,7 @@ class Suspension(Part):
     def ask(self, reason: str) -> None:
         """Suspend the job at a user's request, unless it is suspended or ending.
 
-        An open window does not resume it then.
+        An open window does not resume a job that a user has suspended.
         """
         if self.reason is None or self._is_by_windows:
             self._hold(reason, HoldSource.USER)
@@ -339,8 +339,8 @@ class Suspension(Part):
     def _is_held_up(self) -> bool:
         """Return whether a task may still deliver results, or its success is not on the store yet.
 
-        A checkpoint counts while its task has its container. Called after every message of thousands of executors, so a
-        check continues at the last index.
+        A pending checkpoint only counts while its task has a container. Called after every message of thousands of
+        executors, so a check continues at the last index.
         """
         tasks = self._state.tasks
         for _ in tasks:
@@ -362,7 +362,7 @@ class Suspension(Part):
         return not task.done and not task.waits_for_types and not self._groups.is_needless(task)
 
     def _start_again(self, now: float) -> None:
-        """Begin again as at the job's start: stage by stage, and from the newest checkpoint."""
+        """Restart all tasks as at the job's start: stage by stage, and from the newest checkpoint."""
         tasks = [task for task in self._state.tasks if self._starts_again(task)]
         self._context.stages.reset(tasks, {task.type for task in tasks})
         if tasks:

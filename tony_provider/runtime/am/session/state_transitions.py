@@ -15,7 +15,7 @@ from tony_provider.runtime.protocol.status import JobState, TaskState, Transitio
 
 S = TypeVar("S", bound=Enum)
 Transitions = Mapping[S, Mapping[S, str]]
-"""From a state to those that can follow it, each with the words for when that happens."""
+"""Maps each state to its possible next states, each with the reason of the transition."""
 
 
 class ContainerState(str, Enum):

@@ -14,7 +14,7 @@ _ASLEEP = 5.0  # seconds between two ticks that show that the application master
 
 
 class Timers(Part):
-    """The part of the session that checks its deadlines."""
+    """Session component that checks deadlines of the job and of its tasks."""
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
@@ -78,7 +78,7 @@ class Timers(Part):
 
 
 class Liveness(Part):
-    """The part of the session that detects lost executors and stalled processes."""
+    """Session component that detects lost executors and stalled processes."""
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)

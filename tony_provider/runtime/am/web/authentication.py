@@ -41,13 +41,13 @@ class Authenticator(ABC):
 
     @abstractmethod
     async def look_up(self) -> None:
-        """Refresh the list of expected addresses. Call this now and then."""
+        """Refresh the list of expected addresses. The caller repeats this periodically."""
 
     @abstractmethod
     async def visitor(self, source: str, head: Head) -> str:
-        """Return the user of a request from the address ``source``, or "" if unnamed.
+        """Return the user of a request from the address ``source``, or "" if the proxy names no user.
 
-        Raises HttpError for strangers.
+        Raises HttpError if the client must not be answered.
         """
 
     @abstractmethod
@@ -56,11 +56,11 @@ class Authenticator(ABC):
 
     @abstractmethod
     def learn(self, access_lists: Mapping[str, str]) -> None:
-        """Apply these access lists of the application (VIEW_APP, MODIFY_APP), as the cluster has them, from now on."""
+        """Apply the access lists that the cluster keeps for the application (VIEW_APP, MODIFY_APP) from now on."""
 
 
-# Every browser sends one of the first headers with each PUT, which scripts cannot prevent, and YARN's proxy passes it
-# on. Programs send none. The other headers only arrive from browsers that do not use the proxy.
+# Every browser sends Origin or Accept-Language with each PUT. Scripts cannot prevent that, and YARN's proxy forwards
+# these headers. Programs send neither. The other headers arrive only from browsers that bypass the proxy.
 _OF_BROWSERS = ("origin", "accept-language", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "referer")
 _NAME_OF_BROWSERS = "Mozilla/"  # prefix of the User-Agent of all browsers
 
@@ -210,15 +210,16 @@ class Proxies:
 # The names of org.apache.hadoop.yarn.server.security.AMSecretKeys.
 _KEYSTORE, _KEYSTORE_PASSWORD = "yarn.application.am.keystore", "yarn.application.am.keystore.password"
 _TRUSTSTORE, _TRUSTSTORE_PASSWORD = "yarn.application.am.truststore", "yarn.application.am.truststore.password"
-# Names of org.apache.hadoop.yarn.api.ApplicationConstants, for files with the same content. YARN writes them for
-# masters that read no token file.
+# Variables of org.apache.hadoop.yarn.api.ApplicationConstants with paths of files that have the same content. YARN
+# writes these files for masters that read no token file.
 _FILES = ("KEYSTORE_FILE_LOCATION", "TRUSTSTORE_FILE_LOCATION")
 
 
 def proxy_tls(secrets: Mapping[str, bytes]) -> Optional[ssl.SSLContext]:
     """Return TLS settings for the web server that admit only YARN's proxy, or None if YARN requires http.
 
-    With an unreadable keystore, the server also uses http, which LENIENT allows: training needs no page. Blocks.
+    If the keystore is unreadable, the server also uses http, because training does not depend on the page. YARN's
+    https policy LENIENT allows that. Blocks.
     """
     if _KEYSTORE not in secrets:
         return None
@@ -235,7 +236,7 @@ def proxy_tls(secrets: Mapping[str, bytes]) -> Optional[ssl.SSLContext]:
 
 
 def remove_files(environ: Mapping[str, str]) -> None:
-    """Delete files with the same secrets, which other programs of this user on the node could read. Blocks."""
+    """Delete YARN's keystore files, because the user's other programs on this node could read them. Blocks."""
     for name in _FILES:
         if path := environ.get(name):
             with contextlib.suppress(OSError):
@@ -243,7 +244,7 @@ def remove_files(environ: Mapping[str, str]) -> None:
 
 
 def _require_proxy(context: ssl.SSLContext, secrets: Mapping[str, bytes]) -> None:
-    """Require the proxy's certificate: the certificate of the authority itself, whose key only the proxy has."""
+    """Require the proxy's client certificate: that of YARN's certificate authority, whose key only the proxy has."""
     if _TRUSTSTORE not in secrets:
         return
     trusted = _read(secrets, _TRUSTSTORE, _TRUSTSTORE_PASSWORD).trusted

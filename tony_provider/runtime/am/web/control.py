@@ -18,10 +18,10 @@
 ``GET story/worker-3``                                      the TaskStory of a task
 ========================== ================================ ==========================================================
 
-``ends_within`` and ``suspended_within`` are seconds that include last copies of checkpoints and logs. The application
-ends by itself and needs no second order. ``state`` and ``before`` (tasks by type, present or requested) are as they
-were at the time of the order. A resize is over once ``resizing`` in the job's status lacks these types. An exported
-model is on the store once the job's status has an ``export`` with this ``asked_ms`` or a later one.
+``ends_within`` and ``suspended_within`` are limits in seconds, including the last copies of checkpoints and logs. The
+application ends by itself and needs no second order. ``state`` and ``before`` (number of tasks by type, present or
+requested) are the values at the time of the order. A resize is over once ``resizing`` in the job's status lacks these
+types. An exported model is on the store once the job's status has an ``export`` with at least this ``asked_ms``.
 
 Errors are ``{"error": message}``.
 """
@@ -88,7 +88,7 @@ class Control:
     def __init__(self, master: Master, timeouts: Timeouts) -> None:
         self._master = master
         self._timeouts = timeouts
-        self._ends_at: Optional[float] = None
+        self._ends_at: Optional[float] = None  # latest end of the application after a stop order; None without one
 
     @property
     def routes(self) -> Iterator[Route]:
@@ -107,7 +107,7 @@ class Control:
         self._master.post(event)
 
     def _stop(self, order: StopOrder, user: str) -> object:
-        """End the job. A repeated order changes nothing, unless it has a shorter grace."""
+        """End the job. A repeated order changes nothing, unless it would end the job earlier."""
         grace = self._timeouts.grace if order.grace is None else order.grace
         if not (math.isfinite(grace) and 0 <= grace <= _LONGEST_GRACE):
             raise HttpError(HTTPStatus.BAD_REQUEST, f"grace: a number of seconds from 0 to {_LONGEST_GRACE:.0f}")
@@ -191,7 +191,7 @@ def _read(request: HttpRequest, cls: type[T]) -> T:
         raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from error
 
 
-_MOST_OPEN = 16  # limit of conversations; a new one then ends the oldest
+_MOST_OPEN = 16  # limit of conversations; above it, a new conversation ends the oldest
 _SECONDS = 60.0  # limit for one conversation
 
 Obey = Callable[[str, bytes], Awaitable[bytes]]
@@ -206,7 +206,10 @@ class _Conversation:
 
 
 class SealedOrders:
-    """The master's ends of sealed TLS conversations, each for one order. Requires a running event loop."""
+    """The master's ends of sealed conversations, which transport one order each through TLS inside HTTP bodies.
+
+    Requires a running event loop.
+    """
 
     def __init__(self, context: ssl.SSLContext, obey: Obey) -> None:
         self._context = context
@@ -249,7 +252,7 @@ TOKENS_PATH = "/control/tokens"
 
 
 def token_route(access: StoreAccess, context: ssl.SSLContext) -> Optional[Route]:
-    """Return the route for the store's tokens, or None if the store needs none.
+    """Return the route for the store's tokens, or None if the store needs no token.
 
     ``context`` is for the master's end of sealed conversations.
     """

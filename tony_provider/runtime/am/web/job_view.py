@@ -120,7 +120,7 @@ def _export(status: JobStatus) -> list[tuple[str, str]]:
 
 
 def _most_telling(tasks: Sequence[TaskStatus]) -> Sequence[TaskStatus]:
-    """Return all tasks of a small gang. A large gang is cut, with tasks in unusual states first."""
+    """Return at most MOST_TASKS tasks. If there are more, tasks in unusual states come first."""
     if len(tasks) <= MOST_TASKS:
         return tasks
     usual = Counter(task.state for task in tasks).most_common(1)[0][0]
@@ -131,10 +131,10 @@ def task_counts(tasks: Sequence[TaskStatus]) -> str:
     return ", ".join(f"{count} {state}" for state, count in Counter(task.state.value for task in tasks).most_common())
 
 
-POINTS = 60  # limit of a curve
+POINTS = 60  # limit of points in a curve
 MOST_CURVE_TASKS = 50  # limit of tasks with curves: the first tasks
 MOST_METRICS = 20  # limit of metrics with curves, in the order of their names
-SECONDS = 5.0  # initial length of a point's interval
+SECONDS = 5.0  # interval that each point of a new curve covers
 
 
 def _mean(pair: Iterable[float]) -> float:
@@ -143,10 +143,10 @@ def _mean(pair: Iterable[float]) -> float:
 
 
 class CoarseCurve:
-    """A number over the whole time since it was first known, in at most POINTS points of equal length.
+    """A value over the whole time since it was first known, in at most POINTS points that cover equal intervals.
 
-    When it is full, each pair of points becomes one, by mean or by ``join``, so the curve becomes coarser and not
-    longer. Times are seconds of any clock.
+    When the curve is full, ``join`` merges each pair of neighboring points; the default is their mean. So the curve
+    becomes coarser, but not larger. Times are seconds of any clock.
     """
 
     def __init__(self, join: Callable[[Iterable[float]], float] = _mean) -> None:
@@ -157,7 +157,7 @@ class CoarseCurve:
         self._began: Optional[float] = None
 
     def add(self, now: float, value: float) -> None:
-        """Add the present value. Values that are not finite are ignored, and so is a clock that was set back."""
+        """Add the present value. Ignore it if it is not finite. If the clock was set back, add it to the last point."""
         if not math.isfinite(value):
             return
         if self._began is None:
@@ -190,7 +190,7 @@ class CoarseCurve:
 
 
 class JobCurves:
-    """The curves of one job since this application master began. Their size is limited, however long the job runs."""
+    """The curves of one job since this application master started. Their size does not grow with the job's duration."""
 
     def __init__(self) -> None:
         self.speed: dict[str, CoarseCurve] = {}  # steps per second, by the task's name
@@ -198,7 +198,7 @@ class JobCurves:
         self.metrics: dict[str, CoarseCurve] = {}  # values of the leader, by the metric's name
 
     def add(self, status: JobStatus, use: Optional[Mapping[str, MetricValues]] = None) -> None:
-        """Add the values of a status, and of the tasks' use that the status lacks."""
+        """Add the values of a status. ``use``: metrics by task that the status lacks."""
         now = status.updated_ms / 1000
         for task in status.tasks[:MOST_CURVE_TASKS]:
             if task.state.is_final:

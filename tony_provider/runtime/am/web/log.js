@@ -15,7 +15,7 @@
     clearTimeout(timer);
     if (document.hidden) return;
     try {
-      // Spelt out: a relative address would take over a password from the page's own, which fetch refuses.
+      // The URL is absolute: a relative URL would inherit a password from the page's URL, and fetch rejects passwords.
       const response = await fetch(location.origin + location.pathname + location.search, {
         headers: {Accept: "text/plain"},
         cache: "no-store",

@@ -1,6 +1,6 @@
 (() => {
   "use strict";
-  // Without its last slash the address would lead every link past the application, to YARN's own pages.
+  // Without a final slash in the address, all relative links would lead to YARN's own pages.
   if (!location.pathname.endsWith("/")) {
     history.replaceState(null, "", location.pathname + "/" + location.search + location.hash);
   }
@@ -10,7 +10,7 @@
   let every = Number(document.body.dataset.every);
   let timer = 0;
 
-  // Only what has changed: what somebody has marked, opened or scrolled to stays so.
+  // Updates only changed nodes, so that the user's selection, open elements and scroll positions stay.
   const follow = (old, fresh) => {
     if (old.nodeName !== fresh.nodeName) {
       old.replaceWith(fresh);
@@ -37,7 +37,7 @@
     for (const [id, html] of Object.entries(answer.sections)) {
       const old = document.getElementById(id);
       const fresh = old.cloneNode(false);
-      fresh.innerHTML = html; // as the server wrote it into the page: escaped there
+      fresh.innerHTML = html; // safe, because the server has escaped the values
       follow(old, fresh);
     }
     note.textContent = answer.note;
@@ -49,7 +49,7 @@
     clearTimeout(timer);
     if (document.hidden) return;
     try {
-      // Spelt out: a relative address would take over a password from the page's own, which fetch refuses.
+      // The URL is absolute: a relative URL would inherit a password from the page's URL, and fetch rejects passwords.
       const response = await fetch(location.origin + location.pathname + "sections" + location.search, {
         headers: {Accept: "application/json"},
         cache: "no-store",

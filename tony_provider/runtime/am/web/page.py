@@ -89,7 +89,7 @@ HTML = "text/html; charset=utf-8"
 
 
 class Document:
-    """An HTML page without its content. ``style`` and ``script`` are file names."""
+    """Template of an HTML page with its security headers. ``style`` and ``script`` are file names."""
 
     def __init__(self, style: str = "page.css", script: str = "") -> None:
         self._style, self._script = _file(style), _file(script) if script else ""
@@ -131,15 +131,15 @@ def _hash(text: str) -> str:
 
 def _file(name: str) -> str:
     data = pkgutil.get_data(__package__, name)
-    assert data is not None  # noqa: S101 - it lies beside us in the archive
+    assert data is not None  # noqa: S101 - the file is in the same archive
     return data.decode()
 
 
-_HEIGHT, _MARGIN = 16, 1.5  # in units of the picture; its horizontal unit is a point of the curve
+_HEIGHT, _MARGIN = 16, 1.5  # in the picture's units; horizontally, the points of the curve are 1 unit apart
 
 
 def sparkline(curve: Optional[CoarseCurve], name: str, write: Callable[[float], str]) -> Optional[Html]:
-    """Return the curve as a picture with a text, or None with fewer than two points.
+    """Return the curve as a picture with a text label, or None if it has fewer than two known points.
 
     ``write`` formats a number of this kind. The lower edge is the curve's smallest number, not 0.
     """
@@ -180,7 +180,7 @@ Cell = Callable[[PageContent, Any], Child]
 
 @attrs.frozen
 class Column:
-    """A column of the table. ``cell`` makes the cell of a task, ``of_process`` that of a further process."""
+    """A column of the task table. ``cell`` formats a task's cell, ``of_process`` the cell of a further process."""
 
     title: str
     cell: Cell
@@ -231,7 +231,7 @@ def warnings(page: PageContent) -> Html:
 
 
 def troubles(page: PageContent) -> Html:
-    """Return the systems that the master cannot reach now. The page itself is still up to date."""
+    """Return the section about systems that the master cannot reach now. The page itself is still up to date."""
     return _section_lines("Out of reach", page.status.troubles)
 
 
@@ -376,7 +376,7 @@ _EXIT = Column("Exit", _exit)
 
 
 def _columns(page: PageContent) -> Sequence[Column]:
-    """Return the columns, with one for each metric with known values, and with exits if there are any."""
+    """Return the columns. Metrics outside the status, and exits, are omitted if no value is known."""
     measured = [
         _metric_column(metric)
         for metric in SHOWN
@@ -405,7 +405,7 @@ Places = Callable[[], Sequence[PageLink]]
 Use = Callable[[], Mapping[str, MetricValues]]
 """Returns the present values of metrics that the status lacks, by task."""
 
-_WITHOUT_SCRIPT = 10  # seconds between two loads of the whole page
+_WITHOUT_SCRIPT = 10  # seconds between two loads of the whole page in browsers without JavaScript
 
 
 @attrs.frozen

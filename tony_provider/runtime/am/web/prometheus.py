@@ -1,7 +1,7 @@
 """``GET metrics``: the job's status in Prometheus' text exposition format 0.0.4.
 
-The number of series is limited to ``MOST_SERIES``. Series that every task has come before values that programs report.
-An additional series counts the omitted ones.
+The number of series is limited to ``MOST_SERIES``. If there are more, metrics that programs report are omitted first.
+An additional series counts the omitted series.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 (() => {
   "use strict";
-  // TensorBoard asks for its curves by POST, which YARN's proxy refuses. So each POST goes as a PUT, which the application
-  // master turns back. What is in it goes as JSON in ASCII: the proxy drops forms, ends of lines and all other letters.
+  // TensorBoard requests its curves by POST, which YARN's proxy rejects. So this script sends each POST as a PUT, and
+  // the application master converts it back. The body is sent as JSON in ASCII, because the proxy drops forms, line
+  // breaks and all other characters.
   const json = "application/json";
   const form = "application/x-www-form-urlencoded;charset=UTF-8";
   const plain = "text/plain;charset=UTF-8";
@@ -9,7 +10,7 @@
   const wrapped = (type, body) => JSON.stringify({type, body}).replace(/[\u007f-\uffff]/g, escaped);
 
   const {open, setRequestHeader, send} = XMLHttpRequest.prototype;
-  const posts = new WeakMap(); // content types, by the request
+  const posts = new WeakMap(); // content type of each request
   XMLHttpRequest.prototype.open = function (method, ...rest) {
     posts.delete(this);
     if (String(method).toUpperCase() !== "POST") return open.call(this, method, ...rest);

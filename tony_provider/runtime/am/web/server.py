@@ -33,7 +33,7 @@ JSON = "application/json"
 
 @attrs.frozen
 class Head:
-    """The first part of a request, before its body."""
+    """The request line and the headers of a request."""
 
     method: str
     path: str  # decoded, without the query
@@ -47,10 +47,10 @@ class Head:
 
 @attrs.frozen
 class HttpRequest:
-    """A whole request, and the user who sent it."""
+    """A request with its body, and the user who sent it."""
 
     head: Head
-    user: str  # empty if unnamed
+    user: str  # empty if YARN's proxy names no user
     body: bytes = b""
 
 
@@ -70,7 +70,7 @@ class HttpResponse:
 
 
 class HttpError(Exception):
-    """An error that is the answer to a request, as JSON ``{"error": message}``."""
+    """An error that the server sends as the response to a request, as JSON ``{"error": message}``."""
 
     def __init__(self, status: int, message: str, headers: Optional[Mapping[str, str]] = None) -> None:
         super().__init__(message)
@@ -86,7 +86,7 @@ Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
 class AccessType(Enum):
-    """The access that a user needs, by the names of YARN's access lists of an application."""
+    """The access that a route requires, named after YARN's access lists of an application."""
 
     VIEW = VIEW_APP
     MODIFY = MODIFY_APP
@@ -94,13 +94,13 @@ class AccessType(Enum):
 
 @attrs.frozen
 class Route:
-    """One address of the web server, and the access that it needs."""
+    """A method and a path of the web server, with the handler and the access that users need."""
 
     method: str
     path: str
     access: AccessType
     handle: Handler
-    below: bool = False  # also for every path that begins with ``path``, which ends with a slash
+    below: bool = False  # also matches paths that begin with ``path``, which ends with a slash
 
 
 class Router:
@@ -132,18 +132,20 @@ class Router:
         return self._prefixes[max(prefixes, key=len)] if prefixes else None
 
 
-_MOST_PORTS = 1000  # attempts
+_MOST_PORTS = 1000  # number of ports to try
 _MOST_EXPECTED = 192  # limit of connections from addresses that may be answered, such as the proxy's
 _MOST_STRANGERS = 32  # limit of connections from all other addresses together
-_MOST_OF_A_STRANGER = 8  # limit of connections from one of these addresses
-_STRANGERS_A_SECOND = 50.0  # limit of new connections; more are closed at once, because their service delays others
+_MOST_OF_A_STRANGER = 8  # limit of connections from one unexpected address
+# Limit of new connections from unexpected addresses. The server closes further ones immediately, because even to serve
+# them briefly would delay other clients.
+_STRANGERS_A_SECOND = 50.0
 _BACKLOG = 1024
 _AT_ONCE = 64  # limit of connections accepted before other work of the event loop
-_REST = 1.0  # seconds until the next attempt if no connection can be accepted
+_REST = 1.0  # seconds until the next attempt after a failure to accept connections
 _HANDSHAKE = 5.0  # seconds for TLS
 _STRANGERS_HANDSHAKE = 2.0
-# Limit of connections with TLS that are accepted before other work. It is small, so that a prompt handshake ends long
-# before newcomers have taken all places.
+# Limit of TLS connections accepted before other work of the event loop. It is small, so that a prompt client completes
+# its handshake before new connections occupy all slots.
 _HANDSHAKES_AT_ONCE = 16
 _GOODBYE = 2.0  # seconds to finish answers when the server stops
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as an IPv6 address where IPv6 is off
@@ -154,7 +156,7 @@ def _everybody(source: str) -> bool:
 
 
 class WebServer:
-    """An HTTP server that holds its port from the beginning and serves after ``start``."""
+    """An HTTP server whose port is bound from the beginning, and which serves requests after ``start``."""
 
     def __init__(self, address: Address, sockets: list[socket.socket], tls: Optional[ssl.SSLContext] = None) -> None:
         self.address = address
@@ -165,14 +167,14 @@ class WebServer:
         self._connections: set[asyncio.Task[None]] = set()
         self._expected = ConnectionSlots(_MOST_EXPECTED, _MOST_EXPECTED)
         self._strangers = ConnectionSlots(_MOST_STRANGERS, _MOST_OF_A_STRANGER)
-        # After the handshake, the certificate proves that a client is the proxy. Handshakes take no places from the
-        # proxy.
+        # The proxy's certificate is known only after the handshake. Handshakes have separate slots, so that clients
+        # without this certificate take no slots from the proxy.
         self._handshakes = ConnectionSlots(_MOST_EXPECTED, _MOST_EXPECTED)
         self._strangers_handshakes = ConnectionSlots(_MOST_STRANGERS, _MOST_OF_A_STRANGER)
         self._resting: dict[socket.socket, asyncio.TimerHandle] = {}  # sockets that cannot accept connections now
         self._newcomers = RateLimiter(_STRANGERS_A_SECOND, _MOST_STRANGERS)
         self._serves = False
-        self._told = False  # the failure to accept connections is in the log
+        self._told = False  # the current failure to accept connections was logged
 
     @classmethod
     async def bind(cls, host: str, ports: PortRange, tls: Optional[ssl.SSLContext] = None) -> WebServer:
@@ -198,7 +200,7 @@ class WebServer:
     async def start(self, answer: Answer, expects: Callable[[str], bool] = _everybody) -> None:
         """Serve requests. A second call replaces ``answer`` and ``expects``.
 
-        ``expects`` returns whether requests from an address may be answered. Other clients (strangers) get few places
+        ``expects`` returns whether requests from an address may be answered. Other clients (strangers) get few slots
         and little time, so that they cannot block expected clients.
         """
         self._answer, self._expects = answer, expects
@@ -236,7 +238,7 @@ class WebServer:
                 accepted, name = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:  # such as too many open files, which a later attempt may not meet
+            except OSError as error:  # such as too many open files; a later attempt may succeed
                 self._rest(listening, error)
                 return
             self._told = False
@@ -290,7 +292,7 @@ class WebServer:
     async def _open(
         self, accepted: socket.socket, source: str, *, expected: bool
     ) -> Optional[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        """Return the connection's streams after the handshake, or None if there is no place for it. Raises OSError."""
+        """Return the connection's streams after the handshake, or None if no slot is free for it. Raises OSError."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
@@ -321,7 +323,7 @@ class WebServer:
 
 @attrs.define(eq=False)
 class _Handshake:
-    """A connection during its TLS handshake, which occupies a place."""
+    """A connection during its TLS handshake, which occupies a slot."""
 
     source: str
     _task: Optional[asyncio.Task[Any]]
@@ -333,9 +335,9 @@ class _Handshake:
 
 
 def _bound(places: Iterable[tuple[int, str]], port: int) -> list[socket.socket]:
-    """Return a socket on this port for every address, or an empty list if one of them is in use.
+    """Return a socket for every address, bound to this port, or an empty list if the port is in use at any address.
 
-    Without SO_REUSEADDR: with it, two processes could bind the port, and the second would only fail when it listens.
+    SO_REUSEADDR is not set. With it, two processes could bind the port, and the second would fail only when it listens.
     """
     sockets: list[socket.socket] = []
     for family, host in places:
@@ -357,14 +359,14 @@ def _bound(places: Iterable[tuple[int, str]], port: int) -> list[socket.socket]:
 
 
 MOST_HEAD = 16 << 10  # bytes
-MOST_BODY = 64 << 10  # bytes; the largest body is an order to stop
+MOST_BODY = 64 << 10  # bytes; the largest body that clients send is a stop order
 _CHUNK = 16 << 10  # bytes
 _HEAD_SECONDS = 10.0  # for the whole head, even if it arrives slowly
 _STRANGERS_HEAD_SECONDS = 3.0
 _BODY_SECONDS = 10.0
 _ANSWER_SECONDS = 30.0  # for the answer, including the time to read the body
 _SEND_SECONDS = 20.0
-_LINGER_SECONDS = 2.0  # for the client to close as well: closing while it sends could discard the answer
+_LINGER_SECONDS = 2.0  # until the client also closes: if the server closed first, the answer could be lost
 
 ReadBody = Callable[[], Awaitable[bytes]]
 Answer = Callable[[str, Head, ReadBody], Awaitable[HttpResponse]]
@@ -408,7 +410,7 @@ class HttpConnection:
         self._writer.transport.abort()
 
     async def serve(self) -> None:
-        """Read the request and answer it, until the connection is closed. Raises only CancelledError."""
+        """Read the request, answer it, and close the connection. Raises only CancelledError."""
         try:
             response = await self._respond()
             if response:
@@ -420,7 +422,7 @@ class HttpConnection:
             log.debug("a connection broke off: %r", error)
         finally:
             if not self._writer.is_closing():
-                self._writer.transport.abort()  # everything is sent, or the client does not receive it
+                self._writer.transport.abort()  # loses nothing: the answer is sent, or the client does not read it
 
     async def _respond(self) -> Optional[HttpResponse]:
         """Return the response, or None without a request. Raises _BrokenOff."""
@@ -526,7 +528,7 @@ def _deadline(seconds: float) -> float:
 
 
 class Visit(Protocol):
-    """A connection that occupies a place."""
+    """A connection in a ``ConnectionSlots``."""
 
     @property
     def source(self) -> str:
@@ -542,18 +544,19 @@ class Visit(Protocol):
 
 @attrs.define(eq=False)
 class ConnectionSlots:
-    """A limited number of places.
+    """Limits the number of concurrent connections, in total and from one address.
 
-    If all are taken, a newcomer replaces the client that the server has waited for longest. So incomplete requests
-    cannot block other clients, because complete requests arrive at once and are answered.
+    At a limit, a new connection replaces the oldest connection that waits for its client. At the limit for an address,
+    that is a connection from the same address. So slow or incomplete requests cannot block clients that send their
+    request at once.
     """
 
-    most: int
+    most: int  # limit in total
     of_one: int  # limit for one address
     _visits: dict[Visit, None] = attrs.field(factory=dict)  # oldest first
 
     def admit(self, visit: Visit) -> bool:
-        """Give the connection a place. Return False if all places belong to complete requests."""
+        """Give the connection a slot. Return False at a limit if the server waits for none of the clients."""
         of_one = [each for each in self._visits if each.source == visit.source]
         leaves: Optional[Visit] = None
         if len(of_one) >= self.of_one:

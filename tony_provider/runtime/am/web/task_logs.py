@@ -76,7 +76,7 @@ class Logs:
 
 
 def _is_for_eyes(request: HttpRequest) -> bool:
-    """Return whether a person reads the answer: in a browser, or through its page's script, which requests text.
+    """Return whether a person reads the answer: in a browser, or through the page's script, which requests text.
 
     Other clients remove control characters themselves.
     """
@@ -99,7 +99,7 @@ def task_of(status: JobStatus, path: str) -> TaskStatus:
 
 
 def number_of(query: dict[str, list[str]], name: str, most: int, least: int = 1) -> Optional[int]:
-    """Return a number of the query, or None without it. Raises HttpError for other values."""
+    """Return a number from the query, or None if the query lacks it. Raises HttpError if the value is invalid."""
     if name not in query:
         return None
     text = query[name][-1]
@@ -134,7 +134,7 @@ class TaskOutput:
         except NoTailError as error:
             answer = OutputPiece(attempt, task.attempt, after, after, problem=str(error))
         else:
-            # A client that follows begins where a piece has ended. Other clients may begin in the middle of a secret.
+            # Without ``after``, a piece begins with a whole line. Otherwise it may begin in the middle of a secret.
             masked = self._tails.masked_end if after else self._tails.masked
             text = await asyncio.to_thread(masked, found.data)
             answer = OutputPiece(attempt, task.attempt, found.start, found.end, text.decode("utf-8", "surrogateescape"))
@@ -157,7 +157,7 @@ class NoTailError(Exception):
 class LogTails:
     """Finds the end of a task's output. Requires a running event loop, and ``close`` at the end.
 
-    ``secrets`` are the values that are masked in it.
+    ``secrets`` are the values that are masked in the output.
     """
 
     def __init__(

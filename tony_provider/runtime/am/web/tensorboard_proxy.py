@@ -32,7 +32,7 @@ _SCRIPT = "tony-put.js"
 _JAVASCRIPT = "text/javascript; charset=utf-8"
 _HTML = "text/html"
 _DOCTYPE = b"<!doctype html>"
-_LOAD_AGAIN = 2  # seconds
+_LOAD_AGAIN = 2  # seconds until the browser loads the page again
 _ASKED_HEADERS = ("accept", "accept-encoding")
 # All other headers of TensorBoard concern its own connection or lead to unreachable addresses.
 _ANSWERED_HEADERS = {
@@ -59,7 +59,7 @@ class TensorBoard:
         self._asking = asking
         self._status = status
         script = pkgutil.get_data(__package__, "put.js")
-        assert script is not None  # noqa: S101 - it lies beside us in the archive
+        assert script is not None  # noqa: S101 - the file is in the same archive
         self._script = script
 
     @property
@@ -68,7 +68,7 @@ class TensorBoard:
             Route("GET", _BELOW.rstrip("/"), AccessType.VIEW, self.without_slash),
             Route("GET", _BELOW + _SCRIPT, AccessType.VIEW, self.script),
             Route("GET", _BELOW, AccessType.VIEW, self.get, below=True),
-            Route("PUT", _BELOW, AccessType.VIEW, self.post, below=True),  # changes nothing
+            Route("PUT", _BELOW, AccessType.VIEW, self.post, below=True),  # VIEW suffices, because it changes nothing
         )
 
     def places(self) -> Sequence[PageLink]:
@@ -76,7 +76,7 @@ class TensorBoard:
         return (PageLink("TensorBoard", TENSORBOARD_PAGE),)
 
     async def without_slash(self, request: HttpRequest) -> HttpResponse:
-        """Answer the address without its final slash with a page that leads to the right one.
+        """Return a page that leads from the address without a final slash to the right address.
 
         A redirection would not work: YARN's proxy would follow it, and the browser would not notice.
         """
@@ -86,11 +86,11 @@ class TensorBoard:
         return HttpResponse(HTTPStatus.OK, _JAVASCRIPT, self._script)
 
     async def get(self, request: HttpRequest) -> HttpResponse:
-        """Pass on a GET. Raises HttpError."""
+        """Forward a GET to TensorBoard. Raises HttpError."""
         return await self._answer(request, PageRequest("GET", _target(request), _headers(request)))
 
     async def post(self, request: HttpRequest) -> HttpResponse:
-        """Pass on a POST, which arrives as a PUT. Raises HttpError."""
+        """Forward a POST, which arrives as a PUT, to TensorBoard. Raises HttpError."""
         try:
             posted = load_json(request.body, Posted)
         except CodecError as error:
@@ -108,7 +108,7 @@ class TensorBoard:
                 return self._not_up()
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
         if HTTPStatus.MULTIPLE_CHOICES <= found.status < HTTPStatus.BAD_REQUEST:
-            # It only redirects to its own root, which has another address here.
+            # TensorBoard only redirects to its own root, which has another address here.
             raise HttpError(HTTPStatus.NOT_FOUND, "TensorBoard has nothing there")
         return _response(found, request.head.path)
 
@@ -146,7 +146,8 @@ def _headers(request: HttpRequest) -> dict[str, str]:
 
 def _response(found: PageAnswer, path: str) -> HttpResponse:
     headers = {shown: found.headers[name] for name, shown in _ANSWERED_HEADERS.items() if name in found.headers}
-    # In addition to TensorBoard's own policy. TensorBoard shows some of its plug-ins in frames.
+    # This adds to TensorBoard's own policy. Pages of this server may frame the response, because TensorBoard shows some
+    # plug-ins in frames.
     policy = [headers["Content-Security-Policy"]] if "Content-Security-Policy" in headers else []
     headers["Content-Security-Policy"] = ", ".join([*policy, "frame-ancestors 'self'"])
     kind = found.headers.get("content-type", "application/octet-stream")
@@ -160,7 +161,7 @@ def _response(found: PageAnswer, path: str) -> HttpResponse:
 
 
 def _with_script(html: bytes, path: str) -> bytes:
-    """Insert our script before all others, which then see its replacements. Make the addresses of fonts relative."""
+    """Insert ``put.js`` before all other scripts, so that they use its functions. Make the URLs of fonts relative."""
     root = "../" * path[len(_BELOW) :].count("/")
     script = f'<script src="{root}{_SCRIPT}"></script>'.encode()
     start = len(_DOCTYPE) if html[: len(_DOCTYPE)].lower() == _DOCTYPE else 0
@@ -222,7 +223,7 @@ class TensorBoardPages:
 
 
 async def _whole(question: ExecutorRequest) -> PageAnswer:
-    """Return the whole answer from its parts. Raises NoAnswerError, NotUpError, HttpError."""
+    """Receive all messages of an answer and return the answer. Raises NoAnswerError, NotUpError, HttpError."""
     part = await _part(question)
     if part.problem:
         if part.status == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -244,7 +245,7 @@ async def _part(question: ExecutorRequest) -> tony_pb2.Page:
     return (await question.answer(_SECONDS)).page
 
 
-# Routes may also lie below /experiment/<id>. The lookahead finds every route in a path, so that no part hides a route.
+# Routes may also lie below /experiment/<id>. The lookahead finds every route in a path, so that none hides another.
 _PLUGIN = re.compile(r"(?=/data/+plugin/+([^/]+)/*(.*))", re.DOTALL)
 _READERS = frozenset(
     (
@@ -258,7 +259,7 @@ _PROFILER_READS = frozenset(
     ("", "config", "data", "data_csv", "hosts", "local", "module_list", "run_tools", "runs", "tools", "version")
 )
 _STATIC = re.compile(r"[\w-]+\.(?:css|html|js|wasm|woff2)")
-_PLACES = frozenset(("run_path", "service_addr", "session_path", "worker_list"))  # parameters that name other places
+_PLACES = frozenset(("run_path", "service_addr", "session_path", "worker_list"))  # parameters with hosts or directories
 _INSTEAD = "`airflow tony tensorboard` shows it on your own machine"
 
 

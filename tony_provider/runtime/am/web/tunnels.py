@@ -35,7 +35,7 @@ _SILENCE = 90.0  # seconds without a request after which a tunnel is abandoned
 _IDLE = 3600.0  # seconds without a byte through any of its streams after which a tunnel may be replaced by a new one
 _LOOK = 5.0  # seconds between two checks for abandoned tunnels
 _LONGEST_NAME = 64  # characters
-_MOST_ENDED = 64
+_MOST_ENDED = 64  # number of ended tunnels whose reasons are kept
 
 
 class Tunnels:
@@ -128,7 +128,7 @@ class Tunnels:
                 del self._ended[next(iter(self._ended))]
 
     def _forget(self, name: str, why: str) -> bool:
-        """End a tunnel that its user may replace by a new one. Return whether it existed."""
+        """End a tunnel without a record in ``_ended``. Its client may open a new one. Return whether it existed."""
         tunnel = self._open.pop(name, None)
         if tunnel is not None:
             log.info("a tunnel of %r has ended: %s", tunnel.user, why)
@@ -136,7 +136,7 @@ class Tunnels:
         return tunnel is not None
 
     async def _look(self) -> None:
-        """End abandoned tunnels without a record, because a client whose machine has slept may come back."""
+        """End abandoned tunnels without a record, because the client may only have been suspended."""
         while True:
             await asyncio.sleep(_LOOK)
             now = asyncio.get_running_loop().time()
@@ -146,7 +146,7 @@ class Tunnels:
 
 
 _PIECE = 64 << 10  # bytes per read from TLS
-_MOST_HELD = 2 * limits.TUNNEL_STREAMS * limits.TUNNEL_WINDOW  # bytes
+_MOST_HELD = 2 * limits.TUNNEL_STREAMS * limits.TUNNEL_WINDOW  # limit of bytes that the client has not received
 
 
 class MasterTunnel:
@@ -158,7 +158,7 @@ class MasterTunnel:
     def __init__(self, context: ssl.SSLContext, user: str, streams: TunnelStreams) -> None:
         loop = asyncio.get_running_loop()
         self.user = user
-        self.heard = self.used = loop.time()  # times of the last request, and of the last frame passed on
+        self.heard = self.used = loop.time()  # times of the last request and of the last forwarded frame
         self.over = ""  # reason of its end; empty while it is open
         self._time = loop.time
         self._tls = TlsEnd(context)
@@ -236,7 +236,7 @@ class MasterTunnel:
         self._tls.write(pack_frames([frame]))
         self._flush()
         self._forget_if_over(frame.stream)
-        if self._sent.held > _MOST_HELD:  # a client opens and closes streams without reading
+        if self._sent.held > _MOST_HELD:  # the client opens and closes streams without reading the answers
             self.end("its user does not take what comes")
 
     def _forget_if_over(self, number: int) -> None:

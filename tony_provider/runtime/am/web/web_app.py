@@ -135,7 +135,7 @@ class WebApp:
             self._tails.close()
 
 
-# For answers without a policy: browsers run no part of them, and no page may frame them.
+# For responses without a policy: browsers must not execute their content, or show them in frames.
 _GUARDS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
@@ -159,7 +159,7 @@ class Routes:
             raise
 
     async def _answer(self, source: str, head: Head, read_body: ReadBody) -> HttpResponse:
-        """Authenticate before the search for a route, so that strangers do not learn which pages exist."""
+        """Answer a request. Authentication comes first, so that strangers do not learn which pages exist."""
         user = await self._authenticator.visitor(source, head)
         route = self._router.find(head)
         await self._authenticator.check(user, route.access)

@@ -19,7 +19,7 @@ from tony_provider.runtime.hadoop.yarn_records import ContainerId
 from tony_provider.runtime.jobspec.placement import NODE_WAIT, AttributeRule, Placement, PlacementConstraint, TagTarget
 
 MOST_ASKS = 1000  # per call
-_PLACE_AGAIN = 5.0  # seconds after YARN has found no node for a container
+_PLACE_AGAIN = 5.0  # seconds until a request is repeated after YARN has found no node for it
 
 
 @attrs.frozen
@@ -60,13 +60,13 @@ class ContainerAsks:
     are the caller's, in seconds.
     """
 
-    _outstanding: dict[int, Ask] = attrs.field(factory=dict)
-    _to_say: dict[int, Ask] = attrs.field(factory=dict)
-    _later: dict[int, tuple[float, Ask]] = attrs.field(factory=dict)  # replacement for a request, and from when on
-    _releases: set[ContainerId] = attrs.field(factory=set)  # not yet sent
-    _releasing: set[ContainerId] = attrs.field(factory=set)  # until they have ended
+    _outstanding: dict[int, Ask] = attrs.field(factory=dict)  # requests without an allocation, by key
+    _to_say: dict[int, Ask] = attrs.field(factory=dict)  # requests to send, by key
+    _later: dict[int, tuple[float, Ask]] = attrs.field(factory=dict)  # when to send a request again, and what to send
+    _releases: set[ContainerId] = attrs.field(factory=set)  # releases to send
+    _releasing: set[ContainerId] = attrs.field(factory=set)  # released containers that have not ended
     _avoided: frozenset[str] = frozenset()
-    _nodes_to_say: dict[str, bool] = attrs.field(factory=dict)  # whether to avoid a node, by its name
+    _nodes_to_say: dict[str, bool] = attrs.field(factory=dict)  # changes to send: whether to avoid a node, by its name
     _moved: set[int] = attrs.field(factory=set)  # keys of requests repeated after a grant on an avoided node
     _not_placed: set[int] = attrs.field(factory=set)  # keys of requests for which YARN has found no node before
 
@@ -129,8 +129,8 @@ class ContainerAsks:
     def granted(self, key: int, node: str) -> Optional[ContainerRequest]:
         """Return the request that an allocation on ``node`` (host:port) answers, or None to release the container.
 
-        Either the request was cancelled, or the node must be avoided since. In the second case the request is repeated,
-        but only once, because a cluster that ignores the blacklist would grant the same node again.
+        A container is released if the request was cancelled, or if its node must be avoided. In the second case the
+        request is repeated, but only once. A cluster that ignores the blacklist would grant the same node again.
         """
         ask = self._outstanding.get(key)
         if ask is None:
@@ -143,9 +143,9 @@ class ContainerAsks:
         return ask.request
 
     def not_placed(self, key: int, now: float) -> bool:
-        """Record that the ResourceManager found no node for a request, which is repeated later.
+        """Record that the ResourceManager found no node for a request. The request is repeated later.
 
-        Returns whether to report it: the request is still open, and this is the first time.
+        Returns whether the caller should report this: only the first time, and only if the request is still open.
         """
         ask = self._outstanding.get(key)
         if ask is None:
@@ -156,7 +156,10 @@ class ContainerAsks:
         return news
 
     def next(self, now: float) -> Saying:
-        """Return the content of the next allocate call. Call ``said`` after its success, otherwise it is sent again."""
+        """Return the content of the next allocate call.
+
+        After a successful call, call ``said``. Otherwise the same content is sent again.
+        """
         for key, (when, ask) in list(self._later.items()):
             if when <= now:
                 del self._later[key]
@@ -172,7 +175,7 @@ class ContainerAsks:
         )
 
     def said(self, saying: Saying) -> None:
-        """Record that the ResourceManager has received this call. Later changes remain to be sent."""
+        """Record that the ResourceManager has received this call. Changes made since ``next`` remain to be sent."""
         for ask in saying.asks:
             if self._to_say.get(ask.key) == ask:
                 del self._to_say[ask.key]
@@ -201,8 +204,8 @@ class Ask:
     """The current state of one request, as the ResourceManager must know it."""
 
     request: ContainerRequest
-    count: int = 1  # 0: cancelled
-    anywhere: bool = False  # the time for the wanted nodes is over
+    count: int = 1  # number of containers; 0 cancels the request
+    anywhere: bool = False  # any node is acceptable, because the wait for the wanted nodes is over
     leads: bool = False  # the first container of an affinity group, which is exempt from the affinity
 
     @property
@@ -221,7 +224,10 @@ class Ask:
 
     @property
     def beside_its_own(self) -> frozenset[str]:
-        """Tags of this request that other containers on its node or rack must have. The first container is exempt."""
+        """Tags of this request that its affinity rules also require of another container on the same node or rack.
+
+        The first container is exempt, because there is no other container yet.
+        """
         placement = self.request.placement or Placement()
         beside = (TagTarget.parse(tag) for rule in placement.constraints for tag in rule.affinity)
         return frozenset(target.tag for target in beside if target.own) & frozenset(self.request.tags)
@@ -231,10 +237,10 @@ class Ask:
     def resource_requests(self, racks: Mapping[str, str]) -> list[yarn.ResourceRequestProto]:
         """Return a request for any node, and one for each named node and its rack. ``racks``: rack by node name.
 
-        YARN allocates on a node only if its rack is also requested. It leaves the named nodes only if the rack's
-        request has relax_locality, and the racks only if the request for any node has it. A rack is requested by its
-        nodes, because the capacity scheduler never allocates on a rack with strict locality: it counts missed
-        opportunities at nodes, and there are none.
+        YARN allocates on a node only if its rack is also requested. YARN uses other nodes of the rack only if the
+        rack's request has relax_locality, and other racks only if the request for any node has it. With strict
+        locality, the capacity scheduler never allocates on a rack without named nodes, because it counts missed
+        opportunities only at these. So a request for a rack names all its nodes.
         """
         placement = self.request.placement or Placement()
         nodes = dict.fromkeys([*placement.nodes, *(node for node, rack in racks.items() if rack in placement.racks)])
@@ -305,7 +311,7 @@ def _of_attribute(rule: AttributeRule) -> yarn.SimplePlacementConstraintProto:
 
 FIRST_KEY = 1 << 40  # above the keys of a job's own requests
 _QUIET = 3.0  # seconds without another container until the search ends: nodes report once per second
-_LONGEST = 30.0
+_LONGEST = 30.0  # seconds until a search ends in any case
 
 
 @attrs.frozen
@@ -321,7 +327,7 @@ class Found:
 class _Look:
     request: ContainerRequest
     most: int
-    keys: range = range(0)
+    keys: range = range(0)  # keys of its requests
     began: float = 0.0
     moved: float = 0.0  # time when the newest container was granted
     came: list[ContainerId] = attrs.field(factory=list)
@@ -329,12 +335,13 @@ class _Look:
 
 @attrs.define
 class RoomFinder:
-    """Determines for how many containers YARN has room. It requests them for a moment and releases them.
+    """Determines for how many containers YARN has room: requests containers, counts them, and releases them.
 
-    The current search and the next one. Times are in seconds. YARN reports no usable limit. The capacity scheduler's
-    headroom ends at the queue's own share, except for one minimum allocation, even if the queue may have more. It is
-    also computed only while the queue has pending requests. No scheduler reports single nodes, and the fair scheduler
-    omits GPUs.
+    YARN reports no usable limit. The capacity scheduler's headroom ends at the queue's own share, except for one
+    minimum allocation, even if the queue may have more. The headroom is also computed only while the queue has pending
+    requests. No scheduler reports single nodes, and the fair scheduler omits GPUs.
+
+    The object keeps the current search and the next one. Times are in seconds.
     """
 
     _now: Optional[_Look] = None
@@ -358,7 +365,7 @@ class RoomFinder:
     def came(self, key: int, container: ContainerId, now: float) -> bool:
         """Return whether a container belongs to the search.
 
-        The search keeps it until ``end``, so that later containers need other room.
+        The search keeps the container until ``end``, so that its room is not counted twice.
         """
         if self._now is None or key not in self._now.keys:
             return False

@@ -1,4 +1,4 @@
-"""Clients of an application master: its protocol with the ResourceManager, and the NodeManagers' for containers."""
+"""RPC clients of the application master: for the ResourceManager's scheduler, and for NodeManagers."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _RETRY = RetryPolicy(max_delay=2.0)  # short, to reach a restarted ResourceManag
 _TIMEOUT = 20.0  # seconds for one call over all servers
 _BEAT_TIMEOUT = 10.0  # for a heartbeat, which is repeated anyway
 _REGISTER_FOR = 600.0  # seconds: YARN waits 10 minutes for the registration of an application master
-_FINISH_FOR = 300.0
-_FINISH_DELAY = 0.1
-_RETRY_DELAY = 1.0
+_FINISH_FOR = 300.0  # seconds
+_FINISH_DELAY = 0.1  # seconds between two calls
+_RETRY_DELAY = 1.0  # seconds
 _REFUSED_FOR = 20.0  # seconds: a ResourceManager that is starting may not know its applications yet
-_NOT_FOUND_FOR = 3.0
+_NOT_FOUND_FOR = 3.0  # seconds in which an unknown attempt is not yet taken as ended
 
 _FINAL = {
     FinalStatus.SUCCEEDED: yarn.APP_SUCCEEDED,
@@ -233,7 +233,7 @@ _TRIES = 5  # attempts while a node is not ready
 class NMClient:
     """Starts containers. Creates one RPC client per node on first use; an idle client holds no connection.
 
-    YARN sends each node's token only once.
+    YARN sends each node's token only once, so the tokens are kept.
     """
 
     def __init__(self, settings: ConnectionSettings) -> None:
@@ -334,6 +334,7 @@ def _local_resource(resource: LocalizedResource) -> yarn.LocalResourceProto:
         size=resource.size,
         modified_ms=resource.modified_ms,
         archive=False,  # the executor unpacks it, because a node's unpacked copy cannot be verified
-        # A node keeps PRIVATE files for the user's next application, and programs can change the node's copy.
+        # A node keeps PRIVATE files for the user's next application. Programs can change the node's copy, so only files
+        # that executors verify may be PRIVATE.
         visibility=yarn.PRIVATE if resource.is_verified else yarn.APPLICATION,
     )

@@ -1,6 +1,6 @@
 """YARN's ResourceManager for the application master, over Hadoop RPC.
 
-Also converts YARN's exit statuses, preemption messages and node reports to events.
+The module also converts YARN's exit statuses, preemption messages and node reports to events.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ log = logging.getLogger(__name__)
 
 _NOTICE = 0.25  # seconds: yarn.nodemanager.sleep-delay-before-sigkill.ms
 _BUSY = 0.2  # seconds between heartbeats while an answer is expected soon
-_IDLE = 1.0
-_BUSY_FOR = 10.0  # seconds after a change
-_LEAST = 0.05
+_IDLE = 1.0  # seconds between heartbeats otherwise
+_BUSY_FOR = 10.0  # seconds after a change in which answers are expected
+_LEAST = 0.05  # minimum seconds between heartbeats
 _NOT_PLACED = {
     yarn.RRP_COULD_NOT_PLACE_ON_NODE: "YARN finds no node on which its placement constraints hold",
     yarn.RRP_COULD_NOT_SCHEDULE_ON_NODE: "the nodes on which its placement constraints hold have no room, or its queue",
@@ -139,7 +139,7 @@ class YarnResourceManager(ResourceManager):
         self._wake.set()
 
     def _look(self, now: float) -> None:
-        """Begin or end a search for room if it is due."""
+        """Begin the next search for room, or end the current one, if it is time."""
         if found := self._room.end(now):
             self._asks.cancel(found.keys)
             self._asks.release(found.containers)
@@ -151,7 +151,7 @@ class YarnResourceManager(ResourceManager):
     async def launch(self, container: Container, launch: Launch) -> None:
         allocated = self._containers.get(container.id)
         if allocated is None:
-            return  # it has already ended, which was reported
+            return  # the container has already ended, and its end was reported
         problem = await self._nodes.start(allocated, launch)
         if problem:
             self._events.put(LaunchFailed(container.id, descriptions.without_frames(problem)))
@@ -237,7 +237,7 @@ class YarnResourceManager(ResourceManager):
             self._allocated(container)
         for rejected in answer.rejected_scheduling_requests:
             self._not_placed(rejected)
-        self._notice(answer)  # before the completions that it announces
+        self._notice(answer)  # before the completions, which preemption messages announce
         for status in answer.completed_container_statuses:
             self._completed(status)
         if answer.a_m_command == yarn.AM_SHUTDOWN and answer.HasField("a_m_command"):
@@ -287,7 +287,7 @@ class YarnResourceManager(ResourceManager):
         container_id = ContainerId.from_proto(status.container_id)
         self._asks.completed(container_id)
         self._tags.pop(str(container_id), None)
-        self._hurry()  # others may follow
+        self._hurry()  # more containers may end soon
         if self._containers.pop(str(container_id), None):
             ended = exit_of_status(status.exit_status)
             self._events.put(Completed(str(container_id), ended, descriptions.without_frames(status.diagnostics)))
@@ -333,15 +333,16 @@ _REASONS = {
 
 
 def exit_of_status(status: int) -> ContainerExit:
-    """Convert a status of YARN. From 0 on it is the exit code of the container's program.
+    """Convert YARN's exit status of a container.
 
-    See org.apache.hadoop.yarn.api.records.ContainerExitStatus.
+    A status of at least 0 is the exit code of the container's program. See
+    org.apache.hadoop.yarn.api.records.ContainerExitStatus.
     """
     reason = ExitReason.EXITED if status >= 0 else _REASONS.get(status, ExitReason.OTHER)
     return ContainerExit(reason, status)
 
 
-_SAID_FOR = 60.0  # seconds: some schedulers repeat the message with each heartbeat until they take the container
+_SAID_FOR = 60.0  # seconds without a second event; some schedulers repeat the message with each heartbeat
 _GONE = (yarn.NS_LOST, yarn.NS_DECOMMISSIONED, yarn.NS_SHUTDOWN, yarn.NS_UNHEALTHY)
 
 
@@ -356,7 +357,7 @@ class PreemptionMessages:
     ) -> Optional[Preempting]:
         """Return the event for a message, or None if it contains no news.
 
-        Whether the contract is negotiable does not matter, because a gang has no other container to give. YARN does not
+        Negotiable contracts are treated like strict ones, because a gang has no other container to offer. YARN does not
         report the remaining time. It waits for yarn.resourcemanager.monitor.capacity.preemption.max_wait_before_kill,
         15 s by default.
         """

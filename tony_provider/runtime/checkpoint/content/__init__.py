@@ -1,1 +1,1 @@
-"""Parsers for files of checkpoints, one for each format. The file's size limits their effort."""
+"""Parsers for files of checkpoints, one for each format. The file's size limits their time and memory."""

@@ -1,8 +1,9 @@
-"""A program that reads files of checkpoints for another process, within limits: see ``readers``.
+"""Helper process that reads checkpoint files for another process, with limits on memory and time.
 
-A request is a line, ``{"reader": "torch", "path": "/…", "seconds": 30}``. The answer is a line with ``value``, with
-``unreadable`` and the reason, or with ``errno``. ``seconds`` limits the processor time; the system ends a program that
-needs more. Standard input is a socket. The program ends when the socket is closed or idle for a while.
+Standard input is a socket for requests and answers, each a line of JSON. A request names one of ``readers.READERS``:
+``{"reader": "torch", "path": "/…", "seconds": 30}``. The answer has ``value``, or ``unreadable`` with the reason, or
+``errno`` and ``strerror``. If a request needs more than ``seconds`` of processor time, the kernel kills the process.
+The process also ends when the socket is closed or idle for a while.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from tony_provider.runtime.checkpoint.content.readers import read_here
 from tony_provider.runtime.checkpoint.content.zips import Unreadable
 from tony_provider.runtime.common import helper_processes
 
-MEMORY = 1 << 30  # bytes of addresses
-_IDLE = 15.0  # seconds; while a program writes, requests come more often
-_MOST_ANSWER = 16 << 20  # bytes
+MEMORY = 1 << 30  # limit of the address space in bytes
+_IDLE = 15.0  # seconds without a request after which the process ends
+_MOST_ANSWER = 16 << 20  # size limit of an answer in bytes
 
 
 def main() -> None:
-    """Serve requests from standard input until it ends."""
+    """Serve requests from standard input until it is closed or idle."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # sent at the end of a container, but the client decides when to stop
+        signal.signal(number, signal.SIG_IGN)  # sent when a container ends; the client may still need this process
     helper_processes.limit_memory(MEMORY)
     with socket.socket(fileno=0) as asking:
         serve(asking)
@@ -46,7 +47,7 @@ def serve(asking: socket.socket) -> None:
 def _next(requests: BinaryIO) -> bytes:
     try:
         return requests.readline()
-    except OSError:  # the client sent nothing for long, or has ended
+    except OSError:  # the socket is idle, or the client has ended
         return b""
 
 

@@ -14,14 +14,14 @@ from tony_provider.runtime.checkpoint.content.zips import Unreadable, is_count, 
 from tony_provider.runtime.common.binary import crc32c
 
 _MAGIC = b"\x93NUMPY"
-_LONGEST_HEADER = 64 << 10  # bytes; NumPy itself accepts 10,000 unless it may trust the file
-_STEPS = ("global_step", "step", "iteration", "iter", "epoch")  # arrays that hold one number
+_LONGEST_HEADER = 64 << 10  # bytes; NumPy's own limit for untrusted files is 10,000
+_STEPS = ("global_step", "step", "iteration", "iter", "epoch")  # names of arrays that may be the step
 _MOST_DIMENSIONS = 64  # NumPy's own limit
 _WIDTHS = ("1", "2", "4", "8")  # bytes of a whole number
 
 
 def read_npz(path: Path) -> Optional[int]:
-    """Read and check an archive. Return the step that it contains, or None. Raises Unreadable, OSError."""
+    """Check a ``.npz`` archive. Return the step in it, or None if it has none. Raises Unreadable, OSError."""
     with zips.open_zip(path) as archive:
         zips.check_zip(archive)
         members = set(archive.namelist())
@@ -40,7 +40,10 @@ def _number(archive: ZipFile, member: str) -> Optional[int]:
 
 
 def check_npy(path: Path) -> bool:
-    """Check an array's size. Return False if its header does not determine the size. Raises Unreadable, OSError."""
+    """Check the size of a ``.npy`` file. Return False if its header does not determine the size.
+
+    Raises Unreadable, OSError.
+    """
     with path.open("rb") as file:
         header = _header(file)
         kind, shape = header["descr"], header["shape"]
@@ -55,7 +58,7 @@ def check_npy(path: Path) -> bool:
 
 
 def _header(file: BinaryIO) -> dict[str, Any]:
-    """Return the header of an array. Raises Unreadable."""
+    """Return the header of a ``.npy`` file. Raises Unreadable."""
     beginning = file.read(len(_MAGIC) + 2)
     if not beginning.startswith(_MAGIC) or len(beginning) < len(_MAGIC) + 2:
         raise Unreadable("it does not begin like an array")
@@ -74,12 +77,12 @@ def _header(file: BinaryIO) -> dict[str, Any]:
 
 
 _DATABASE_MAGIC = bytes.fromhex("0cdb3a2a")
-_MOST_BYTES = 32 << 20  # of a manifest, and of a tree
+_MOST_BYTES = 32 << 20  # size limit of a database's manifest, and of a file with metadata
 _OF_ARRAYS = ("jax.Array", "np.ndarray")
 
 
 def check_orbax_database(path: Path) -> None:
-    """Check that a database's manifest is complete. Raises Unreadable, OSError."""
+    """Check that the manifest of an OCDBT database is complete. Raises Unreadable, OSError."""
     data = whole(path, _MOST_BYTES)
     if data[:4] != _DATABASE_MAGIC or int.from_bytes(data[4:12], "little") != len(data):
         raise Unreadable("it is not a complete manifest of a database")
@@ -88,21 +91,21 @@ def check_orbax_database(path: Path) -> None:
 
 
 def is_orbax_committed(path: Path) -> bool:
-    """Return whether a step was committed, from its metadata. Raises Unreadable, OSError."""
+    """Return whether a step was committed, according to its metadata file. Raises Unreadable, OSError."""
     return json_object(path, _MOST_BYTES).get("commit_timestamp_nsecs", 0) is not None
 
 
 def orbax_arrays(path: Path) -> Optional[list[str]]:
-    """Return the names of a tree's array directories, which are next to it, or None if a database holds the arrays.
+    """Return the names of the arrays in a tree's metadata file. Each array is a directory next to this file.
 
-    Raises Unreadable, OSError.
+    Returns None if the arrays are in a database instead. Raises Unreadable, OSError.
     """
     tree = json_object(path, _MOST_BYTES)
     return None if tree.get("use_ocdbt", True) else [_name(entry) for entry in _array_entries(tree)]
 
 
 def orbax_pieces(path: Path) -> int:
-    """Return the number of files of an array from its metadata, or 0 if it is unknown.
+    """Return the number of files of an array, according to its metadata file. Return 0 if unknown.
 
     Raises Unreadable, OSError.
     """

@@ -1,6 +1,6 @@
-"""Readers of checkpoint files by name, and the manifest that a program writes for a save of any format.
+"""Table of the readers of checkpoint files, and the reader for manifests that programs write for their saves.
 
-For the manifest see ``save_formats.find_manifests``.
+A program writes such a manifest for a save in any format. ``save_formats.find_manifests`` evaluates it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tony_provider.runtime.checkpoint.content.zips import Unreadable, is_count, 
 
 _MOST_BYTES = 64 << 20
 
-File = tuple[str, int, Optional[str]]  # path below the manifest's directory, size in bytes, checksum
+File = tuple[str, int, Optional[str]]  # path below the manifest's directory, size in bytes, checksum or None
 ProgramManifest = tuple[int, str, list[File]]  # step, entry, files
 
 
 def read_program_manifest(path: Path) -> ProgramManifest:
-    """Return the content of a manifest. Raises Unreadable, OSError."""
+    """Return the content of a program's manifest. Raises Unreadable, OSError."""
     plain = json_object(path, _MOST_BYTES)
     try:
         step, entry, listed = plain["step"], plain["entry"], plain["files"]
@@ -78,9 +78,9 @@ READERS: Mapping[str, Callable[[Path], Any]] = {
 
 
 def read_here(reader: str, path: Path) -> Any:
-    """Return a reader's result for a file, in this process. Raises Unreadable, OSError.
+    """Run a reader for a file in this process, and return its result. Raises Unreadable, OSError.
 
-    Other exceptions of a reader become Unreadable, so that a file never prevents reading the others.
+    All other exceptions of the reader become Unreadable, so that the caller can continue with other files.
     """
     try:
         return READERS[reader](path)

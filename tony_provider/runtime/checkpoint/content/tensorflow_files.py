@@ -1,10 +1,12 @@
 """Files of TensorFlow and Keras: indexes of tensor bundles, HDF5 files, ``.keras`` archives and epochs.
 
-The index of a tensor bundle contains the sizes of the data files. It is a LevelDB table: blocks of sorted keys and
-values, each with a checksum, and a footer that points to them. The value of the empty key is a BundleHeaderProto. Every
-other value is a BundleEntryProto with the place of a tensor: data file, offset and number of bytes. The size of the
-index bounds the effort: blocks may not overlap. Keys are not built, because each may share all its bytes with the key
-before.
+The index of a tensor bundle is a LevelDB table. It has blocks of sorted keys and values, each block with a checksum,
+and a footer that points to the blocks. The value of the empty key is a BundleHeaderProto. Every other value is a
+BundleEntryProto with the location of a tensor: data file, offset and number of bytes. This gives the minimum sizes of
+the data files.
+
+Time and memory are proportional to the size of the index: overlapping blocks are rejected, and only the lengths of keys
+are computed. In a malicious index, a few bytes could stand for long keys, because keys share prefixes.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from tony_provider.runtime.common.binary import EndlessNumber, crc32c, masked_cr
 
 _FOOTER = 48
 _MAGIC = bytes.fromhex("57fb808b247547db")
-_TRAILER = 5  # of a block: its compression, its checksum
-_HEADER_SHARDS = 1  # field numbers of BundleHeaderProto, and of BundleEntryProto
+_TRAILER = 5  # bytes after a block: its compression type (1) and checksum (4)
+_HEADER_SHARDS = 1  # field number in BundleHeaderProto; the following ones are in BundleEntryProto
 _ENTRY_SHARD, _ENTRY_OFFSET, _ENTRY_SIZE = 3, 4, 5
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_MOST_BYTES = 32 << 20  # of an index, enough for several hundred thousand tensors
+_MOST_BYTES = 32 << 20  # size limit of an index, enough for several hundred thousand tensors
 _MOST_SHARDS = 100_000
 
 
@@ -57,19 +59,19 @@ def shard_sizes(index: bytes) -> list[int]:
 
 
 def shard_name(prefix: str, shard: int, shards: int) -> str:
-    """Return the name of a data file of an index."""
+    """Return the name of the data file with the number ``shard``, of ``shards`` files in total."""
     return f"{prefix}.data-{shard:05d}-of-{shards:05d}"
 
 
 def _table(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the length of each key, and its value."""
+    """Yield the length of each key in a LevelDB table, and its value. Raises Unreadable."""
     if len(data) < _FOOTER or data[-len(_MAGIC) :] != _MAGIC:
         raise Unreadable("the index has no footer: it is cut short or was never finished")
     footer = data[-_FOOTER:]
-    meta, at = _handle(footer, 0)  # empty, except for its checksum
+    meta, at = _handle(footer, 0)  # the metaindex block has no entries, so only its checksum is verified
     root, _ = _handle(footer, at)
     _block(data, *meta)
-    left = len(data)  # bytes that all blocks may have together, because they may not overlap
+    left = len(data)  # remaining bytes for blocks, whose total exceeds the file size if they overlap
     for _, value in _entries(_block(data, *root)):
         (offset, size), _ = _handle(value, 0)
         left -= size + _TRAILER
@@ -90,7 +92,7 @@ def _block(data: bytes, offset: int, size: int) -> bytes:
 
 
 def _entries(block: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the length of each key, and its value. Keys share their first bytes with the key before."""
+    """Yield the length of each key in a block, and its value. A key may share a prefix with the previous key."""
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     if end < 0:
@@ -114,7 +116,7 @@ def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
 
 
 def _varint_fields(message: bytes) -> dict[int, int]:
-    """Return the numbers among the fields of a protobuf message, by field number."""
+    """Return the varint fields of a protobuf message, by field number."""
     fields: dict[int, int] = {}
     at = 0
     while at < len(message):
@@ -133,7 +135,7 @@ def _varint_fields(message: bytes) -> dict[int, int]:
 
 
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-_END_AT = {0: 40, 1: 44, 2: 28, 3: 28}  # by the version of the superblock
+_END_AT = {0: 40, 1: 44, 2: 28, 3: 28}  # offset of the end-of-file address, by version of the superblock
 
 
 def check_hdf5(path: Path) -> None:
@@ -154,8 +156,8 @@ def check_hdf5(path: Path) -> None:
         raise Unreadable(f"it has {size} bytes, but its header says {end}: it was not written to its end")
 
 
-_CONFIG = "config.json"  # in an archive
-_MOST_KERAS_BYTES = 1 << 20  # of the file with the epoch
+_CONFIG = "config.json"  # required member of an archive
+_MOST_KERAS_BYTES = 1 << 20  # size limit of training_metadata.json
 
 
 def check_keras_archive(path: Path) -> None:
@@ -167,7 +169,7 @@ def check_keras_archive(path: Path) -> None:
 
 
 def keras_epoch(path: Path) -> int:
-    """Return the epoch in training_metadata.json. Raises Unreadable, OSError."""
+    """Return the epoch in a training_metadata.json of BackupAndRestore. Raises Unreadable, OSError."""
     found: Any = json_object(path, _MOST_KERAS_BYTES).get("epoch")
     if not is_count(found):
         raise Unreadable("it contains no epoch")

@@ -1,13 +1,12 @@
 """Files of PyTorch: ``.safetensors``, ``torch.save``, distributed checkpoints, shard indexes, trainer state.
 
-Plain numbers, texts, lists, tuples and dictionaries are read from pickles.
+A pickle is a program that runs when it is loaded. This module never runs it, but reads the plain values in it: numbers,
+texts, lists, tuples and dictionaries. An OpaqueObject stands for the result of a call.
 
-A pickle is a program that runs when it is loaded. This module never runs it. Results of calls are opaque.
+Only numbers and texts of a pickle may be hashed, compared or formatted. A pickle of a hundred bytes can describe nested
+tuples for which these operations would take forever.
 
-Only numbers and texts of a pickle are hashed, compared or formatted. A hundred bytes can describe nested tuples for
-which these operations would never end.
-
-A ``.safetensors`` file is complete if it has the size in its header.
+A ``.safetensors`` file is complete if its size matches the offsets in its header.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _LITERALS = frozenset({"NONE", "NEWTRUE", "NEWFALSE", "EMPTY_DICT", "EMPTY_LIST"
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _MARK = object()
 _MOST_OPERATIONS = 5_000_000  # enough for 100,000 tensors; each operation may create an object of 70 bytes
-_LONGEST = 64 << 10  # bytes of a text, or of other data; longer data is skipped
+_LONGEST = 64 << 10  # bytes; longer texts and other data are skipped
 _LONGEST_LINE = 1 << 20  # bytes
 _LONGEST_NUMBER = 4000  # digits
 _PIECE = 1 << 20  # bytes of skipped data that are read at a time
@@ -40,7 +39,10 @@ _OPERATIONS = {each.code.encode("latin-1"): each for each in pickletools.opcodes
 
 
 class OpaqueObject:
-    """An object that only a run of the pickle would create. ``name``: of a class or function, otherwise empty."""
+    """Placeholder for an object that only the execution of a pickle would create.
+
+    ``name`` is the name of a class or function, and empty for all other objects.
+    """
 
     __slots__ = ("name",)
 
@@ -52,10 +54,10 @@ _NAMELESS = OpaqueObject()
 
 
 class PickleContent:
-    """The plain content of a pickle: ``value``.
+    """The plain values of a pickle.
 
-    ``states`` are the states of its objects, in order. ``persistent`` are the references to data outside of the
-    pickle.
+    ``value`` is the pickled value. ``states`` are the states of the objects in it, in the order of the pickle.
+    ``persistent`` are its references to data outside of the pickle (persistent IDs).
     """
 
     def __init__(self) -> None:
@@ -106,7 +108,7 @@ class _Source:
 
 
 def _operations(source: _Source) -> Iterator[tuple[Any, Any]]:
-    """Yield operations like ``pickletools.genops``, with Opaque in place of long data."""
+    """Yield opcodes and arguments like ``pickletools.genops``. Long data is replaced by an OpaqueObject."""
     for _ in range(_MOST_OPERATIONS):
         opcode = _OPERATIONS[source.exactly(1)]
         if opcode.name in _COUNTED:
@@ -154,7 +156,7 @@ class _Machine:
             self._other(opcode)
 
     def _other(self, opcode: Any) -> None:
-        """Apply an operation that replaces values of the stack by opaque objects or removes them."""
+        """Apply any other operation: pop the values that it uses, and push an OpaqueObject for each result."""
         before = opcode.stack_before
         if pickletools.markobject in before:
             self._to_mark()
@@ -257,16 +259,16 @@ def _literal(name: str) -> Any:
 
 
 def _paired(target: Any, items: list[Any]) -> Any:
-    """Add pairs with text keys to a dictionary, and drop other pairs."""
+    """Add the pairs of ``items`` whose keys are texts to ``target``, if it is a dictionary. Return ``target``."""
     if isinstance(target, dict):
         target.update((key, value) for key, value in zip(items[::2], items[1::2]) if isinstance(key, str))
     return target
 
 
 def number_at(value: Any, *keys: str) -> Optional[int]:
-    """Return the first whole number from 0 on that a dictionary has under one of these keys, or None.
+    """Return the value of the first of these keys that has a non-negative integer in a dictionary, or None.
 
-    Upper and lower case are equal.
+    Keys are compared without regard to case. Returns None if ``value`` is no dictionary.
     """
     if not isinstance(value, dict):
         return None
@@ -278,7 +280,7 @@ def number_at(value: Any, *keys: str) -> Optional[int]:
     return None
 
 
-_LONGEST_HEADER = 100 << 20  # bytes, the format's own limit
+_LONGEST_HEADER = 100 << 20  # bytes; the limit in the format's specification
 
 
 def check_safetensors(path: Path) -> None:
@@ -305,7 +307,7 @@ def check_safetensors(path: Path) -> None:
 SUFFIXES = (".pth.tar", ".pt", ".pth", ".ckpt", ".safetensors")
 OLD_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 PICKLE = b"\x80"
-_LONGEST_PICKLE = 64 << 20  # bytes; read for the step only
+_LONGEST_PICKLE = 64 << 20  # bytes; longer pickles are not read, because they only provide the step
 _STEPS = ("global_step", "step", "iteration", "iter", "iter_num", "step_num")
 _EPOCHS = ("epoch", "epochs_run")  # not "epochs" or "steps", which are totals
 _BYTES = {"Double": 8, "Long": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Float": 4, "Int": 4, "QInt32": 4}
@@ -316,21 +318,21 @@ _BYTES |= {"Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1
 class TorchFile:
     """Content of a complete file of ``torch.save``."""
 
-    step: Optional[int]  # from its content
+    step: Optional[int]  # step in its content; None if it has none
     epoch: Optional[int]
-    is_sure: bool  # its end was read; otherwise the file may be truncated
+    is_sure: bool  # False if the end of the file could not be checked, so that it may be truncated
 
 
 def looks_like_one(path: Path) -> bool:
-    """Return whether a file begins like a file of ``torch.save``. Raises OSError."""
+    """Return whether a file begins like a file of ``torch.save``, or is a safetensors file. Raises OSError."""
     with path.open("rb") as file:
         beginning = file.read(len(zips.ZIP_MAGIC))
-    cut_short = zips.ZIP_MAGIC.startswith(beginning)  # or empty
+    cut_short = zips.ZIP_MAGIC.startswith(beginning)  # also true for an empty file
     return path.name.endswith(".safetensors") or beginning.startswith((zips.ZIP_MAGIC, PICKLE)) or cut_short
 
 
 def read_torch_file(path: Path) -> TorchFile:
-    """Read and check all of a file. Raises Unreadable, OSError."""
+    """Check that a file is complete, and return its step and epoch. Raises Unreadable, OSError."""
     if path.name.endswith(".safetensors"):
         check_safetensors(path)
         return TorchFile(None, None, True)
@@ -368,12 +370,15 @@ def _plain_pickle(file: BinaryIO) -> TorchFile:
 
 
 def _old(file: BinaryIO) -> TorchFile:
-    """Read pickles of a magic number, a version, the system, the object and the keys of its storages, then these."""
+    """Read a file in the format of PyTorch before 1.6.
+
+    It has five pickles (magic number, version, system, object, keys of the object's storages), then the storages.
+    """
     for _ in range(3):
         read(file)
     what = read(file)
     keys = read(file).value
-    # Accept only text, because hashing or comparing a nested tuple may never end.
+    # Accept only texts as keys, because hashing a nested tuple may take forever.
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise Unreadable("it names no storages")
     sizes = {entry[2]: _element_size(entry[1]) for entry in what.persistent if _is_storage(entry)}
@@ -381,7 +386,7 @@ def _old(file: BinaryIO) -> TorchFile:
         size = sizes.get(key)
         count = int.from_bytes(_exactly(file, 8), "little")
         if size is None:
-            return _described_by(what, False)  # of an unknown type, so the following storages cannot be found
+            return _described_by(what, False)  # the size is unknown, so the next storage cannot be found
         _skip(file, count * size)
     return _described_by(what, True)
 
@@ -408,13 +413,13 @@ def _skip(file: BinaryIO, count: int) -> None:
     file.seek(count, 1)
 
 
-_MOST_BYTES = 32 << 20  # of an index
+_MOST_BYTES = 32 << 20  # size limit of an index
 
 
 def shard_ends(path: Path) -> dict[str, int]:
-    """Return the minimum size of each file. A ``_StorageInfo`` has each tensor's place: file, offset, length.
+    """Return the minimum size in bytes of each file of a distributed checkpoint, from its ``.metadata`` file.
 
-    Raises Unreadable, OSError.
+    The metadata contain a ``_StorageInfo`` for each tensor: file, offset, length. Raises Unreadable, OSError.
     """
     with path.open("rb") as file:
         plain = read(file)
@@ -428,18 +433,18 @@ def shard_ends(path: Path) -> dict[str, int]:
 
 
 def index_shards(path: Path) -> list[str]:
-    """Return the files that an index lists. Raises Unreadable, OSError."""
+    """Return the names of the files in the ``weight_map`` of a shard index. Raises Unreadable, OSError."""
     listed = json_object(path, _MOST_BYTES).get("weight_map")
     if not isinstance(listed, dict) or not all(isinstance(name, str) for name in listed.values()):
         raise Unreadable("it names no files")
     return sorted(set(listed.values()))
 
 
-_MOST_TRAINER_STATE_BYTES = 64 << 20  # the log history grows with the training
+_MOST_TRAINER_STATE_BYTES = 64 << 20  # large, because the file contains the log history of the training
 
 
 def global_step(path: Path) -> int:
-    """Return the step of the save. Raises Unreadable, OSError."""
+    """Return the step in a ``trainer_state.json`` of transformers. Raises Unreadable, OSError."""
     found: Any = json_object(path, _MOST_TRAINER_STATE_BYTES).get("global_step")
     if not is_count(found):
         raise Unreadable("it has no global_step")

@@ -12,7 +12,7 @@ from typing import Any
 
 from tony_provider.runtime.common.bounds import BoundedJsonError, read_json
 
-HIGHEST_COUNT = 2**62  # of a step; larger numbers are dates, hashes or random
+HIGHEST_COUNT = 2**62  # limit of steps, sizes and offsets; larger numbers are dates, hashes or random numbers
 
 
 class Unreadable(Exception):  # noqa: N818 - describes what was found
@@ -20,11 +20,11 @@ class Unreadable(Exception):  # noqa: N818 - describes what was found
 
 
 class NotRead(OSError):  # noqa: N818 - describes what happened
-    """No file could be read now, and the file is not the reason. Another attempt may succeed."""
+    """The process that reads files failed, independently of the file's content. A retry may succeed."""
 
 
 def whole(path: Path, size_limit: int) -> bytes:
-    """Return the content of a small file. Raises Unreadable if it is larger, OSError."""
+    """Return the content of a file. Raises Unreadable if it has more than ``size_limit`` bytes, OSError."""
     with path.open("rb") as file:
         data = file.read(size_limit + 1)
     if len(data) > size_limit:
@@ -44,14 +44,14 @@ def json_object(path: Path, size_limit: int) -> dict[str, Any]:
 
 
 def is_count(value: Any) -> bool:
-    """Return whether a value is a whole number that can be a step, a size or an offset."""
+    """Return whether a value can be a step, size or offset: an integer from 0 and below HIGHEST_COUNT."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < HIGHEST_COUNT
 
 
 _PIECE = 1 << 20  # bytes to read at a time
 ZIP_MAGIC = b"PK\x03\x04"
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # methods that Keras, NumPy and PyTorch use
-_MOST_TIMES = 100  # an archive may unpack to this multiple of its size, plus _MOST_ANYWAY
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # compression methods of Keras, NumPy and PyTorch
+_MOST_TIMES = 100  # the limit of the unpacked size is this multiple of the archive's size, plus _MOST_ANYWAY
 _MOST_ANYWAY = 1 << 30  # bytes
 _ERRORS = (
     zipfile.BadZipFile,
@@ -67,7 +67,10 @@ _ERRORS = (
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Context manager that opens a zip archive. Raises Unreadable for a damaged one, there and in the body; OSError."""
+    """Context manager that opens a zip archive. Raises Unreadable if it is damaged, OSError.
+
+    Errors of the archive in the body of the ``with`` statement also become Unreadable.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             _check_bounds(archive, path.stat().st_size)
@@ -77,7 +80,7 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _check_bounds(archive: zipfile.ZipFile, size: int) -> None:
-    """Check the sizes of the members before any is unpacked. Raises Unreadable."""
+    """Check the compression and sizes of all members, before a member is unpacked. Raises Unreadable."""
     members = archive.infolist()
     if any(member.compress_type not in _METHODS for member in members):
         raise Unreadable("it uses a compression that these libraries do not use")
@@ -89,9 +92,10 @@ def _check_bounds(archive: zipfile.ZipFile, size: int) -> None:
 
 
 def check_zip(archive: zipfile.ZipFile) -> bool:
-    """Read every member of an archive. Return False if it has no checksums (all are 0), an option of PyTorch.
+    """Read every member of an archive, which verifies the checksums. Return False if the archive has no checksums.
 
-    Then only the archive's directory, which is its end, is verified.
+    PyTorch has an option to write 0 for all checksums. In this case, nothing is read: the archive's directory, at its
+    end, was already verified when the archive was opened.
     """
     members = archive.infolist()
     if not any(member.CRC for member in members):
@@ -104,11 +108,11 @@ def check_zip(archive: zipfile.ZipFile) -> bool:
 
 
 def check_any_zip(path: Path) -> None:
-    """Check an archive of any library, also one that is compressed in another way. Raises Unreadable, OSError."""
+    """Check an archive, which may also use compression methods of other libraries. Raises Unreadable, OSError."""
     try:
         with zipfile.ZipFile(path) as archive:
             if any(member.compress_type not in _METHODS for member in archive.infolist()):
-                return  # its directory exists, which is written last
+                return  # the archive is complete, because its directory is written last
     except _ERRORS as error:
         raise Unreadable(f"it is not a complete zip archive: {error}") from error
     with open_zip(path) as archive:

@@ -1,5 +1,5 @@
-"""Messages of Hadoop's wire protocols in use, and code that ``generate.sh`` generates from them.
+"""Protobuf messages of Hadoop's wire protocols: ``.proto`` files, and code that ``generate.sh`` generates from them.
 
-Only the fields in use are declared, with the names, numbers, types and labels that Hadoop 2.10 to 3.4 share.
-``tests/runtime/hadoop/test_descriptors.py`` compares them with the classes in the real jars.
+The files declare only the messages and fields in use, with names, numbers, types and labels that are the same in Hadoop
+2.10 to 3.4. ``tests/runtime/hadoop/test_descriptors.py`` compares them with the classes in Hadoop's jars.
 """

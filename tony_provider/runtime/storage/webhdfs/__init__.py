@@ -1,1 +1,1 @@
-"""Storage on HDFS over WebHDFS, only with the standard library, because the nodes run it as well."""
+"""Storage on HDFS over WebHDFS. It needs no HTTP library except Python's own, because it also runs on the nodes."""

@@ -1,7 +1,8 @@
 """Transfers with DataNodes: retries on other DataNodes, and detection of DataNodes that hang.
 
-The kernel of a node accepts connections and bytes for a process that hangs. Therefore, if a transfer stalls for a few
-seconds, the DataNode is probed on another connection, and avoided for a while if it does not answer.
+A DataNode process that hangs is not noticed by its clients, because the kernel still accepts connections and bytes.
+Therefore, if a transfer stalls for a few seconds, this module probes the DataNode on other connections. A DataNode that
+does not answer a probe is avoided for a while.
 """
 
 from __future__ import annotations
@@ -44,24 +45,24 @@ from tony_provider.runtime.storage.webhdfs.transport import (
 log = logging.getLogger(__name__)
 
 _AVOIDED = 300.0  # seconds for which a silent DataNode is avoided if another one is available
-_PROBES = 3  # at once, because a hanging transfer blocks one of the DataNode's threads, which a probe may get as well
-_PROBE_PATH = f"{ROOT}/?op=GETHOMEDIRECTORY"  # a DataNode rejects it without asking the NameNode
+_PROBES = 3  # concurrent probes; a single one may reach the thread of the DataNode that the transfer blocks
+_PROBE_PATH = f"{ROOT}/?op=GETHOMEDIRECTORY"  # a DataNode rejects it without a call to the NameNode
 
 
 class DataNodeSilentError(TimeoutError):
-    """A DataNode does not answer."""
+    """A DataNode does not answer probes."""
 
 
 class SilentDataNodes:
-    """Remembers DataNodes that were silent, for all threads that use a storage."""
+    """Remembers DataNodes that did not answer, so that later transfers avoid them. Thread-safe."""
 
     def __init__(self, transport: Transport, clock: Callable[[], float] = time.monotonic) -> None:
         self._transport = transport
         self._clock = clock
         self._lock = threading.Lock()
-        self._until: dict[str, float] = {}  # by host
+        self._until: dict[str, float] = {}  # time at which to stop avoiding a DataNode, by host
         self._pipelines_until = float("-inf")
-        self._few_replicas = True  # whether HDFS permits files with one replica
+        self._few_replicas = True  # False after HDFS has rejected a file with one replica
 
     @property
     def hosts(self) -> list[str]:
@@ -71,7 +72,7 @@ class SilentDataNodes:
 
     @property
     def may_block_writes(self) -> bool:
-        """Whether to write files with one replica first, because hanging DataNodes block pipelines."""
+        """Whether to write files with one replica first. The pipeline for several may contain a hanging DataNode."""
         hosts = self.hosts
         with self._lock:
             return self._few_replicas and (bool(hosts) or self._pipelines_until > self._clock())
@@ -87,20 +88,21 @@ class SilentDataNodes:
             self._until.pop(host, None)
 
     def pipeline_hung(self) -> None:
-        """Write files with one replica for a while."""
+        """Record that a write hangs in its pipeline, so that files are written with one replica for a while."""
         log.warning("a write to HDFS stands still; files are written with one replica first for %g s", _AVOIDED)
         with self._lock:
             self._pipelines_until = self._clock() + _AVOIDED
 
     def refuse_few_replicas(self) -> None:
-        """Do not ask for one replica again, because HDFS has refused it (``dfs.namenode.replication.min``)."""
+        """Do not request one replica again, because HDFS has rejected it (``dfs.namenode.replication.min``)."""
         with self._lock:
             self._few_replicas = False
 
     def watch(self, connection: HTTPConnection, url: str, patience: float) -> None:
-        """Make the waits of an open connection fail with DataNodeSilentError if the DataNode does not answer probes.
+        """Make reads and writes of an open connection fail if the DataNode hangs.
 
-        ``patience``: seconds without a byte until they fail with SilenceTimeoutError although it answers.
+        They fail with DataNodeSilentError if the DataNode does not answer probes. They fail with SilenceTimeoutError
+        after ``patience`` seconds without a byte, even if it answers probes.
         """
         watch(connection, patience, self._silence, lambda: self._check(url))
 
@@ -131,15 +133,15 @@ class SilentDataNodes:
 
 T = TypeVar("T")
 
-_TRIES = 4  # attempts of one transfer without progress, on as many DataNodes, even after the deadline
-_HANG_UP_TIMEOUT = 5.0  # seconds
-_PAUSE = 1.0  # seconds at most before an attempt on the same DataNodes
-_SMALL = 1 << 20  # bytes; files up to this size are sent again after ``silence_timeout``
+_TRIES = 4  # attempts without progress before a transfer fails, even after the deadline
+_HANG_UP_TIMEOUT = 5.0  # seconds; see _hang_up
+_PAUSE = 1.0  # maximum seconds before another attempt on the same DataNodes
+_SMALL = 1 << 20  # bytes; for files up to this size, the first attempt waits only for ``silence_timeout``
 _PATIENCE = 8  # the first attempt waits an eighth of ``stream_timeout`` for a byte, each further one twice as long
 
 
 class DataNodes:
-    """Client for transfers with DataNodes that continues with another DataNode if one fails."""
+    """Client for transfers with DataNodes. If a DataNode fails, the client continues with another one."""
 
     def __init__(self, transport: Transport, namenodes: NameNodes) -> None:
         self._transport = transport
@@ -148,10 +150,11 @@ class DataNodes:
         self.silent = SilentDataNodes(transport)
 
     def send(self, create: Callable[[], Call], body: Body) -> None:
-        """Run the CREATE that ``create`` returns; each attempt needs a new one, since an earlier one may still run.
+        """Create a file by the CREATE call that ``create`` returns, and send the body to a DataNode.
 
-        If the DataNode is lost or hangs, all bytes are sent to another one. A source that can be read only once is sent
-        once, and a failure raises StorageUnreachable.
+        If the DataNode is lost or hangs, all bytes are sent to another one. Each attempt calls ``create`` for a new
+        path, because the previous attempt may still be running. If the source can be read only once, there is only one
+        attempt, whose failure raises StorageUnreachable.
         """
         failures = self._failures()
         while True:
@@ -172,11 +175,11 @@ class DataNodes:
                 return failures.over(location)
 
     def open(self, call: Call) -> tuple[HTTPConnection, HTTPResponse]:
-        """Run an OPEN. The caller closes the connection."""
+        """Start an OPEN call, which reads a file. The caller closes the connection."""
         return self._get(call, lambda connection, response: (connection, response))
 
     def ask(self, call: Call) -> WebHdfsAnswer:
-        """Run another GET, whose answer is short."""
+        """Run any other GET call, and return its complete answer."""
         return self._get(call, self._read)
 
     def _get(self, call: Call, use: Callable[[HTTPConnection, HTTPResponse], T]) -> T:
@@ -199,7 +202,7 @@ class DataNodes:
             return read_answer(response, Deadline(self._config.stream_timeout))
 
     def _locate(self, call: Call, failures: _Failures) -> str:
-        """Return the URL of a DataNode, if possible of one that has not failed."""
+        """Return the URL of a DataNode. Prefer DataNodes that have not failed."""
         while True:
             asked = attrs.evolve(call, params={**call.params, **failures.excluded})
             try:
@@ -306,7 +309,7 @@ class RemoteFile(io.RawIOBase):
 
 
 class _Failures:
-    """Failures of one transfer, which is given up ``config.timeout`` seconds after the first one."""
+    """Failures of one transfer. ``config.timeout`` seconds after the first one, the transfer is given up."""
 
     def __init__(self, namenodes: NameNodes, config: WebHdfsConfig, silent: SilentDataNodes) -> None:
         self._namenodes = namenodes
@@ -315,18 +318,18 @@ class _Failures:
         self._avoids = True  # whether to avoid DataNodes that were silent in other transfers
         self._end: Optional[Deadline] = None
         self._broken = 0
-        self._waited = 0  # attempts in which an answering DataNode transferred nothing
+        self._waited = 0  # attempts that timed out although the DataNode answered probes
         self._last: Optional[errors.StorageUnreachable] = None
-        self._hosts: list[str] = []  # DataNodes that have failed
+        self._hosts: list[str] = []  # hosts of the DataNodes that have failed in this transfer
 
     @property
     def excluded(self) -> dict[str, str]:
-        """Parameters for the NameNode that exclude DataNodes."""
+        """Query parameters by which the NameNode selects other DataNodes than those to avoid."""
         hosts = dict.fromkeys([*self._hosts, *(self._silent.hosts if self._avoids else [])])
         return {"excludedatanodes": ",".join(hosts)} if hosts else {}
 
     def patience(self, size: Optional[int] = None) -> float:
-        """Return the seconds that the next attempt waits for a byte of a DataNode that answers probes.
+        """Return the ``patience`` of the next attempt: seconds without a byte although the DataNode answers probes.
 
         ``size``: number of bytes to send, if known. A small file costs little to send again, so the wait is shorter.
         """
@@ -336,12 +339,12 @@ class _Failures:
         return min(longest, max(shortest, longest / max(1, _PATIENCE >> self._waited)))
 
     def over(self, location: str) -> None:
-        """Record that a DataNode answers."""
+        """Record that the transfer succeeded, so its DataNode need not be avoided."""
         if self._silent.hosts:
             self._silent.answers(_host(location))
 
     def add(self, call: Call, location: str, error: BaseException) -> None:
-        """Record a failure, and pause until the next attempt. Raise the user's error after too many failures."""
+        """Record a failure, and pause before the next attempt if necessary. Raise StorageUnreachable to give up."""
         self._last = _failed(call, error, urlsplit(location).netloc)
         over = self._deadline.over
         if isinstance(error, NotNow):
@@ -349,7 +352,7 @@ class _Failures:
                 raise self._last from error
             return
         self._broken += 1
-        # The DataNode answers but waits, perhaps for a hanging DataNode in the pipeline of a write.
+        # If a DataNode answers probes but transfers nothing, the next DataNode in the write pipeline may hang.
         waits = isinstance(error, SilenceTimeoutError)
         self._waited += waits
         host = _host(location)
@@ -361,11 +364,11 @@ class _Failures:
             self._silent.pipeline_hung()
         elif host not in self._hosts:
             self._hosts.append(host)
-        elif not self._pause():  # the NameNode knows no other DataNode, or knows this one by another name
+        elif not self._pause():  # this DataNode was excluded, but the NameNode has no other or uses another address
             raise self._last from error
 
     def none(self, error: NoDataNode) -> None:
-        """Record that only failed DataNodes are left. They are retried, as they may recover. Raises like ``add``."""
+        """Record that all DataNodes are excluded, and retry the failed ones. Raises the errors of ``add``."""
         if self._avoids and self._silent.hosts:
             self._avoids = False
             return
@@ -375,7 +378,7 @@ class _Failures:
 
     @property
     def _deadline(self) -> Deadline:
-        """Deadline, counted from the first failure, because the transfer itself may take long."""
+        """Deadline that starts at the first failure, because a transfer without failures may take any time."""
         if self._end is None:
             self._end = Deadline(self._config.timeout)
         return self._end
@@ -405,9 +408,10 @@ def _is_url(location: str) -> bool:
 
 
 def _as_asked(location: str, path: str) -> str:
-    """Return the URL with the path as requested: the NameNode composes letters, and so names another file.
+    """Replace the path in a redirect's URL by the requested path, quoted.
 
-    It does so after quoting some of them, and corrupts the quoted ones.
+    The NameNode changes non-ASCII letters in the path to their composed Unicode form, which would name another file. It
+    also corrupts letters that it has already quoted.
     """
     parts = urlsplit(location)
     prefix, found, _ = parts.path.partition(ROOT)
@@ -417,7 +421,7 @@ def _as_asked(location: str, path: str) -> str:
 
 
 def _host(location: str) -> str:
-    """Return the IP address of a DataNode, because the NameNode finds DataNodes to exclude by address."""
+    """Return the IP address of a DataNode, because ``excludedatanodes`` requires addresses."""
     host = urlsplit(location).hostname or ""
     try:
         return socket.gethostbyname(host)
@@ -426,7 +430,7 @@ def _host(location: str) -> str:
 
 
 def _send_body(connection: HTTPConnection, location: str, call: Call, body: Body) -> Optional[Exception]:
-    """Send the body. Return the error that cut it short, because the server may have sent the reason before."""
+    """Send the body. Return a connection error instead of raising it, because the server's answer may explain it."""
     try:
         connection.putrequest("PUT", request_target(location), skip_accept_encoding=True)
         connection.putheader("Content-Type", "application/octet-stream")
@@ -439,7 +443,7 @@ def _send_body(connection: HTTPConnection, location: str, call: Call, body: Body
     except BROKEN as error:
         return error
     sent = 0
-    for chunk in body.chunks():  # outside the try: the source's errors are not the connection's
+    for chunk in body.chunks():  # not in a try block, so that errors of the source are raised
         sent += len(chunk)
         if (broken := _send_chunk(connection, chunk, framed=body.size is None)) is not None:
             return broken
@@ -451,7 +455,10 @@ def _send_body(connection: HTTPConnection, location: str, call: Call, body: Body
 
 
 def _hang_up(connection: HTTPConnection) -> None:
-    """Wait until the DataNode has noticed the abort: it may create the file only now, which must then be removable."""
+    """Abort a transfer, and wait until the DataNode has noticed it.
+
+    Otherwise, the DataNode might create the file after the caller has removed it.
+    """
     try:
         set_timeout(connection, _HANG_UP_TIMEOUT)
         connection.sock.shutdown(socket.SHUT_WR)

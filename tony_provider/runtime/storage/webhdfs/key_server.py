@@ -1,7 +1,7 @@
-"""Delegation tokens of Hadoop's key management server (KMS), which holds the keys of encryption zones.
+"""Delegation tokens of Hadoop's key management server (KMS), which manages the keys of encryption zones.
 
-Its REST interface is that of Hadoop's "Delegation Token" web authentication (org.apache.hadoop.security.token.
-delegation.web), below ``<address>/v1/``. Errors have WebHDFS's form.
+The REST interface for tokens is below ``<address>/v1/``. It is that of Hadoop's package
+org.apache.hadoop.security.token.delegation.web. Errors have the same form as those of WebHDFS.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 SCHEME = "kms"
 _PORTS = {"http": 9600, "https": 9600}  # default ports of Hadoop 3
-_SECONDS = 10.0  # for all instances together, because a job that needs none of its keys should not wait for long
+_SECONDS = 10.0  # for all instances together; short, because a job may not need the keys at all
 
 
 def key_server_addresses(uri: str) -> list[str]:
-    """Return the web addresses of a key server's instances, given its URI: ``kms://http@host1;host2:9600/kms``.
+    """Return the web addresses of a key server's instances, given a URI like ``kms://http@host1;host2:9600/kms``.
 
     Raises ValueError for an invalid URI.
     """
@@ -45,7 +45,7 @@ def key_server_addresses(uri: str) -> list[str]:
 
 
 class KeyServer:
-    """Client for tokens of a key server, authenticated by ``negotiate``, possibly on behalf of a proxy user."""
+    """Client for delegation tokens of a key server. Authenticates by Kerberos, and may act for a proxy user."""
 
     def __init__(self, uri: str, webhdfs: WebHdfsConfig, negotiate: Negotiate) -> None:
         """``webhdfs`` contains the timeouts, the proxy user and the trusted certificates. Raises ValueError."""
@@ -62,7 +62,7 @@ class KeyServer:
         return self._understood(lambda: str(answer["Token"]["urlString"]))
 
     def renew_delegation_token(self, token: str) -> int:
-        """Renew a token whose renewer this process is, for another interval; return its expiry in epoch ms."""
+        """Renew a token and return its new expiry in epoch ms. This process's user must be its renewer."""
         answer = self._ask("PUT", "RENEWDELEGATIONTOKEN", "renew a token of", {"token": token})
         return self._understood(lambda: int(answer["long"]))
 

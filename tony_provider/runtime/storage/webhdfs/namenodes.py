@@ -33,47 +33,49 @@ from tony_provider.runtime.storage.webhdfs.transport import (
 log = logging.getLogger(__name__)
 
 ROOT = "/webhdfs/v1"  # prefix of every path, on NameNodes and DataNodes
-_FIRST_PAUSE = 0.2  # seconds after every NameNode has failed once; doubled each round
+_FIRST_PAUSE = 0.2  # seconds after every NameNode has failed once; doubled after each further failure of all
 _LONGEST_PAUSE = 5.0
 
 
 @attrs.define
 class Call:
-    """One WebHDFS operation, which may reach the servers more than once."""
+    """One WebHDFS operation. If an answer is lost, the operation is sent again, so it may be executed twice."""
 
     method: str
     op: str
     uri: Uri
     what: str  # description of the operation for error messages
     params: dict[str, str] = attrs.field(factory=dict)
-    perhaps_done: bool = False  # an earlier attempt got no answer, but may have been executed
+    perhaps_done: bool = False  # whether an attempt without an answer may have been executed
 
 
 class NameNodes:
-    """Client of the active NameNode."""
+    """Client for the NameNodes of an HDFS, which finds the active one. Thread-safe."""
 
     def __init__(self, transport: Transport, token: Optional[str], negotiate: Optional[Negotiate]) -> None:
         self._transport = transport
         self._config = transport.config
         self.token = token
         self._negotiate = negotiate
-        self._active = 0  # index of the last one that answered; a race between threads costs one attempt at most
+        # Index of the address to try first. Threads change it without a lock; a race costs at most one attempt.
+        self._active = 0
         self._closed = threading.Event()
-        self._warned = False  # once for each outage
+        self._warned = False  # whether the current outage has been logged
         self.clock_ahead: Optional[float] = None  # see Storage
 
     def close(self) -> None:
         self._closed.set()
 
     def wait(self, seconds: float) -> bool:
-        """Pause between two attempts, for about ``seconds``. Return False if the storage was closed."""
+        """Pause before the next attempt for at most ``seconds``. Return False if the storage was closed."""
         return not self._closed.wait(random.uniform(seconds / 2, seconds))  # noqa: S311 (jitter)
 
     def ask(self, call: Call, deadline: Optional[Deadline] = None) -> WebHdfsAnswer:
-        """Return the active NameNode's answer: success or a redirection.
+        """Send a call to the active NameNode, and return its answer: success or a redirect.
 
-        Raises the StorageError for the answer's error. Raises StorageUnreachable or StorageTimeout, naming every
-        NameNode and its problem, if none has answered by the deadline (default: the configuration's ``timeout``).
+        If the NameNode reports an error, raises the StorageError for it. If no NameNode has answered by the deadline
+        (default: ``timeout`` of the configuration), raises StorageUnreachable or StorageTimeout, whose message has the
+        problem of each NameNode.
         """
         deadline = deadline or Deadline(self._config.timeout)
         failures: dict[str, BaseException] = {}
@@ -122,13 +124,13 @@ class NameNodes:
         return answer
 
     def _warn(self, address: str, call: Call, problem: str) -> None:
-        """Log once for each outage that an operation waits for the storage."""
+        """Log that an operation waits for the storage, once for each outage."""
         if not self._warned:
             self._warned = True
             log.warning("waiting for the storage to %s %s: NameNode %s: %s", call.what, call.uri, address, problem)
 
     def _pause(self, tries: int, count: int, deadline: Deadline) -> bool:
-        """Wait before the next attempt if each NameNode had one. Return False if no time is left."""
+        """Pause if all NameNodes have failed since the last pause. Return False if no time is left."""
         rounds, within = divmod(tries, count)
         if within:
             return not self._closed.is_set()

@@ -1,4 +1,4 @@
-"""Storage on HDFS over WebHDFS: the operations of the store, and a cache of existing directories."""
+"""Storage on HDFS over WebHDFS, with a cache of directories that are known to exist."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class KnownDirectories:
 
     @contextmanager
     def without(self, removed: Uri) -> Iterator[None]:
-        """Forget a directory and everything below it, before and after its removal within the context."""
+        """Context manager for the removal of a directory: forget it and everything below it, before and afterwards."""
         self.forget(removed)
         try:
             yield
@@ -76,18 +76,21 @@ class KnownDirectories:
 T = TypeVar("T")
 
 SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
-_MAKING_TRIES = 2  # of a directory that another process may remove meanwhile
-_CLEAN_UP_TIMEOUT = 10.0  # seconds; a failed write must not keep its caller for long
+_MAKING_TRIES = 2  # attempts to write into a directory, which another process may remove after it was created
+_CLEAN_UP_TIMEOUT = 10.0  # seconds; short, because the caller of a failed write waits for it
 
 
 class WebHdfsStorage(Storage):
     """Storage on HDFS: ``hdfs://<authority>/path``.
 
-    The authority is kept as written; the configuration determines the servers. Authentication uses the
-    ``delegation_token`` (URL-safe string) if given, otherwise Kerberos through ``negotiate`` (its errors are raised
-    unchanged), otherwise ``config.user``. ``shared``: files that others may also read, from the moment they appear.
-    ``others``: other HDFS file systems by their names in URIs, which serve the URIs that name them. ``close`` closes
-    them, too.
+    The configuration determines the servers, whatever the URI's authority. Results have the requested authority.
+
+    Authentication uses the first that is given: ``delegation_token`` (URL-safe string), Kerberos through
+    ``negotiate`` (its errors are raised unchanged), ``config.user``.
+
+    ``shared``: files that other users may read as soon as the files appear.
+    ``others``: storages of other HDFS file systems, by authority. They serve the URIs with these authorities, and
+    ``close`` also closes them.
     """
 
     def __init__(
@@ -114,7 +117,7 @@ class WebHdfsStorage(Storage):
             return self._ask(
                 Call("GET", "GETFILESTATUS", parsed, "look at"), lambda json: _file_status(parsed, json["FileStatus"])
             )
-        except errors.StorageNotADirectory as error:  # the path would be below a file
+        except errors.StorageNotADirectory as error:  # a parent of the path is a file
             raise errors.StorageNotFound(uri, "look at", error.problem) from error
 
     def list(self, uri: str) -> list[FileStatus]:
@@ -125,7 +128,7 @@ class WebHdfsStorage(Storage):
                 _file_status(parsed.child(entry["pathSuffix"]), entry) for entry in json["FileStatuses"]["FileStatus"]
             ],
         )
-        if len(found) == 1 and not found[0].name:  # how WebHDFS lists a file
+        if len(found) == 1 and not found[0].name:  # WebHDFS lists a file as one entry without a name
             raise errors.StorageNotADirectory(uri, "list", "it is a file")
         return sorted(found, key=lambda status: status.name)
 
@@ -151,11 +154,11 @@ class WebHdfsStorage(Storage):
         target, body = self._parse(uri), Body(source)
         self._check_writable(target, body, overwrite)
         tried: list[Uri] = []
-        few: list[bool] = []  # whether the attempts requested one replica
+        few: list[bool] = []  # whether the attempt requested one replica, for each attempt
 
         def create() -> Call:
             tried.append(target.parent.child(temporary_name()))
-            # ``make_directories`` creates missing directories: this call would create one that others may list.
+            # CREATE must not create the parent, which other users could then list. ``make_directories`` creates it.
             params = {"overwrite": "false", "createparent": "false", "permission": f"{permission:o}"}
             few.append(self._at(target)._datanodes.silent.may_block_writes and self._replicates(target))
             if few[-1]:
@@ -201,7 +204,7 @@ class WebHdfsStorage(Storage):
             return self._remove(parsed, recursive=recursive)
 
     def share(self, uri: str, readers: Readers, right: Right) -> None:
-        # Sets all entries, so that entries inherited from a parent's default access list do not apply.
+        # Replaces the whole access list, including entries inherited from the parent's default access list.
         others = right.value if readers.everybody else "---"
         owner = "rw-" if right is Right.READ else "rwx"
         entries = [f"user::{owner}", *readers.named(right), f"group::{others}", f"other::{others}"]
@@ -211,10 +214,10 @@ class WebHdfsStorage(Storage):
         group = (status.permission or 0) >> 3 & 0o7  # the mask, if there is an access list
         entries = readers.named(Right.PASS)
         if readers.everybody:
-            # Users in the owner's group count only as members of that group.
+            # For users in the directory's group, HDFS checks the entry ``group`` and ignores ``other``.
             entries = [f"other::{Right.PASS.value}", *([] if group else [f"group::{Right.PASS.value}"])]
         else:
-            # Without a mask entry, HDFS would compute a mask that admits users that the current one excludes.
+            # Without a mask entry, HDFS would compute a wider mask, and so admit users that the current mask excludes.
             entries.append(f"mask::{_written(group | 0o1)}")
         self._set_entries("MODIFYACLENTRIES", status.path, "let others pass", entries)
 
@@ -237,15 +240,16 @@ class WebHdfsStorage(Storage):
     def checksum(self, uri: str) -> Optional[str]:
         """Return the result of ``GETFILECHECKSUM``: ``MD5-of-0MD5-of-512CRC32C:<hex>``.
 
-        It depends on the block and checksum sizes, unless ``dfs.checksum.combine.mode`` is ``COMPOSITE_CRC``.
+        The result depends on the block and checksum sizes, unless ``dfs.checksum.combine.mode`` is ``COMPOSITE_CRC``.
         """
         call = Call("GET", "GETFILECHECKSUM", self._parse(uri), "get the checksum of")
         return _understood(call, self._at(call.uri)._datanodes.ask(call), lambda json: _checksum(json["FileChecksum"]))
 
     def version(self, uri: str) -> Optional[str]:
-        """Return the blocks of a file with their generation stamps, which only HDFS sets, and changes at each write.
+        """Return the IDs of a file's blocks with their generation stamps.
 
-        Return None if the server, such as HttpFS or another gateway, does not list blocks.
+        Only HDFS sets a generation stamp, and it changes with each write. Return None if the server does not list
+        blocks, such as HttpFS or another gateway.
         """
         call = Call("GET", "GET_BLOCK_LOCATIONS", self._parse(uri), "list the blocks of")
         try:
@@ -257,9 +261,9 @@ class WebHdfsStorage(Storage):
             return None
 
     def quota_room(self, uri: str) -> Optional[QuotaRoom]:
-        """Use ``GETQUOTAUSAGE``, which servers older than Hadoop 3.3 and gateways may not support.
+        """Return the free space from ``GETQUOTAUSAGE``, which Hadoop before 3.3 and gateways may not support.
 
-        The bytes are those of files: a quota counts each replica, with the NameNode's default for new files.
+        HDFS counts each replica in a quota. The returned bytes are therefore divided by the default replication.
         """
         parsed = self._parse(uri)
         try:
@@ -288,7 +292,7 @@ class WebHdfsStorage(Storage):
             return False
 
     def _replicate(self, written: Uri) -> None:
-        """Request the usual number of replicas for a file that was written with one."""
+        """Request the default number of replicas for a file that was written with one replica."""
         params = {"replication": str(self._replication(written))}
         try:
             self._answer(Call("PUT", "SETREPLICATION", written, "set the replication of", params))
@@ -298,14 +302,14 @@ class WebHdfsStorage(Storage):
     def get_delegation_token(self, renewer: str) -> Optional[str]:
         """Return a token (URL-safe string, kind ``WEBHDFS delegation``) of the current user.
 
-        Returns None on a cluster without Kerberos, which issues no tokens. ``renewer`` may renew it, such as the
-        ResourceManager's short user name.
+        Returns None on a cluster without Kerberos, which issues no tokens. ``renewer``: short name of the user that may
+        renew the token, such as the ResourceManager's.
         """
         call = Call("GET", "GETDELEGATIONTOKEN", Uri("hdfs", "", "/"), "get a token for", {"renewer": renewer})
         return self._ask(call, lambda json: str(json["Token"]["urlString"]) if json["Token"] is not None else None)
 
     def renew_delegation_token(self, token: str) -> int:
-        """Renew a token whose renewer this process is, for another interval; return its expiry in epoch ms."""
+        """Renew a token and return its new expiry in epoch ms. This process's user must be the token's renewer."""
         call = Call("PUT", "RENEWDELEGATIONTOKEN", Uri("hdfs", "", "/"), "renew a token of", {"token": token})
         return self._ask(call, lambda json: int(json["long"]))
 
@@ -314,9 +318,10 @@ class WebHdfsStorage(Storage):
         self._namenodes.ask(call)
 
     def key_server(self) -> str:
-        """Return the URI of the key server for this HDFS's encryption zones (``kms://…``); empty if it has none.
+        """Return the URI of the key server for this HDFS's encryption zones (``kms://…``).
 
-        Also returns an empty string if HDFS does not report it, as in Hadoop 2. Raises StorageUnreachable.
+        Returns an empty string if there is none, or if HDFS does not report it, as in Hadoop 2. Raises
+        StorageUnreachable.
         """
         call = Call("GET", "GETSERVERDEFAULTS", Uri("hdfs", "", "/"), "ask for the key server of")
         try:
@@ -347,11 +352,11 @@ class WebHdfsStorage(Storage):
         return self._at(call.uri)._namenodes.ask(call, deadline)
 
     def _at(self, uri: Uri) -> WebHdfsStorage:
-        """Return the storage of the HDFS that a URI names."""
+        """Return the storage for a URI's authority: one of ``others``, or this storage by default."""
         return self._others.get(uri.authority.lower(), self)
 
     def _check_writable(self, target: Uri, body: Body, overwrite: bool) -> None:
-        """Check the target before a large transfer. The rename decides; for few bytes it is the only check."""
+        """Raise early if the target cannot be written. Small files skip the check: the rename checks again anyway."""
         if ":" in target.path:
             raise errors.StorageInvalidPath(str(target), "write", 'HDFS has no names with ":"')
         if target.path != "/" and body.size is not None and body.size <= CHUNK:
@@ -382,9 +387,9 @@ class WebHdfsStorage(Storage):
                 return
 
     def _share(self, written: Uri, target: Uri) -> None:
-        """Give others access to the file written for ``target``, if it is shared.
+        """Give readers access to the file ``written``, if ``target`` is a shared file.
 
-        A failure is logged once, and does not discard the file.
+        A failure does not fail the write. Only the first failure is logged as a warning.
         """
         if self._at(target) is not self or self._shared is None or not self._shared.has(target):
             return
@@ -407,7 +412,7 @@ class WebHdfsStorage(Storage):
             raise error if there is None else _in_the_way(target, there) from error
 
     def _rename(self, source: Uri, target: Uri, *, overwrite: bool, what: str) -> None:
-        # With renameoptions HDFS reports errors, and never moves into a directory of the target's name.
+        # Without renameoptions, HDFS reports no errors, and moves the source into an existing target directory.
         params = {"destination": target.path, "renameoptions": "OVERWRITE" if overwrite else "NONE"}
         call = Call("PUT", "RENAME", source, what, params)
         try:
@@ -416,7 +421,7 @@ class WebHdfsStorage(Storage):
             if call.perhaps_done and self.exists(str(target)):
                 return
             raise
-        if answer.body:  # a server without support for renameoptions answers as to a plain rename
+        if answer.body:  # the server does not support renameoptions, and has answered a plain rename
             raise self._why_not_renamed(source, target, what)
 
     def _why_not_renamed(self, source: Uri, target: Uri, what: str) -> errors.StorageError:
@@ -431,7 +436,7 @@ class WebHdfsStorage(Storage):
         call = Call("DELETE", "DELETE", uri, "remove", {"recursive": "true" if recursive else "false"})
         try:
             removed = self._ask(call, _boolean, deadline)
-        except errors.StorageNotADirectory:  # the path would be below a file
+        except errors.StorageNotADirectory:  # a parent of the path is a file
             return False
         return removed or call.perhaps_done
 
@@ -467,12 +472,12 @@ def _checksum(entry: dict[str, Any]) -> str:
 
 
 def _written(rights: int) -> str:
-    """Format three permission bits as access lists do."""
+    """Format three permission bits as in an access-list entry, such as ``r-x``."""
     return "".join(letter if rights & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))
 
 
 def _quota_usage(json: dict[str, Any]) -> Optional[QuotaRoom]:
-    """Return the free names, and the free bytes of all replicas."""
+    """Return the free space from an answer to GETQUOTAUSAGE; bytes include all replicas. None without a quota."""
     usage = json["QuotaUsage"]
     names, space = int(usage["quota"]), int(usage["spaceQuota"])
     if names < 0 and space < 0:

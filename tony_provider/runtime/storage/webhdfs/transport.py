@@ -1,6 +1,6 @@
 """HTTP transport of WebHDFS: settings, SPNEGO, deadlines, and mapping of Hadoop's errors to StorageErrors.
 
-The settings contain no secret, so they may be transmitted in plain text.
+The settings (WebHdfsConfig) contain no secret, so they may be transmitted in plain text.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class SpnegoExchange(Protocol):
     """The value of the request's ``Authorization`` header."""
 
     def check(self, answer: Optional[str]) -> None:
-        """Check the answer's ``WWW-Authenticate`` header, which only the ticket's server can create.
+        """Check the answer's ``WWW-Authenticate`` header, by which the server proves its identity.
 
-        Raises an error if the server did not prove its identity.
+        Raises an error if the header is missing, or is not from the server for which the ticket was issued.
         """
 
 
@@ -59,9 +59,9 @@ def _without_trailing_slash(addresses: list[str]) -> list[str]:
 
 @attrs.frozen
 class WebHdfsConfig:
-    """Addresses of a cluster's WebHDFS, identity and timeouts. Raises ValueError for invalid addresses.
+    """Settings for a cluster's WebHDFS: addresses, user and timeouts. Raises ValueError for invalid addresses.
 
-    The proxy variables of the environment are never used.
+    Environment variables for HTTP proxies, such as ``https_proxy``, have no effect.
     """
 
     addresses: list[str] = attrs.field(converter=_without_trailing_slash, validator=_is_address)
@@ -91,12 +91,12 @@ class WebHdfsConfig:
 
 
 def spnego_error(host: str, problem: str, advice: Optional[str] = None) -> StorageAuthError:
-    """Return the error of an exchange with a server, for ``gss.Tickets``."""
+    """Return the error for a failed SPNEGO exchange with a host. Used as ``error`` of ``gss.Tickets``."""
     return StorageAuthError(f"HTTP@{host}", "speak with", problem, advice)
 
 
 class NoDataNode(errors.StorageUnreachable):
-    """The NameNode knows no DataNode for the file; a NameNode that has just started may not know them yet."""
+    """The NameNode knows no DataNode for the file, for example because the DataNodes have not registered yet."""
 
 
 _BY_EXCEPTION: dict[str, type[errors.StorageError]] = {
@@ -120,7 +120,7 @@ _BY_EXCEPTION: dict[str, type[errors.StorageError]] = {
     "PathComponentTooLongException": errors.StorageInvalidPath,
     "UnsupportedOperationException": errors.StorageUnsupported,
 }
-# plain IOExceptions, distinguished only by their texts
+# Errors of generic classes such as IOException, which only their messages distinguish.
 _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
     ("Path is not a file", errors.StorageIsADirectory),
     ("Invalid path name", errors.StorageInvalidPath),
@@ -133,16 +133,16 @@ _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
     ("No active nodes contain this block", NoDataNode),
     ("Support for ACLs has been disabled", errors.StorageUnsupported),  # dfs.namenode.acls.enabled
     ("is not allowed to impersonate", errors.StoragePermissionDenied),  # a SecurityException in 2.10
-    # An AccessControlException by class, if the user is not the superuser.
+    # For users other than the superuser, the class is AccessControlException.
     ("(is not a directory)", errors.StorageNotADirectory),
     ("rename destination directory is not empty", errors.StorageNotEmpty),
     ("must both be directories", errors.StorageExists),
     ("is a directory or file under source", errors.StorageInvalidPath),
 ]
-# From a NameNode that is not active or not ready: retry, possibly on another one.
+# A NameNode is not active or not ready. Retry, possibly with another NameNode.
 _NOT_NOW = {"StandbyException", "RetriableException", "SafeModeException", "ObserverRetryOnActiveException"}
 _BUSY_CODES = {502, 503, 504}
-# From a DataNode whose call to the NameNode failed; the texts are those of Hadoop's NetUtils.wrapException.
+# Messages of Hadoop's NetUtils.wrapException, from a DataNode whose call to the NameNode failed.
 _NAMENODE_AWAY = re.compile(
     "failed on (connection|socket|socket timeout) exception|Failed on local exception|End of File Exception between"
 )
@@ -150,7 +150,7 @@ _NO_MATTER_OF_TIME = re.compile("AccessControlException|Sasl")
 
 
 class NotNow(Exception):  # noqa: N818 (it is no error when another server answers)
-    """The server could not answer now; another server, or a retry, may."""
+    """The server is temporarily unable to answer. Another server or a retry may succeed."""
 
 
 @attrs.frozen
@@ -158,16 +158,16 @@ class WebHdfsAnswer:
     """HTTP answer of a NameNode or DataNode."""
 
     code: int
-    location: Optional[str]  # URL of a DataNode to use
+    location: Optional[str]  # URL of a DataNode, if the answer is a redirect
     body: bytes
-    authenticate: Optional[str] = None  # the server's proof of identity, with Kerberos
-    date: Optional[str] = None  # time by the server's clock
+    authenticate: Optional[str] = None  # ``WWW-Authenticate`` header: the server's proof of identity with Kerberos
+    date: Optional[str] = None  # ``Date`` header: the time by the server's clock
 
     @property
     def needs_proof(self) -> bool:
-        """Whether the server must prove its identity for this answer.
+        """Whether this answer must contain a proof of the server's identity.
 
-        Refusals arrive before the proof, and errors of a gateway or of the web server are not Hadoop's.
+        Rejections (401, 403) precede the proof, and server errors (5xx) may be from a gateway or from the web server.
         """
         return self.code not in (401, 403) and self.code < 500
 
@@ -184,9 +184,9 @@ class WebHdfsAnswer:
 
 
 def check_answer(answer: WebHdfsAnswer, uri: str, operation: str) -> None:
-    """Check an answer: success (200, 201) and redirection (307) pass.
+    """Raise an error unless an answer is a success (200, 201) or a redirect (307).
 
-    Raises NotNow, or the StorageError for the answer's error.
+    Raises NotNow for temporary problems, otherwise the StorageError for the answer's error.
     """
     if answer.code in (200, 201, 307):
         return
@@ -208,7 +208,7 @@ def _kind(exception: str, message: str, code: int) -> type[errors.StorageError]:
             return kind
     if exception in _BY_EXCEPTION:
         return _BY_EXCEPTION[exception]
-    # Hadoop's authentication filter answers before WebHDFS, with an HTML page.
+    # Hadoop's authentication filter answers with an HTML page, which has no exception.
     return errors.StorageAuthError if not exception and code in (401, 403) else errors.StorageError
 
 
@@ -223,10 +223,13 @@ def _problem(exception: str, message: str, code: int) -> str:
 
 
 def _remote_exception(answer: WebHdfsAnswer) -> tuple[str, str]:
-    """Return the Java exception's short name (empty if the answer is not WebHDFS's) and its message."""
+    """Return the short name and the message of the Java exception in an answer.
+
+    If the answer is not from WebHDFS, the name is empty, and the message is the title of the page.
+    """
     try:
         remote = answer.json["RemoteException"]
-        # only the class name contains a nested class such as SecretManager$InvalidToken
+        # Only javaClassName has the full name of a nested class, such as SecretManager$InvalidToken.
         name = str(remote.get("javaClassName") or remote["exception"])
         return name.rsplit(".", 1)[-1].rsplit("$", 1)[-1], str(remote.get("message", ""))
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -241,19 +244,19 @@ def _first_line(message: str) -> str:
 BROKEN = (OSError, HTTPException)
 """Errors of ``http.client`` for a broken connection; ``TimeoutError`` and bad certificates are OSErrors."""
 
-TIMEOUTS = (TimeoutError, socket.timeout)  # two classes before Python 3.10
+TIMEOUTS = (TimeoutError, socket.timeout)  # different classes before Python 3.10
 _MAX_ANSWER = 1 << 30  # bytes; a listing of a million files has some 300 MB
 
 
 class Deadline:
-    """Deadline a number of seconds after its creation."""
+    """Deadline that is a number of seconds after the creation of the object."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
     def left(self, at_most: float = float("inf")) -> float:
-        """Return the remaining seconds, at least a millisecond, because 0 means "do not block" to a socket."""
+        """Return the remaining seconds. The minimum is 0.001, because a socket with the timeout 0 does not block."""
         return max(0.001, min(at_most, self._end - time.monotonic()))
 
     @property
@@ -262,7 +265,7 @@ class Deadline:
 
 
 class Transport:
-    """Opener of connections to servers, and sender of single requests."""
+    """Opens connections to WebHDFS servers, and sends requests without a body."""
 
     def __init__(self, config: WebHdfsConfig) -> None:
         self.config = config
@@ -271,11 +274,11 @@ class Transport:
         self._plain = "http" in schemes
 
     def is_readable(self, url: str) -> bool:
-        """Return whether the server is contacted without TLS although only https addresses are configured."""
+        """Return whether a URL is http although all configured addresses are https, so that others could read data."""
         return urlsplit(url).scheme != "https" and not self._plain
 
     def connect(self, url: str, deadline: Deadline) -> HTTPConnection:
-        """Return an open connection to the server of ``url``. Raises BROKEN."""
+        """Return an open connection to the server of ``url``. Raises the errors in BROKEN."""
         parts = urlsplit(url)
         timeout = deadline.left(self.config.connect_timeout)
         connection: HTTPConnection
@@ -294,9 +297,9 @@ class Transport:
         spnego: Optional[SpnegoExchange],
         deadline: Deadline,
     ) -> WebHdfsAnswer:
-        """Send a request without a body, and return the complete answer. Raises BROKEN.
+        """Send a request without a body, and return the complete answer.
 
-        ``spnego`` authenticates this client and the server. Raises the errors of its ``check``.
+        ``spnego`` authenticates this client and the server. Raises the errors in BROKEN, and those of ``spnego.check``.
         """
         set_timeout(connection, deadline.left(self.config.response_timeout))
         who = {} if spnego is None else {"Authorization": spnego.authorization}
@@ -308,7 +311,7 @@ class Transport:
 
 
 def read_answer(response: HTTPResponse, deadline: Deadline) -> WebHdfsAnswer:
-    """Read a complete answer of limited size by the deadline. Raises BROKEN."""
+    """Read a complete answer of limited size by the deadline. Raises the errors in BROKEN."""
     parts = []
     size = 0
     while chunk := response.read(CHUNK):
@@ -318,10 +321,10 @@ def read_answer(response: HTTPResponse, deadline: Deadline) -> WebHdfsAnswer:
             raise TimeoutError(f"its answer took more than {deadline.seconds:g} s")
         if size > _MAX_ANSWER:
             raise HTTPException(f"its answer is longer than {_MAX_ANSWER} bytes")
-    if response.length:  # missing bytes; read() with a size does not report them
+    if response.length:  # number of missing bytes, which read() with a size does not report
         raise HTTPException("it closed the connection within its answer")
     authenticate = response.getheader("WWW-Authenticate")
-    date = response.headers.get("Date")  # the first one, because a filter of Hadoop adds another
+    date = response.headers.get("Date")  # the first header, because a filter of Hadoop adds a second one
     return WebHdfsAnswer(response.status, response.getheader("Location"), b"".join(parts), authenticate, date)
 
 
@@ -334,7 +337,8 @@ def set_timeout(connection: HTTPConnection, seconds: float) -> None:
 def request_target(url: str) -> str:
     """Return the path and query of a URL for the request line.
 
-    A Location may contain raw UTF-8, which http.client decodes as Latin-1; all other characters are left unchanged.
+    Only non-ASCII characters are encoded: a Location header may contain raw UTF-8, which http.client decodes as
+    Latin-1.
     """
     parts = urlsplit(url)
     text = f"{parts.path}?{parts.query}" if parts.query else parts.path
@@ -342,7 +346,7 @@ def request_target(url: str) -> str:
 
 
 def describe_failure(error: BaseException, seconds: Optional[float] = None) -> str:
-    """Describe the failure of a connection for the user."""
+    """Describe a connection error for the user. ``seconds``: the timeout, to name it in the text."""
     if isinstance(error, TIMEOUTS):
         return "no answer in time" if seconds is None else f"no answer within {seconds:g} s"
     if isinstance(error, OSError) and error.strerror:
@@ -363,17 +367,17 @@ class SilenceTimeoutError(TimeoutError):
 
 
 def watch(connection: HTTPConnection, patience: float, silence: float, on_silence: Callable[[], object]) -> None:
-    """Watch an open connection until it is closed.
+    """Limit the time for which reads and writes of an open connection wait.
 
-    ``on_silence`` is called after each ``silence`` seconds without a byte and may raise an exception that ends the
-    wait. After ``patience`` seconds without a byte, the wait ends with SilenceTimeoutError.
+    Whenever ``silence`` seconds pass without a byte, ``on_silence`` is called. It may raise an exception, which ends
+    the read or write. After ``patience`` seconds without a byte, SilenceTimeoutError is raised.
     """
     set_timeout(connection, patience)
     connection.sock = cast(Any, _WatchedSocket(connection.sock, patience, silence, on_silence))
 
 
 class _WatchedSocket:
-    """Socket wrapper with the methods that ``http.client`` needs."""
+    """Socket wrapper for ``watch``, with the methods that ``http.client`` needs."""
 
     def __init__(self, sock: socket.socket, patience: float, silence: float, on_silence: Callable[[], object]) -> None:
         self._socket = sock
@@ -407,7 +411,7 @@ class _WatchedSocket:
 
 
 class _WatchedFile(io.RawIOBase):
-    """Receiving end of a watched socket."""
+    """Stream of the bytes that a watched socket receives."""
 
     def __init__(self, watched: _WatchedSocket, file: io.RawIOBase) -> None:
         self._watched = watched
