@@ -59,11 +59,13 @@ def test_a_store_that_goes_away_is_said_and_what_is_here_stays(copied: Copied) -
     away = copied.store.with_name("away")
     copied.store.rename(away)
     copied.store.write_text("in the way")  # it cannot be listed
-    assert copied.news().startswith("Not everything can be looked at for the moment; what is here is drawn on: ")
+    assert copied.news().startswith(
+        "Some data cannot be read now; TensorBoard shows the data that were copied before: "
+    )
     copied.until_here(EVENTS, b"one")
     copied.store.unlink()
     away.rename(copied.store)
-    assert copied.news() == "Everything can be looked at again"
+    assert copied.news() == "All data can be read again"
     copied.put(EVENTS, b"one, two")
     copied.until_here(EVENTS, b"one, two")
     assert copied.copy.news.empty()

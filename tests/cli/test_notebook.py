@@ -129,5 +129,5 @@ def test_a_local_port_that_somebody_has_is_told_before_anything_is_started(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = tony("notebook", write(tmp_path), "--local-port", str(port))
-    assert (said.code, f"port {port} of this machine cannot be had" in said.error) == (1, True)
+    assert (said.code, f"port {port} of this machine is not available" in said.error) == (1, True)
     assert_nothing_was_started(hook)

@@ -77,5 +77,5 @@ def test_a_file_that_everybody_may_read_is_warned_of(tmp_path: Path, caplog: pyt
     with caplog.at_level(logging.WARNING):
         read_registries(found.client_config, LocalStorage())
     (record,) = caplog.records
-    assert "everybody may read" in record.getMessage()
+    assert "every user can read" in record.getMessage()
     assert "YWxpY2U6c2VjcmV0" not in caplog.text

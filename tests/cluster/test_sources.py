@@ -242,4 +242,4 @@ def test_what_stays_behind_is_told(dag_folder: Path, caplog: pytest.LogCaptureFi
     with caplog.at_level("INFO"):
         found = find(job(files=[Resource("src")]), dag_folder)
     assert [source.name for source in found.local] == ["src/.gitignore"]
-    assert "files[0]: of src stays behind what its ignore files say: deep, model.py" in caplog.text
+    assert "files[0]: not staged from src because of its ignore files: deep, model.py" in caplog.text

@@ -163,7 +163,7 @@ def test_images_are_of_all_containers_but_the_master() -> None:
 
 def test_words_in_an_array_are_not_known(tmp_path: Path) -> None:
     script = 'opts=(--app-type mpi)\nexec "$HBOX_HOME"/bin/hbox-submit "${opts[@]}" ./demo\n'
-    with pytest.raises(NotImportable, match="in an array, which only running the script would tell"):
+    with pytest.raises(NotImportable, match="in a shell array, which is not evaluated"):
         imported_text(tmp_path, "run.sh", script)
 
 

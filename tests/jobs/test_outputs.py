@@ -139,7 +139,7 @@ def test_a_training_replaces_its_own_and_nothing_else(local: LocalPlace, here: P
         job = Job(hook, identity, hook.submit(request).application_id, local.log_folders)
         job.succeeded()
         assert files(here) == {f"worker-{index}/{content}": f"{content}\n" for index in range(2)}
-    with pytest.raises(JobRejected, match=r"outputs\.predictions\.path: .*: .*, of another training, has written it; "):
+    with pytest.raises(JobRejected, match=r"outputs\.predictions\.path: .*: .* of another training wrote it; "):
         local.submit(spec)
 
 
@@ -160,5 +160,5 @@ def test_whoever_finds_the_application_ended_removes_what_its_master_could_not(l
 
 
 def test_an_output_in_the_staging_directory_is_refused(local: LocalPlace) -> None:
-    with pytest.raises(JobRejected, match=r"outputs\.predictions\.path: .* staging directory; name another"):
+    with pytest.raises(JobRejected, match=r"outputs\.predictions\.path: .* staging directory; use another path"):
         local.submit({"outputs": {"predictions": str(local.root / "jobs" / "x")}, "tasks": {"worker": worker("true")}})

@@ -72,7 +72,7 @@ def test_a_token_that_comes_late_mends_what_could_not_be_kept(short_lived: YarnP
     job = short_lived.submit(spec(tmp_path), watched=False)
     job.until(JobState.RUNNING)
     first = until_ms(job)
-    until(lambda: any("nobody has brought a newer one" in each for each in job.status().troubles), job.describe)
+    until(lambda: any("no newer token has arrived" in each for each in job.status().troubles), job.describe)
     until(lambda: any(each["event"] == "checkpoint_requested" for each in job.events()), job.describe)
     until_over(job, first)
     (tmp_path / "end").touch()

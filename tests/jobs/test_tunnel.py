@@ -108,7 +108,7 @@ def test_a_server_that_says_more_than_anybody_reads_is_held_up(local: LocalPlace
 @pytest.mark.long
 def test_a_tunnel_leads_to_ports_of_its_task_alone(local: LocalPlace, go: Path) -> None:
     job = serving(local, go)
-    for port, why in ((22, "not of this task"), (31999, "nobody listens")):
+    for port, why in ((22, "not of this task"), (31999, "no process listens")):
         news: list[str] = []
         with tunnel(job, port, news) as way, connection(way) as there:
             assert there.recv(1) == b""

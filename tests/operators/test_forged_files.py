@@ -71,21 +71,21 @@ def test_an_application_that_forged_files_name_is_left_alone_by_tasks_and_sensor
 
     # Whether a sensor looks at it.
     assert JobSearch(JobTarget(identity=forged.identity)).look(hook) == JobObservation()
-    assert f"{victim}, which the store calls the application with the tag {forged.identity.tag}" in caplog.text
+    assert f"The store names {victim} as the application with the tag {forged.identity.tag}" in caplog.text
 
     # Whether to attach to it: by the owner of the chain, and by the notes where there is none.
     store = StateStore(cast(Any, {"ti": None}), LOG, TrainingNotes(hook, lambda: forged.identity))
     remember(store, victim)
     assert hook.previous_application(forged.identity, remembered=remembered(store)) is None
-    assert "the owner's file of its training names, is none of this training's: it is left alone" in caplog.text
+    assert "the owner's file of its training names: it does not belong to this training" in caplog.text
     hook.storage().remove(uris.join(hook.layout.job_dir(forged.identity), OWNERS_DIR), recursive=True)
     assert hook.previous_application(forged.identity, remembered=remembered(store)) is None
-    assert "which its task remembers, is none of this training's: it is left alone" in caplog.text
+    assert "which its task remembers: it does not belong to this training" in caplog.text
 
     # Whether to end it as what a cleared task has left.
     try_state.write_deferral_note(
         store, try_state.DeferralNote(try_id="id-1", max_tries=99, application_id=victim, kill=True)
     )
     try_state.end_abandoned_application(store, try_state.BeginningTry(hook, RUN, TryInfo(2, 1, "id-2"), None), LOG)
-    assert "is none that this task has started: it goes on" in caplog.text
+    assert "was not started by this task and continues" in caplog.text
     assert forged.runs

@@ -413,7 +413,9 @@ def test_a_failure_whose_result_cannot_be_read_is_tried_again_all_the_same(train
 
     assert training.retried(between).state == "success"
     assert training.chains == ["chain-0001"]
-    assert training.said(r"Going by what the cluster knows: cannot read \S+/result.json")
+    assert training.said(
+        r"Using the cluster's report, because the job's status is unreadable: cannot read \S+/result.json"
+    )
     assert training.said(r"from snapshot \d+ \(step 7\b[^)]*\)")
 
 

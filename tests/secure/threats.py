@@ -201,7 +201,7 @@ FLOWS = (
     Flow(
         _IMPORTED,
         "code",
-        "Python source is written by `repr`, notes in one escaped line; names of task types come from `Draft.task_type`",
+        "Python source is written by `repr`, notes in one escaped line; names of task types are from `Draft.task_type`",
         ("tests/importers/test_hostile.py", "tests/cli/test_import.py::test_a_user_of_theirs_is_a_users_name"),
     ),
     Flow(

@@ -58,7 +58,12 @@ def test_an_application_master_that_hangs(
         arguments = {"max_heartbeat_age": timedelta(seconds=10), "on_stale": on_stale, **how}
         error = watch(TonyHeartbeatSensor, train_task_id="train", **arguments).errors["watch"]
         assert isinstance(error, TonyJobStale)
-        for words in (application_id, "application master has told nothing", "worker:0 on ", "was last heard of"):
+        for words in (
+            application_id,
+            "application master has not updated the status",
+            "worker:0 on ",
+            "was last heard of",
+        ):
             assert words in str(error)
         application = local.application(application_id)
         assert application is not None

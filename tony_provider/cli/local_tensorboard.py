@@ -135,9 +135,11 @@ class EventFileCopy:
         if self._given_up.is_set():
             return
         if trouble is not None and self.trouble is None:
-            self.news.put(f"Not everything can be looked at for the moment; what is here is drawn on: {trouble}")
+            self.news.put(
+                f"Some data cannot be read now; TensorBoard shows the data that were copied before: {trouble}"
+            )
         elif trouble is None and self.trouble is not None:
-            self.news.put("Everything can be looked at again")
+            self.news.put("All data can be read again")
         self.trouble = trouble
 
     def _tell_left_out(self, done: MirrorRound) -> None:

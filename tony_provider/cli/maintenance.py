@@ -139,7 +139,7 @@ def _renew(job: TonyJob, *, now: bool) -> bool:
     elif life is None:
         say(f"{job} has no HDFS token, or has not told of it yet")
     elif not (now or renewal.is_due(seen)):
-        say(f"{job} has an HDFS token until {moment(life.until_ms)}: it is early yet")
+        say(f"{job} has an HDFS token until {moment(life.until_ms)}: no newer token is needed yet")
     else:
         renewed = renewal.renew(job, seen)
         say("\n".join(renewal.lines()))

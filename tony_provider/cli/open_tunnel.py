@@ -47,7 +47,7 @@ def expect_local_port(port: int) -> None:
 
 def cannot_be_had(port: int, error: OSError) -> str:
     """Return the message for a port that is in use."""
-    return f"port {port} of this machine cannot be had: {error}"
+    return f"port {port} of this machine is not available: {error}"
 
 
 _LOOK = 0.5  # seconds between two checks whether the browser has connected

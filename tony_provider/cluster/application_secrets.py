@@ -138,7 +138,7 @@ def read_registries(config: LocalSource | LocalizedResource, storage: Storage) -
     """
     where, data, permission = _read(config, storage)
     if permission is not None and permission & stat.S_IROTH:
-        log.warning("%s: everybody may read %s, which holds credentials; take that right away", _KEY, where)
+        log.warning("%s: every user can read %s, which contains credentials; restrict its permissions", _KEY, where)
     return registries_in(data, where)
 
 

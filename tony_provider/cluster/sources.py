@@ -517,7 +517,7 @@ def _tell_left_behind(key: str, source: str, paths: Sequence[Path]) -> None:
     """Log the ignored paths, so that users do not search for them on a node."""
     named = ", ".join(path.as_posix() for path in paths[:_MOST_NAMED])
     more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
-    log.info("%s: of %s stays behind what its ignore files say: %s%s", key, source, named, more)
+    log.info("%s: not staged from %s because of its ignore files: %s%s", key, source, named, more)
 
 
 def _file_problem(path: Path) -> str:

@@ -111,7 +111,7 @@ def check_token_life(token: StoreToken, job: JobSpec) -> None:
     if limit is not None and limit > seconds:
         raise JobRejected([f"timeouts.lifetime is {span(limit)}, {alone}: {_REMEDY}, or shorten it"])
     if limit is None:
-        log.warning("Should the job take longer: %s. Then %s", alone, _REMEDY)
+        log.warning("The job has no time limit: %s. If it may run longer, %s", alone, _REMEDY)
 
 
 def warn_of_short_ticket(until: float | None, token: StoreToken, job: JobSpec) -> None:

@@ -94,12 +94,10 @@ class Source:
         """Return the words of the only call that ``is_call`` accepts, or None. Raises NotImportable for several."""
         found = self.calls(is_call)
         if len(found) > 1:
-            raise NotImportable(
-                f"{self.label}: has {len(found)} such calls, and a job is made of one; give that after `--`"
-            )
+            raise NotImportable(f"{self.label}: contains {len(found)} calls of the client; pass one of them after `--`")
         if found and not self.words and any(_ARRAY.search(word) for word in found[0]):
             raise NotImportable(
-                f"{self.label}: the words of its call are in an array, which only running the script would tell; give "
+                f"{self.label}: the arguments of its call are in a shell array, which is not evaluated; pass "
                 "the whole call after `--`"
             )
         return found[0] if found else None

@@ -290,11 +290,11 @@ class Telemetry:
             status=seen.status if seen is not None else None,
             summary=self.summary,
         )
-        with self._bearing("Airflow's metrics are not told of it"):
+        with self._bearing("Airflow's metrics did not receive the result of this try"):
             report_stats(ended)
         with self._bearing("The trace of this task lacks the training's spans"):
             report_trace(ended, lambda: self._history(job).events if job is not None else [])
-        with self._bearing("MLflow is not told of it"):
+        with self._bearing("MLflow did not receive the result of this try"):
             run = self._mlflow_run()
             if run is not None:
                 self.task.log.info("MLflow's run: %s, of %s", run.end(ended), run.server.uri)

@@ -257,7 +257,7 @@ def clear_outputs(storage: Storage, application_dir: str) -> None:
     except StorageNotFound:
         return  # it was already cleaned up
     except (CodecError, StorageTooLarge) as error:
-        log.warning("%s cannot be read, so that nothing is removed beside its outputs: %s", about, error)
+        log.warning("cannot read %s, so temporary files next to its outputs remain: %s", about, error)
         return
     # The job's programs can overwrite the description, so it must not determine the application's ID or grant access to
     # local disks.
@@ -270,7 +270,7 @@ def clear_outputs(storage: Storage, application_dir: str) -> None:
             try:
                 clear_away(stores.of(spec.path), OutputPlace(spec.path, application_id))
             except Exception:  # drivers of other stores raise arbitrary exceptions
-                log.warning("what is left beside %s could not be removed", spec.path, exc_info=True)
+                log.warning("could not remove temporary files next to %s", spec.path, exc_info=True)
     finally:
         stores.close()
 

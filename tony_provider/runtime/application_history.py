@@ -109,7 +109,7 @@ def read_content(
     except CodecError as error:
         return SegmentContent(default, [], [*problems, f"its first line is no header: {error}"], len(text))
     if (known := default.version) < header.version:
-        problems.append(f"it has form {header.version}, of a later release: what form {known} has not is left out")
+        problems.append(f"its format version {header.version} is newer than {known}: unknown keys are ignored")
     if not rest and not problem:
         problems.append("it is cut short: nothing comes after its first line")
     values, more = _read_lines(rest, read, most=most, is_cut=bool(problem))

@@ -59,7 +59,7 @@ def load_sensor_memory(context: Context, log: Logger) -> SensorMemory | None:
     try:
         return from_plain(kept, SensorMemory, ignore_unknown=True)
     except CodecError as error:  # untrusted: users who may not change the task can write it
-        log.warning("What the last poke has kept cannot be read, and is forgotten: %s", error)
+        log.warning("The sensor's memory of its last poke is unreadable and is ignored: %s", error)
         return None
 
 

@@ -197,7 +197,7 @@ class SensorConditions(ABC):
         if seen.found is not None and seen.found != self._found:
             self._log(f"Looking at {seen.found.application_id}")
             if seen.found.identity is None:
-                self._log("Nothing of it is in the staging directory: only what the cluster says of it can be seen")
+                self._log("The staging directory has no files of the job, so only the cluster's data are shown")
             self._found, self._progress = seen.found, ProgressLog()
             self._silence.begin_anew()
             if seen.found.application_id != self.memory.application_id:
@@ -328,7 +328,7 @@ class HeartbeatCondition(SensorConditions):
         # Heartbeats are some seconds older than the status that reports them. So if the master is silent, tasks exceed
         # the limit before it does. Therefore, if a task looks silent, report the master from half of the limit on.
         if silence > (limit / 2 if unheard else limit):
-            yield f"its application master has told nothing for {span(silence)}"
+            yield f"its application master has not updated the status for {span(silence)}"
         for name, age in unheard.items():
             yield f"{name} was last heard of {span(age)} ago"
 

@@ -106,7 +106,7 @@ def call_through_outage(call: Callable[[], T], log: Logger) -> T:
             troubles.goes_on(call, f"{peer_of_error(error)} does not answer", str(error))
             time.sleep(_PAUSE)
         else:
-            troubles.is_over(call, "There is an answer")
+            troubles.is_over(call, "The cluster and the store answer again")
             return found
 
 
@@ -414,7 +414,7 @@ def limit_lifetime(job: TonyJob, specification: JobSpec, end: float, *, attached
         now = time.time() + application.clock_ahead
         job.limit(latest - now, "the task's execution_timeout is over", prolong=True)
     except Exception as error:  # this reads data that the job controls
-        said = "%s goes on without a limit set by the cluster: %s"
+        said = "The cluster sets no time limit for %s: %s"
         log.warning(said, job, error, exc_info=is_unforeseen(error))
 
 

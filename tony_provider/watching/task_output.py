@@ -392,7 +392,9 @@ class OutputDisplay:
         if lines and not self._began:
             self._began = True
             all_of_it = f"airflow tony logs {job} --task {name}"
-            self._lines.append(f"What {name} prints, {LINES_PER_SECOND} lines a second at most; all of it: {all_of_it}")
+            self._lines.append(
+                f"Showing output of {name} (at most {LINES_PER_SECOND} lines/s). Full output: {all_of_it}"
+            )
         self._lines.extend(prefixed(name, lines))
 
 

@@ -23,7 +23,7 @@ def test_one_that_is_half_removed_is_no_other_job_s_trouble(
 ) -> None:
     install(GOOD, "mine = my_frameworks.there_is_none:Mine")
     worker_archive(tmp_path / "cache")
-    assert "mine (my_frameworks.there_is_none:Mine) does not travel to the nodes" in caplog.text
+    assert "mine (my_frameworks.there_is_none:Mine) is left out of the archive" in caplog.text
 
 
 def test_of_a_large_package_only_the_part_travels_that_holds_it(

@@ -97,9 +97,17 @@ def test_files_of_a_later_release_are_read_for_what_is_known(whole: Path) -> Non
     assert found.specification.job == SPECIFICATION.job
     assert found.status is not None
     assert found.missing == [
-        "specification: it has form 2, of a later release: what form 1 has not is left out",
-        "status: it has form 3, of a later release: what form 1 has not is left out",
+        "specification: its format version 2 is newer than 1: unknown keys are ignored",
+        "status: its format version 3 is newer than 1: unknown keys are ignored",
     ]
+
+
+def test_a_specification_that_cannot_be_read_is_named_once(whole: Path) -> None:
+    file = whole / "history" / "specification.json"
+    file.unlink()
+    file.mkdir()
+    (line,) = read(whole).missing
+    assert line.startswith("specification.json: ")
 
 
 def test_files_that_nobody_can_read_are_named_and_the_others_read(whole: Path) -> None:

@@ -165,7 +165,7 @@ def test_an_application_told_in_other_words_is_no_answer(stand_in: Callable[[], 
     server.answers["/ws/v1/cluster/apps/application_1_0001"] = (200, {"app": app})
     server.answers["/ws/v1/cluster/apps"] = (200, {"apps": {"app": [app]}})
     cluster = YarnCluster(rest(server.url), user="alice", scheduler=[])
-    with pytest.raises(UnexpectedAnswer, match="in words that are not its own"):
+    with pytest.raises(UnexpectedAnswer, match="report on an application is not valid"):
         cluster.application("application_1_0001")
-    with pytest.raises(UnexpectedAnswer, match="in words that are not its own"):
+    with pytest.raises(UnexpectedAnswer, match="report on an application is not valid"):
         cluster.applications(ApplicationFilter())

@@ -108,8 +108,8 @@ def test_a_failure_is_the_same_when_nobody_can_be_told(
     assert error.failure is not None
     assert error.failure.exit_code == 3
     assert training.said("MLflow does not know of this training yet: MlflowException: Max retries")
-    assert training.said("MLflow is not told of it: MlflowException")
-    assert training.said("Airflow's metrics are not told of it: AttributeError")
+    assert training.said("MLflow did not receive the result of this try: MlflowException")
+    assert training.said("Airflow's metrics did not receive the result of this try: AttributeError")
     assert training.said("The trace of this task lacks the training's spans: RuntimeError: no history")
 
 

@@ -243,7 +243,7 @@ async def test_executors_get_in_while_strangers_take_every_connection(
             second, _ = await come(setting, other)
         for channel in (first, second):
             await channel.close()
-    told = [record for record in caplog.records if "have proven nothing" in record.message]
+    told = [record for record in caplog.records if "too many unauthenticated connections" in record.message]
     assert len(told) == 1
     assert "127.0.0.1 (" in told[0].message
 
@@ -290,7 +290,7 @@ async def test_what_is_too_large_is_refused_unread_and_told_once(
         assert (await setting.listener.next("received")).heartbeat.rss_bytes == 5
     told = [record.message for record in caplog.records if "refused" in record.message]
     assert len(told) == 1
-    assert told[0].startswith("worker:0 sent what is refused: a message of the kind heartbeat has")
+    assert told[0].startswith("worker:0 sent a rejected message: a message of the kind heartbeat has")
 
 
 async def test_what_is_too_much_is_cut_and_told_once(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:

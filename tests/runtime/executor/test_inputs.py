@@ -226,5 +226,8 @@ async def test_a_part_that_is_not_to_be_had_starts_nothing(launch: Launch) -> No
     await running.begin()
     part(running.master, await running.master.first("input_part_wanted"), problem="worker:0 takes no part at present")
     failed = await running.master.first("restore_failed")
-    assert failed.reason == "its part of the input data is not to be had: worker:0 takes no part at present"
+    assert (
+        failed.reason
+        == "the application master did not assign shards of the input data: worker:0 takes no part at present"
+    )
     assert not failed.uri

@@ -95,7 +95,7 @@ async def test_a_store_that_does_not_do_is_waited_for(launch: Launch) -> None:
     directory = block_store(running)
     await running.begin()
     beat = await running.master.heartbeat_with(lambda beat: beat.trouble)
-    assert beat.trouble.startswith("its results do not get to the store, tried again until ")
+    assert beat.trouble.startswith("cannot upload the results to the store, retrying until ")
     assert beat.activity == "waiting for the store, to keep its results"
     directory.unlink()
     ended = await running.master.first("exited")
@@ -147,7 +147,7 @@ async def test_a_model_directory_that_is_none_is_named(launch: Launch) -> None:
     running = await launch('rmdir "$TONY_MODEL_DIR" && mkfifo "$TONY_MODEL_DIR"')
     await running.begin()
     ended = await running.master.first("exited")
-    assert "cannot be kept" in ended.not_kept
+    assert "cannot be stored" in ended.not_kept
     assert "model" in ended.not_kept
     assert await running.end() == 0
     assert stored(running.container.application_dir) == ["logs", "logs/worker-0.log"]

@@ -109,7 +109,7 @@ def test_a_segment_of_a_later_release_is_read_for_what_is_known() -> None:
         gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode()), most_bytes=MOST, most_samples=10_000
     )
     assert read.samples == [TaskSample(time_ms=1, seconds=1.0, task="worker:0")]
-    assert read.problems == ["it has form 2, of a later release: what form 1 has not is left out"]
+    assert read.problems == ["its format version 2 is newer than 1: unknown keys are ignored"]
 
 
 BAD = [

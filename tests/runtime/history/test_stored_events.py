@@ -85,7 +85,7 @@ def test_files_of_a_later_release_are_read_for_what_is_known(tmp_path: Path) -> 
     file.write_bytes(gzip.compress(b'{"version":2,"mood":"good"}\n{"time_ms":1,"event":"x","mood":"good"}\n'))
     missing: list[str] = []
     assert events_in(tmp_path, missing) == [{"time_ms": 1, "event": "x", "mood": "good"}]
-    assert missing == [f"events: {file.name}: it has form 2, of a later release: what form 1 has not is left out"]
+    assert missing == [f"events: {file.name}: its format version 2 is newer than 1: unknown keys are ignored"]
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def worker(**changes: Any) -> dict[str, Any]:
         (
             {"framework": "pytorch", "tasks": {"chief": {"command": "x", "after": {"worker": "started"}}}},
             "tasks.chief.after.worker",
-            "train together and begin together",
+            "train together and start together",
         ),
         (
             {
@@ -212,7 +212,7 @@ def worker(**changes: Any) -> dict[str, Any]:
                 },
             },
             "tasks.more.after.worker",
-            "start again together (restart: gang) and begin together",
+            "start again together (restart: gang) and start together",
         ),
         (
             {
@@ -235,7 +235,7 @@ def worker(**changes: Any) -> dict[str, Any]:
                 "tasks": {"export": {"command": "x", "role": "once", "after": {"worker": "succeeded"}}},
             },
             "tasks.export.after.worker",
-            "the success of worker is the job's (success: any), and export never begins",
+            "the job ends with the success of worker (success: any), so export never starts",
         ),
         (
             {
@@ -246,7 +246,7 @@ def worker(**changes: Any) -> dict[str, Any]:
                 },
             },
             "tasks.export.after.chief",
-            "the success of chief is the job's (success: chief), and export never begins",
+            "the job ends with the success of chief (success: chief), so export never starts",
         ),
         (
             {
@@ -256,7 +256,7 @@ def worker(**changes: Any) -> dict[str, Any]:
                 },
             },
             "tasks.evaluator.after.export",
-            "the success of worker and export is the job's, and evaluator never begins; give it the role once",
+            "the job ends with the success of worker and export, so evaluator never starts; give it the role once",
         ),
         (
             {
@@ -265,7 +265,7 @@ def worker(**changes: Any) -> dict[str, Any]:
                 },
             },
             "tasks.export.after.worker",
-            "the success of worker is the job's, and export never begins",
+            "the job ends with the success of worker, so export never starts",
         ),
         (
             {
@@ -278,7 +278,7 @@ def worker(**changes: Any) -> dict[str, Any]:
                 },
             },
             "tasks.more.after.a",
-            "the success of worker and other is the job's, and more never begins",
+            "the job ends with the success of worker and other, so more never starts",
         ),
         ({"framework": "pytorch", "start": "first-come"}, "start", "tasks of the framework pytorch begin together"),
         (

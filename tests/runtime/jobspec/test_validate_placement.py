@@ -80,7 +80,7 @@ def test_what_is_well(good: dict[str, Any]) -> None:
             "contradicts the affinity to ps on the same node",
         ),
         (rules({"affinity": ["worker"]}, {"cardinality": "worker", "max": 3}), "constraints[1].max", "4 are to be"),
-        (rules({"cardinality": "worker", "min": 1}), "constraints[0].min", "would wait for ever"),
+        (rules({"cardinality": "worker", "min": 1}), "constraints[0].min", "would wait forever"),
         ({"attributes": ["disk=ssd", "disk=hdd"]}, "attributes[1]", "no node has this and disk=ssd"),
         ({"attributes": ["disk=ssd", "disk!=ssd"]}, "attributes[1]", "no node has this and disk=ssd"),
         ({"nodes": ["a"], "tags": ["fast"]}, "nodes", "or by rules and tags"),

@@ -84,7 +84,7 @@ def test_what_counts_gets_to_its_path_and_nothing_is_beside_it(place: Place, kin
         clear_away(place.storage, publication.place)
         assert len(files(place)) == len(expected) + 1
     assert target_problem(place.storage, "out", spec, "training") == ""
-    assert "of another training, has written it" in target_problem(place.storage, "out", spec, "another")
+    assert "of another training wrote it" in target_problem(place.storage, "out", spec, "another")
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_what_another_user_calls_this_applications_output_is_not_published_for_i
     bobs.storage.make_directories(here.target, permission=0o777)
     bobs.storage.write(f"{here.target}/data", b"bob's")
     write_mark(bobs.storage, here.target, "_SUCCESS", OutputMark("application_1_0001", "bobs"))
-    with pytest.raises(PublishError, match="application_1_0001, of another training, has written it"):
+    with pytest.raises(PublishError, match="application_1_0001 of another training wrote it"):
         publication.publish([OutputPart("out", "worker-0.1.1", 1, 7)])
     assert read_bytes(hdfs.storage, f"{here.assembled}/worker-0/data") == b"alice's"
 

@@ -36,7 +36,7 @@ def test_a_batch_without_end_is_refused_before_it_has_come() -> None:
 def test_a_window_is_held_to() -> None:
     window = Window()
     window.spend(TUNNEL_WINDOW)
-    with pytest.raises(FrameError, match="1 bytes were sent, where 0 may be"):
+    with pytest.raises(FrameError, match="1 bytes were sent, but only 0 are permitted"):
         window.spend(1)
     window.grant(5)
     with pytest.raises(FrameError, match="never sent"):

@@ -49,7 +49,7 @@ def test_no_file_is_no_address(tmp_path: Path) -> None:
 def test_another_key_is_not_believed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     written(tmp_path, key=b"x" * 32)
     assert read(tmp_path) is None
-    assert "is not signed by one of this application" in caplog.text
+    assert "has no valid signature of this application" in caplog.text
 
 
 @pytest.mark.parametrize(("field", "value"), [("address", "evil:20001"), ("attempt", 3), ("signature", "\ud800")])

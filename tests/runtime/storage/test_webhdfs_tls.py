@@ -77,9 +77,9 @@ def test_nothing_follows_to_plain_http(tls: ssl.SSLContext, certificate: Path) -
         other = Reply(200, b'{"boolean": true}')
         with scripted(lambda request: answers.get(request.op, other), tls) as namenode:
             store = WebHdfsStorage(WebHdfsConfig([namenode], ca_file=str(certificate), timeout=2))
-            with pytest.raises(StorageError, match="https was asked for, and the NameNode leads to http://"):
+            with pytest.raises(StorageError, match="only https is configured, but the NameNode redirects to http://"):
                 store.open_read("hdfs:///a")
-            with pytest.raises(StorageError, match="https was asked for, and the NameNode leads to http://"):
+            with pytest.raises(StorageError, match="only https is configured, but the NameNode redirects to http://"):
                 store.write("hdfs:///a", b"bytes", overwrite=True)
     assert asked == []
 

@@ -54,7 +54,7 @@ def large_heartbeats(field: Field) -> str:
     field.expect(heard.welcome, f"the task itself was not let in: {heard}")
     # The stream ends well where the task's own executor has come back before its end was told.
     said = next(each for each in victim.job.log_folders(victim.id) if each.name.endswith("_000001")) / "stderr"
-    refused = "worker:0 sent what is refused: a message of the kind heartbeat" in said.read_text()
+    refused = "worker:0 sent a rejected message: a message of the kind heartbeat" in said.read_text()
     field.expect(heard.code != "OK" or refused, f"they were taken: {heard}")
     field.expect(grown < 100, f"the master has grown by {grown} MiB")
     victim.until(lambda: victim.job.status().state is JobState.RUNNING, "the job to run on")

@@ -545,7 +545,7 @@ def _output_problems(job: JobSpec, name: str, staging_dir: str, training: str, s
     layout = Layout(staging_dir)
     ours = next((each for each in (layout.jobs_dir, layout.cache_dir) if _overlap(spec.path, each)), None)
     if ours:
-        yield f"{where}: {spec.path} is mixed up with {ours} of the connection's staging directory; name another"
+        yield f"{where}: {spec.path} overlaps with {ours} of the connection's staging directory; use another path"
         return
     if uris.scheme(spec.path) == "file" != uris.scheme(staging_dir):
         return  # a directory on the nodes

@@ -61,7 +61,7 @@ def framework_entries() -> Iterator[tuple[str, ArchiveEntry]]:
         try:
             files = dict(_files(point.value.partition(":")[0]))
         except (ImportError, OSError, ValueError) as error:
-            log.warning("The framework %s (%s) does not travel to the nodes: %s", point.name, point.value, error)
+            log.warning("The framework %s (%s) is left out of the archive: %s", point.name, point.value, error)
             continue
         points.append(point)
         for name, path in files.items():

@@ -302,7 +302,10 @@ class LocalCluster(Cluster):
     def submit(self, submission: Submission) -> None:
         self._tidy()
         if submission.description.job.acls != AclSpec():
-            log.warning("acls: nothing comes of them here; who may read the application's folder may look, and stop it")
+            log.warning(
+                "acls: the local backend ignores them; users who can read the application's folder "
+                "can view and stop the job"
+            )
         folder = self._folder(submission.description.application_id)
         try:
             make_own_directory(self._applications)

@@ -288,14 +288,13 @@ def _status(storage: Storage, application_dir: str, missing: list[str]) -> JobSt
 def _check_version(what: str, found: int, cls: type[Any], missing: list[str]) -> None:
     known = attrs.fields(cls).version.default
     if found > known:
-        missing.append(f"{what}: it has form {found}, of a later release: what form {known} has not is left out")
+        missing.append(f"{what}: its format version {found} is newer than {known}: unknown keys are ignored")
 
 
 def _specification(storage: Storage, application_dir: str, missing: list[str]) -> SpecificationRecord | None:
     uri = uris.join(application_dir, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
     data = _bytes(storage, uri, missing)
     if data is None:
-        missing.append("specification: it was not kept")
         return None
     try:
         found = load_json(data, SpecificationRecord)
@@ -307,10 +306,11 @@ def _specification(storage: Storage, application_dir: str, missing: list[str]) -
 
 
 def _bytes(storage: Storage, uri: str, missing: list[str]) -> bytes | None:
-    """Return the file's content up to the size limit, or None if it does not exist or cannot be read."""
+    """Return the file's content up to the size limit. If there is none, append the reason to ``missing``."""
     try:
         data = read_bytes(storage, uri, length=_MOST_SPECIFICATION_BYTES + 1)
     except StorageNotFound:
+        missing.append("specification: it was not kept")
         return None
     except STORE_ERRORS:
         raise

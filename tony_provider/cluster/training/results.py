@@ -180,7 +180,7 @@ def previous_application(
         is_mine = identity.tag in application.tags if owner else finder.is_of(identity, application)
         if not is_mine:
             who = "the owner's file of its training names" if owner else "its task remembers"
-            log.warning("%s, which %s, is none of this training's: it is left alone", application_id, who)
+            log.warning("ignoring %s, which %s: it does not belong to this training", application_id, who)
             return None
     status = _status(storage, directory, application)
     return PreviousApplication(application_id, application, status, delivered(storage, directory))
@@ -192,7 +192,7 @@ def _status(storage: Storage, directory: str, application: Application | None) -
     except RecordUnreadable as error:
         if application is None and is_of_result(error):
             raise  # neither the cluster nor the result shows whether it succeeded
-        log.warning("Going by what the cluster knows: %s", error)
+        log.warning("Using the cluster's report, because the job's status is unreadable: %s", error)
         return None
 
 

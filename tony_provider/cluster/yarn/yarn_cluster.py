@@ -139,7 +139,7 @@ class YarnCluster(Cluster):
         try:
             return self.rest.setting(HANDLER)
         except ConfigurationHidden as error:
-            log.info("Whether YARN places containers by rules is not to be seen (%s)", error)
+            log.info("Cannot read whether YARN supports placement rules (%s)", error)
             return HIDDEN
 
     def _view(self, offer: Mapping[str, Any]) -> ClusterView:
@@ -180,7 +180,7 @@ class YarnCluster(Cluster):
             listed = (json_object(response) or {}).get("properties") if response.ok else None
             properties = {str(each["key"]): str(each.get("value", "")) for each in listed or ()}
         except (requests.RequestException, ClusterAuthError, AttributeError, KeyError, TypeError) as error:
-            log.info("The settings of the NodeManager of %s cannot be had: %s", node.host, error)
+            log.info("Cannot read the settings of the NodeManager on %s: %s", node.host, error)
             return None
         return NodeSettings(node.host, node.version, properties) if properties else None
 
@@ -355,7 +355,7 @@ class YarnCluster(Cluster):
             try:  # a negative size reads from the end
                 response = self._ask_node(node, f"/ws/v1/node/{path}", {"size": f"-{max_bytes}"})
             except (requests.RequestException, ClusterAuthError) as error:
-                log.info("The log of %s cannot be had from %s: %s", container_id, node, error)
+                log.info("Cannot read the log of %s from %s: %s", container_id, node, error)
                 return ""
             if response.ok:
                 return _log_contents(response.text)[-max_bytes:]
@@ -455,7 +455,7 @@ def _understanding() -> Iterator[None]:
         yield
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise UnexpectedAnswer(
-            f"the ResourceManager tells of an application in words that are not its own ({type(error).__name__}: "
+            f"the ResourceManager's report on an application is not valid ({type(error).__name__}: "
             f"{error}); check that the address is a ResourceManager's"
         ) from error
 

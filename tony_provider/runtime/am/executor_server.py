@@ -188,7 +188,7 @@ class ExecutorService:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
         if not all_read:
-            log.warning("%s does not read what it is sent: its connection is closed", identity.task)
+            log.warning("%s does not read its messages in time: closing its connection", identity.task)
             connections.shut(peer)
             # gRPC can send nothing until the peer reads the rest, and keeps the stream until the connection is closed.
             raise asyncio.CancelledError
@@ -228,7 +228,7 @@ class ExecutorService:
     def _tell_of_stranger(self, host: str, error: IdentityError) -> None:
         if host not in self._strangers and len(self._strangers) < _MOST_STRANGERS:
             self._strangers.add(host)
-            log.warning("refused a caller from %s: %s (further ones from there are not told)", host, error)
+            log.warning("refused a caller from %s: %s (further ones from there are not logged)", host, error)
 
     async def _registration(self, messages: _Messages, context: Any) -> tony_pb2.Registration:
         try:
@@ -271,17 +271,17 @@ class _Messages:
             incoming = await self._incoming.__anext__()
             await self._pace.keep(incoming)
             if isinstance(incoming, RefusedMessage):
-                self._tell("refused", f"sent what is refused: {incoming.why}")
+                self._tell("refused", f"sent a rejected message: {incoming.why}")
                 continue
             self._cutter.fit(incoming)
             for field in self._cutter.cut - self._told:
-                self._tell(field, f"sent more of {field} than is taken: it is cut")
+                self._tell(field, f"sent more of {field} than allowed: it is cut")
             return incoming.message
 
     def _tell(self, what: str, message: str) -> None:
         if what not in self._told:
             self._told.add(what)
-            log.warning("%s %s (further ones are not told)", self._identity.task, message)
+            log.warning("%s %s (further ones are not logged)", self._identity.task, message)
 
 
 async def _abort(context: Any, code: grpc.StatusCode, details: str) -> NoReturn:
@@ -328,7 +328,7 @@ class Server:
 def _look_at_end(watching: asyncio.Task[None]) -> None:
     error = None if watching.cancelled() else watching.exception()
     if error:
-        log.error("nobody looks at connections to the executors' port any more", exc_info=error)
+        log.error("checking connections to the executors' port has failed", exc_info=error)
 
 
 def _bind(server: grpc.aio.Server, credentials: Any, host: str, ports: PortRange) -> int:

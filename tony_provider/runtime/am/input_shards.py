@@ -98,7 +98,7 @@ class InputAssigner:
         """Answer a request for the task's part of a static input, now or later."""
         parts = self._static.get(message.name)
         if parts is None:
-            problem = f"no input {message.name} is dealt to all at once"
+            problem = f"the input {message.name} does not exist, or is not distributed in parts"
             send(_part(tony_pb2.InputPart(request=message.request, problem=problem)))
             return
         parts.wanted(task, message, lambda answer: send(_part(answer)))
@@ -107,7 +107,7 @@ class InputAssigner:
         """Answer a request for the next shard of a queue, now or later."""
         queue = self._queues.get(message.name)
         if queue is None:
-            problem = f"no input {message.name} is taken shard by shard"
+            problem = f"the input {message.name} does not exist, or is not a queue of shards"
             send(_shard(tony_pb2.ShardAnswer(request=message.request, problem=problem)))
             return
         queue.requested(ShardReader(task, attempt, message.start), message, lambda answer: send(_shard(answer)))
@@ -511,7 +511,7 @@ class StaticParts:
             return tony_pb2.InputPart(request=message.request, problem=f"{asked.task} takes no part at present")
         if self._deal is None or self._deal.parts != len(members):
             self._deal = await asyncio.to_thread(BalancedAssignment.of, self._listing.sizes, len(members))
-            log.info("%s is dealt in %d parts", message.name, len(members))
+            log.info("%s is distributed in %d parts", message.name, len(members))
         part = self._deal.part(members.index(asked.task))
         lines, end = await asyncio.to_thread(self._piece, part, message.position)
         last = end >= len(part)
@@ -550,7 +550,7 @@ class OutstandingRequests:
         """Count a request of ``size`` bytes. Return why it must be rejected, otherwise an empty string."""
         if self._bytes[task] + max(size, _LEAST) > MOST_OUTSTANDING:
             return (
-                f"{task} has asked for more than can be kept ({MOST_OUTSTANDING >> 20} MiB) "
+                f"{task} has more unanswered requests than can be kept ({MOST_OUTSTANDING >> 20} MiB) "
                 "before it has heard of what it asked"
             )
         self._bytes[task] += max(size, _LEAST)

@@ -135,7 +135,7 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
         lifecycle = MasterLifecycle(context.credentials, resource_manager, ownership, chain, server, web_app, access)
         return await lifecycle.live(registered)
     except SupersededError as error:
-        log.info("nothing is left to do here: %s", error)
+        log.info("exiting: %s", error)
         return FinalStatus.KILLED
     finally:
         chain.close()
@@ -272,7 +272,7 @@ class MasterLifecycle:
         try:
             await self.resource_manager.finish(status, diagnostics, "")
         except ResourceManagerError as error:
-            log.warning("the cluster did not take the final status: %s", error)
+            log.warning("the cluster did not accept the final status: %s", error)
         return status
 
     @property
@@ -373,7 +373,7 @@ class Signals:
 
     def _received(self, number: signal.Signals) -> None:
         if not self._obeyed:
-            log.info("%s changes nothing any more", number.name)
+            log.info("ignoring %s: the job is already ending", number.name)
             return
         reason = f"the application was stopped from outside ({number.name} to its application master)"
         order = StopOrder(reason)

@@ -299,7 +299,7 @@ class Master:
         try:
             await asyncio.to_thread(self._ownership.check_newest)
         except StorageError as error:
-            log.warning("whether there is a newer application master cannot be seen: %s", error)
+            log.warning("cannot check for a newer application master: %s", error)
 
     # ---- running -----------------------------------------------------------------------------------------------
 

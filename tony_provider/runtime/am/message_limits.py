@@ -69,7 +69,7 @@ def parse_message(data: bytes) -> Incoming:
             f"a message of the kind {kind} has {length} bytes, more than {limits.size_limit(kind)}", len(data)
         )
     if start + length != len(data):
-        return RefusedMessage("a message holds more than one thing", len(data))
+        return RefusedMessage("a message has more than one field", len(data))
     try:
         return AcceptedMessage(tony_pb2.FromExecutor.FromString(data), kind, len(data))
     except DecodeError:
@@ -313,8 +313,8 @@ class ConnectionWatch:
             return
         if now - self._told_at > _QUIET:
             log.warning(
-                "too many connections to the executors' port have proven nothing: the oldest are closed, of %s. "
-                "Further ones are closed without a word",
+                "too many unauthenticated connections to the executors' port: closing the oldest, from %s. "
+                "Further ones are closed without a log line",
                 ", ".join(f"{source} ({number})" for source, number in shut.most_common(3)),
             )
         self._told_at = now

@@ -416,7 +416,7 @@ class ApplicationRecords:
         except StorageError as error:
             log.warning("%s", error)
         except Exception:
-            log.exception("what is of no use any more could not be removed")
+            log.exception("could not remove staged and temporary files")
 
     def _publisher(
         self,
@@ -528,7 +528,7 @@ def _history(storage: Storage, directory: str) -> History:
         return History()
     finally:
         for line in missing:
-            log.warning("of the former application masters' %s", line)
+            log.warning("problem with the event log of a former application master: %s", line)
 
 
 def _status(storage: Storage, uri: str) -> Optional[JobStatus]:

@@ -90,8 +90,8 @@ class StoreAccess:
         which = self._which()
         if now_ms < life.until_ms:
             return (
-                f"the application's {which} ends at {moment(life.until_ms)}, and nobody has brought a newer one; "
-                "`airflow tony renew` does so"
+                f"the application's {which} ends at {moment(life.until_ms)}, and no newer token has arrived; "
+                "`airflow tony renew` sends one"
             )
         what = "nobody gets there any more" if name else "nothing gets to the store any more"
         return f"the application's {which} has ended at {moment(life.until_ms)}: {what}"
@@ -133,7 +133,7 @@ class StoreAccess:
             except asyncio.TimeoutError:
                 raise error from None
         except StorageError as error:
-            log.warning("whether the store takes the token cannot be seen: %s", error)
+            log.warning("cannot check the store's token: %s", error)
 
     async def mind(self, seconds: float, last_call: Callable[[str], None]) -> None:
         """Call ``last_call`` with a reason when a token is about to expire without a replacement.
@@ -239,7 +239,7 @@ class StoreAccess:
         self._newest = self.newer = token
         self._renewed.set()
         self._brought.set()
-        log.info("newer tokens, which hold until %s", moment(_life(token).until_ms))
+        log.info("using newer tokens, valid until %s", moment(_life(token).until_ms))
         for listener in self.listeners:
             listener(token)
 

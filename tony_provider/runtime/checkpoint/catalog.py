@@ -79,7 +79,7 @@ class Pins:
         try:
             self._storage.remove(self._file(checkpoint, reader))
         except StorageError as error:
-            log.warning("the pin of %s on %s could not be removed, and ends by itself: %s", reader, checkpoint, error)
+            log.warning("could not remove the pin of %s on %s, which expires by itself: %s", reader, checkpoint, error)
 
     def names(self) -> frozenset[str]:
         """Return the names of all pinned checkpoints, and remove expired pins."""

@@ -236,7 +236,7 @@ def _check_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
     if entry.size < 0:  # the next entry would start before this one
         raise ArchiveError(f"{one_line(entry.name)} has {entry.size} bytes")
     if len(tar.pax_headers) > _MOST_COMMON:
-        raise ArchiveError(f"it says more than {_MOST_COMMON} things of all entries")
+        raise ArchiveError(f"its global header has more than {_MOST_COMMON} attributes")
     end = 0
     for start, size in _parts(entry):
         if start < end or size < 0:
@@ -262,7 +262,7 @@ def _extract_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: Path) 
         if linked.is_symlink():  # permissions and times would be set on the target of the link
             raise ArchiveError(f"{one_line(entry.name)} is a hard link to a link")
         if not linked.exists():  # tarfile would search the whole archive for it
-            raise ArchiveError(f"{one_line(entry.name)} is a hard link to what does not come before it")
+            raise ArchiveError(f"{one_line(entry.name)} is a hard link to an entry that does not precede it")
     if hasattr(tarfile, "tar_filter"):  # Python 3.12, and later patch releases of earlier versions
         tar.extract(entry, directory, filter="tar")
     else:

@@ -68,9 +68,9 @@ def use_new_token(context: ExecutorContext, newer: tony_pb2.NewerToken) -> None:
     try:
         context.container.credentials.take_store_token(token)
     except CredentialsError as error:
-        log.warning("the newer token of the store is not one for user processes: %s", error)
+        log.warning("cannot pass the new store token to user processes: %s", error)
     else:
-        log.info("a newer token of the store, which holds until %s", moment(newer.until_ms))
+        log.info("received a new store token, valid until %s", moment(newer.until_ms))
 
 
 _GRACE = 0.1  # seconds between SIGTERM and SIGKILL for the user process; YARN itself leaves 0.25 s
@@ -298,12 +298,17 @@ class Executor:
         self._next.put_nowait(self._newest)
 
     def _on_stop(self, stop: tony_pb2.StopProcess) -> None:
-        log.info("told to stop start %d (generation %d): %s", stop.start, stop.generation, stop.reason)
+        log.info(
+            "the application master ordered to stop start %d (generation %d): %s",
+            stop.start,
+            stop.generation,
+            stop.reason,
+        )
         if self._newest is not None and self._newest.order.start == stop.start:
             self._newest.stop(stop.grace_seconds, stop.checkpoint_seconds, stacks=stop.stacks)
 
     def _on_shutdown(self, shutdown: tony_pb2.Shutdown) -> None:
-        log.info("told to end: %s", shutdown.reason)
+        log.info("the application master ordered to end: %s", shutdown.reason)
         if self._current is not None:
             self._current.stop(shutdown.grace_seconds, self._container.job.timeouts.checkpoint)
         self._shutdown.set()
@@ -363,7 +368,7 @@ def main(guard: Optional[socket.socket] = None) -> NoReturn:
     try:
         code = asyncio.new_event_loop().run_until_complete(_run(guard))
     except Exception:
-        log.exception("a fault of the executor itself")
+        log.exception("internal error in the executor")
         code = exit_codes.INTERNAL
     # A regular exit would wait for transfers that may hang until their deadlines.
     logging.shutdown()

@@ -395,7 +395,9 @@ class Nvml:
         self._call("nvmlInit_v2")
         self._devices = [self._named(name) for name in names] if names else self._all()
         if len(self._devices) != wanted:
-            raise NvmlError(f"the container was given {wanted} GPUs and sees {len(self._devices)}: which are its own?")
+            raise NvmlError(
+                f"the container was given {wanted} GPUs but sees {len(self._devices)}, so its own GPUs are unknown"
+            )
 
     def use(self) -> dict[str, float]:
         """Return the present use of the container's GPUs, by fields of the message Heartbeat.
@@ -476,4 +478,4 @@ class GpuMeter:
                 self._asked.clear()
                 self._newest = nvml.use()
         except NvmlError as error:
-            log.info("how much the GPUs do is not known: %s", error)
+            log.info("GPU utilization is unknown: %s", error)

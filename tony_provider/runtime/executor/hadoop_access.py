@@ -184,7 +184,7 @@ class HadoopAccess:
         except OSError as error:
             problem = str(error)
         if problem not in ("", self._problem):
-            log.warning("the user process's HDFS tokens could not be renewed: %s", problem)
+            log.warning("the user process's HDFS tokens could not be replaced: %s", problem)
         self._problem = problem
 
     def remove_tokens(self) -> None:

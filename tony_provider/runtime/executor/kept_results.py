@@ -124,7 +124,7 @@ class UploadRetries(StartPart):
             try:
                 return await self._try(work)
             except (ReturnedError, *_FINAL) as error:
-                raise NotStoredError(f"what it left cannot be kept: {error}") from error
+                raise NotStoredError(f"the results of the task cannot be stored: {error}") from error
             except StorageError as error:
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -152,7 +152,7 @@ class UploadRetries(StartPart):
         log.warning("the results are not on the store yet, trying for %.0f s more: %s", left, error)
         if not self.problem:
             until = clock.time_of_day(clock.epoch_ms() + round(left * 1000))
-            self.problem = f"its results do not get to the store, tried again until {until}: {error}"
+            self.problem = f"cannot upload the results to the store, retrying until {until}: {error}"
 
     def _given_up(self, error: StorageError) -> str:
         context = self._context

@@ -48,7 +48,7 @@ class MasterLocator:
         try:
             found = await wait_with_timeout(reading, _TIMEOUT)
         except (asyncio.TimeoutError, StorageError) as error:
-            log.warning("where the application master is could not be read: %s", str(error) or "no answer in time")
+            log.warning("could not read the application master's address: %s", str(error) or "no answer in time")
             return False
         if found is None or found.attempt <= self._attempt or str(found.address) == self.address:
             return False

@@ -148,7 +148,9 @@ async def _fetch_one_deal(requests: MasterRequests, name: str, file: BinaryIO) -
         wanted = tony_pb2.InputPartWanted(name=name, position=position)
         answer: tony_pb2.InputPart = await requests.ask(tony_pb2.FromExecutor(input_part_wanted=wanted))
         if answer.problem:
-            raise PreparationError(f"its part of the input {name} is not to be had: {answer.problem}")
+            raise PreparationError(
+                f"the application master did not assign shards of the input {name}: {answer.problem}"
+            )
         if parts and answer.parts != parts:
             return False
         await asyncio.to_thread(file.write, answer.lines)
@@ -208,7 +210,7 @@ def shard_problem(stores: JobStores, line: bytes) -> str:
     except StorageNotFound:
         return f"{shard.uri} was listed, and is not there any more"
     except Exception:  # drivers of other stores may raise any error
-        log.warning("whether %s is as it was listed cannot be seen", shard.uri, exc_info=True)
+        log.warning("cannot check whether %s has changed since it was listed", shard.uri, exc_info=True)
         return ""
     if now.size != shard.size or (now.modified_ms and now.modified_ms != shard.modified_ms):
         return f"{shard.uri} has changed since it was listed"
@@ -341,7 +343,7 @@ class ShardServer:
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except (ConnectionError, ValueError) as error:  # the program closed it, or its line is too long
-            log.warning("a program that takes shards: %s", error)
+            log.warning("connection of a program that takes shards failed: %s", error)
         finally:
             writer.close()
 

@@ -95,7 +95,7 @@ class PeriodicTransfer(BackgroundWork):
         except (StorageError, OSError) as error:
             problem = str(error)
         except Exception:  # a bug in reading the files that a program left must not end its training
-            log.exception("a fault in the copying of event files itself")
+            log.exception("internal error while copying event files")
         if problem not in ("", self._logged):
             log.warning("event files were not copied: %s", problem)
         self._logged = problem

@@ -94,7 +94,7 @@ class TunnelEnds:
                 f"port {port} is not of this task: tunnels lead to ports that it was given (TONY_PORT), or that are in "
                 f"the job's port_range, {self._range.first}-{self._range.last}"
             )
-        problem = f"nobody listens on port {port} of this task's node"
+        problem = f"no process listens on port {port} of this task's node"
         for host in self._hosts:
             try:
                 reader, writer = await wait_with_timeout(asyncio.open_connection(host, port), _CONNECT)

@@ -348,7 +348,9 @@ class TokenAuthentication:
             self._digest.verify(message.token)
             return None
         if message.state == RpcSaslProto.SUCCESS:
-            raise RpcAuthenticationError("the server wants no authentication: not the one that the token is for")
+            raise RpcAuthenticationError(
+                "the server accepted the connection without authentication, so it may not be the server of the token"
+            )
         raise RpcProtocolError(f"SASL message {RpcSaslProto.SaslState.Name(message.state)} out of turn")
 
     def layer(self) -> Optional[SecurityLayer]:

@@ -202,9 +202,7 @@ def _not_ours(storage: Storage, target: str, training: str) -> str:
         for name in (contract.OUTPUT_MARK_FILE, contract.SUCCESS_FILE):
             mark = read_mark(storage, target, name)
             if mark is not None:
-                return (
-                    "" if mark.training == training else f"{mark.application_id}, of another training, has written it"
-                )
+                return "" if mark.training == training else f"{mark.application_id} of another training wrote it"
         return "it is not empty, and this training did not write it" if storage.list(target) else ""
     except StorageNotFound:
         return ""
@@ -258,7 +256,7 @@ class Publication:
         try:
             clear_away(self.storage, self.place)
         except StoragePermissionDenied as error:  # another user owns an entry and prevents its removal
-            log.warning("what is beside %s stays there: %s", self.place.uri, error)
+            log.warning("could not remove the staging files next to %s: %s", self.place.uri, error)
         return OutputStatus(self.name, self.place.uri, mark.files, mark.bytes)
 
     def publish_part(self, part: OutputPart) -> None:

@@ -244,7 +244,9 @@ def _of_rules(job: JobSpec, task_type: str, placement: Placement, path: str) -> 
             if rule.cardinality is None or target.tag not in own or not target.own:
                 continue
             if rule.min:
-                message = "counts those that are there before, so that the first one would wait for ever; leave it out"
+                message = (
+                    "counts only containers that are already placed, so the first one would wait forever; remove it"
+                )
                 yield Problem(child(where, "min"), rule.min, message)
             if beside and rule.max is not None and rule.max < job.minimum_containers(task_type):
                 message = f"{job.minimum_containers(task_type)} are to be together on one {beside[0].scope.value}"

@@ -80,7 +80,7 @@ def _wait(job: JobSpec, framework: Framework, task_type: str, other: str, milest
             message = f"a {role.value} is stopped when the others have succeeded; give {task_type} the role once"
             yield Problem(path, milestone.value, message)
     if {task_type, other} <= set(_gang(job, framework)) and task_type != other:
-        message = f"{task_type} and {other} {_together(framework)} and begin together; outside of that is the role once"
+        message = f"{task_type} and {other} {_together(framework)} and start together; only the role once is outside of this"
         yield Problem(path, milestone.value, message)
 
 
@@ -92,7 +92,7 @@ def _too_late(job: JobSpec, framework: Framework, task_type: str) -> Iterator[Pr
         other = next((name for name in waits if name in ending), next(iter(waits)))
         rule = f" (success: {job.success.value})" if job.success else ""
         of_these = " and ".join(name for name in job.tasks if name in ending)
-        message = f"the success of {of_these} is the job's{rule}, and {task_type} never begins"
+        message = f"the job ends with the success of {of_these}{rule}, so {task_type} never starts"
         remedy = "" if job.success or job.role(task_type) is Role.ONCE else "; give it the role once"
         yield Problem(_path(task_type, other), waits[other].value, f"{message}{remedy}")
 

@@ -218,7 +218,7 @@ class TlsEnd:
         except ssl.SSLError as error:
             raise PipeError(str(error)) from error
         if not said:
-            raise PipeError("the other end has closed the connection before it had said all")
+            raise PipeError("the other end closed the connection before its message was complete")
         return said
 
     def _shake_hands(self) -> None:

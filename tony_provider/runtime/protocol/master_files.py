@@ -81,7 +81,7 @@ def load_master_address(storage: Storage, application_dir: str, key: bytes) -> O
     expected = _signature(key, content.address, content.attempt)
     if hmac.compare_digest(expected.encode(), content.signature.encode("utf-8", "replace")):
         return MasterAddress(address, content.attempt)
-    log.warning("the application master's address in %s is not signed by one of this application", uri)
+    log.warning("the application master's address in %s has no valid signature of this application", uri)
     return None
 
 

@@ -59,13 +59,13 @@ class Window:
     def spend(self, size: int) -> None:
         """Count ``size`` bytes as sent. Raises FrameError if the window is exceeded."""
         if size > self.left:
-            raise FrameError(f"{size} bytes were sent, where {self.left} may be")
+            raise FrameError(f"{size} bytes were sent, but only {self.left} are permitted")
         self.left -= size
 
     def grant(self, size: int) -> None:
         """Count ``size`` bytes as delivered by the other end. Raises FrameError if they were never sent."""
         if self.left + size > TUNNEL_WINDOW:
-            raise FrameError(f"{size} bytes are said to be passed on, and were never sent")
+            raise FrameError(f"{size} bytes were acknowledged, but never sent")
         self.left += size
 
 

@@ -105,7 +105,7 @@ def _obey(connection: socket.socket) -> None:
             connection.settimeout(None)
             _Command(command, frames).run()
         except (OSError, EOFError) as error:  # the caller has gone or does not belong to the job
-            sys.stderr.write(f"tony_mpi: a caller was turned away, or has gone: {error}\n")
+            sys.stderr.write(f"tony_mpi: a connection was rejected or closed: {error}\n")
 
 
 class _Command:

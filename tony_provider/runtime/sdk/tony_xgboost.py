@@ -112,7 +112,7 @@ def _ask(rank: int) -> dict[str, Any]:
         except (OSError, ValueError) as error:
             problem = error
             time.sleep(_PAUSE)
-    raise TimeoutError(f"rank 0 does not tell at {host}:{port} where its tracker listens: {problem}")
+    raise TimeoutError(f"rank 0 does not send the address of its tracker at {host}:{port}: {problem}")
 
 
 def _meeting_point() -> tuple[str, int]:

@@ -90,7 +90,7 @@ class StorageAuthError(StorageError):
 class StorageTooLarge(StorageError):
     """A file exceeds the size limit of its kind."""
 
-    default_advice = "somebody has changed it, or it is none of ours: remove it"
+    default_advice = "another program has created or changed this file: remove it"
 
 
 class StorageUnsupported(StorageError):

@@ -79,7 +79,7 @@ def test_what_a_restart_waits_for() -> None:
     world.run()
     world.end("worker:1", signal=9)
     world.obey_all()
-    assert said(world).startswith("starting again: waiting for the cluster's word on the cause; worker:1 on node0:1")
+    assert said(world).startswith("starting again: waiting for the cluster to report the cause; worker:1 on node0:1")
     world.tick(0.5)
     world.tick(0.5)
     assert said(world).startswith("starting again: in 4 s; worker:1 on node0:1 was killed by SIGKILL")

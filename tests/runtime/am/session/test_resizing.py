@@ -406,7 +406,7 @@ def test_a_gang_that_has_succeeded_is_not_resized() -> None:
     gang.end("worker:0")
     gang.end("worker:1")
     assert gang.session.resizing.is_too_late
-    assert gang.noted("resized") == ["worker: it stays as it is, since nobody starts again any more"]
+    assert gang.noted("resized") == ["worker: not resized, because the gang does not restart any more"]
     gang.resize(worker=3)
     assert len(gang.noted("resizing")) == 1
     assert len(gang.outstanding) == 1  # export's

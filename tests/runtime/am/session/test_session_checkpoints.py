@@ -52,7 +52,7 @@ def test_nobody_can_make_one_while_nobody_runs() -> None:
     world = workers()
     world.handle(CheckpointOrder("ann wants it"))
     assert not world.asked
-    assert world.noted("checkpoint_requested") == ["ann wants it; nobody runs who could make one"]
+    assert world.noted("checkpoint_requested") == ["ann wants it; no running task can save a checkpoint"]
 
 
 def test_only_the_newest_start_of_the_current_attempt_commits() -> None:

@@ -242,7 +242,7 @@ async def test_more_than_was_agreed_ends_a_stream_and_no_other(site: Site, echo:
         assert "never sent" in site.why(1)[0]
         carrier.send([data(2, bytes(TUNNEL_WINDOW)), data(2, bytes(TUNNEL_WINDOW))])
         await site.until(lambda: site.why(2))
-        assert "were sent, where" in site.why(2)[0]
+        assert "were sent, but only" in site.why(2)[0]
 
 
 async def test_an_executor_that_sends_more_than_was_agreed_is_cut_off(site: Site, echo: int) -> None:
@@ -253,7 +253,7 @@ async def test_an_executor_that_sends_more_than_was_agreed_is_cut_off(site: Site
         for _ in range(3):
             site.link.send(tony_pb2.FromExecutor(tunnel=tony_pb2.TunnelFrames(frames=[data(number, bytes(60000))])))
         await site.until(lambda: site.why(1))
-        assert "were sent, where" in site.why(1)[0]
+        assert "were sent, but only" in site.why(1)[0]
         site.link.send(tony_pb2.FromExecutor(tunnel=tony_pb2.TunnelFrames(frames=[data(number + 1, b"nobody's")])))
 
 
@@ -271,7 +271,7 @@ async def test_streams_are_bounded(site: Site, echo: int) -> None:
     [
         ("worker:7", 20001, "worker:7 has no executor now"),
         (TASK, 80, "port 80 is not of this task"),
-        (TASK, 0, "nobody listens on port 20001"),
+        (TASK, 0, "no process listens on port 20001"),
     ],
 )
 async def test_why_a_stream_cannot_be_opened_is_told(site: Site, task: str, port: int, why: str) -> None:

@@ -279,7 +279,7 @@ class FinishedTasks(Part):
         task.deadline = None
         if not task.ended:
             task.enter(TaskState.LOST)
-            self._state.note("not_needed", "the others have succeeded; no container is asked for", task)
+            self._state.note("not_needed", "the gang has succeeded; requesting no container for this task", task)
 
     def do_without_the_rest(self, now: float) -> None:
         """Release the parameter servers and the missing tasks of a gang that has succeeded."""

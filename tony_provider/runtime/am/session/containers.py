@@ -76,7 +76,9 @@ class Containers:
         """Let the job start once it has enough containers."""
         if self._state.first_come:
             self._state.enter(JobState.STARTING)
-            self._state.note("first_container", "the first container is there; each task begins when its own is")
+            self._state.note(
+                "first_container", "the first container was granted; each task starts in its own container"
+            )
         elif self.gang.complete:
             self._state.enter(JobState.STARTING)
             many = len(self.gang.wanted)

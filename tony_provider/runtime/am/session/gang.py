@@ -355,7 +355,9 @@ class Stages(Part):
                 if not task.done:
                     task.start = task.start_at_reset = start
         if starts:
-            self._state.note("anew", f"{', '.join(starts)} to begin anew", data={"starts_at_reset": starts})
+            self._state.note(
+                "anew", f"{', '.join(starts)} restart from the beginning", data={"starts_at_reset": starts}
+            )
 
     def check(self, now: float) -> None:
         """Start the next stage if its milestones are reached. Fail the job if they cannot be reached any more."""

@@ -249,7 +249,7 @@ def _stopping(busy: Sequence[Task]) -> str:
 
 def _wait(not_before: Optional[float], now: float) -> str:
     if not_before is None:
-        return "waiting for the cluster's word on the cause"
+        return "waiting for the cluster to report the cause"
     return f"in {span(not_before - now)}" if not_before > now else ""
 
 

@@ -88,7 +88,7 @@ class Recovery(Part):
         if not self._state.has(task) or task.unrequested:
             return f"the job goes on without {task.name}"
         if task.waits_for_types:
-            return f"{task.name} is to begin anew"
+            return f"{task.name} restarts from the beginning"
         newest = task.attempt
         if attempt < newest or (attempt == newest and task.container is not None):
             return f"attempt {attempt} of {task.name} in {container_id} was replaced"
@@ -164,7 +164,7 @@ class Recovery(Part):
 
     def _continue(self, now: float) -> None:
         if self._must_reset:
-            self._sizes.reset_to_needed("nobody has come back, and it begins with what it needs")
+            self._sizes.reset_to_needed("no executor has returned; restarting with the required number of tasks")
         if self._groups.gang_has_succeeded:
             self._finished.do_without_the_lost(now)
         tasks = [task for task in self._state.tasks if self._continues(task)]

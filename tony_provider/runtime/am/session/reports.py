@@ -143,7 +143,7 @@ class ExecutorReports(Part):
             return  # its end comes first
         process.settled, process.not_copied = True, settlement.problem
         task.notices, task.unstored = settlement.notices or task.notices, settlement.unstored
-        self._starts.replace_container(task, now, "its container is not fit")
+        self._starts.replace_container(task, now, "the container needs replacement")
         if settlement.problem:
             warning = f"the newest checkpoint could not be stored: {settlement.problem}"
             self._state.note("not_copied", warning, task)
@@ -180,7 +180,7 @@ MOST_REPLACEMENTS = 3  # limit of consecutive containers of a task lost before i
 
 _IN_A_ROW = (
     f"{MOST_REPLACEMENTS} more were lost before it without the user process having run: "
-    "the nodes, or what is copied to them, need a look"
+    "check the nodes, and the files that are copied to them"
 )
 _NODE_TROUBLE = (
     ExitReason.LOST,

@@ -55,7 +55,7 @@ class Resizing(Part):
             return
         if self.is_too_late:
             for name in self._sizes.requested:
-                self._finish(name, f"{name}: it stays as it is, since nobody starts again any more")
+                self._finish(name, f"{name}: not resized, because the gang does not restart any more")
             return
         suspended = self._state.phase is JobState.SUSPENDED
         if self._restarts.undecided or (self._suspension.reason is not None and not suspended):

@@ -204,7 +204,9 @@ class AdvanceNotices(Part):
 
     def checkpoint_requested(self, reason: str) -> None:
         asked = self._checkpoints.ask(reason)
-        self._state.note("checkpoint_requested", reason if asked else f"{reason}; nobody runs who could make one")
+        self._state.note(
+            "checkpoint_requested", reason if asked else f"{reason}; no running task can save a checkpoint"
+        )
 
     def _mark_preempted(self, tasks: Sequence[Task], event: str, why: str, seconds: Optional[float]) -> list[Task]:
         """Mark tasks whose containers the cluster takes back, so that their nodes are not blamed for the losses.

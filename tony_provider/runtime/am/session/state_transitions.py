@@ -32,9 +32,9 @@ class ImpossibleTransitionError(RuntimeError):
 
 
 _STOPPED = "the job has ended"
-_NOT_TO_BE_HAD = "no container is to be had for it, and the gang goes on without"
+_NOT_TO_BE_HAD = "no container is available, and the gang continues without it"
 _START = "its user process is ordered"
-_SUSPENDED = "the job is suspended: nobody runs any more, and nothing is asked for"
+_SUSPENDED = "the job is suspended: no task runs, and no container is requested"
 _OVER = "every container has ended, or its executor has taken leave"
 
 JOB: Transitions[JobState] = {
@@ -69,9 +69,9 @@ JOB: Transitions[JobState] = {
     },
     JobState.RECOVERING: {
         JobState.RUNNING: "executors with user processes are back",
-        JobState.STARTING: "executors are back, of a gang all, and nothing had begun yet",
-        JobState.SUSPENDED: "of a job that is suspended nothing runs any more",
-        JobState.WAITING: "no executor is back, or a part of a gang that had not begun yet",
+        JobState.STARTING: "all executors of the gang are back, and no user process had started yet",
+        JobState.SUSPENDED: "the job is suspended, and no task runs any more",
+        JobState.WAITING: "no executor is back, or only a part of a gang that had not started yet",
         JobState.FINISHING: "the verdict is known",
     },
     JobState.FINISHING: {
@@ -121,7 +121,7 @@ TASK: Transitions[TaskState] = {
     TaskState.FAILED: {
         TaskState.REGISTERED: "it starts again in its container",
         TaskState.REQUESTED: "another container is asked for",
-        TaskState.LOST: "the container was lost before anything came of the failure",
+        TaskState.LOST: "the container was lost before the failure was handled",
     },
     TaskState.LOST: {
         TaskState.REGISTERED: "it starts again: its container is there after all",

@@ -441,8 +441,10 @@ class HttpConnection:
         except _BrokenOff:
             raise
         except Exception:
-            log.exception("a request could not be answered")
-            return HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault; the master's log says more").response()
+            log.exception("internal error while answering a request")
+            return HttpError(
+                HTTPStatus.INTERNAL_SERVER_ERROR, "internal error; see the application master's log"
+            ).response()
 
     # ---- receiving ---------------------------------------------------------------------------------------------
 

@@ -249,7 +249,7 @@ class YarnResourceManager(ResourceManager):
         The session did not know the container when it recovered, and has already replaced it.
         """
         if _id(container) not in self._containers:
-            log.info("%s of a former attempt was found too late: giving it back", _id(container))
+            log.info("releasing %s of a former attempt: it was reported after the recovery", _id(container))
             self._asks.release([ContainerId.from_proto(container.id)])
             self._hurry()
 

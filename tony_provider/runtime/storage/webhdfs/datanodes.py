@@ -89,7 +89,7 @@ class SilentDataNodes:
 
     def pipeline_hung(self) -> None:
         """Record that a write hangs in its pipeline, so that files are written with one replica for a while."""
-        log.warning("a write to HDFS stands still; files are written with one replica first for %g s", _AVOIDED)
+        log.warning("a write to HDFS makes no progress; for %g s, files are first written with one replica", _AVOIDED)
         with self._lock:
             self._pipelines_until = self._clock() + _AVOIDED
 
@@ -169,7 +169,7 @@ class DataNodes:
             except errors.StorageError as error:
                 if "replication" not in call.params or not body.available:
                     raise
-                log.warning("a file is not written with one replica: %s", error)
+                log.warning("HDFS rejected a file with one replica; using the default replication: %s", error)
                 self.silent.refuse_few_replicas()
             else:
                 return failures.over(location)
@@ -218,7 +218,7 @@ class DataNodes:
             raise errors.StorageError(
                 str(call.uri),
                 call.what,
-                f"https was asked for, and the NameNode leads to http://{urlsplit(location).netloc}",
+                f"only https is configured, but the NameNode redirects to http://{urlsplit(location).netloc}",
                 "have DataNodes speak https, too (dfs.http.policy), or name the NameNodes' http addresses",
             )
         return _as_asked(location, call.uri.path)
@@ -465,7 +465,7 @@ def _hang_up(connection: HTTPConnection) -> None:
         while connection.sock.recv(CHUNK):
             pass
     except OSError as error:
-        log.debug("A DataNode did not take note of a broken transfer: %s", error)
+        log.debug("A DataNode did not acknowledge an aborted transfer: %s", error)
 
 
 def _send_chunk(connection: HTTPConnection, chunk: bytes, *, framed: bool) -> Optional[Exception]:

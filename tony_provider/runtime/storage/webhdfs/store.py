@@ -193,7 +193,7 @@ class WebHdfsStorage(Storage):
         except errors.StorageExists as error:
             raise errors.StorageNotADirectory(uri, call.what, error.problem) from error
         if not made:
-            raise errors.StorageError(uri, call.what, "HDFS did not do it and says no reason")
+            raise errors.StorageError(uri, call.what, "HDFS failed without giving a reason")
         self._at(parsed)._known.add(parsed)
 
     def remove(self, uri: str, *, recursive: bool = False) -> bool:
@@ -430,7 +430,7 @@ class WebHdfsStorage(Storage):
                 return errors.StorageNotFound(str(source), what, f"there is no {needed}")
         if self.exists(str(target)):
             return errors.StorageExists(str(source), what, f"{target} exists already")
-        return errors.StorageError(str(source), what, f"HDFS refused to make it {target} and says no reason")
+        return errors.StorageError(str(source), what, f"HDFS refused to rename it to {target} without giving a reason")
 
     def _remove(self, uri: Uri, *, recursive: bool, deadline: Optional[Deadline] = None) -> bool:
         call = Call("DELETE", "DELETE", uri, "remove", {"recursive": "true" if recursive else "false"})
