@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from tony_provider.cluster import defaults
 from tony_provider.runtime.common import contract
 
-_TYPES = {"number": "integer", "flag": "boolean", "mapping": "object"}  # the others are text in the form
+_TYPES = {"number": "integer", "flag": "boolean", "mapping": "object"}  # JSON types; fields of other kinds are strings
 
 
 class Field(NamedTuple):

@@ -57,7 +57,7 @@ def test_a_huge_count_costs_nothing() -> None:
 
 
 def test_more_after_the_end_is_refused() -> None:
-    with pytest.raises(CredentialsError, match="1 bytes follow"):
+    with pytest.raises(CredentialsError, match="1 unexpected bytes follow"):
         Credentials.from_bytes(Credentials().to_bytes() + b"x")
 
 

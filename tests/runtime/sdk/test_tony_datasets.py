@@ -110,7 +110,7 @@ def test_outside_a_job_files_are_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dataset", [tony_sdk.tf_dataset, tony_sdk.torch_dataset])
 def test_what_reads_ahead_is_refused_for_a_queue(dataset: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(contract.ENV_INPUT_QUEUES, "other,data")
-    with pytest.raises(InputError, match=r"input data: its deal is `queue`.*loop over tony_sdk\.batches"):
+    with pytest.raises(InputError, match=r"input data has `deal: queue`.*loop over tony_sdk\.batches"):
         dataset("data")
 
 

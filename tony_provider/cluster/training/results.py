@@ -343,7 +343,7 @@ class EventFileSource:
 def event_file_source(storage: Storage, layout: Layout, identity: Identity, application_id: str) -> EventFileSource:
     """Return the directory and label of the event files of a running or ended application.
 
-    Raises StorageError, and RecordUnreadable for files of the training's checkpoint chains.
+    Raises StorageError, and RecordUnreadable if a file of the training's checkpoint chains cannot be read.
     """
     directory = layout.application_dir(identity, application_id)
     try:

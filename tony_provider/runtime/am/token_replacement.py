@@ -218,7 +218,7 @@ class StoreAccess:
         try:
             await wait_with_timeout(asyncio.to_thread(self._look_with, uri, secrets), _LOOK_SECONDS)
         except StorageError as error:
-            raise TokenRefusedError(f"the store does not take it: {error}") from error
+            raise TokenRefusedError(f"the store does not accept the new token: {error}") from error
         except asyncio.TimeoutError:
             raise TokenRefusedError(f"the store has not answered within {_LOOK_SECONDS:g} s") from None
 

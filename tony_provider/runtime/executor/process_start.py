@@ -228,11 +228,11 @@ class ProcessStart:
         if not await self._stop_request.bound(opening, lambda: self._stop_request.asked_at):
             opening.cancel()
             await asyncio.wait({opening})
-            raise Cancelled("stopped before its part of the inputs was there")
+            raise Cancelled("stopped before the task's part of the inputs was written")
         try:
             return opening.result()
         except OSError as error:  # a problem of this node, usually a full disk
-            raise PreparationError(f"its part of the inputs could not be written: {error}") from error
+            raise PreparationError(f"the task's part of the inputs could not be written: {error}") from error
 
     def _started(self, pid: int) -> None:
         self._activity = "running"

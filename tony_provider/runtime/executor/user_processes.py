@@ -75,7 +75,7 @@ class UserProcess:
     async def start(cls, launch: ProcessLaunch, capture: Capture) -> UserProcess:
         """Start the process with its output connected to an open capture. Raises OSError if it cannot be started."""
         # The process stays in the session and group of its parent, because YARN kills the container's process group. It
-        # inherits the locks of its GPUs, which last until the process ends. Other files are close-on-exec.
+        # inherits the open lock files of its GPUs, so the locks last until it ends. All other files are close-on-exec.
         process = await asyncio.create_subprocess_exec(
             "/bin/sh",
             *("-c", _START, "sh", "\n".join(filter(None, [launch.before, launch.command]))),

@@ -91,7 +91,7 @@ class HelperProcess:
     """
 
     name: str  # for messages, such as Horovod's rendezvous
-    command: str  # for /bin/sh; ends with exec, so that the helper replaces the shell
+    command: str  # for /bin/sh; its last command is an exec, so that the helper replaces the shell
 
 
 @attrs.frozen

@@ -166,7 +166,7 @@ def last_message(message_type: type[M], data: bytes) -> M:
     """Parse ``data``, which must be exactly one message. Raises RpcProtocolError."""
     message, rest = take_message(message_type, data)
     if rest:
-        raise RpcProtocolError(f"{len(rest)} bytes follow {message_type.DESCRIPTOR.name}")
+        raise RpcProtocolError(f"{len(rest)} unexpected bytes follow {message_type.DESCRIPTOR.name}")
     return message
 
 
@@ -370,7 +370,7 @@ class Credentials:
         except (DecodeError, ValueError) as error:
             raise CredentialsError(f"malformed token file of format 1: {error}") from error
         if rest:
-            raise CredentialsError(f"{len(rest)} bytes follow the credentials")
+            raise CredentialsError(f"{len(rest)} unexpected bytes follow the credentials")
         return cls(
             {entry.alias: Token.from_proto(entry.token) for entry in proto.tokens},
             {entry.alias: entry.secret for entry in proto.secrets},
@@ -379,4 +379,4 @@ class Credentials:
 
 def _expect_end(reader: WritableReader, what: str) -> None:
     if reader.remaining:
-        raise CredentialsError(f"{reader.remaining} bytes follow {what}")
+        raise CredentialsError(f"{reader.remaining} unexpected bytes follow {what}")

@@ -52,7 +52,9 @@ class Role(str, Enum):
     CHIEF = "chief"  # tracked; its end also ends a parameter-server job
     WORKER = "worker"  # tracked: each must succeed
     PS = "ps"  # runs until it is stopped at the end; its failure fails the job
-    EVALUATOR = "evaluator"  # outside the cluster; stopped timeouts.evaluator after the end; its failure fails the job
+    EVALUATOR = (
+        "evaluator"  # outside the cluster; stopped timeouts.evaluator after the others; its failure fails the job
+    )
     ONCE = "once"  # outside the cluster; ends by itself, must succeed, and does not run again after success
     SIDECAR = "sidecar"  # outside the cluster; stopped at the end; its failure is only reported
 

@@ -80,7 +80,7 @@ def _wait(job: JobSpec, framework: Framework, task_type: str, other: str, milest
             message = f"a {role.value} is stopped when the others have succeeded; give {task_type} the role once"
             yield Problem(path, milestone.value, message)
     if {task_type, other} <= set(_gang(job, framework)) and task_type != other:
-        message = f"{task_type} and {other} {_together(framework)} and start together; only the role once is outside of this"
+        message = f"{task_type} and {other} {_together(framework)} and start together, unless one has the role once"
         yield Problem(path, milestone.value, message)
 
 

@@ -367,6 +367,6 @@ def _records(shard: TaskShard) -> Iterator[Any]:
 def _refuse_queue(name: str) -> None:
     if is_queue(name):
         raise InputError(
-            f"input {name}: its deal is `queue`, and a dataset that reads ahead would commit shards before they are "
+            f"input {name} has `deal: queue`, but a dataset reads ahead and would commit shards before they are "
             "used; loop over tony_sdk.batches or tony_sdk.inputs instead"
         )

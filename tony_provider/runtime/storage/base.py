@@ -352,7 +352,7 @@ def read_whole(storage: Storage, uri: str, size_limit: int) -> bytes:
 
 
 def read_text(storage: Storage, uri: str, *, offset: int = 0, length: Optional[int] = None) -> str:
-    """Return the text of a UTF-8 file. Invalid bytes are replaced, because the range may begin or end in a character.
+    """Return the text of a UTF-8 file. Invalid bytes are replaced: ``offset`` or ``length`` may cut a character in two.
 
     ``offset`` and ``length`` are in bytes, as in ``read_bytes``.
     """

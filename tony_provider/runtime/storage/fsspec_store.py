@@ -40,7 +40,7 @@ from tony_provider.runtime.storage.base import (
 
 SINGLE_PUT = 8 << 20  # bytes; longer writes are multi-part uploads
 
-_TIMEOUTS = (TimeoutError, socket.timeout, asyncio.TimeoutError)  # the same class from Python 3.11
+_TIMEOUTS = (TimeoutError, socket.timeout, asyncio.TimeoutError)  # all one class since Python 3.11
 _ERRORS: list[tuple[type[BaseException], type[errors.StorageError]]] = [
     (FileNotFoundError, errors.StorageNotFound),
     (FileExistsError, errors.StorageExists),

@@ -244,7 +244,7 @@ class SealedOrders:
             if len(self._open) > _MOST_OPEN:
                 self._open.popitem(last=False)
         elif found.user != user:
-            raise HttpError(HTTPStatus.FORBIDDEN, "this conversation is somebody else's")
+            raise HttpError(HTTPStatus.FORBIDDEN, "another user has opened this connection")
         return found
 
 
