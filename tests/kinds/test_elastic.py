@@ -16,7 +16,7 @@ from tests.kinds.table import Note
 from tests.kinds.training import courses, result, spec, told, until_committed, until_generation, workers
 
 ELASTIC: dict[str, Any] = {"memory": "3GiB", "min_instances": 2}  # one on a node: two nodes have no room for three
-SLOW = 1.5  # seconds that a step takes
+SLOW = 3.0  # seconds for a step: all steps take longer than a node needs to leave and to come back
 
 
 @pytest.mark.long
