@@ -121,7 +121,7 @@ def test_another_kind_is_standalone() -> None:
 
 def test_a_script_with_several_calls_is_refused(tmp_path: Path) -> None:
     call = "hbox-submit --app-type mpi --worker-num 2 ./demo"
-    with pytest.raises(NotImportable, match="has 2 such calls, and a job is made of one"):
+    with pytest.raises(NotImportable, match="contains 2 calls of the client"):
         imported_text(tmp_path, "run.sh", f"{call}\n{call} &\n")
     found = imported_text(tmp_path, "run.sh", f"{call} > log 2>&1 &\n")
     assert found.job["tasks"]["chief"]["command"] == "mpirun tony-here ./demo"

@@ -90,7 +90,7 @@ def test_a_sensors_memory_that_is_none_is_told_and_forgotten(kept: Any, caplog: 
     context: Any = {"task_state_store": Kept(tony_sensor_memory={"try": 1, **kept}), "task_reschedule_count": 1}
     context["ti"] = type("Ti", (), {"try_number": 1})
     assert sensor_run.load_sensor_memory(context, LOG) is None
-    assert "What the last poke has kept cannot be read" in caplog.text
+    assert "The sensor's memory of its last poke is unreadable" in caplog.text
     assert len(caplog.text) < 2000
 
 

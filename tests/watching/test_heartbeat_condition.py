@@ -92,7 +92,7 @@ def test_a_master_that_tells_nothing_any_more() -> None:
     assert not watch.stale(job(heard(0, 0)))
     watch.clock.now += 2
     message = watch.stale(job(heard(0, 1)))
-    assert "its application master has told nothing for 1 min 1 s" in message
+    assert "its application master has not updated the status for 1 min 1 s" in message
     assert "worker:0 on node0:45454 was last heard of 1 min 2 s ago" in message
 
 

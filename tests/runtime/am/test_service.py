@@ -288,7 +288,7 @@ async def test_what_is_too_large_is_refused_unread_and_told_once(
             await call.write(too_large)
         await call.write(tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat(rss_bytes=5)))
         assert (await setting.listener.next("received")).heartbeat.rss_bytes == 5
-    told = [record.message for record in caplog.records if "refused" in record.message]
+    told = [record.message for record in caplog.records if "rejected" in record.message]
     assert len(told) == 1
     assert told[0].startswith("worker:0 sent a rejected message: a message of the kind heartbeat has")
 
@@ -394,7 +394,7 @@ async def test_who_does_not_read_loses_the_stream_and_nothing_is_kept_for_it(
         stream.send(tony_pb2.ToExecutor(shutdown=tony_pb2.Shutdown(reason="late")))
         assert stream._outbox.qsize() <= 1
         assert await call.code() is grpc.StatusCode.UNAVAILABLE
-    assert "worker:0 does not read what it is sent" in caplog.text
+    assert "worker:0 does not read its messages in time" in caplog.text
 
 
 async def test_a_stream_that_ends_waits_for_no_reader_for_long(

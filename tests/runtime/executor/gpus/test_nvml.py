@@ -45,7 +45,7 @@ def test_a_fake_nvml_says_what_the_containers_own_gpus_do(
 @pytest.mark.parametrize(
     ("names", "wanted", "why"),
     [
-        ([], 1, "was given 1 GPUs and sees 2"),
+        ([], 1, "was given 1 GPUs but sees 2"),
         (["GPU-9"], 1, "nvmlDeviceGetHandleByUUID failed"),
         (["2"], 1, "nvmlDeviceGetHandleByIndex_v2 failed"),
     ],
