@@ -36,6 +36,8 @@ from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import observe
 from tony_provider.watching.task_output import displayed_line
 
+log = logging.getLogger(__name__)
+
 
 def plain_in_order(summary: JobSummary) -> dict[str, Any]:
     """Return a summary as plain data, with its metrics and curves in the order of ``ranked``."""
@@ -151,9 +153,6 @@ def tensorboard_commands(rows: Iterable[Row]) -> list[str]:
         through = row["tony_conn_id"], row["proxy_user"] or None
         groups.setdefault(through, []).append(row["application_id"])
     return [tensorboard_command(ids, *through) for through, ids in groups.items() if through[0]]
-
-
-log = logging.getLogger(__name__)
 
 
 SECONDS = 15.0  # timeout of a request to the store or cluster

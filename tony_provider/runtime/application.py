@@ -40,6 +40,8 @@ from tony_provider.runtime.storage.base import Readers, SharedFiles
 from tony_provider.runtime.storage.stores import JobStores, remove_leftovers
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
+log = logging.getLogger(__name__)
+
 
 class ResourceKind(str, Enum):
     """Whether a file is unpacked in the container."""
@@ -189,9 +191,6 @@ def take_credentials(environ: Mapping[str, str]) -> Credentials:
     except (OSError, CredentialsError) as error:
         raise ContainerError(str(error)) from error
     return found
-
-
-log = logging.getLogger(__name__)
 
 
 SHARED_FILES = (contract.STATUS_FILE, contract.RESULT_FILE)

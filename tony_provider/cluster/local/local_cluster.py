@@ -69,6 +69,9 @@ from tony_provider.runtime.protocol import master_files
 from tony_provider.runtime.protocol.limits import stop_seconds
 from tony_provider.runtime.protocol.master_files import read_report
 
+log = logging.getLogger(__name__)
+
+
 _START_SECONDS = 20.0  # time limit for the application master's process to write its PID
 _POLL = 0.02
 _SAID_BYTES = 16 << 10  # of the master's output, shown in the error if it does not start
@@ -218,8 +221,6 @@ class _OwnConnection(HTTPConnection):
         if not users:
             raise MasterOutOfReach(f"the master of {self._folder.name} has ended: nobody is at its port any more")
 
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

@@ -293,7 +293,7 @@ def _check_version(what: str, found: int, cls: type[Any], missing: list[str]) ->
 
 def _specification(storage: Storage, application_dir: str, missing: list[str]) -> SpecificationRecord | None:
     uri = uris.join(application_dir, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
-    data = _bytes(storage, uri, missing)
+    data = _specification_bytes(storage, uri, missing)
     if data is None:
         return None
     try:
@@ -305,7 +305,7 @@ def _specification(storage: Storage, application_dir: str, missing: list[str]) -
     return found
 
 
-def _bytes(storage: Storage, uri: str, missing: list[str]) -> bytes | None:
+def _specification_bytes(storage: Storage, uri: str, missing: list[str]) -> bytes | None:
     """Return the file's content up to the size limit. If there is none, append the reason to ``missing``."""
     try:
         data = read_bytes(storage, uri, length=_MOST_SPECIFICATION_BYTES + 1)

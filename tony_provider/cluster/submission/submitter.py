@@ -76,6 +76,8 @@ from tony_provider.runtime.storage.base import (
 )
 from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotEmpty
 
+log = logging.getLogger(__name__)
+
 
 @attrs.frozen
 class Resources:
@@ -226,8 +228,6 @@ def _of_master(
         return []
     return [resource for source, resource in uses if source.key == PYTHON_ENV_KEY][:1]
 
-
-log = logging.getLogger(__name__)
 
 _OTHERS_PASS = 0o001
 

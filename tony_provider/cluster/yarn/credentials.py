@@ -41,6 +41,9 @@ from tony_provider.runtime.storage.errors import StorageAuthError, StorageError
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
+log = logging.getLogger(__name__)
+
+
 _REDIRECTIONS, _ERRORS, _SERVER_ERRORS = 300, 400, 500  # first code of each class of HTTP status codes
 _REFUSALS = (401, 403)
 
@@ -205,8 +208,6 @@ class _Reader:
         self.data()
         return [self.data() for _ in range(min(count, self.left))]
 
-
-log = logging.getLogger(__name__)
 
 _DEFAULT_NAMENODE_PORT = 8020  # used if a URI names a NameNode without a port
 _DEFAULT_RM_PRINCIPAL = "yarn"

@@ -37,6 +37,9 @@ from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound
 from tony_provider.runtime.storage.base import QuotaRoom
 from tony_provider.runtime.storage.stores import remove_leftovers
 
+log = logging.getLogger(__name__)
+
+
 _MOST_BYTES = 4096  # size limit of an owner file
 
 
@@ -106,8 +109,6 @@ class Ownership:
         except CodecError as error:
             raise FencedError(f"the owner of the training cannot be read from {uri}: {error}") from error
 
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

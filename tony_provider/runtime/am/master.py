@@ -70,6 +70,9 @@ from tony_provider.runtime.protocol.store_tokens import StoreToken
 from tony_provider.runtime.protocol.task_identity import TaskIdentity, make_token
 from tony_provider.runtime.storage import Storage, StorageError, uris
 
+log = logging.getLogger(__name__)
+
+
 # Secrets for every executor. Executors also receive user secrets and tokens of other services, selected by prefix. All
 # remaining secrets stay with the application master.
 _HANDED_ON = frozenset(
@@ -148,8 +151,6 @@ class ExecutorLaunches:
         tokens = {alias: token for alias, token in mine.tokens.items() if token.kind not in withheld_tokens}
         return Credentials(tokens, secrets).to_bytes()
 
-
-log = logging.getLogger(__name__)
 
 TICK = 0.25  # seconds; adds to the time from the death of a user process to its next start
 _OWNERSHIP_SECONDS = 10.0  # seconds between two checks for another owner and for a stop order

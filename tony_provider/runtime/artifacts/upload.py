@@ -40,6 +40,9 @@ from tony_provider.runtime.storage import Storage, StorageError, StorageExists, 
 from tony_provider.runtime.storage.base import CHUNK, PRIVATE_DIRECTORY, PRIVATE_FILE
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES
 
+log = logging.getLogger(__name__)
+
+
 _BURST = 0.25  # seconds; after a pause, the bytes of this time may pass at once
 
 
@@ -419,8 +422,6 @@ def _stored_now(directory: Path, tree: Tree, result: StoredTree) -> StoredFiles:
             files[entry.path] = version, entry
     return StoredFiles(files, result.objects)
 
-
-log = logging.getLogger(__name__)
 
 _AT_ONCE = 4  # concurrent file transfers; each has a buffer of about storage.base.CHUNK
 

@@ -1,9 +1,9 @@
 """Paths of checkpoint directories that are the same in each container of a task, or shared by all tasks.
 
 Libraries write absolute paths into their checkpoints, and each container has its own directory. So user processes get
-the path ``/tmp/tony-USER/TASK-HASH/work/checkpoints``, in which ``work`` is a private symbolic link. ``checkpoints`` is
-not a link, because some programs do not follow links in their arguments. Only one container at a time uses a link: it
-locks the link's directory until all processes of the container have ended.
+the path ``tony-USER/TASK-HASH/work/checkpoints`` below ``_TOP``, in which ``work`` is a private symbolic link.
+``checkpoints`` is not a link, because some programs do not follow links in their arguments. Only one container at a
+time uses a link: it locks the link's directory until all processes of the container have ended.
 """
 
 from __future__ import annotations

@@ -35,6 +35,8 @@ from tony_provider.runtime.storage import (
     write_atomically,
 )
 
+log = logging.getLogger(__name__)
+
 
 @attrs.frozen
 class OutputPart:
@@ -108,9 +110,6 @@ class OutputPlace:
     def _beside(self, ending: str) -> str:
         target = uris.parse(self.target)
         return str(target.parent.child(f"_{target.name}.{self.application_id}{ending}"))
-
-
-log = logging.getLogger(__name__)
 
 
 class PublishError(Exception):
