@@ -14,7 +14,7 @@ from tony_provider.sensors.tony import TonyJobSensor
 
 @pytest.mark.parametrize("value", [0, -1, True, "10", float("inf"), timedelta(0), timedelta(seconds=-1)])
 def test_seconds_that_are_none(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"poke_interval is .*: a timedelta or a number of seconds, more than 0"):
+    with pytest.raises(ValueError, match=r"poke_interval is .* should be a timedelta or a number of seconds above 0"):
         positive_seconds("poke_interval", value)
 
 
@@ -26,11 +26,11 @@ def test_seconds(value: Any) -> None:
 @pytest.mark.parametrize("name", ["wait_for_completion", "deferrable", "durable"])
 def test_a_text_is_no_answer_to_yes_or_no(name: str) -> None:
     arguments: dict[str, Any] = {name: "no"}
-    with pytest.raises(ValueError, match=f"{name} is 'no': True or False"):
+    with pytest.raises(ValueError, match=f"{name} is 'no' and should be True or False"):
         TonyTrainOperator(task_id="train", job={}, **arguments)
 
 
 def test_nor_is_it_to_a_sensor() -> None:
     deferrable: Any = "False"
-    with pytest.raises(ValueError, match="deferrable is 'False': True or False"):
+    with pytest.raises(ValueError, match="deferrable is 'False' and should be True or False"):
         TonyJobSensor(task_id="watch", train_task_id="train", deferrable=deferrable)

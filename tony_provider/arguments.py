@@ -38,14 +38,14 @@ def positive_seconds(name: str, value: timedelta | float) -> float:
     """Return the argument ``name`` as a positive number of seconds. Raises ValueError."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if not _is_positive(seconds):
-        raise ValueError(f"{name} is {value!r}: a timedelta or a number of seconds, more than 0")
+        raise ValueError(f"{name} is {value!r} and should be a timedelta or a number of seconds above 0")
     return float(seconds)
 
 
 def positive_number(name: str, value: float) -> float:
     """Return the argument ``name``, a positive number. Raises ValueError."""
     if not _is_positive(value):
-        raise ValueError(f"{name} is {value!r}: a number, more than 0")
+        raise ValueError(f"{name} is {value!r} and should be a number above 0")
     return float(value)
 
 
@@ -56,14 +56,14 @@ def _is_positive(value: Any) -> bool:
 def yes_or_no(name: str, value: bool) -> bool:
     """Return the argument ``name``, a bool. Raises ValueError also for text, because the text "no" would be true."""
     if value is not True and value is not False:
-        raise ValueError(f"{name} is {value!r}: True or False")
+        raise ValueError(f"{name} is {value!r} and should be True or False")
     return value
 
 
 def names(argument: str, value: Any) -> list[str]:
     """Return the argument as a list of texts. Raises ValueError, also for a text, which is a sequence of letters."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) and each.strip() for each in value):
-        raise ValueError(f"{argument} is {value!r}: a list of texts")
+        raise ValueError(f"{argument} is {value!r} and should be a list of texts")
     return list(value)
 
 
@@ -73,10 +73,12 @@ def output_wanted(value: Any) -> Literal["leader", False] | list[str]:
         return cast(Literal["leader", False], value)
     names = value if isinstance(value, (list, tuple)) else []
     if not names or not all(isinstance(name, str) and _TASK.fullmatch(name) for name in names):
-        raise ValueError(f'show_output is {value!r}: "leader", a list of names of tasks such as ["worker:0"], or False')
+        raise ValueError(
+            f'show_output is {value!r} and should be "leader", a list of tasks such as ["worker:0"], or False'
+        )
     names = list(dict.fromkeys(names))
     if len(names) > MOST_SHOWN:
-        raise ValueError(f"show_output names {len(names)} tasks: {MOST_SHOWN} at most")
+        raise ValueError(f"show_output names {len(names)} tasks; the limit is {MOST_SHOWN}")
     return names
 
 
@@ -86,7 +88,7 @@ def expect_keys(argument: str, given: Mapping[str, Any], known: Sequence[str]) -
         from tony_provider.runtime.jobspec.problems import shown, suggestion
 
         hint = suggestion(unknown[0], list(known))
-        raise TonySpecError(f"{argument}: {shown(unknown[0])} is not known{hint}; it may hold {', '.join(known)}")
+        raise TonySpecError(f"{argument}: {shown(unknown[0])} is not known{hint}; the keys are {', '.join(known)}")
 
 
 def text_of(argument: str, given: Mapping[str, Any], key: str) -> str | None:
@@ -126,7 +128,7 @@ def with_readable_errors(method: Method) -> Method:
         except Exception as error:
             if not _is_ours(error):
                 raise
-            self.log.debug("Where it was raised", exc_info=error)
+            self.log.debug("Traceback of the original error", exc_info=error)
             raise error.with_traceback(None) from None
 
     return call  # type: ignore[return-value]

@@ -55,24 +55,22 @@ class Capability:
         )
 
 
-TASK_STATES = Capability(
-    "Task state store", (3, 3), "What a try must know of those before it, it reads from the job's store."
-)
-PORTAL = Capability("Portal", (3, 3), "A job has its own page while it runs; `airflow tony list` names those that do.")
+TASK_STATES = Capability("Task state store", (3, 3), "A try reads the data of earlier tries from the job's store.")
+PORTAL = Capability("Portal", (3, 3), "A job has its own page while it runs; `airflow tony list` lists running jobs.")
 RETRY_POLICIES = Capability(
-    "Retry policies", (3, 3), "Leave retry_policy out: retries and retry_delay hold, whatever has failed."
+    "Retry policies", (3, 3), "Leave retry_policy out: retries and retry_delay apply to all failures."
 )
 RESCHEDULED_MEMORY = Capability(
-    "Rescheduled sensors", (3, 3), 'Use deferrable=True, or mode="poke": these remember what they have seen.'
+    "Rescheduled sensors", (3, 3), 'Use deferrable=True, or mode="poke": these keep their memory.'
 )
 TRIGGERS_ARE_KILLED = Capability(
-    "Triggers that are told of a user's action",
+    "Triggers that are notified of a user's action",
     (3, 3),
-    "A trigger that is cancelled asks Airflow whether its task is still deferred, and ends the job where it is not.",
+    "A cancelled trigger checks in Airflow whether its task is still deferred, and ends the job if it is not.",
 )
 COMMANDS = Capability("Commands of providers", (3, 2), "Type `python -m tony_provider.cli` for `airflow tony`.")
 CONNECTION_FORM = Capability(
-    "Fields of the connection's form", (3, 2), "The form has one field for them all, Extra, which takes them as JSON."
+    "Fields of the connection's form", (3, 2), "The form has a single field, Extra, which contains them as JSON."
 )
 EMPTY_XCOMS = Capability(
     "XComs without a value", (3, 1), "Keys of a result that would be None are left out: read them with `.get(key)`."
@@ -186,7 +184,7 @@ class _XComs:
     """XComs of the task, which last for one try including its deferrals. Values with ``forever`` are not accepted."""
 
     is_airflows: ClassVar[bool] = False
-    name: ClassVar[str] = "What stands in for Airflow's task_state_store"
+    name: ClassVar[str] = "The substitute for Airflow's task_state_store"
     ti: RuntimeTaskInstanceProtocol
 
     def get(self, key: str, *, forever: bool) -> JsonValue:

@@ -51,19 +51,19 @@ class Option:
 
 
 _POLL_INTERVAL = Option(
-    "poll_interval", 5.0, "Seconds between two looks at a training by a task that waits for it in a worker's slot."
+    "poll_interval", 5.0, "Seconds between two polls of a training by a task that waits for it in a worker's slot."
 )
 _LIST_INTERVAL = Option(
     "list_interval",
     5.0,
-    "Seconds between two lists of applications that a triggerer asks each cluster for; one list serves all the "
+    "Seconds between two requests of a triggerer for a cluster's list of applications; one list serves all the "
     "deferred trainings of a connection.",
 )
 _DETAILS_PER_SECOND = Option(
     "details_per_second",
     10.0,
-    "How many times a second a triggerer asks a training for its steps and metrics or its output, for each connection. "
-    "With many of them each is asked less often; the end of a training is noticed by the list anyway.",
+    "Maximum number of requests per second of a triggerer for steps, metrics and output, for each connection. "
+    "With many trainings, each is polled less often; the list shows the end of a training in any case.",
 )
 OPTIONS = (_POLL_INTERVAL, _LIST_INTERVAL, _DETAILS_PER_SECOND)
 

@@ -59,7 +59,7 @@ class TonyRetryPolicy(RetryPolicy):
         if isinstance(exception, TonyTaskKilled):
             return RetryDecision.retry(_AT_ONCE, "the worker went down")
         if isinstance(exception, (ClusterError, StorageError)):
-            return RetryDecision.retry(self.outage_delay, "the cluster or its store was out of reach")
+            return RetryDecision.retry(self.outage_delay, "the cluster or its store was unreachable")
         return RetryDecision.default()
 
     def _of_job(self, error: TonyJobFailed) -> RetryDecision:
@@ -70,12 +70,12 @@ class TonyRetryPolicy(RetryPolicy):
             return RetryDecision.retry(self.queue_delay, "the queue was full")
         if isinstance(error, TonyKilledExternally):
             if self.killed_delay is None:
-                return RetryDecision.fail("somebody ended the application")
-            return RetryDecision.retry(self.killed_delay, "somebody ended the application")
+                return RetryDecision.fail("a user or the cluster ended the application")
+            return RetryDecision.retry(self.killed_delay, "a user or the cluster ended the application")
         if kind is None or kind in _OF_THE_CLUSTER:
-            return RetryDecision.retry(_AT_ONCE, "the cluster took containers away, or the application master died")
+            return RetryDecision.retry(_AT_ONCE, "the cluster removed containers, or the application master died")
         if kind in _PASSING:
-            return RetryDecision.retry(self.outage_delay, f"{kind.value} may pass")
+            return RetryDecision.retry(self.outage_delay, f"{kind.value} may be temporary")
         return RetryDecision.default()
 
     def serialize(self) -> dict[str, Any]:

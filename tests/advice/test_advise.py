@@ -67,7 +67,7 @@ def test_a_change_that_the_job_would_be_refused_with_is_left_out(caplog: pytest.
     with caplog.at_level(logging.WARNING):
         [found] = advise(history(), rules=[_Unfit()])
     assert (found.text, found.change) == ("Do as I say", None)
-    assert "The change of unfit does not fit" in caplog.text
+    assert "The change that the rule unfit recommends is invalid" in caplog.text
 
 
 DAMAGED: list[Any] = [

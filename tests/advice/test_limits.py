@@ -53,10 +53,10 @@ def test_nothing_is_to_be_applied() -> None:
         ({}, "True, False, or a mapping such as"),
         ("yes", "True, False, or a mapping such as"),
         ({"vcore": {}}, "'vcore' is not known; did you mean vcores"),
-        ({"memory": "1GiB"}, "apply_advice.memory is '1GiB': a mapping with at_least and at_most"),
+        ({"memory": "1GiB"}, "apply_advice.memory is '1GiB' and should be a mapping with at_least and at_most"),
         ({"memory": {"at_last": 1}}, "'at_last' is not known; did you mean at_least"),
         ({"memory": {"at_most": "1GB"}}, "apply_advice.memory.at_most is '1GB': GB may mean"),
-        ({"vcores": {"at_least": 0}}, "apply_advice.vcores.at_least is 0: at least 1"),
+        ({"vcores": {"at_least": 0}}, "apply_advice.vcores.at_least is 0 and should be at least 1"),
         ({"vcores": {"at_least": 4, "at_most": 2}}, "apply_advice.vcores: at_least is more than at_most"),
     ],
 )

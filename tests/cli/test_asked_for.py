@@ -76,14 +76,14 @@ def test_what_the_connection_does_not_allow(
     said = tony("check", file, "--set", "name=x", "--set", "priority=1")
     assert said.code == 1
     for words in (
-        "- name: what overrides lay there",
+        "- name: the override",
         "- tasks: 3 is more",
-        f"- files[0]: {tmp_path}/data is not what the connection",
+        f"- files[0]: {tmp_path}/data is not allowed by the connection",
     ):
         assert words in said.error
     assert "- priority" not in said.error
     for command in (["check", file], ["list"]):
-        assert "proxy_user: bob is not what the connection" in tony(*command, "--proxy-user", "bob").error
+        assert "proxy_user: bob is not allowed by the connection" in tony(*command, "--proxy-user", "bob").error
 
 
 def test_by_default_files_are_those_of_the_command_line(
@@ -103,7 +103,7 @@ def test_by_default_files_are_those_of_the_command_line(
     job.write_text(f"{JOB}files: ['{tmp_path}/elsewhere/data::x']\n")
     said = tony("check", str(job))
     assert said.code == 1
-    assert f"- files[0]: {tmp_path}/elsewhere/data lies outside the directories that this job may take" in said.error
+    assert f"- files[0]: {tmp_path}/elsewhere/data lies outside the directories whose files this job" in said.error
     assert "`file_roots`" in said.error
     submitted = tony("submit", str(job))
     assert "lies outside the directories" in submitted.error

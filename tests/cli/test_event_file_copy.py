@@ -90,7 +90,7 @@ def test_what_there_is_no_room_for_is_said_once(copied: Copied) -> None:
     copied.put(f"{EVENTS}.2", b"x" * MEBIBYTE)
     copied.copy.start()
     said = copied.news()
-    assert said == "1 file left out: more than 1 MiB would be copied; name fewer jobs, or give --most"
+    assert said == "1 file left out: more than 1 MiB would be copied; name fewer jobs, or raise --most"
     copied.put(EVENTS, b"one, two")
     copied.until_here(EVENTS, b"one, two")
     assert copied.copy.held(copied.here) == (1, 8)
@@ -102,7 +102,7 @@ def test_more_files_than_are_looked_at_are_said(copied: Copied, monkeypatch: pyt
     for number in range(3):
         copied.put(f"{EVENTS}.{number}", b"one")
     copied.copy.start()
-    assert copied.news() == "A job has more than 20,000 files there: the rest is left out"
+    assert copied.news() == "A job has more than 20,000 event files: the rest is left out"
 
 
 def test_files_that_could_name_others_of_this_machine_are_not_copied() -> None:

@@ -28,13 +28,13 @@ def test_a_model_is_exported_from_the_command_line(tony: Tony, local: TonyHook) 
     until(lambda: uri in "".join(tony("status", application_id).out.split()), "the export in airflow tony status")
     asked = tony("export", application_id, "--timeout", "0s")
     assert asked.out.splitlines() == [
-        f"{application_id} is asked for an export of its model",
+        f"Requested an export of the model of {application_id}",
         f"newest export so far: {uri}",
         "newest checkpoint so far: none",
     ]
     late = tony("export", application_id, "--timeout", "1s")
     assert late.code == 1
-    assert "within 1 s. It is still asked for" in late.error
+    assert "within 1 s. The request remains" in late.error
     local.kill(application_id, "seen")
     ended(local, application_id)
     over = tony("export", application_id)

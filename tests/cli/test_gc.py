@@ -98,7 +98,7 @@ def test_what_is_young_is_not_even_listed(store: Store, tony: Tony) -> None:
     assert said.code == 0
     assert said.out.splitlines() == [
         "Nothing in the staging directory has been unchanged for 30d",
-        "0 (0 B) would be removed with --yes; 0 old ones stay",
+        "0 (0 B) would be removed with --yes; 0 old items stay",
     ]
 
 
@@ -197,7 +197,7 @@ def test_a_training_that_runs_stays_whole(store: Store) -> None:
     try:
         store.age()
         found = look(store)
-        assert found[store.chain(which, 7)] == f"{application_id} of its training lives"
+        assert found[store.chain(which, 7)] == f"{application_id} of its training is still active"
         assert all(found.values())
     finally:
         store.hook.kill(application_id, "seen enough")
@@ -229,7 +229,7 @@ def test_a_published_model_stays(store: Store, tony: Tony) -> None:
     assert look(store, f"file://{elsewhere.parent.parent}") == {
         store.application(which, application_id): f"published as file://{elsewhere}"
     }
-    with pytest.raises(CannotJudge, match="there is no file:///nowhere, where models should be published"):
+    with pytest.raises(CannotJudge, match="file:///nowhere, the directory for models, does not exist"):
         look(store, "file:///nowhere")
 
 
@@ -266,7 +266,7 @@ def test_nothing_goes_while_something_cannot_be_read(store: Store, tony: Tony) -
     assert "nothing can be removed: cannot read" in said.error
     file.write_bytes(kept)
     version = store.publish("not a place")
-    assert "should say which model it publishes" in tony("gc", "--yes", "--older-than", "1s").error
+    assert "does not name its published model" in tony("gc", "--yes", "--older-than", "1s").error
     version.write_text("[]")
     assert tony("gc", "--yes", "--older-than", "1s").code == 1
     assert store.path(store.application(which, application_id)).exists()
@@ -280,7 +280,7 @@ def test_what_is_not_ours_is_not_touched(store: Store, tony: Tony) -> None:
     (job_dir / "chain-0009").mkdir()  # without chain.json
     (store.root / "jobs" / "by-hand" / "chain-0001").mkdir(parents=True)
     store.age()
-    assert look(store)[store.chain(which, 9)] == "it has no chain.json: what it is cannot be told"
+    assert look(store)[store.chain(which, 9)] == "it has no chain.json, so its purpose is unknown"
     assert tony("gc", "--yes").code == 0
     assert sorted(path.name for path in job_dir.iterdir()) == ["applications", "by-hand", "chain-0009", "owners"]
     assert [path.name for path in (job_dir / "applications").iterdir()] == ["mine"]
@@ -363,7 +363,7 @@ def test_an_application_stays_as_long_as_a_chain_of_it(store: Store, tony: Tony)
     found = look(store)
     assert found == {
         store.chain(which): f"{store.chain(other)} continues it",
-        store.application(which, application_id): f"it owns {store.chain(which)}, which stays",
+        store.application(which, application_id): f"it owns {store.chain(which)}, which is kept",
     }
     store.rewrite_chain(store.chain(other), continues="")
     assert set(look(store).values()) == {""}
@@ -372,7 +372,7 @@ def test_an_application_stays_as_long_as_a_chain_of_it(store: Store, tony: Tony)
     items = garbage.old_items(before())
     removing = garbage.remove(items[::-1], before())
     assert items[0].uri == store.chain(which)
-    assert next(removing).problem == f"it owns {store.chain(which)}, which stays"
+    assert next(removing).problem == f"it owns {store.chain(which)}, which is kept"
     assert tony("gc", "--yes").code == 0
     assert not store.path(store.hook.layout.job_dir(which)).exists()
 
@@ -421,7 +421,7 @@ def test_on_hdfs(yarn: TonyHook, tony: Tony) -> None:
         rows = json.loads(tony("gc", "--older-than", "0s", "--output", "json").out)
         why = {row["directory"]: row["stays because"] for row in rows}
         assert why[yarn.layout.chain_dir(which, 1)] == why[yarn.job(application_id, which).directory] == ""
-        assert why[yarn.layout.chain_dir(live, 1)] == f"{living} of its training lives"
+        assert why[yarn.layout.chain_dir(live, 1)] == f"{living} of its training is still active"
         done = tony("gc", "--older-than", "0s", "--yes")
         assert done.code == 0, done.error
         assert not yarn.storage().exists(yarn.layout.job_dir(which))
@@ -513,7 +513,7 @@ def test_what_advice_knows_of_trainings_goes_when_they_have(store: Store, tony: 
     for path in (known, damaged, other):
         store.age(path)
     stays = look(store)
-    assert stays[f"file://{known}"] == f"it knows of {store.hook.layout.job_dir(which)}, which is there"
+    assert stays[f"file://{known}"] == f"it refers to {store.hook.layout.job_dir(which)}, which still exists"
     assert f"file://{other}" not in stays
     assert tony("gc", "--yes").code == 0
     assert known.exists()

@@ -62,12 +62,12 @@ def test_an_import_writes_a_job_and_a_dag(tony: Tony, configuration: Path, tmp_p
     written = ("--output", str(job), "--dag", str(dag), "--command", "python train.py")
     said = tony("import", str(configuration), *written)
     assert said.code == 0, said.error
-    assert said.out.splitlines()[:3] == [f"Wrote {job}", f"Wrote {dag}", "For the task of a DAG: retries=2"]
-    assert "- tony.am.gpus ('1'): nothing of the user's runs in the master" in said.out
+    assert said.out.splitlines()[:3] == [f"Wrote {job}", f"Wrote {dag}", "Arguments for the DAG's task: retries=2"]
+    assert "- tony.am.gpus ('1'): no user program runs in the master" in said.out
     assert [each.source for each in parse_job(job.read_text()).files] == ["theirs/train.py"]
     assert 'TonyTrainOperator(task_id="train", retries=2, job=JOB)' in dag.read_text()
     again = tony("import", str(configuration), *written)
-    assert (again.code, "is there already; --force replaces it" in again.error) == (1, True)
+    assert (again.code, "already exists; use --force to replace it" in again.error) == (1, True)
     assert tony("import", str(configuration), *written, "--force").code == 0
 
 
@@ -109,12 +109,12 @@ def test_a_call_stands_after_two_hyphens(tony: Tony) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["{configuration}"], "Not imported: what its tasks run is not known"),
-        (["{configuration}", "--from", "skein"], "is no mapping in YAML or JSON"),
+        (["{configuration}"], "Not imported: the commands of these tasks are unknown"),
+        (["{configuration}", "--from", "skein"], "is not a mapping in YAML or JSON"),
         (["/nowhere/at/all.xml"], "cannot be read: No such file"),
-        (["--", "rm", "-rf", "/"], "is none of what is read here; say which with --from"),
-        (["{configuration}", "--command", "x", "--output", "/nowhere/at/all/x.yaml"], "is no directory"),
-        (["{configuration}", "--command", "x", "--set", "tasks.worker.instances=no"], "makes no valid job"),
+        (["--", "rm", "-rf", "/"], "is not from a known system; name the system with --from"),
+        (["{configuration}", "--command", "x", "--output", "/nowhere/at/all/x.yaml"], "is not a directory"),
+        (["{configuration}", "--command", "x", "--set", "tasks.worker.instances=no"], "the imported job is invalid"),
     ],
 )
 def test_what_cannot_be_imported_is_said_and_nothing_written(
@@ -157,7 +157,7 @@ def test_a_dag_is_written_from_a_job(tony: Tony, tmp_path: Path) -> None:
         (("memory: 256MiB", "memory: 256MB"), [], "MB may mean powers of ten or of two"),
         (("params.workers", "params.wrokers"), [], "did you mean workers?"),
         (("default: 2", "default: 9"), [], "9 is greater than the maximum of 8"),
-        (("default: 2, ", ""), [], "parameters.workers: has no default; give it: --param workers=VALUE"),
+        (("default: 2, ", ""), [], "parameters.workers: has no default; set it with --param workers=VALUE"),
         (("default: 2, ", ""), ["--schedule", "@daily"], "needs a default for each parameter: workers"),
         (("", ""), ["--param", "workers=12"], "12 is greater than the maximum of 8"),
         (('"{{ params.workers }}"', "{{ params.workers }}"), [], "in quotes and without tojson"),

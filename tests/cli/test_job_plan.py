@@ -37,12 +37,12 @@ def test_one_type_after_the_other() -> None:
         "prepare: 1 container; begins at once",
         "worker: 4 containers, may be resized to 6, 2 processes in each, ranks 1 to 8; "
         "begins when prepare has succeeded",
-        "helper: 1 container, may be resized to 3, and takes what the queue has to spare, rank 9; "
+        "helper: 1 container, may be resized to 3, and uses spare capacity of the queue, rank 9; "
         "begins when prepare has succeeded",
         "chief: 1 container, rank 0; begins when prepare has succeeded",
         "export: 1 container; begins when prepare has succeeded and worker has succeeded",
-        "input clicks: 2 shards (3 MiB); one shard after the other, to whoever is free; read by worker, helper, chief",
-        "input sales: 9 shards (1 B); one shard after the other, to whoever is free, in pieces of 64 MiB; "
+        "input clicks: 2 shards (3 MiB); one shard at a time, to the next free task; read by worker, helper, chief",
+        "input sales: 9 shards (1 B); one shard at a time, to the next free task, in pieces of 64 MiB; "
         "read by worker, helper, chief",
     ]
 
@@ -69,9 +69,9 @@ def test_as_they_come() -> None:
         }
     )
     assert list(describe_plan(job, {"days": "the store is away"})) == [
-        "lookup: 1 container; each begins at once, as soon as its container is there",
-        "scorer: 200 containers, ranks 0 to 199; each begins when lookup is ready, as soon as its container is there",
-        "input days: not known how much (the store is away); a part for each task; read by scorer",
+        "lookup: 1 container; each begins at once, as soon as its container is granted",
+        "scorer: 200 containers, ranks 0 to 199; each begins when lookup is ready, as soon as its container is granted",
+        "input days: size unknown (the store is away); a part for each task; read by scorer",
         "output scores: /scores, all at once when the job has succeeded; written by scorer",
         "output logs: /logs, each task's part when it has succeeded; written by scorer",
     ]

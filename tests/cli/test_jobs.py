@@ -81,8 +81,8 @@ def test_a_job_is_submitted_and_waited_for(tony: Tony, hook: TonyHook, job: str)
     assert "hello from 0" not in one.out
     missing = tony("logs", application_id, "--task", "ps:0")
     assert (missing.code, missing.out) == (1, "")
-    assert "no log of ps:0 was kept in " in missing.error
-    assert "there are worker-0.log, worker-1.log" in missing.error
+    assert "no log of ps:0 is stored in " in missing.error
+    assert "the stored logs are worker-0.log, worker-1.log" in missing.error
     assert "registered" in tony("logs", application_id, "--task", "am").out
 
     assert application_id not in tony("list").out
@@ -218,13 +218,13 @@ def test_all_that_is_wrong_is_said_at_once(tony: Tony, local: TonyHook, job: str
     ("arguments", "expected"),
     [
         (["submit", "{job}"], "no value was given for 'API_KEY'"),
-        (["submit", "{job}", "--secret", "NOT_THERE"], "the environment has no NOT_THERE"),
+        (["submit", "{job}", "--secret", "NOT_THERE"], "the environment has no variable NOT_THERE"),
         (["submit", "/nowhere/job.tony.yaml"], "/nowhere/job.tony.yaml cannot be read: No such file or directory"),
-        (["submit", "{template}"], "holds a template, which only a DAG renders"),
+        (["submit", "{template}"], "has a template, which only a DAG renders"),
         (["submit", "{broken}"], "broken.tony.yaml: the job specification has one problem"),
         (["submit", "{job}", "--set", "tasks"], "should be key=value, such as tasks.worker.instances=4"),
-        (["submit", "{job}", "--set", "env=1", "--set", "env.A=1"], "is below a key that is given a value itself"),
-        (["submit", "{job}", "--set", "env.A=1", "--set", "env=1"], "is given a value itself, and so is a key below"),
+        (["submit", "{job}", "--set", "env=1", "--set", "env.A=1"], "is below a key that also has a value"),
+        (["submit", "{job}", "--set", "env.A=1", "--set", "env=1"], "has a value, and so does a key below"),
         (["status", "application_1_0001"], "knows of application_1_0001"),
         (["status"], "name one application"),
         (["logs", "application_1_0001"], "knows of application_1_0001"),

@@ -84,7 +84,7 @@ def test_a_record_never_has_files_of_this_machine_read(tony: Tony, hook: TonyHoo
     for application in hook.live():
         hook.kill(application.id, "the test is over")
     assert b"a private key" not in staged(hook)
-    assert (said.code, "names files of this machine, which are not read" in said.error) == (1, True)
+    assert (said.code, "names files on this machine, which are not used" in said.error) == (1, True)
 
 
 def test_objects_of_a_record_want_confirmation(tony: Tony, hook: TonyHook) -> None:
@@ -99,15 +99,15 @@ def test_objects_of_a_record_want_confirmation(tony: Tony, hook: TonyHook) -> No
     ("words", "says"),
     [
         ((), "name a job, JOB.tony.yaml, or an application by --of"),
-        (("--name", "mine"), "there is no notebook 'mine' that runs: name the job, too"),
+        (("--name", "mine"), "no notebook 'mine' is running: also name the job"),
         (("JOB", "--task", "ps"), "the job has no task type 'ps'; it has worker"),
         (("JOB", "--set", "tasks.notebook.memori=8GiB"), "unknown key; did you mean memory?"),
         (("JOB", "--set", "tasks.worker.memory=8GiB"), "tasks.worker"),
         (("JOB", "--secret", "NOT_THERE_4711"), "--secret: the environment has no NOT_THERE_4711"),
         (("JOB", "--idle", "soon"), "--idle: not a time"),
-        (("JOB", "--lifetime", "1s"), "--lifetime: at least 1 min"),
+        (("JOB", "--lifetime", "1s"), "--lifetime: should be at least 1 min"),
         (("JOB", "--keep", "much"), "--keep: "),
-        (("JOB", "--local-port", "70000"), "--local-port 70000 is no port: from 1 to 65535"),
+        (("JOB", "--local-port", "70000"), "--local-port 70000 is not a port: use 1 to 65535"),
         (("--of", "application_1700000000000_0001"), "neither the cluster nor"),
         (("--dag-id", "d"), "name a training by all of --dag-id, --task-id and --run-id"),
         (("--name", "mine", "--param", "a=1"), "name the file"),

@@ -114,11 +114,11 @@ def test_one_that_a_live_application_uses_stays(local: TonyHook, old: Garbage, t
     running(local, which, application_id)
     age(directory)
     (item,) = old.old_items(month_ago())
-    assert item.kept_because == f"{application_id} uses it, which lives"
+    assert item.kept_because == f"the active {application_id} uses it"
     assert removed(old, item) == item.kept_because
     specification = Path(local.job(application_id, which).directory.removeprefix("file://"))
     (specification / "history" / "specification.json").unlink()
-    assert old.old_items(month_ago())[0].kept_because == f"what {application_id} uses, which lives, cannot be told"
+    assert f"environments the active {application_id} uses" in old.old_items(month_ago())[0].kept_because
     local.kill(application_id, "its test is over")
     ended(local, application_id)
     assert old.old_items(month_ago())[0].kept_because == ""
@@ -150,9 +150,9 @@ def test_what_cannot_be_built(local: TonyHook, tony: Tony, tmp_path: Path) -> No
     file = tmp_path / "requirements.txt"
     file.write_text("-e .\n")
     for arguments, said in (
-        ([str(file)], "is of this machine"),
+        ([str(file)], "is on this machine"),
         ([str(file), "--python", "2.7"], "--python: '2.7' is not a version of Python"),
-        ([str(file), "--platform", "win32"], "--platform: 'win32' is none"),
+        ([str(file), "--platform", "win32"], "--platform: 'win32' is not supported"),
         ([str(tmp_path / "gone.txt")], "cannot be read"),
     ):
         found = tony("env", "build", *arguments)

@@ -78,7 +78,7 @@ def test_a_summary_without_an_end_gets_it(training: Training, tony: Tony) -> Non
 @pytest.mark.parametrize(
     ("labels", "why"),
     [
-        ({}, "no task of a DAG has submitted it"),
+        ({}, "no task of a DAG submitted this job"),
         ({"dag_id": "payroll", "run_id": RUN_ID, "task_id": "train"}, "its labels name another training"),
         (
             {"dag_id": DAG_ID, "run_id": "a run that was deleted", "task_id": "train"},

@@ -57,7 +57,7 @@ def test_data_for_programs_are_not_padded(capsys: pytest.CaptureFixture[str], ou
     [
         ([], "No job is running or waiting; --ended lists those that have ended"),
         (["--user", "bob", "--queue", "ml"], "No job of bob in queue ml is running or waiting; --ended lists"),
-        (["--ended"], "The cluster remembers no job\n"),
+        (["--ended"], "The cluster has no record of a job\n"),
     ],
 )
 def test_where_there_is_nothing_to_list_it_says_how_to_see_more(

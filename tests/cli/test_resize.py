@@ -26,7 +26,7 @@ def test_a_job_is_resized_from_the_command_line(tony: Tony, local: TonyHook) -> 
     asked = tony("resize", application_id, "worker=2", "--reason", "there is room")
 
     assert asked.code == 0, asked.error
-    assert asked.out == f"{application_id} asks for 1 container, and goes on with 2 once they are there\n"
+    assert asked.out == f"{application_id} requests 1 container, and continues with 2 when they are granted\n"
 
     def tasks() -> bool:
         status = local.job_status(which, application_id)
@@ -34,13 +34,16 @@ def test_a_job_is_resized_from_the_command_line(tony: Tony, local: TonyHook) -> 
 
     until(tasks, f"{application_id} grows", SECONDS)
     again = tony("resize", application_id, "worker=2")
-    assert (again.code, again.out) == (0, f"{application_id} has 2 workers already, or is to have them\n")
+    assert (again.code, again.out) == (
+        0,
+        f"{application_id} already has 2 workers, or is being resized to this number\n",
+    )
     back = tony("resize", application_id, "worker=1")
-    assert (back.code, back.out) == (0, f"{application_id} goes on with 1 worker, after a checkpoint\n")
+    assert (back.code, back.out) == (0, f"{application_id} saves a checkpoint, and continues with 1 worker\n")
     for wrong, why in (
-        ("worker=4", "tasks.worker: 4 is not within 1 to 3, the instances and max_instances of the job"),
+        ("worker=4", "tasks.worker: 4 is not between 1 and 3, the job's instances and max_instances"),
         ("ps=2", "tasks.ps: the job has no such task type; it has worker"),
-        ("worker", "'worker' should be a task type and how many there are to be, such as worker=4"),
+        ("worker", "'worker' should be a task type and its number of tasks, such as worker=4"),
         ("worker=-1", "'worker=-1' should be a task type"),
     ):
         refused = tony("resize", application_id, wrong)
@@ -49,7 +52,10 @@ def test_a_job_is_resized_from_the_command_line(tony: Tony, local: TonyHook) -> 
     tony("suspend", application_id)
     reached(local, which, application_id, "SUSPENDED")
     later = tony("resize", application_id, "worker=3")
-    assert (later.code, later.out) == (0, f"{application_id} is suspended, and has 3 workers once it is resumed\n")
+    assert (later.code, later.out) == (
+        0,
+        f"{application_id} is suspended, and will have 3 workers when it is resumed\n",
+    )
 
     local.kill(application_id, "seen")
     ended(local, application_id)
@@ -62,7 +68,7 @@ def test_more_than_could_ever_be_had_is_refused_before_anything_is_asked(local: 
     large = job("exec sleep 600", {"max_instances": 9000}, framework="generic")
     application_id = local.submit(SubmissionRequest(large, which)).application_id
     running(local, which, application_id)
-    with pytest.raises(NotResizable, match="worker=9000 cannot be had on this cluster: memory: tasks that run"):
+    with pytest.raises(NotResizable, match="worker=9000 is not possible on this cluster: memory: tasks that run"):
         local.job(application_id).resize({"worker": 9000}, "why not")
     status = local.job_status(which, application_id)
     assert status is not None

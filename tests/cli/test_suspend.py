@@ -40,12 +40,12 @@ def test_a_job_is_suspended_and_resumed_from_the_command_line(tony: Tony, local:
     assert "REGISTERED -> RUNNING" in story.out
     assert "its user process has started" in story.out
     missing = tony("status", application_id, "--story", "worker:7")
-    assert (missing.code, "there is no such task; its tasks are worker-0" in missing.error) == (1, True)
+    assert (missing.code, "there is no such task; the tasks of the job are worker-0" in missing.error) == (1, True)
     asked = tony("suspend", application_id, "--reason", "the day belongs to others")
     assert asked.code == 0, asked.error
     first, second = asked.out.splitlines()
-    assert first.startswith(f"{application_id} gives its containers back, after a checkpoint, within ")
-    assert second == f"`airflow tony resume {application_id}` has it go on"
+    assert first.startswith(f"{application_id} saves a checkpoint, and releases its containers within ")
+    assert second == f"`airflow tony resume {application_id}` resumes the job"
     reached(local, which, application_id, "SUSPENDED")
     shown = tony("status", application_id).out
     assert "the day belongs to others" in " ".join(shown.split())
@@ -65,10 +65,10 @@ def test_a_job_is_suspended_and_resumed_from_the_command_line(tony: Tony, local:
     assert (again.code, again.out) == (0, f"{application_id} is suspended already\n")
 
     resumed = tony("resume", application_id)
-    assert resumed.out == f"{application_id} asks for its containers, and goes on from its newest checkpoint\n"
+    assert resumed.out == f"{application_id} requests its containers, and resumes from its newest checkpoint\n"
     reached(local, which, application_id, "RUNNING")
     needless = tony("resume", application_id)
-    assert (needless.code, needless.out) == (0, f"{application_id} goes on; it was not suspended\n")
+    assert (needless.code, needless.out) == (0, f"{application_id} continues; it was not suspended\n")
     status = local.job_status(which, application_id)
     assert status is not None
     assert (status.resumed_step, status.generation, status.restarts) == (7, 2, 0)

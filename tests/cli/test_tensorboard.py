@@ -245,7 +245,7 @@ def test_what_cannot_be_drawn_is_said_and_nothing_is_started(desk: Desk, kept: l
         ((), "name applications: by their ids"),
         (("--dag-id", "clicks", "--run-id", "x"), "all of --dag-id, --task-id and --run-id"),
         (("--dag-id", "clicks", "--task-id", "train", "--run-id", "x"), "the task train of clicks in the run x"),
-        ((kept[0].id, "--port", "99999"), "99999 is no port"),
+        ((kept[0].id, "--port", "99999"), "99999 is not a port"),
         ((kept[0].id, "--most", "much"), "--most: not an amount of memory"),
         ((kept[0].id, "--refresh", "soon"), "--refresh: not a time"),
         ((kept[0].id, "--most", "1MiB", "--tag", "tony-nothing"), "knows of tony-nothing"),

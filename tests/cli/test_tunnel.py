@@ -13,9 +13,9 @@ ID = "application_1700000000000_0001"
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((ID, "worker"), "name a task, and perhaps its port"),
-        ((ID, "worker:0:70000"), "name a task, and perhaps its port"),
-        ((ID, "worker:0", "--local-port", "-1"), "--local-port -1 is no port: from 1 to 65535"),
+        ((ID, "worker"), "name a task, and optionally its port"),
+        ((ID, "worker:0:70000"), "name a task, and optionally its port"),
+        ((ID, "worker:0", "--local-port", "-1"), "--local-port -1 is not a port: use 1 to 65535"),
         ((ID, "worker:0"), "neither the cluster nor"),
     ],
 )

@@ -14,7 +14,7 @@ from tony_provider.cluster.sources import SourceFinder, Sources
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage.local import LocalStorage
 
-OTHER = "lies outside the directories that this job may take files from"
+OTHER = "lies outside the directories whose files this job may use"
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_by_default_files_are_the_bundle_s(folder: Path) -> None:
     ways = [f"{folder}/etc/krb5.keytab::a", "innocent.py::b", "../etc/krb5.keytab::c", f"{folder}/etc::d", "data::e"]
     problems = refused(folder, Policy("c"), "train.py", *ways)
     assert [each.partition(":")[0] for each in problems] == [f"files[{index}]" for index in range(1, 6)]
-    assert all(OTHER in each and "connection 'c' name its directory in `file_roots`" in each for each in problems)
+    assert all(OTHER in each and "connection 'c' add its directory to `file_roots`" in each for each in problems)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_connection_s_roots_replace_the_default(folder: Path) -> None:
     policy = Policy("c", file_roots=[folder / "etc"])
     assert len(find(folder, policy, f"{folder}/etc/krb5.keytab", "innocent.py").local) == 2
     (problem,) = refused(folder, policy, "train.py")
-    assert f"{folder}/dags/train.py is not what the connection 'c' allows (file_roots: {folder}/etc)" in problem
+    assert f"{folder}/dags/train.py is not allowed by the connection 'c' (file_roots: {folder}/etc)" in problem
     assert refused(folder, Policy("c", file_roots=[]), "train.py")
 
 

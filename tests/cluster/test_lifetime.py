@@ -34,7 +34,7 @@ def test_the_shorter_one_counts(lifetime: float | None, deadline: float | None, 
 
 def test_a_deadline_that_is_over_is_named() -> None:
     (problem,) = problems(job(Timeouts(deadline=Moment(NOW - 1))), NOW)
-    assert "timeouts.deadline: 2027-01-15T07:59:59+00:00 is over" in problem
+    assert "timeouts.deadline: 2027-01-15T07:59:59+00:00 is in the past" in problem
 
 
 def test_a_job_that_would_end_before_a_window_opens_is_refused() -> None:
@@ -44,6 +44,6 @@ def test_a_job_that_would_end_before_a_window_opens_is_refused() -> None:
     assert problems(job(Timeouts(lifetime=Duration(14 * hour)), "22:00-06:00"), NOW) == []
     (problem,) = problems(job(Timeouts(lifetime=hour), "22:00-06:00"), NOW)
     assert problem == (
-        "windows: none opens before the job ends: the next one at Fri 22:00 (Europe/Berlin), and its time is over at "
-        "2027-01-15T09:00:00+00:00 (timeouts.lifetime, timeouts.deadline)"
+        "windows: no window opens before the job ends: the next one opens at Fri 22:00 (Europe/Berlin), but the "
+        "job's time ends at 2027-01-15T09:00:00+00:00 (timeouts.lifetime, timeouts.deadline)"
     )

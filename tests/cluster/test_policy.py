@@ -48,9 +48,9 @@ def test_what_fits_is_fine() -> None:
 @pytest.mark.parametrize(
     ("over", "expected"),
     [
-        ({"queue": "etl"}, ["queue: etl is not what", "(queues: ml, root.ml.*)"]),
+        ({"queue": "etl"}, ["queue: etl is not allowed", "(queues: ml, root.ml.*)"]),
         ({"queue": "root.ml"}, ["queue: root.ml is not"]),
-        ({"queue": None}, ["queue: that of YARN's own placement is not"]),
+        ({"queue": None}, ["queue: the queue that YARN chooses is not"]),
         (
             {"docker": {"image": "mallory/tf"}},
             ["docker.image: mallory/tf is not", "(images: registry.ex"],
@@ -130,6 +130,6 @@ def test_users() -> None:
     assert [policy.user_problem(user) for user in (None, "alice", "ml-night")] == ["", "", ""]
     for listed in ("ml-a,root", "ml-a\nroot", "ml-a root"):
         assert policy.user_problem(listed)
-    assert "proxy_user: root is not what the connection 'c' allows" in policy.user_problem("root")
+    assert "proxy_user: root is not allowed by the connection 'c'" in policy.user_problem("root")
     assert Policy().user_problem("root") == ""
     assert policy.user_problem("root\x1b[2J").isprintable()

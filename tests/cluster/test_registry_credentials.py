@@ -52,10 +52,10 @@ def test_each_becomes_a_token_as_yarns_own_clients_make_them() -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ("no JSON", "is no config.json of Docker's client: Expecting value"),
+        ("no JSON", "is not a config.json of the Docker client: Expecting value"),
         ([], "it has no `auths`"),
         ({"credsStore": "desktop"}, "it has no `auths`"),
-        ({"auths": {}}, "holds no credentials, only the names of no registry"),
+        ({"auths": {}}, "has no credentials, only the names of no registry"),
         (
             {"auths": {"a": {}, "b": {"identitytoken": "x"}}, "credsStore": "pass"},
             "only the names of a, b; `docker",

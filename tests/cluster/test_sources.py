@@ -65,9 +65,9 @@ def test_the_dag_folder_comes_before_the_template_search_path(dag_folder: Path, 
 
 def test_never_the_working_directory(dag_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(dag_folder)
-    with pytest.raises(SourceMissing, match=r"files\[0\]: 'train.py' is not there; looked for .*elsewhere/train.py"):
+    with pytest.raises(SourceMissing, match=r"files\[0\]: 'train.py' does not exist; searched .*elsewhere/train.py"):
         find(job(files=[Resource("train.py")]), tmp_path / "elsewhere")
-    with pytest.raises(SourceMissing, match="write an absolute path"):
+    with pytest.raises(SourceMissing, match="use an absolute path"):
         find(job(files=[Resource("train.py")]))
 
 
@@ -80,7 +80,7 @@ def test_everything_missing_is_named_at_once(dag_folder: Path) -> None:
     with pytest.raises(SourceMissing) as raised:
         find(spec, dag_folder)
     text = str(raised.value)
-    for key in ("files[1]", "files[2]", "archives[0]", "archives[1]: 'train.py' is no archive", "python_env"):
+    for key in ("files[1]", "files[2]", "archives[0]", "archives[1]: 'train.py' is not an archive", "python_env"):
         assert key in text
     assert "files[0]" not in text
 
@@ -103,7 +103,7 @@ def test_two_things_of_one_name_and_reserved_names_are_refused(dag_folder: Path)
     with pytest.raises(SourceMissing) as raised:
         find(spec, dag_folder)
     assert "two files or archives would both be 'train.py'" in str(raised.value)
-    assert "'tony/model.py' is a name that the runtime needs itself" in str(raised.value)
+    assert "the name 'tony/model.py' is reserved for the runtime" in str(raised.value)
 
 
 def test_a_source_in_another_store_is_refused(dag_folder: Path) -> None:
@@ -135,7 +135,7 @@ def test_files_of_the_store_on_this_machine_are_used_where_they_are(dag_folder: 
 
 
 def test_what_is_not_in_the_store_on_this_machine_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(SourceMissing, match=r"files\[0\]: there is no file://.*/staging/gone.npz"):
+    with pytest.raises(SourceMissing, match=r"files\[0\]: file://.*/staging/gone.npz does not exist"):
         find(job(files=[Resource(f"file://{tmp_path}/staging/gone.npz")]), store=f"file://{tmp_path}/staging")
 
 
@@ -203,8 +203,8 @@ def test_what_is_missing_of_a_task_type_is_named_by_its_path(dag_folder: Path) -
     tasks = {"worker": TaskSpec("true", files=[Resource("no.py")], python_env=PythonEnv("no.pex"))}
     with pytest.raises(SourceMissing) as raised:
         find(job(tasks=tasks), dag_folder)
-    assert "tasks.worker.files[0]: 'no.py' is not there" in str(raised.value)
-    assert "tasks.worker.python_env: 'no.pex' is not there" in str(raised.value)
+    assert "tasks.worker.files[0]: 'no.py' does not exist" in str(raised.value)
+    assert "tasks.worker.python_env: 'no.pex' does not exist" in str(raised.value)
 
 
 def test_a_pex_and_wheels_come_as_they_are(dag_folder: Path) -> None:

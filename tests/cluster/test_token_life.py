@@ -25,7 +25,7 @@ def test_a_longer_one_is_refused_with_what_to_do() -> None:
     with pytest.raises(JobRejected) as refused:
         check_token_life(TOKEN, job(lifetime="10d"))
     said = str(refused.value)
-    assert "timeouts.lifetime is 10 d, its HDFS token lives for 7 d, and nobody waits" in said
+    assert "timeouts.lifetime is 10 d, its HDFS token is valid for 7 d, and no waiting task sends newer tokens" in said
     for remedy in ("airflow tony renew", "tokens_renewed", "wait_for_completion", "master_keytab"):
         assert remedy in said
 
@@ -38,7 +38,7 @@ def test_a_shorter_one_is_fine(caplog: pytest.LogCaptureFixture) -> None:
 def test_one_without_a_limit_is_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         check_token_life(TOKEN, job())
-    assert "its HDFS token lives for 7 d" in caplog.text
+    assert "its HDFS token is valid for 7 d" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_a_ticket_that_ends_before_the_job_need_is_told(
     token = made(1, int(now * 1000), int(now * 1000) + 7 * DAY_MS)
     with caplog.at_level(logging.WARNING):
         warn_of_short_ticket(None if hours is None else now + hours * 3600, token, job(**timeouts))
-    assert ("This worker's Kerberos ticket ends at 20" in caplog.text) == told
+    assert ("This worker's Kerberos ticket expires at 20" in caplog.text) == told

@@ -185,7 +185,7 @@ def test_a_closure_is_refused_by_its_name() -> None:
 
         return inner()
 
-    assert "rate belongs to the function that train stands in; make it an argument" in refusal(train)
+    assert "rate belongs to the function that contains train; make it an argument" in refusal(train)
 
 
 def test_a_built_in_name_that_the_dag_file_gives_another_meaning_is_refused(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def wrapping(*_: Any) -> None: ...
         (len, "builtin_function_or_method"),
         (asynchronous, "asynchronous is asynchronous"),
         (many, "many is asynchronous"),
-        (yielding, "yielding yields"),
+        (yielding, "yielding is a generator"),
         (cached, "lru_cache"),
         (wrapping, "another decorator"),
     ],
@@ -252,7 +252,7 @@ def test_what_is_no_plain_function_is_refused(function: Callable[..., Any], word
 def test_a_function_without_source_is_refused() -> None:
     namespace: dict[str, Any] = {}
     exec("def train():\n    return 1\n", namespace)
-    assert "its source cannot be read" in refusal(namespace["train"])
+    assert "cannot read the function's source" in refusal(namespace["train"])
 
 
 def test_a_file_that_has_changed_since_is_no_source(tmp_path: Path) -> None:

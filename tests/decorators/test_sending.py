@@ -82,7 +82,7 @@ def test_what_is_not_json_is_refused_with_its_place(value: Any, words: str) -> N
 
 
 def test_arguments_that_the_function_does_not_take_are_refused() -> None:
-    with pytest.raises(TonySpecError, match=r"train\(\) cannot be called so: .*'wrong'"):
+    with pytest.raises(TonySpecError, match=r"train\(\) cannot be called with these arguments: .*'wrong'"):
         called(wrong=1)
 
 

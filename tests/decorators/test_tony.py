@@ -102,7 +102,7 @@ def test_where_the_functions_own_files_are_made_no_connection_says(
     with pytest.raises(JobNotAllowed) as raised:
         another.dry_run()
     (problem,) = raised.value.problems
-    assert f"{tmp_path}/data is not what the connection 'tony_default' allows" in problem
+    assert f"{tmp_path}/data is not allowed by the connection 'tony_default'" in problem
 
 
 def test_sizes_in_overrides_do_not_make_another_type_call_the_function(local: TonyHook) -> None:
@@ -173,7 +173,7 @@ def test_what_cannot_be_returned_is_no_matter_for_a_restart(local: TonyHook) -> 
     assert error.permanent
     assert error.failure is not None
     assert error.failure.exit_code == tony_call.REFUSED
-    assert "train() cannot return this: returned['model'] is of type object, which JSON does not have" in str(error)
+    assert "train() cannot return this: returned['model'] is of type object, which JSON does not support" in str(error)
     assert len(applications(local)) == 1
 
 

@@ -57,7 +57,7 @@ def test_every_limit_is_read(connect: Any) -> None:
 @pytest.mark.parametrize(
     ("extra", "expected"),
     [
-        ({"file_roots": "dags"}, "`file_roots` names 'dags', which is no absolute path"),
+        ({"file_roots": "dags"}, "`file_roots` names 'dags', which is not an absolute path"),
         ({"queues": " , "}, "`queues` is ' , ' and names nothing; write none to allow nothing"),
         ({"queues": 3}, "`queues` is 3 and should be text"),
         ({"max_tasks": 0}, "`max_tasks` is 0 and should be 1 or more"),
@@ -67,7 +67,7 @@ def test_every_limit_is_read(connect: Any) -> None:
         ({"presets": "small"}, "`presets` cannot be used: presets: must be a mapping"),
         ({"presets": [1]}, "`presets` cannot be used: presets: must be YAML, JSON or a mapping"),
         ({"presets": {"a": 3}}, "a: must be a mapping"),
-        ({"presets": {"a": {"preset": "b"}}}, "a.preset: a preset names no other one"),
+        ({"presets": {"a": {"preset": "b"}}}, "a.preset: a preset cannot use another preset"),
         (
             {"presets": {"a": {"tasks": {"worker": {"cpus": 3}}}}},
             "a.tasks.worker.cpus: unknown key; did you mean",
@@ -95,7 +95,7 @@ def test_nobody_acts_for_a_user_whom_the_connection_does_not_allow(connect: Any)
     connect(proxy_users="bob")
     assert read_connection("tony_default", "bob").proxy_user == "bob"
     assert read_connection("tony_default").proxy_user is None
-    with pytest.raises(ConnectionProblem, match="proxy_user: root is not what the connection 'tony_default' allows"):
+    with pytest.raises(ConnectionProblem, match="proxy_user: root is not allowed by the connection 'tony_default'"):
         read_connection("tony_default", "root")
 
 

@@ -131,9 +131,9 @@ def test_other_hdfs_as_text_or_as_an_object(add_connection: AddConnection, writt
 @pytest.mark.parametrize(
     ("extra", "why"),
     [
-        ({"other_hdfs": "archive"}, "`other_hdfs` has 'archive'; write <what its URIs name it by>="),
+        ({"other_hdfs": "archive"}, "`other_hdfs` has 'archive'; write <name in HDFS URIs>="),
         ({"other_hdfs": "hdfs://archive=http://nn3:9870"}, "`other_hdfs` has 'hdfs://archive'"),
-        ({"other_hdfs": "archive=nn3:8020"}, "'nn3:8020' is no WebHDFS address"),
+        ({"other_hdfs": "archive=nn3:8020"}, "'nn3:8020' is not a WebHDFS address"),
         ({"other_hdfs": ["archive"]}, "should be an object, or text"),
         ({"other_hdfs": {"archive": 1}}, "`other_hdfs` is 1 and should be text"),
         (
@@ -209,7 +209,7 @@ def test_gpus_are_dealt(add_connection: AddConnection, extra: dict[str, Any], de
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        ({"gpu_devices": "0,1"}, "`gpu_devices` is there, but GPUs are not dealt; set `deal_gpus`, or leave it out"),
+        ({"gpu_devices": "0,1"}, "`gpu_devices` is set, but `deal_gpus` is not; set `deal_gpus`, or remove"),
         ({"deal_gpus": True, "gpu_devices": "0,1,0"}, "`gpu_devices` names a GPU twice: 0, 1, 0"),
     ],
 )
@@ -223,20 +223,20 @@ def test_gpus_that_cannot_be_dealt(add_connection: AddConnection, extra: dict[st
     ("fields", "expected"),
     [
         ({"host": ""}, "has no host: write the ResourceManager's web address"),
-        ({"host": "ftp://rm"}, "is no web address; write http://host:8088"),
-        ({"extra": {"webhdfs": "nn:9870"}}, "`webhdfs` cannot be used: .* write http://host:9870"),
+        ({"host": "ftp://rm"}, "is not a web address; write http://host:8088"),
+        ({"extra": {"webhdfs": "nn:9870"}}, "`webhdfs` cannot be used: .* use http://host:9870"),
         ({"extra": {"webhdfs_conn_id": "nn"}}, "`webhdfs` and `webhdfs_conn_id` are both given"),
         ({"extra": {"network": "open"}}, "`network` is 'open' and should be one of trusted, isolated"),
         ({"extra": {"backend": "slurm"}}, "`backend` is 'slurm' and should be one of yarn, local"),
         (
             {"extra": {"quue": "ml"}},
-            "`quue` is not known; did you mean queue. Its extra may hold allowed_overrides, ",
+            "`quue` is not known; did you mean queue. The extra accepts allowed_overrides, ",
         ),
         ({"extra": {"backend": "local", "stagingdir": "/t"}}, "`stagingdir` is not known; did you mean staging_dir"),
         ({"extra": {"backend": "local", "staging_dir": "rel/x"}}, "`staging_dir` is 'rel/x' and should be an absolute"),
         ({"extra": {"kerberos": "maybe"}}, "`kerberos` is 'maybe' and should be true or false"),
         ({"extra": {"queue": 3}}, "`queue` is 3 and should be text"),
-        ({"extra": {"python": [3]}}, r"`python` is \[3\] and should be text with commas between, or a list"),
+        ({"extra": {"python": [3]}}, r"`python` is \[3\] and should be comma-separated text, or a list"),
         ({"extra": {"timeout": "soon"}}, "`timeout` is 'soon' and should be a whole number"),
         ({"extra": {"timeout": -1}}, "`timeout` is -1 and should not be negative"),
         ({"extra": {"timeout": 0}}, "`timeout` is 0 and should be 1 or more"),
@@ -244,7 +244,7 @@ def test_gpus_that_cannot_be_dealt(add_connection: AddConnection, extra: dict[st
             {"extra": {"backend": "local", "staging_dir": "/t", "local_memory": 0}},
             "`local_memory` is 0 and should be 1 or more",
         ),
-        ({"extra": {"backend": "local"}}, "`staging_dir` is needed for the local backend"),
+        ({"extra": {"backend": "local"}}, "`staging_dir` is required for the local backend"),
     ],
 )
 def test_a_connection_that_cannot_be_used(add_connection: AddConnection, fields: dict[str, Any], expected: str) -> None:

@@ -236,7 +236,7 @@ def test_the_proxy_alone_is_answered_and_only_the_owner_obeyed(
         [answer] = [answer for address in addresses if (answer := ask_directly(address, source))]
         assert answer.startswith(answers)
     add_yarn(add_connection, hadoop, login="bob")
-    with TonyHook() as bobs, pytest.raises(ClusterAuthError, match=r"bob.* may not interfere with"):
+    with TonyHook() as bobs, pytest.raises(ClusterAuthError, match=r"bob.* may not modify"):
         bobs.control(application_id, "stop", {"reason": "not mine"})
     yarn.kill(application_id, "seen")
     ended(yarn, application_id)

@@ -71,7 +71,7 @@ def test_all_is_well(add_connection: AddConnection, hadoop: HadoopCluster) -> No
         assert not hook.storage().exists(f"{hadoop.fs_default}{directory}")
         succeeded, message = hook.test_connection()
     assert succeeded
-    assert message.startswith(f"Looked at the yarn cluster from host {HOST} as alice:\n- ResourceManager ")
+    assert message.startswith(f"Checked the yarn cluster from host {HOST} as alice:\n- ResourceManager ")
 
 
 def test_every_kind_of_wrong_address_is_named(add_connection: AddConnection, hadoop: HadoopCluster) -> None:
@@ -81,8 +81,8 @@ def test_every_kind_of_wrong_address_is_named(add_connection: AddConnection, had
         web: "this is a NameNode's web address",
         rpc: "this is a Hadoop RPC port, not a web address",
         f"http://127.0.0.1:{closed}": f"nothing listens on port {closed} of 127.0.0.1",
-        hadoop.rm_webapp[0].replace("http://", "https://"): "it does not speak TLS; write http://",
-        "http://no-such-host.invalid:8088": "the name 'no-such-host.invalid' has no address here",
+        hadoop.rm_webapp[0].replace("http://", "https://"): "it does not use TLS; use http://",
+        "http://no-such-host.invalid:8088": "cannot resolve host 'no-such-host.invalid'",
         f"{hadoop.rm_webapp[0]}/gateway": "some other web server",
     }
     webhdfs = ",".join([hadoop.rm_webapp[0], f"http://{urlsplit(hadoop.fs_default).netloc}"])
@@ -119,7 +119,7 @@ def test_an_end_is_put_to_it_when_nobody_answers(add_connection: AddConnection, 
     add_connection("tony_default", host=f"{black_hole},{black_hole}/2", login="alice", extra={"webhdfs": black_hole})
     seen = report()
     for what in (f"ResourceManager {black_hole}/2", f"NameNode {black_hole}"):
-        assert "it takes connections, but did not answer within 3 s" in found(seen, what).detail
+        assert "it accepts connections, but did not answer within 3 s" in found(seen, what).detail
 
 
 def test_a_check_that_hangs_or_breaks_is_one_finding_among_others() -> None:
@@ -161,7 +161,7 @@ def test_a_check_that_was_cut_off_may_tidy_up() -> None:
         ({"staging_dir": "/user/bob/.tony"}, "Staging directory", "Permission denied"),
         ({"staging_dir": "/no/such/place"}, "Staging directory", "Permission denied"),
         ({"runtime_archive": "/nowhere/runtime.zip"}, "Runtime /nowhere", "it is not on this host; make one"),
-        ({"runtime_archive": "hdfs:///nowhere/runtime.zip"}, "Runtime hdfs:///nowhere", "it is not there; make one"),
+        ({"runtime_archive": "hdfs:///nowhere/runtime.zip"}, "Runtime hdfs:///nowhere", "it does not exist; build one"),
     ],
 )
 def test_what_is_wrong_within_a_cluster_that_answers(
@@ -181,7 +181,7 @@ def test_a_connection_that_is_not_even_worth_a_look(airflow_db: None, monkeypatc
     with TonyHook("tony_missing") as hook:
         succeeded, message = hook.test_connection()
     assert not succeeded
-    assert message.startswith(f"Looked from host {HOST}: there is no connection 'tony_missing'")
+    assert message.startswith(f"Checked from host {HOST}: there is no connection 'tony_missing'")
 
 
 def test_the_local_backend(local: TonyHook, add_connection: AddConnection, tmp_path: Path) -> None:
@@ -219,19 +219,19 @@ def test_a_cluster_that_keeps_to_itself(add_connection: AddConnection, start_had
     try:
         add_yarn(add_connection, cluster, queue="ml")
         seen = report()
-        assert "takes no applications over REST" in found(seen, "Applications over REST").detail
-        assert "does not let alice submit, only bob; ask for access" in str(found(seen, "Queue ml"))
+        assert "accepts no applications over REST" in found(seen, "Applications over REST").detail
+        assert "does not allow alice to submit, only bob; request access" in str(found(seen, "Queue ml"))
         assert len(seen.problems) == 2
         add_yarn(add_connection, cluster, queue="default")
         queue = found(report(), "Queue default")
         assert queue.outcome is Severity.WARNING
-        assert "takes those of the groups trainers; only the cluster knows alice's" in queue.detail
+        assert "accepts the groups trainers; only the cluster knows alice's groups" in queue.detail
         add_yarn(add_connection, cluster, login="bob", queue="ml")
-        assert found(report(), "Queue ml").detail == "takes applications of bob"
+        assert found(report(), "Queue ml").detail == "accepts applications of bob"
         cluster.kill("datanode-1")
         gone = found(report(), "DataNode ")
         assert gone.outcome is Severity.PROBLEM
-        assert "this host must resolve and reach the DataNodes' names and HTTP ports" in str(gone)
+        assert "this host must resolve the DataNodes' names and reach their HTTP ports" in str(gone)
     finally:
         cluster.stop()
 
@@ -249,12 +249,12 @@ def test_kerberos_is_told_apart_from_all_else(
     assert seen.user == "alice"
     assert found(seen, "Kerberos ticket").detail.startswith("of alice@")
     assert [each.outcome for each in seen.findings if each.detail == "standby"] == [Severity.OK], seen.findings
-    assert "YARN's proxy asks masters over https" in found(seen, "Masters' pages").detail
+    assert "YARN's proxy contacts application masters over https" in found(seen, "Masters' pages").detail
     secured = [each for each in seen.findings if each.what.startswith("TLS of ")]
     assert len(secured) == len(secure_hadoop.rm_webapp) + len(secure_hadoop.webhdfs)
     assert {each.outcome for each in secured} == {Severity.OK}, secured
     add_yarn(add_connection, secure_hadoop, login=None, kerberos=True, nodes_ca_file=None)
-    unknown = [each for each in report().findings if "the nodes may have no others" in each.detail]
+    unknown = [each for each in report().findings if "the nodes may have no other authorities" in each.detail]
     assert [each.what for each in unknown] == [f"TLS of {address}" for address in secure_hadoop.webhdfs]
 
     add_yarn(add_connection, secure_hadoop, login="bob", kerberos=True)
@@ -263,11 +263,11 @@ def test_kerberos_is_told_apart_from_all_else(
     # The cluster asks for it, the connection does not; and the other way round.
     add_yarn(add_connection, secure_hadoop, login="alice", kerberos=False)
     seen = report()
-    asks = "it asks for Kerberos, and the connection does not; set `kerberos` to true"
+    asks = "it requires Kerberos, but the connection does not; set `kerberos` to true"
     assert asks in str(found(seen, "ResourceManager "))
     assert all(asks in str(each) for each in seen.findings if each.what.startswith("NameNode "))
     add_yarn(add_connection, hadoop, login=None, kerberos=True)
-    assert "it asks for no Kerberos, and the connection does" in found(report(), "NameNode ").detail
+    assert "it does not use Kerberos, but the connection does" in found(report(), "NameNode ").detail
 
     # No ticket, and one that has expired.
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/none")
@@ -286,10 +286,10 @@ def test_a_ticket_that_ends_soon_or_has_ended_mocked(monkeypatch: pytest.MonkeyP
     ticket = credentials.Ticket("alice@REALM", 30)
     monkeypatch.setattr(checks, "ticket", lambda: ticket)
     [finding] = checks.check_ticket(None, [])
-    assert (finding.outcome, finding.detail) == (Severity.WARNING, "of alice@REALM, valid for another 0 min")
+    assert (finding.outcome, finding.detail) == (Severity.WARNING, "alice@REALM, valid for another 0 min")
     monkeypatch.setattr(checks, "ticket", lambda: attrs.evolve(ticket, seconds=0))
     [finding] = checks.check_ticket(None, [])
-    assert (finding.outcome, finding.detail) == (Severity.PROBLEM, "that of alice@REALM has expired")
+    assert (finding.outcome, finding.detail) == (Severity.PROBLEM, "the ticket of alice@REALM has expired")
 
 
 def test_clocks_that_differ_mocked(add_connection: AddConnection, hadoop: HadoopCluster) -> None:
@@ -300,7 +300,7 @@ def test_clocks_that_differ_mocked(add_connection: AddConnection, hadoop: Hadoop
         patch.setattr("tony_provider.cluster.checks.daemons.time.time", lambda: real() - 3600)
         clocks = found(report(), "Clocks")
     assert clocks.outcome is Severity.PROBLEM
-    assert "s ahead of this host's; let both keep time by NTP" in str(clocks)
+    assert "s ahead of this host's; synchronize both clocks by NTP" in str(clocks)
 
 
 def test_a_report_is_json(local: TonyHook) -> None:

@@ -112,14 +112,14 @@ def test_a_server_that_the_kdc_does_not_know(secure_hadoop: HadoopCluster) -> No
 def test_a_server_whose_keytab_lacks_the_principal(secure_hadoop: HadoopCluster) -> None:
     kadmin(secure_hadoop, f"addprinc -randkey HTTP/{ELSEWHERE}")
     try:
-        with pytest.raises(StorageError, match=r"the server has no key for the ticket.*its keytab made anew"):
+        with pytest.raises(StorageError, match=r"the server has no key for the ticket.*replace its keytab"):
             store(secure_hadoop, elsewhere, verify=False).status("hdfs:///user/alice")
     finally:
         kadmin(secure_hadoop, f"delprinc -force HTTP/{ELSEWHERE}")
 
 
 def test_impersonation_that_is_refused(secure_hadoop: HadoopCluster) -> None:
-    refused = r"does not let this user act for others \(User: alice.* is not allowed to impersonate bob\); have hadoop"
+    refused = r"let this user impersonate other users \(User: alice.* is not allowed to impersonate bob\); set hadoop"
     with pytest.raises(ClusterAuthError, match=refused):
         rest(secure_hadoop, proxy_user="bob").setting("fs.defaultFS")
     with pytest.raises(StorageError, match=refused):
@@ -130,7 +130,7 @@ def test_a_renewal_that_is_refused(secure_hadoop: HadoopCluster) -> None:
     storage = store(secure_hadoop)
     token = storage.get_delegation_token("yarn")
     assert token is not None
-    with pytest.raises(StorageError, match=r"HDFS lets nobody renew this token but the one it names[^;]*; set `rm_pr"):
+    with pytest.raises(StorageError, match=r"only the renewer that this token names can renew it[^;]*; set `rm_pr"):
         storage.renew_delegation_token(token)
     storage.cancel_delegation_token(token)
 
@@ -141,7 +141,7 @@ def test_a_resource_manager_that_may_not_renew(add_connection: AddConnection, se
         application_id = hook.submit(SubmissionRequest(job(), identity(hook))).application_id
         application = ended(hook, application_id)
     assert application.state is ApplicationState.FAILED
-    assert application.diagnostics.startswith("HDFS lets nobody renew this token but the one it names")
+    assert application.diagnostics.startswith("only the renewer that this token names can renew it")
     assert application.diagnostics.endswith(
         "set `rm_principal` in the tony connection to the ResourceManager's own principal"
     )

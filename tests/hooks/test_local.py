@@ -152,7 +152,7 @@ def test_an_application_master_that_is_killed_leaves_nothing_running(local: Tony
     master.signal(signal.SIGKILL)
     application = ended(local, application_id)
     assert (application.state, application.final_status) == (ApplicationState.FAILED, FinalStatus.FAILED)
-    assert "ended without saying how the job did" in application.diagnostics
+    assert "ended without a report on the job" in application.diagnostics
     assert "RUNNING" in application.diagnostics  # the last lines of its own log
     assert not processes_with(application_id)
     assert not (folder(local, application_id).path / "containers").exists()
@@ -312,16 +312,16 @@ def test_what_a_job_writes_over_its_program_is_not_what_the_next_training_runs(l
 @pytest.mark.parametrize(
     ("fields", "task", "expected"),
     [
-        ({}, {"gpus": 1}, "gpus: tasks that run together want 1, and this machine gives one job 0"),
+        ({}, {"gpus": 1}, "gpus: tasks that run together need 1, but this machine allows one job 0"),
         (
             {},
             {"memory": "99999GiB"},
-            "memory: tasks that run together want .* set `local_memory`",
+            "memory: tasks that run together need .* set `local_memory`",
         ),
-        ({}, {"instances": 999}, "vcores: tasks that run together want 999"),
+        ({}, {"instances": 999}, "vcores: tasks that run together need 999"),
         ({}, {"resources": {"fpga": 1}}, "tasks.worker.resources: this machine has no fpga"),
-        ({"docker": {"image": "training:1"}}, {}, "docker: .* and am, tasks.worker would run in one"),
-        ({}, {"docker": {"image": "training:1"}}, "not images, and tasks.worker would run in one"),
+        ({"docker": {"image": "training:1"}}, {}, "docker: .* but am, tasks.worker would use one"),
+        ({}, {"docker": {"image": "training:1"}}, "not images, but tasks.worker would use one"),
         ({"secrets": ["API_KEY"]}, {}, "secrets: no value was given for 'API_KEY'"),
     ],
 )
@@ -334,7 +334,7 @@ def test_a_job_that_cannot_run_here(
 
 
 def test_a_missing_file_leaves_nothing_behind(local: TonyHook, tmp_path: Path) -> None:
-    with pytest.raises(SourceMissing, match=r"files\[0\]: 'nowhere.py' is not there; looked for"):
+    with pytest.raises(SourceMissing, match=r"files\[0\]: 'nowhere.py' does not exist; searched"):
         local.submit(SubmissionRequest(job(files=["nowhere.py"]), identity(local), search_path=[tmp_path]))
     assert not staged(local).exists()
 
@@ -342,8 +342,8 @@ def test_a_missing_file_leaves_nothing_behind(local: TonyHook, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("written", "words"),
     [
-        ("nothing-*", r"inputs\.x\.paths\[0\]: .*nothing-\* names no file"),
-        ("one", r"inputs\.x: 1 shard for 2 tasks \(worker\); with a static deal each needs one"),
+        ("nothing-*", r"inputs\.x\.paths\[0\]: .*nothing-\* matches no file"),
+        ("one", r"inputs\.x: 1 shard for 2 tasks \(worker\); with `deal: static`"),
         (
             ["*", "two", "three"],
             r"inputs\.x\.paths\[1\]: .*two; .* inputs\.x\.paths\[2\]: there is no .*three",

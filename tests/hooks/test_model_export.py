@@ -90,7 +90,7 @@ def test_an_export_that_cannot_be_kept_is_waited_for_no_longer() -> None:
 
 
 def test_it_is_waited_for_no_longer_than_was_said() -> None:
-    with pytest.raises(NotExported, match=f"within 0 s.*makes none{INSTEAD}"):
+    with pytest.raises(NotExported, match=f"within 0 s.*exports nothing{INSTEAD}"):
         export(status(), seconds=0.0)
 
 

@@ -66,7 +66,7 @@ def test_the_form_begins_with_what_is_needed_and_folds_the_rest_away() -> None:
         None,
         "Security",
         "Nodes and jobs",
-        "What may be asked for",
+        "Limits of jobs",
         "YARN",
         "Local backend",
     ]

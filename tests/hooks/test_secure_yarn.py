@@ -80,7 +80,7 @@ def test_a_master_obeys_its_owner_through_the_proxy_and_nobody_else(
         application_id = hook.submit(SubmissionRequest(job("sleep 600"), which)).application_id
         running(hook, which, application_id)
         become(monkeypatch, secure_hadoop, "alice")
-        with TonyHook() as alices, pytest.raises(ClusterAuthError, match=r"alice.* may not interfere with"):
+        with TonyHook() as alices, pytest.raises(ClusterAuthError, match=r"alice.* may not modify"):
             alices.control(application_id, "stop", {"reason": "not hers"})
         become(monkeypatch, secure_hadoop, "airflow")
         hook.control(application_id, "stop", {"reason": "enough, says bob"})

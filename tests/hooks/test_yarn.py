@@ -244,14 +244,14 @@ def test_a_gang_that_the_cluster_could_never_hold_is_refused_with_the_figures(
     yarn: TonyHook, add_connection: AddConnection, hadoop: HadoopCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     which = identity(yarn)
-    with pytest.raises(JobTooLarge, match=r"is \d+ MiB; the queue gets \d+ MiB at most, 10 % of the nodes"):
+    with pytest.raises(JobTooLarge, match=r"is \d+ MiB; the queue gets at most \d+ MiB, 10 % of the nodes"):
         yarn.submit(SubmissionRequest(job("true", {"memory": "1GiB"}, queue="small"), which))
     assert not yarn.storage().exists(yarn.layout.root)
     count, memory = hadoop.settings.nodemanagers + 1, hadoop.settings.node_memory_mb
     add_yarn(add_connection, hadoop, autoscaling=True)
     with TonyHook() as hook, caplog.at_level(logging.WARNING):
         hook.check(job("true", {"instances": count, "memory": f"{memory}MiB"}))
-    told = rf"\(its nodes come and go\): .*{count} x {memory} MiB \(tasks.worker\) is \d+ MiB; the nodes have \d+ MiB"
+    told = rf"\(its nodes change\): .*{count} x {memory} MiB \(tasks.worker\) is \d+ MiB; the nodes have \d+ MiB"
     assert re.search(told, caplog.text)
 
 
@@ -260,9 +260,9 @@ def test_missing_files_are_named_before_anything_is_staged(yarn: TonyHook, tmp_p
     with pytest.raises(SourceMissing) as raised:
         yarn.submit(SubmissionRequest(spec, identity(yarn), search_path=[tmp_path]))
     text = str(raised.value)
-    assert f"files[0]: 'gone.py' is not there; looked for {tmp_path}/gone.py" in text
-    assert "archives[0]: there is no hdfs:///user/alice/gone.zip" in text
-    assert "python_env: there is no hdfs:///envs/gone.tar.gz" in text
+    assert f"files[0]: 'gone.py' does not exist; searched {tmp_path}/gone.py" in text
+    assert "archives[0]: hdfs:///user/alice/gone.zip does not exist" in text
+    assert "python_env: hdfs:///envs/gone.tar.gz does not exist" in text
     assert not yarn.storage().exists(yarn.layout.root)
 
 

@@ -130,7 +130,7 @@ def test_a_script_with_several_calls_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--app-type", "vpc", "bash"], "to log in to"),
+        (["--app-type", "vpc", "bash"], "interactive containers"),
         (["--app-type", "tensorflow", "--worker-num"], "has no value"),
         (
             ["--app-type", "tensorflow", "--worker-num", "many", "x"],
@@ -170,14 +170,14 @@ def test_words_in_an_array_are_not_known(tmp_path: Path) -> None:
 def test_variables_of_a_script_are_named(tmp_path: Path) -> None:
     script = "hbox-submit --app-type mpi --files $HERE/demo --queue '$literal' ./demo $DATA\n"
     found = imported_text(tmp_path, "run.sh", script)
-    assert "nobody here" in why(found, "$HERE")
-    assert "nobody here" in why(found, "$DATA")
+    assert "unknown here" in why(found, "$HERE")
+    assert "unknown here" in why(found, "$DATA")
     assert why(found, "$literal") == ""
 
 
 def test_an_unknown_option_is_listed() -> None:
     found = imported("hbox-submit", "--app-type", "tensorflow", "--worker-memry", "1G", "python", "x.py")
-    assert why(found, "--worker-memry") == "no option of Hbox; did you mean worker-memory?"
+    assert why(found, "--worker-memry") == "not an option of Hbox; did you mean worker-memory?"
 
 
 @pytest.mark.parametrize(

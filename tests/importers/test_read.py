@@ -45,31 +45,31 @@ def test_entities_are_refused(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("tony.xml", "<configuration><property><name>tony.x</name>", "is no XML"),
+        ("tony.xml", "<configuration><property><name>tony.x</name>", "is not XML"),
         ("tony.xml", "<project>tony.</project>", "first element is 'project'"),
         ("tony.xml", "<configuration><property><value>tony.</value></property></configuration>", "has no name"),
-        ("pom.xml", "<project/>", "is none of what is read here"),
-        ("job.yaml", "framework: tensorflow\ntasks: {}", "is none of what is read here"),
-        ("spec.yaml", "services: [1, 2]", "is none of what is read here"),
-        ("notes.txt", "Dear diary,", "say which with --from"),
-        ("empty.yaml", "", "is none of what is read here"),
+        ("pom.xml", "<project/>", "is not from a known system"),
+        ("job.yaml", "framework: tensorflow\ntasks: {}", "is not from a known system"),
+        ("spec.yaml", "services: [1, 2]", "is not from a known system"),
+        ("notes.txt", "Dear diary,", "name the system with --from"),
+        ("empty.yaml", "", "is not from a known system"),
         ("run.sh", "$SPARK_HOME/bin/spark-submit --master yarn mnist.py", "docs/from-tensorflowonspark.md"),
         ("driver.py", "cluster = TFCluster.run(sc, main, args, 4, 1)", "docs/from-tensorflowonspark.md"),
         ("run.py", "from tf_yarn import standalone_client_mode\n", "docs/from-tf-yarn.md"),
         ("resources.json", '{"schema": "x", "components": {"worker": {}}}', "docs/from-yarn-services.md"),
         ("job.yaml", "apiVersion: v1\nkind: TrainJob\nspec: {x: 1}", "docs/theirs-and-ours.md"),
-        ("bomb.yaml", YAML_BOMB, "is larger than 8 MiB, and no job is"),
-        ("bomb.yaml", f"{YAML_BOMB}\nservices: {{a: {{script: *i}}}}", "is larger than 8 MiB, and no job is"),
-        ("bomb.yaml", MAPPINGS_BOMB, "is larger than 8 MiB, and no job is"),
-        ("deep.json", "[" * 100_000, "is none of what is read here"),
-        ("deep.json", '{"components": [' + "[" * 5_000 + "]" * 5_000 + "]}", "is none of what is read here"),
-        ("deep.xml", "<configuration>" * 50_000 + "tony.", "is no XML"),
-        ("twice.yaml", "services: {a: {}}\nservices: {b: {}}", "is none of what is read here"),
-        ("object.yaml", "services: !!python/object/apply:os.system [id]", "is none of what is read here"),
-        ("service.json", '{"components": {}}', "is none of what is read here"),
-        ("service.json", '{"components": []}', "no task type with an instance"),
-        ("app.json", '{"roles": []}', "no task type with an instance"),
-        ("tony.xml", "<configuration>tony.</configuration>", "what its tasks run is not known"),
+        ("bomb.yaml", YAML_BOMB, "is larger than 8 MiB; no job is that large"),
+        ("bomb.yaml", f"{YAML_BOMB}\nservices: {{a: {{script: *i}}}}", "is larger than 8 MiB; no job is that large"),
+        ("bomb.yaml", MAPPINGS_BOMB, "is larger than 8 MiB; no job is that large"),
+        ("deep.json", "[" * 100_000, "is not from a known system"),
+        ("deep.json", '{"components": [' + "[" * 5_000 + "]" * 5_000 + "]}", "is not from a known system"),
+        ("deep.xml", "<configuration>" * 50_000 + "tony.", "is not XML"),
+        ("twice.yaml", "services: {a: {}}\nservices: {b: {}}", "is not from a known system"),
+        ("object.yaml", "services: !!python/object/apply:os.system [id]", "is not from a known system"),
+        ("service.json", '{"components": {}}', "is not from a known system"),
+        ("service.json", '{"components": []}', "the source has no task instances"),
+        ("app.json", '{"roles": []}', "the source has no task instances"),
+        ("tony.xml", "<configuration>tony.</configuration>", "the commands of these tasks are unknown"),
     ],
 )
 def test_bad_files_get_one_clear_error(tmp_path: Path, name: str, text: str, said: str) -> None:
@@ -94,7 +94,7 @@ def test_a_file_and_a_call_are_not_one(tmp_path: Path) -> None:
     (tmp_path / "tony.xml").write_text(xml(tony__worker__instances=1))
     with pytest.raises(NotImportable, match="is a file, and '-conf' follows it"):
         imported(str(tmp_path / "tony.xml"), "-conf", "a=b")
-    with pytest.raises(NotImportable, match="the call is none of what is read here"):
+    with pytest.raises(NotImportable, match="the call is not from a known system"):
         imported("rm", "-rf", "/")
 
 
@@ -121,7 +121,7 @@ def test_values_can_be_laid_over(tmp_path: Path) -> None:
     found = imported_text(tmp_path, "tony.xml", text, given={"tasks": {"worker": {"instances": "1"}}, "queue": "ml"})
     assert (found.job["queue"], found.job["tasks"]["worker"]["instances"]) == ("ml", "1")
     with pytest.raises(
-        NotImportable, match=r"makes no valid job.*\n  tasks\.worker\.instances: must be a whole number"
+        NotImportable, match=r"the imported job is invalid.*\n  tasks\.worker\.instances: must be a whole number"
     ):
         imported_text(tmp_path, "tony.xml", text, given={"tasks": {"worker": {"instances": "many"}}})
     for wrong in ({"tasks": "5"}, {"tasks": {"worker": "5"}}):

@@ -90,7 +90,7 @@ def test_what_is_left_says_why(tmp_path: Path) -> None:
     assert "tolerated_failures" in why(found, "services.worker.allow_failures")
     assert "TONY_" in why(found, "services.worker.env.TONY_X")
     assert "left out" in why(found, "services.spare.instances")
-    assert "not there" in why(found, "services.late.depends")
+    assert "no task type" in why(found, "services.late.depends")
     assert "did you mean" in why(found, "services.late.comands")
     assert "role: sidecar" in why(found, "services.data-server")
     assert "staged by their content" in why(found, "services.data-server.files.words.visibility")
@@ -113,7 +113,7 @@ def test_names_with_dots_are_names(tmp_path: Path) -> None:
     )
     assert set(found.job["tasks"]) == {"dask_worker", "dask_scheduler"}
     assert found.job["tasks"]["dask_scheduler"]["after"] == {"dask_worker": "started"}
-    assert "a node is named by its host" in why(found, "services.dask.worker.nodes")
+    assert "must be the node's host name" in why(found, "services.dask.worker.nodes")
     assert "placement" not in found.job["tasks"]["dask_worker"]
 
 

@@ -69,16 +69,16 @@ def test_a_call_becomes_a_job(tmp_path: Path) -> None:
 
 def test_what_only_running_it_would_tell_is_named(tmp_path: Path) -> None:
     found = imported_text(tmp_path, "run.py", PROGRAM, command="python train.py")
-    assert "only running the program" in why(found, "task.evaluator.vcores")
-    assert "only running the program" in why(found, "env 'WHERE'")
-    assert "only running the program" in why(found, "files **")
+    assert "when the program runs" in why(found, "task.evaluator.vcores")
+    assert "when the program runs" in why(found, "env 'WHERE'")
+    assert "when the program runs" in why(found, "files **")
     assert "unknown argument" in why(found, "retries")
     assert "@task.tony" in why(found, "experiment_fn")
     assert "TONY_TENSORBOARD_DIR" in why(found, "task.tensorboard.tb_model_dir")
 
 
 def test_the_program_is_not_invented(tmp_path: Path) -> None:
-    with pytest.raises(NotImportable, match=r"tasks\.ps\.command: what experiment_fn holds, as a program"):
+    with pytest.raises(NotImportable, match=r"tasks\.ps\.command: write the content of experiment_fn as a program"):
         imported_text(tmp_path, "run.py", PROGRAM)
 
 
@@ -108,21 +108,21 @@ def test_the_call_alone_and_an_older_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("run_on_yarn(f, task_specs={'a': TaskSpec(1, 1)}", "is no Python"),
+        ("run_on_yarn(f, task_specs={'a': TaskSpec(1, 1)}", "is not Python"),
         ("run_on_yarn(f, {})\nrun_on_yarn(g, {})", r"has 2 calls of run_on_yarn \(lines 1, 2\)"),
         ("# run_on_yarn(", "has 0 calls"),
         ("run_on_yarn(f)", "no task_specs"),
-        ("run_on_yarn(f, specs())", "only running the program"),
-        ("run_on_yarn(f, {'a': make()})", "is no TaskSpec"),
-        ("X = X\nrun_on_yarn(f, X)", "only running"),
-        ("run_on_yarn(f, {'a': TaskSpec(" + "-" * 5000 + "1, 1)})", "nested too deeply|is no Python"),
+        ("run_on_yarn(f, specs())", "when the program runs"),
+        ("run_on_yarn(f, {'a': make()})", "is not a TaskSpec"),
+        ("X = X\nrun_on_yarn(f, X)", "when the program runs"),
+        ("run_on_yarn(f, {'a': TaskSpec(" + "-" * 5000 + "1, 1)})", "nested too deeply|is not Python"),
         (
             "a = 'xx'\n"
             + "\n".join(f"b{n} = b{n - 1} + b{n - 1}" for n in range(1, 60))
             + "\nb0 = a\nrun_on_yarn(f, b59)",
-            "only running",
+            "when the program runs",
         ),
-        ("x = 10**9**9\nrun_on_yarn(f, {'a': TaskSpec(x, 1)})", "what its tasks run is not known"),
+        ("x = 10**9**9\nrun_on_yarn(f, {'a': TaskSpec(x, 1)})", "the commands of these tasks are unknown"),
     ],
 )
 def test_bad_sources_are_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -141,7 +141,7 @@ run_on_yarn(f, TASKS, pyenv_zip_path=ENVS)
     environments = {name: task["python_env"] for name, task in found.job["tasks"].items()}
     assert environments == {"chief": "viewfs://cluster/gpu.pex", "ps": "viewfs://cluster/cpu.pex"}
     lacking = imported_text(tmp_path, "run.py", text.replace("NodeLabel.CPU:", "'other':"), command="python train.py")
-    assert "has none for cpu" in why(lacking, "pyenv_zip_path")
+    assert "has no environment for cpu" in why(lacking, "pyenv_zip_path")
 
 
 def test_access_lists_are_ours(tmp_path: Path) -> None:
@@ -196,4 +196,4 @@ run_on_yarn(experiment_fn, {{"worker": TaskSpec(memory=48 * 2**10, vcores=48, in
 def test_a_name_with_several_values_has_none_that_is_known(tmp_path: Path, also: str) -> None:
     text = f"import tf_yarn\nsize = 4\n{also}\nrun_on_yarn(f, {{'worker': TaskSpec(1024, 1, instances=size)}})"
     found = imported_text(tmp_path, "run.py", text, command="x")
-    assert "only running the program" in why(found, "task.worker.instances")
+    assert "when the program runs" in why(found, "task.worker.instances")

@@ -80,7 +80,7 @@ def test_a_configuration_becomes_a_job(tmp_path: Path) -> None:
         },
     }
     assert found.arguments == {"retries": 2}
-    assert why(found, "tony.execution.envs TONY_B") == "names that begin with TONY_ are ours"
+    assert why(found, "tony.execution.envs TONY_B") == "names that begin with TONY_ are reserved"
     assert "master" in why(found, "tony.am.gpus")
     assert [each.key for each in found.left_out if "Hadoop" in each.key] == ["1 keys of Hadoop, such as fs.defaultFS"]
 
@@ -122,8 +122,8 @@ def test_a_call_of_its_client_becomes_a_job(tmp_path: Path, monkeypatch: pytest.
             }
         },
     }
-    assert why(found, "hdfs_classpath") == "nothing of Java is needed"
-    assert why(found, "-executs") == "no option of TonY's client; did you mean executes?"
+    assert why(found, "hdfs_classpath") == "no Java classes are needed"
+    assert why(found, "-executs") == "not an option of TonY's client; did you mean executes?"
 
 
 def test_sources_that_are_elsewhere_are_taken_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,7 +269,7 @@ def test_mxnets_scheduler_has_no_type_and_its_servers_no_command(tmp_path: Path)
     )
     found = imported_text(tmp_path, "tony.xml", text)
     assert found.job["tasks"]["server"] == {"role": "ps", "instances": 2}
-    assert why(found, "tony.scheduler.instances") == "MXNet's scheduler runs beside rank 0"
+    assert why(found, "tony.scheduler.instances") == "MXNet's scheduler runs next to rank 0"
 
 
 def test_horovods_driver_has_no_type(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_horovods_driver_has_no_type(tmp_path: Path) -> None:
     )
     found = imported_text(tmp_path, "tony.xml", text)
     assert found.job["tasks"] == {"worker": {"instances": 4, "command": "python fit.py"}}
-    assert "beside rank 0" in why(found, "tony.driver.instances")
+    assert "next to rank 0" in why(found, "tony.driver.instances")
 
 
 def test_what_is_asked_for_a_type_without_a_number_is_listed(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_a_single_node_is_one_worker_by_itself(tmp_path: Path) -> None:
 
 def test_what_is_not_known_is_named_and_not_invented(tmp_path: Path) -> None:
     text = xml(tony__worker__instances=1, tony__worker__memori="2g")
-    with pytest.raises(NotImportable, match=r"tasks\.worker\.command: TonY takes it from -executes") as raised:
+    with pytest.raises(NotImportable, match=r"tasks\.worker\.command: TonY reads the command from -executes") as raised:
         imported_text(tmp_path, "tony.xml", text)
     assert "--command 'python train.py'" in str(raised.value)
     found = imported_text(tmp_path, "tony.xml", text, command="python x.py")
@@ -377,7 +377,7 @@ def test_values_name_other_properties(tmp_path: Path) -> None:
     assert found.job["name"] == "clicks-2026-03"
     command = "LD_LIBRARY_PATH=${LD_LIBRARY_PATH} python x.py --year 2026"
     assert found.job["tasks"]["worker"]["command"] == command
-    assert "${user.name} is filled in by Hadoop's client" in why(found, "tony.containers.resources")
+    assert "${user.name} is replaced only by Hadoop's client" in why(found, "tony.containers.resources")
     assert "must be a queue" in why(found, "tony.yarn.queue")  # which is itself
 
 
@@ -497,7 +497,7 @@ def test_rules_and_tags_for_all_containers_are_each_types(tmp_path: Path) -> Non
         ("cardinality,node,w", "MIN,MAX"),
         ("cardinality,node,w,a,b", "whole number"),
         ("java=1.7,1.8", "one value"),
-        ("anywhere", "is no placement constraint"),
+        ("anywhere", "is not a placement constraint"),
         ("and(" * 30 + "in,node,w" + ")" * 30, "nested too deeply"),
         ("notin,node,nobody", "no task type and no tag of this name"),
     ],
@@ -510,7 +510,7 @@ def test_rules_that_have_no_counterpart_are_listed(tmp_path: Path, spec: str, sa
 
 def test_names_of_types_are_tags_here_and_are_told(tmp_path: Path) -> None:
     found = of(tmp_path, {**TWO, "tony.worker.placement-spec": "notin,node,ps"})
-    assert "ps is a tag of the containers of that type here" in why(found, "tony.worker.placement-spec")
+    assert "here, containers of the type ps have this tag" in why(found, "tony.worker.placement-spec")
     unplaced = of(tmp_path, {**TWO, "tony.worker.allocation-tags": "w"})
     assert "placement specification" in why(unplaced, "tony.worker.allocation-tags")
     assert "placement" not in unplaced.job["tasks"]["worker"]
@@ -541,7 +541,7 @@ def test_a_script_may_have_remarks_and_variables(tmp_path: Path) -> None:
     )
     found = imported_text(tmp_path, "run.sh", script)
     assert found.job["tasks"]["worker"]["command"] == "train.py --out /tmp/${job_id}"
-    assert "nobody here" in why(found, "$job_id")
+    assert "unknown here" in why(found, "$job_id")
     assert (why(found, "$B"), why(found, "$JAR")) == ("", "")
 
 

@@ -162,7 +162,7 @@ def test_what_torchx_leaves_to_the_image_is_told(tmp_path: Path) -> None:
     """A program by its name alone, and devices, which look like directories."""
     device = {"src_path": "/dev/fuse", "dst_path": "/dev/fuse", "permissions": "rwm"}
     found = read(tmp_path, app(mounts=[device]))
-    assert "main.py is looked for in the image" in why(found, "role.main.args")
+    assert "main.py is expected in the image" in why(found, "role.main.args")
     assert "nothing else" in why(found, "role.main.mounts")
     assert "mounts" not in found.job["tasks"]["main"]["docker"]
 

@@ -90,15 +90,15 @@ def test_a_service_becomes_a_job(tmp_path: Path) -> None:
 def test_what_is_left_says_why(tmp_path: Path) -> None:
     found = read(tmp_path, SERVICE)
     assert "unknown key" in why(found, "colour")
-    assert "a job has none" in why(found, "version")
+    assert "a job has no version" in why(found, "version")
     assert "no container" in why(found, "component.idle")
     assert "another service" in why(found, "component.other")
-    assert "is not there" in why(found, "component.client.dependencies")
+    assert "the job has no task type" in why(found, "component.client.dependencies")
     assert "should have a type" in why(found, "component.client.placement_policy.constraints[0]")
     assert "${COMPONENT_INSTANCE_NAME}" in why(found, "component.web-server.launch_command")
     assert "from properties" in why(found, "component.web-server.configuration.files site.xml")
     assert "role: sidecar" in why(found, "component.web_server")
-    assert "no key of ours" in why(found, "yarn.service.rolling-log.include-pattern")
+    assert "no key of a job specification" in why(found, "yarn.service.rolling-log.include-pattern")
 
 
 def test_what_the_service_says_is_for_components_that_say_nothing(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_an_images_entry_point_is_no_command(tmp_path: Path) -> None:
         "configuration": {"env": env},
     }
     plain = {"name": "x", "components": [component]}
-    with pytest.raises(NotImportable, match=r"tasks\.sleeper\.command: the image's own entry point"):
+    with pytest.raises(NotImportable, match=r"tasks\.sleeper\.command: the component runs its image's own entry point"):
         read(tmp_path, plain)
     found = read(tmp_path, plain, command="sleep 90000")
     assert found.job["tasks"]["sleeper"] == {
@@ -237,5 +237,5 @@ def test_what_is_no_list_or_mapping_is_listed(tmp_path: Path) -> None:
 
 
 def test_a_service_of_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotImportable, match="no task type with an instance"):
+    with pytest.raises(NotImportable, match="the source has no task instances"):
         read(tmp_path, {"name": "x", "components": [{"name": "a", "number_of_containers": 0}]})

@@ -67,10 +67,10 @@ def test_a_file_without_the_section_is_a_job() -> None:
         ({"a": {"type": "integer", "default": "two"}}, "parameters.a.default: must be a whole number (got 'two')"),
         ({"a": {"type": "integer", "default": "9", "maximum": "8"}}, "9 is greater than the maximum of 8"),
         ({"a": {"type": "integer", "minimun": "1"}}, "unknown key; did you mean minimum?"),
-        ({"a": {"type": "string", "minimum": "1"}}, "is for numbers"),
-        ({"a": {"type": "integer", "minLength": "1"}}, "is for text"),
+        ({"a": {"type": "string", "minimum": "1"}}, "applies only to numbers"),
+        ({"a": {"type": "integer", "minLength": "1"}}, "applies only to text"),
         ({"a": {"type": "string", "enum": []}}, "must be a list of values"),
-        ({"a": {"type": "string", "pattern": "("}}, "is no regular expression"),
+        ({"a": {"type": "string", "pattern": "("}}, "is not a regular expression"),
         ({"a": {"type": "number", "default": "nan"}}, "must be a finite number"),
         ({"a": {"type": "boolean", "default": "maybe"}}, "must be true or false"),
     ],
@@ -93,10 +93,10 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
         (["rate=0", "day=2026-01-01"], "0 is less than or equal to the minimum of 0"),
         (["size=huge", "day=2026-01-01"], "'huge' is not one of ['small', 'large']"),
         (["day=yesterday"], "'yesterday' is not a 'date'"),
-        (["wokers=4", "day=2026-01-01"], "is no parameter of the job; did you mean workers?"),
+        (["wokers=4", "day=2026-01-01"], "is not a parameter of the job; did you mean workers?"),
         (["nonsense=4", "day=2026-01-01"], "it has workers, rate, fast, size, day"),
         (["workers", "day=2026-01-01"], "should be NAME=VALUE"),
-        ([], "parameters.day: has no default; give it: --param day=VALUE"),
+        ([], "parameters.day: has no default; set it with --param day=VALUE"),
     ],
 )
 def test_bad_values_are_told(given: list[str], said: str) -> None:
@@ -111,8 +111,8 @@ def test_names_that_no_parameter_has_and_parameters_that_nothing_uses_are_told()
     job["name"] = "{{ params.wrokers }}"
     with pytest.raises(SpecError) as raised:
         check_names(job, parameters)
-    assert "name: params.wrokers is no parameter of the job; did you mean workers?" in str(raised.value)
-    assert 'parameters.spare: is used nowhere: write "{{ params.spare }}"' in str(raised.value)
+    assert "name: params.wrokers is not a parameter of the job; did you mean workers?" in str(raised.value)
+    assert 'parameters.spare: is not used: write "{{ params.spare }}"' in str(raised.value)
 
 
 def test_a_task_of_a_dag_takes_the_job_of_such_a_file() -> None:
@@ -124,12 +124,12 @@ def test_a_task_of_a_dag_takes_the_job_of_such_a_file() -> None:
 
 @pytest.mark.parametrize("template", ["{{ ds }}", "{{ dag_run.run_after }}", "{{ macros.tony.newest_model('x') }}"])
 def test_what_only_a_dag_fills_in_is_told(template: str) -> None:
-    with pytest.raises(SpecError, match=r"cannot be filled in: .*; what belongs to a run, only a DAG fills in"):
+    with pytest.raises(SpecError, match=r"cannot be rendered: .*; only a DAG renders values of a run"):
         rendered_job({"name": template}, {}, quote)
 
 
 def test_templates_reach_nothing_else() -> None:
-    with pytest.raises(SpecError, match="cannot be filled in"):
+    with pytest.raises(SpecError, match="cannot be rendered"):
         rendered_job({"name": "{{ ''.__class__.__mro__[1].__subclasses__() }}"}, {}, quote)
 
 

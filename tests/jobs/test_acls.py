@@ -109,9 +109,9 @@ def assert_reads_records_and_nothing_else(
 
 def assert_sees_nothing(place: YarnPlace, user: str, job: Job) -> None:
     for path in ("", "status", "logs/worker-0", "output/worker-0", "metrics"):
-        with pytest.raises(HttpError, match=f"{user} may not look at this application of alice"):
+        with pytest.raises(HttpError, match=f"{user} may not view this application of alice"):
             asking(place, user, job, path)()
-    assert "may not interfere with" in order(place, user, job)
+    assert "may not modify" in order(place, user, job)
     assert "Unauthorized attempt to kill" in killed(place, user, job)
     assert_sees_nothing_on_the_store(place, user, job)
 
@@ -140,9 +140,9 @@ def test_who_is_named_may_look_or_stop_and_nobody_else(
         assert_reads_records_and_nothing_else(shared, user, job, closed=["launch"])
         assert_sees_nothing(shared, user, other)  # the same owner's, in the same staging directory
 
-    assert f"{VIEWER} may not interfere with" in order(shared, VIEWER, job)
+    assert f"{VIEWER} may not modify" in order(shared, VIEWER, job)
     assert "Unauthorized attempt to kill" in killed(shared, VIEWER, job)
-    with pytest.raises(ClusterAuthError, match=f"{VIEWER} may not interfere with"):
+    with pytest.raises(ClusterAuthError, match=f"{VIEWER} may not modify"):
         become(shared, monkeypatch, VIEWER).control(job.id, "stop", {"reason": "not his"})
 
     assert order(shared, MODIFIER, job) == ""
@@ -165,7 +165,7 @@ def test_scripts_of_other_pages_of_the_resource_manager_give_no_orders(shared: Y
     chrome = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
     language = {"Accept_Language": "en-US,en;q=0.9", "User_Agent": chrome}
     for headers in ({"Origin": own, **language}, {"Origin": "null"}, language, {"User_Agent": chrome}):
-        assert "not taken from a browser" in order(shared, "alice", job, **headers)
+        assert "orders from a browser are rejected" in order(shared, "alice", job, **headers)
     # What forms and simple requests of any site can send: the proxy keeps a form's body to itself.
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
         assert "Content-Type: application/json" in order(shared, "alice", job, kind)

@@ -141,6 +141,6 @@ def test_one_that_another_user_keeps_for_all(yarn: YarnPlace, tmp_path: Path, mo
 
         done.succeeded()
         assert "| moo |" in done.log("worker:0")
-        with pytest.raises(JobRejected, match="must be an administrator's, and is that of the job's user, bob"):
+        with pytest.raises(JobRejected, match="must be an administrator's, but belongs to the job's user, bob"):
             yarn.submit(job, hook=bob)
         bob.storage().remove(shared, recursive=True)

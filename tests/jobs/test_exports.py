@@ -155,7 +155,7 @@ def test_a_program_that_ignores_requests_leaves_its_checkpoints(local: LocalPlac
     training = Training.start(local, wishes, heeds=False)
     job = training.job
     training.save(10)
-    with pytest.raises(NotExported, match=r"within 3 s\. It is still asked for") as caught:
+    with pytest.raises(NotExported, match=r"within 3 s\. The request remains") as caught:
         job.hook.export(job.id, "to evaluate it", seconds=3)
     status = job.status()
     assert status.checkpoint is not None

@@ -104,5 +104,5 @@ def test_one_failure_too_many_is_the_job_s(local: LocalPlace) -> None:
 
     diagnostics = job.failed()
 
-    assert "one more than the 1 that tolerated_failures allows" in diagnostics
+    assert "more failures than tolerated_failures allows (1)" in diagnostics
     assert job.application().final_status is FinalStatus.FAILED

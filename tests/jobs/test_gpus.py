@@ -78,5 +78,5 @@ def test_a_node_with_too_few_gpus_fails_no_program(place: Place) -> None:
     job = place.submit({"restart": {"budget": 0}, "tasks": tasks})
 
     said = job.failed()
-    assert "could not prepare for its user process: the container was given 2 GPUs, and the node has 1: GPU-" in said
+    assert "could not prepare for its user process: the container was given 2 GPUs, but the node has 1: GPU-" in said
     assert "node_loss" in [event["event"] for event in job.events()]

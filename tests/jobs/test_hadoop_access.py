@@ -42,7 +42,7 @@ def test_with_kerberos(secure: YarnPlace, home: Path, note: Note) -> None:
     job.succeeded()
     log = job.log("worker:0")
     assert "two words" in log.splitlines()
-    assert f"hadoop: tokens for ha-hdfs:{secure.cluster.fs_default.removeprefix('hdfs://')}; configuration as" in log
+    assert f"hadoop: tokens for ha-hdfs:{secure.cluster.fs_default.removeprefix('hdfs://')}; configuration" in log
     copy = job.hook.storage().status(spec["env"]["DATA"] + ".copy")
     assert (copy.owner, copy.size) == (USER, len("two words\n"))
     assert_nothing_left(secure, job)
@@ -64,7 +64,7 @@ def test_without_kerberos(yarn: YarnPlace, home: Path) -> None:
     job.succeeded()
     log = job.log("worker:0")
     assert "two words" in log.splitlines()
-    assert f"hadoop: no tokens, user {USER}; configuration as the ResourceManager has it; class path of" in log
+    assert f"hadoop: no tokens, user {USER}; configuration of the ResourceManager; class path of" in log
 
 
 def test_on_this_machine_it_is_the_users_own(

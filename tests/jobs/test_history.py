@@ -81,7 +81,7 @@ def test_a_running_job_is_known_as_far_as_it_goes(local: LocalPlace) -> None:
     history = job.handle.history()
     assert history.specification is not None
     assert history.specification.given is None
-    assert history.missing == ["series: no segment is there (yet)"]
+    assert history.missing == ["series: there is no segment (yet)"]
 
 
 @pytest.mark.long

@@ -40,9 +40,9 @@ LOOK = "env | grep -e '^YARN_CONTAINER_RUNTIME' -e '^OF_THE_IMAGE' | sort"
 
 def test_nodes_that_start_no_images_are_told_before_anything_is_started(yarn: YarnPlace) -> None:
     """They would have run it as a plain process, without a word."""
-    with pytest.raises(JobRejected, match=r"docker: the NodeManager of 127.0.1.\d starts plain processes only"):
+    with pytest.raises(JobRejected, match=r"docker: the NodeManager of 127.0.1.\d starts only plain processes"):
         yarn.submit({"docker": {"image": "tf:2"}, "tasks": {"worker": {"command": "true"}}})
-    with pytest.raises(JobRejected, match="starts plain processes only"):
+    with pytest.raises(JobRejected, match="starts only plain processes"):
         yarn.submit({"tasks": {"worker": {"command": "true", "docker": {"image": "tf:2", "runtime": "runc"}}}})
     job = yarn.run({"docker": {"image": "tf:2"}, "am": {"memory": "256MiB", "docker": False}, **plain("worker")})
     job.succeeded()

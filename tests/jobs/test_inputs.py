@@ -83,7 +83,7 @@ def test_shards_are_dealt_and_kept_with_the_result(place: Place, data: str) -> N
 def test_an_input_that_is_not_there_is_told_before_anything_is_submitted(place: Place, data: str) -> None:
     with pytest.raises(SourceMissing) as caught:
         place.submit(spec_of([f"{data}/nothing-*"]))
-    assert str(caught.value).count("names no file") == 3
+    assert str(caught.value).count("matches no file") == 3
     assert "inputs.static.paths[0]" in str(caught.value)
 
 

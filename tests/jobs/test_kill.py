@@ -122,7 +122,7 @@ def test_the_last_application_master_that_dies_takes_its_tasks_with_it(place: Pl
     application = job.end()
     assert application.state is ApplicationState.FAILED
     if isinstance(place, LocalPlace):
-        assert "the application master ended without saying how the job did" in application.diagnostics
+        assert "the application master ended without a report on the job" in application.diagnostics
     else:
         assert "137" in application.diagnostics
     assert settled(job.processes) == []

@@ -37,7 +37,7 @@ def test_page_status_and_stop(place: YarnPlace) -> None:
     client = place.cluster.client(USER)
     assert b"worker:0" in client.request("GET", f"{proxied}/", query={"proxyapproved": "true"})
     assert client.get_json(f"{proxied}/status", proxyapproved="true")["state"] == "RUNNING"
-    assert "its page is https://" in (place.log_folders(job.id)[0] / "stderr").read_text()
+    assert "the job page is at https://" in (place.log_folders(job.id)[0] / "stderr").read_text()
     # The keys lie about no longer; of what NodeManagers keep to themselves nothing is known.
     own = [folder for folder in place.work_folders(job.id) if folder.parent.name == "appcache"]
     assert own

@@ -79,7 +79,7 @@ def test_an_exit_code_is_the_remote_shell_s_and_a_stranger_is_turned_away(local:
     job.succeeded()
     said = job.log("chief:0")
     assert [line for line in said.splitlines() if line.startswith("code")] == [f"code {n}" for n in (7, 137, 1, 1, 1)]
-    assert "no container of this job is called tony-worker-7" in said
+    assert "this job has no container tony-worker-7" in said
     assert "a connection was rejected or closed" in job.log("worker:0")
 
 

@@ -73,7 +73,7 @@ def test_it_is_found_again_after_ctrl_c(local: LocalPlace, tmp_path: Path) -> No
         job = job_of(local, hook, opened.application_id)
         opened.save("first.txt", "saved by hand")
         assert opened.interrupt() == 0
-        assert "The notebook goes on." in opened.said
+        assert "The notebook continues to run." in opened.said
         assert f"--name clicks --local-port {urlsplit(opened.url).port} " in opened.said
     assert not job.application().is_final
     with OpenedNotebook(hook.tony_conn_id, "--name", "clicks") as back:
@@ -92,9 +92,9 @@ def test_what_was_kept_is_there_when_it_is_opened_again(place: Place, tmp_path: 
         first = job_of(place, hook, opened.application_id)
         opened.save("first.txt", "saved by hand")
         assert opened.end() == 0
-        assert "The notebook has ended: nothing went on for" in opened.said
+        assert "The notebook has ended: no activity for" in opened.said
     first.succeeded()
-    assert hook.job(first.id, first.identity).returned()["ended"].startswith("ended: nothing went on")
+    assert hook.job(first.id, first.identity).returned()["ended"].startswith("ended: no activity")
     assert hook.job(first.id, first.identity).notebook_token() is None
     with OpenedNotebook(hook.tony_conn_id, *words, "--idle", "1h") as again:
         second = job_of(place, hook, again.application_id)
@@ -109,7 +109,7 @@ def shut_down(opened: OpenedNotebook) -> None:
     """As JupyterLab's menu does it."""
     opened.session.post(f"{opened.address}/api/shutdown", timeout=60).raise_for_status()
     assert opened.end() == 0
-    assert "The notebook has ended by its user. Its work is kept" in opened.said
+    assert "The notebook has ended by the user. Its work is kept" in opened.said
 
 
 def everything(job: Job) -> str:
@@ -228,7 +228,7 @@ def test_work_that_the_store_refuses_is_told_and_never_said_to_be_kept(local: Lo
         until(lambda: warning in opened.said, job.describe)
         opened.session.post(f"{opened.address}/api/shutdown", timeout=60).raise_for_status()
         assert opened.end() == 0
-        assert "The notebook has ended by its user. NOT all of its work is kept:" in opened.said
+        assert "The notebook has ended by the user. NOT all of its work is kept:" in opened.said
         assert "the newest checkpoint of notebook:0 (2 files) is not on the store: " in opened.said, opened.said
 
 
@@ -246,7 +246,7 @@ def test_what_the_container_finds_missing_fails_the_job_at_once(local: LocalPlac
     file = job_file(tmp_path, notebook_environment(), python_env=None)
     opened = OpenedNotebook(hook.tony_conn_id, str(file), *SMALL)
     assert opened.end() == 1
-    assert "has no Jupyter server: name a python_env that has jupyterlab and ipykernel" in opened.said
+    assert "has no Jupyter server: use a python_env with jupyterlab and ipykernel" in opened.said
     job = job_of(local, hook, opened.application_id)
     assert job.status().restarts == 0
     assert json.loads(job.read("result.json"))["state"] == "FAILED"

@@ -83,7 +83,7 @@ def test_a_cell_is_run_and_saved_and_a_page_left_open_does_not_keep_it(yarn: Yar
             job = job_of(yarn, hook, opened.application_id)
             run_and_save(driver, opened)
             assert opened.end() == 0
-            assert "The notebook has ended: nothing went on for" in opened.said
+            assert "The notebook has ended: no activity for" in opened.said
         job.succeeded()
         assert job.status().restarts == 0
         assert driver.find_elements(By.CSS_SELECTOR, EDITOR), "the page was not left open"

@@ -63,5 +63,5 @@ def test_a_zone_that_webhdfs_cannot_decrypt_is_refused_with_what_to_do(zoned: Ya
 def test_the_doctor_looks_at_them(zoned: YarnPlace) -> None:
     report = str(zoned.hook().diagnose())
     cluster = zoned.cluster
-    assert f"Key server {key_server(cluster.settings, cluster.state.addresses)}: it gave a token" in report
+    assert f"Key server {key_server(cluster.settings, cluster.state.addresses)}: it issued a token" in report
     assert f"Other HDFS {cluster.state.other_name}: it answers" in report

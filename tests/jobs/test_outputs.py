@@ -92,7 +92,7 @@ def test_of_two_outputs_none_is_published_where_one_cannot_be(local: LocalPlace,
 
 def test_an_output_without_a_file_is_warned_of(local: LocalPlace, here: Path) -> None:
     status = local.run({"outputs": {"predictions": str(here)}, "tasks": {"worker": worker("true")}}).succeeded()
-    assert status.warnings == ["output predictions: no task has left a file in its directory (tony_sdk.output)"]
+    assert status.warnings == ["output predictions: no task has written a file to its directory (tony_sdk.output)"]
     assert [path.name for path in here.iterdir()] == ["_SUCCESS"]
 
 
@@ -110,7 +110,7 @@ def test_a_gang_that_starts_again_leaves_what_its_last_start_left(local: LocalPl
         "chief": {"memory": "128MiB", "command": 'touch "$TONY_OUTPUT_PREDICTIONS/chief"'},
     }
     job = local.submit({**spec, "restart": {"backoff": 0}, "tasks": tasks})
-    assert "worker-0.1.2 and worker-1.1.2 have both left gen-2; " in job.failed()
+    assert "worker-0.1.2 and worker-1.1.2 have both written gen-2; " in job.failed()
     assert beside(here) == []
 
 

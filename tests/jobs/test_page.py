@@ -179,7 +179,7 @@ def test_a_browser_follows_a_job_through_yarns_proxy(yarn: YarnPlace, go: Path) 
         watch(driver, job)
         assert complaints(driver) == []
         status, said = driver.execute_async_script(ORDER)  # as a script of any other page of this origin could
-        assert (status, "not taken from a browser" in said) == (403, True), said
+        assert (status, "orders from a browser are rejected" in said) == (403, True), said
 
         go.touch()
         job.succeeded()
@@ -217,7 +217,7 @@ def test_who_may_not_look_sees_nothing_of_it(secure: YarnPlace, go: Path) -> Non
     for path, words in (("", "worker:1"), ("sections", "worker:1"), ("status", NAME), ("logs/worker-0", "first words")):
         url = f"{url_of(job)}{path}"
         assert words in until(partial(alice.request, "GET", url), job.describe).decode()
-        with pytest.raises(HttpError, match="bob may not look at this application of alice"):
+        with pytest.raises(HttpError, match="bob may not view this application of alice"):
             bob.request("GET", url, query={"proxyapproved": "true"})
     go.touch()
     job.succeeded()

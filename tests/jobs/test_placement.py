@@ -85,7 +85,7 @@ def test_what_waits_for_a_place_is_told_in_words(placing: YarnPlace) -> None:
         ({"racks": ["/up"], "required": True}, "no node is on a rack '/up'; the racks are /left, /right"),
         ({"nodes": ["127.0.1.77"]}, "there is no node '127.0.1.77' now"),
         ({"attributes": ["nm.yarn.io/disk=tape"]}, "nodes have hdd, ssd for it"),
-        ({"constraints": [{"anti_affinity": ["worker"], "scope": "rack"}]}, "and there are 2 racks"),
+        ({"constraints": [{"anti_affinity": ["worker"], "scope": "rack"}]}, "but the cluster has only 2 racks"),
     ],
 )
 def test_what_no_node_could_keep_is_refused(placing: YarnPlace, placement: dict[str, Any], says: str) -> None:
@@ -95,7 +95,7 @@ def test_what_no_node_could_keep_is_refused(placing: YarnPlace, placement: dict[
 
 
 def test_a_cluster_that_does_not_place_by_rules_is_told_of_before_the_submission(yarn: YarnPlace) -> None:
-    with pytest.raises(JobRejected, match=f"its administrator sets {HANDLER} to scheduler"):
+    with pytest.raises(JobRejected, match=f"its administrator must set {HANDLER} to scheduler"):
         yarn.submit({"tasks": {"worker": {**TASK, **rules({"anti_affinity": ["worker"]})}}})
     # Nodes and racks every YARN knows.
     nodes = [node.host for node in yarn.cluster.state.addresses.nodemanagers]

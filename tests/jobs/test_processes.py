@@ -108,7 +108,7 @@ def test_one_that_dies_takes_all_with_it_and_all_start_again(local: LocalPlace, 
     (ended,) = [event for event in job.events() if event["event"] == "ended" and "SIGKILL" in str(event["message"])]
     assert ended["task"] == "worker:1"
     assert ended["message"] == "rank 3 (local rank 1) was killed by SIGKILL"
-    assert "[tony] rank 3 (local rank 1) has failed, the others are stopped" in job.log("worker:1")
+    assert "[tony] rank 3 (local rank 1) has failed: stopping the others" in job.log("worker:1")
     assert {task.state for task in status.tasks} == {TaskState.SUCCEEDED}
     assert_nothing_left(local, job)
 

@@ -34,11 +34,11 @@ def test_from_two_to_four_and_back_nothing_is_lost(place: Place, tmp_path: Path)
     told = [event for event in job.events() if event["event"] in ("resizing", "larger", "smaller", "resized")]
     assert [(event["event"], event["message"]) for event in told] == [
         ("resizing", "2 workers -> 4: the night is free"),
-        ("larger", "there are to be 4 workers"),
-        ("resized", "worker: there are 4"),
+        ("larger", "growing to 4 workers"),
+        ("resized", "worker: resized to 4"),
         ("resizing", "4 workers -> 2: it is day"),
-        ("smaller", "going on without worker:2, worker:3"),
-        ("resized", "worker: there are 2"),
+        ("smaller", "continuing without worker:2, worker:3"),
+        ("resized", "worker: resized to 2"),
     ]
     assert {"logs/worker-2.log", "logs/worker-3.log"} <= set(job.files())
     assert_nothing_left(place, job)
@@ -72,7 +72,7 @@ def test_resized_on_a_busy_queue_it_waits_for_room_and_trains_meanwhile(yarn: Ya
 
 
 def test_more_shards_than_tasks_are_wanted_for_the_largest_size(local: LocalPlace, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match=r"7 shards for 8 tasks \(worker\); with a static deal each needs one"):
+    with pytest.raises(Exception, match=r"7 shards for 8 tasks \(worker\); with `deal: static`"):
         training(local, tmp_path, max_instances=8)
 
 
@@ -81,7 +81,7 @@ def test_what_the_nodes_could_never_hold_is_refused_with_the_figures(yarn: YarnP
     most = yarn.nodes + 1
     job = training(yarn, tmp_path, memory=f"{yarn.most_of_a_node}MiB", instances=1, max_instances=most)
     until_steps(job, tmp_path, 1)
-    with pytest.raises(NotResizable, match=f"worker={most} cannot be had on this cluster: .* room for {yarn.nodes}"):
+    with pytest.raises(NotResizable, match=f"worker={most} is not possible on this cluster: .* room for {yarn.nodes}"):
         job.handle.resize({"worker": most}, "one too many")
     assert job.status().resizing == {}
     assert "resizing" not in {event["event"] for event in job.events()}

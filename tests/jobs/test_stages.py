@@ -89,7 +89,7 @@ def test_who_waits_too_long_says_for_whom(local: LocalPlace) -> None:
     }
     job = local.submit(spec)
 
-    assert "after 2 s (timeouts.dependency) worker waits for prepare to have succeeded" in job.failed()
+    assert "dependencies not met within 2 s (timeouts.dependency): worker waits for prepare to succeed" in job.failed()
     failure = job.status().failure
     assert failure is not None
     assert failure.kind is FailureKind.DEPENDENCY_TIMEOUT

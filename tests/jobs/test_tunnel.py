@@ -123,7 +123,7 @@ def test_more_tunnels_than_there_may_be_are_refused_and_one_whose_job_ends_says_
     job = serving(local, go)
     with contextlib.ExitStack() as stack:
         ways = [stack.enter_context(tunnel(job)) for _ in range(TUNNELS_OF_ONE)]
-        with pytest.raises(UnexpectedAnswer, match="has 4 tunnels to this job already"), tunnel(job):
+        with pytest.raises(UnexpectedAnswer, match="already has 4 tunnels to this job"), tunnel(job):
             pass
         ways[0].__exit__()
         with tunnel(job) as way:  # the place of the one that was closed
@@ -139,7 +139,7 @@ def test_more_tunnels_than_there_may_be_are_refused_and_one_whose_job_ends_says_
 @pytest.mark.long
 def test_somebody_else_is_not_let_through(yarn: YarnPlace, go: Path) -> None:
     job = serving(yarn, go)
-    refused = pytest.raises(ClusterAuthError, match="bob may not interfere with this application of alice")
+    refused = pytest.raises(ClusterAuthError, match="bob may not modify this application of alice")
     with TonyHook(job.hook.tony_conn_id, "bob") as hook, refused:
         hook.control(job.id, "tunnel", {"tunnel": "mine", "data": "aGVsbG8="})
     go.touch()
@@ -153,7 +153,7 @@ def test_the_next_master_is_reached_by_the_same_port(yarn: YarnPlace, go: Path) 
     with tunnel(job, news=news) as way:
         assert exchanged(way, b"hello") == b"hello|over"
         os.kill(job.master().pid, signal.SIGKILL)
-        until(lambda: any("is opened again" in each for each in news), lambda: f"{news}\n{job.describe()}")
+        until(lambda: any("reopening the tunnel" in each for each in news), lambda: f"{news}\n{job.describe()}")
         until(lambda: goes_through(way), lambda: f"{news}\n{job.describe()}")
     go.touch()
     job.succeeded()
@@ -171,8 +171,8 @@ def test_the_command_ends_with_ctrl_c_and_leaves_nothing(local: LocalPlace, go: 
     words = [sys.executable, "-m", "airflow", "tony", "tunnel", job.id, "worker:0", "--conn-id", job.hook.tony_conn_id]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        line = next(line for line in process.stdout if " leads to " in line)
-        port = int(line.partition(" leads to ")[0].rpartition(":")[2])
+        line = next(line for line in process.stdout if " forwards to " in line)
+        port = int(line.partition(" forwards to ")[0].rpartition(":")[2])
         with socket.create_connection((HOST, port), SECONDS) as there:
             there.sendall(b"hello")
             assert there.recv(100) == b"hello"

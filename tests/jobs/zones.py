@@ -87,7 +87,7 @@ def outlives_every_token(place: YarnPlace, here: Path, private: str) -> Job:
     job.succeeded()
     cluster, log = place.cluster, job.log("worker:0")
     services = {"ha-hdfs:tony-hdfs", cluster.state.other_name, key_server(cluster.settings, cluster.state.addresses)}
-    [told] = re.findall(r"hadoop: tokens for (.*); configuration as", log)
+    [told] = re.findall(r"hadoop: tokens for (.*); configuration", log)
     assert set(told.split(", ")) == services
     assert_looked_twice(job)
     assert read_text(place.hook().storage(), f"{spec['outputs']['results']}/worker-0/x") == "result\n"

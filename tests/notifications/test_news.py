@@ -145,7 +145,7 @@ class Unspeakable(Exception):
 
 def test_an_exception_that_cannot_say_what_it_is_costs_its_message_only(left: Left, dag: DAG) -> None:
     news = told(of_task(dag, Unspeakable()))
-    assert news.cause == "Unspeakable: (its message cannot be had: KeyError)"
+    assert news.cause == "Unspeakable: (the error has no readable message: KeyError)"
     assert news.verdict == "failed"
 
 
@@ -159,7 +159,7 @@ def test_of_a_dag_it_is_the_first_training_that_has_failed(left: Left, dag: DAG)
     assert "Run in Airflow" in failed.links or not failed.links
     bare = told({"dag": dag, "run_id": RUN, "reason": "success"}, task_id="evaluate")  # as where its task is gone
     assert (bare.title, bare.task_id) == (f"clicks of {RUN} succeeded", "evaluate")
-    assert bare.missing == ["the run before"]
+    assert bare.missing == ["the previous run"]
     named = told({"dag": dag, "run_id": RUN, "reason": "success"}, task_id="nothing")
     assert "nothing" in named.missing[0]
 
@@ -214,9 +214,9 @@ def test_its_templates_are_for_each_call_and_arguments_make_a_notifier_of_a_clas
     contexts: list[Any] = []
     TonyNotifier(contexts.append)(of_task(dag, TonySpecError("third")))
     assert contexts[0]["tony"].cause == "TonySpecError: third"
-    with pytest.raises(TypeError, match="text: further arguments are for a notifier's class"):
+    with pytest.raises(TypeError, match="text: only a notifier's class accepts further arguments"):
         TonyNotifier(contexts.append, text="x")
-    with pytest.raises(TypeError, match="neither a notifier nor anything to be called"):
+    with pytest.raises(TypeError, match="neither a notifier nor callable"):
         TonyNotifier(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="seconds"):
         TonyNotifier(contexts.append, seconds=0)

@@ -64,8 +64,8 @@ def test_former_runs_say_what_the_next_one_asks_for(training: Training) -> None:
     assert done.state == "success", training.log
     assert memory(training.description(done)) == 512
     assert training.said(
-        r"Advice is applied \(apply_advice\): worker.memory 512MiB in place of 768 MiB, by the figures of "
-        r"application_1_0007 and those before it: Ask for 512 MiB of memory for each worker in place of 768 MiB"
+        r"Advice is applied \(apply_advice\): worker.memory 512MiB in place of 768 MiB, based on the data of "
+        r"application_1_0007 and earlier applications: Request 512 MiB of memory for each worker instead of 768 MiB"
     )
     assert [each.verdict for each in known(training).summaries] == [FinalStatus.SUCCEEDED] * 2
     newest = known(training).summaries[-1]
@@ -83,7 +83,7 @@ def test_it_is_taken_back_after_a_failure_and_no_checkpoint_is_lost(training: Tr
     assert done.state == "success", training.log
     assert applied(training) == ['{"tasks": {"worker": {"memory": "512MiB"}}}', None]
     assert memory(training.description(done)) == 768
-    assert training.said(f"is taken back: the next try, and the next {QUIET_RUNS} runs that succeed")
+    assert training.said(f"Withdrawing the advice .*: the next try and the next {QUIET_RUNS} runs that succeed")
     assert training.said(r"No advice is applied: application_\S+ failed with it")
     assert training.chains == ["chain-0001"]
     assert training.said(r"from snapshot \d+ \(step 7\b[^)]*\)")
@@ -106,7 +106,7 @@ def test_a_retry_keeps_it_after_a_failure_that_it_is_not_to_blame_for(training: 
         done = training.retried(between, jobs, apply_advice=True)
     assert done.state == "success", training.log
     assert memory(training.description(done)) == 512
-    assert training.said(r"worker.memory 512MiB in place of 768 MiB, as to application_\S+, of the try before")
+    assert training.said(r"worker.memory 512MiB in place of 768 MiB, as for application_\S+ of the previous try")
     assert known(training).quiet_runs == 0
 
 
@@ -115,7 +115,7 @@ def test_runs_that_succeed_end_the_quiet_time(training: Training) -> None:
     learn(training, quiet_runs=1, blamed="application_1_0006")
     done = training.again({**job(""), **OWN}, apply_advice=True)
     assert memory(training.description(done)) == 768
-    assert training.said("application_1_0006 failed with it. It may be again after 1 run of success")
+    assert training.said("application_1_0006 failed with advice. Advice is applied again after 1 run with success")
     assert (known(training).quiet_runs, known(training).blamed) == (0, None)
 
 

@@ -64,7 +64,7 @@ def test_a_form_sets_no_command_file_image_or_environment(local: TonyHook) -> No
     error = str(done.errors["train"])
     assert "10 problems" in error
     for path in PATHS:
-        assert f"  {path}: may not be overridden. It comes from `overrides`" in error
+        assert f"  {path}: may not be overridden. The key comes from this run's rendered `overrides`" in error
         assert f'allowed_overrides=["{path}"]' in error
     assert nothing_is_left(local)
 
@@ -106,7 +106,7 @@ def test_a_file_that_a_template_names_lies_below_a_root_of_the_connection(
     (tmp_path / "scripts" / "link").symlink_to(keytab)
     spec = job("true", files=["{{ params.script }}"])
     done = triggered({"script": str(tmp_path / "scripts" / "link")}, spec, overrides=None)
-    assert f"{keytab} is not what the connection 'tony_default' allows (file_roots: {tmp_path}/scripts)" in str(
+    assert f"{keytab} is not allowed by the connection 'tony_default' (file_roots: {tmp_path}/scripts)" in str(
         done.errors["train"]
     )
     assert nothing_is_left(local)
@@ -120,7 +120,7 @@ def test_whom_a_template_names_is_one_of_the_connections_users(
     allows(monkeypatch, proxy_users="bob,ml-*")
     done = triggered({"script": "hdfs"}, overrides=None, proxy_user="{{ params.script }}")
     error = str(done.errors["train"])
-    assert "proxy_user: hdfs is not what the connection 'tony_default' allows (proxy_users: bob, ml-*)" in error
+    assert "proxy_user: hdfs is not allowed by the connection 'tony_default' (proxy_users: bob, ml-*)" in error
     assert nothing_is_left(local)
 
 

@@ -113,7 +113,7 @@ def test_a_note_that_names_no_application_is_told_and_asks_nobody(caplog: pytest
     left_by = task(MINE)
     end(Kept(tony_deferral={"try_id": "id-1", "max_tries": 1, "application_id": name, "kill": True}), left_by)
     left_by.hook.application_ref.assert_not_called()  # type: ignore[attr-defined]
-    assert "names no application" in caplog.text
+    assert "has an invalid application ID" in caplog.text
     assert "\x1b" not in caplog.text
 
 
@@ -144,4 +144,4 @@ def test_what_interrupts_the_task_is_not_taken_for_a_bad_answer(ended: list[tupl
 
 def test_a_note_of_another_release_is_told_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     end(Kept(tony_deferral={"try": 3}), task(MINE))
-    assert "cannot be told: not a valid Deferral" in caplog.text
+    assert "while it was deferred: not a valid Deferral" in caplog.text

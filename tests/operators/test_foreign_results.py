@@ -136,7 +136,7 @@ def test_what_airflow_would_make_an_object_of_is_not_taken_from_the_store(
     done = ended.read()
     error = str(done.errors["train"])
     assert error.startswith(f"cannot read {ended.directory}/return_value.json: it holds '")
-    assert "is a key of Airflow's own serialization" in error
+    assert "is a reserved key of Airflow's serialization" in error
     assert done.results["train"] is None
 
 
@@ -161,7 +161,7 @@ def test_metrics_have_no_names_that_airflow_would_make_an_object_of(
     ended = finished(f"echo '{report}' > $TONY_METRICS_FILE")
     progress = {"step": 3, "metrics": {"__type": 1.0, "__var": 2.0}}
     ended.forge(tasks=[{"type": "worker", "index": 0, "state": "SUCCEEDED", "progress": progress}], leader="worker:0")
-    assert "a metric's name is a key of Airflow's own serialization" in str(ended.read().errors["train"])
+    assert "a metric's name is a reserved key of Airflow's serialization" in str(ended.read().errors["train"])
 
 
 def test_by_default_a_task_takes_files_of_its_bundle_only(
@@ -174,5 +174,5 @@ def test_by_default_a_task_takes_files_of_its_bundle_only(
     assert train(job("sh greeting.sh", files=["greeting.sh"])).errors == {}
     done = train(job("true", files=[f"{tmp_path}/airflow.cfg"]))
     error = str(done.errors["train"])
-    assert f"files[0]: {tmp_path}/airflow.cfg lies outside the directories that this job may take files from (" in error
-    assert "have the administrator of the connection 'tony_default' name its directory in `file_roots`" in error
+    assert f"files[0]: {tmp_path}/airflow.cfg lies outside the directories whose files this job may use (" in error
+    assert "have the administrator of the connection 'tony_default' add its directory to `file_roots`" in error

@@ -131,7 +131,7 @@ def test_a_job_that_is_a_template_as_a_whole_is_refused(folder: Path, spec: str)
         ("name: {{ params.x | tojson }}", "a key must be text"),
         ('{"name": {{ params.x }}}', "a key must be text"),
         ("{% if params.x %}\nname: a\n{% endif %}", "not YAML or JSON in line 1"),
-        ("#{% if params.x %}\nname: a\n#{% endif %}", "a Jinja statement stands outside of the values"),
+        ("#{% if params.x %}\nname: a\n#{% endif %}", "a Jinja statement is outside of the values"),
         ('"{{ params.x }}": a', "a key must not be a template"),
         ("env: {A: b, 'x{% if params.x %}y{% endif %}': c}", "a key must not be a template"),
     ],

@@ -62,7 +62,7 @@ def test_a_note_that_cannot_be_read_is_told_and_is_none(
     """A job may write there."""
     write_atomically(local.storage(), file_of(notes, STATE_KEY), content)
     assert remembered(StateStore(cast(Any, {"ti": None}), LOG, notes)) is None
-    assert f"does not tell {STATE_KEY}: " in caplog.text
+    assert f"could not read {STATE_KEY}: " in caplog.text
     assert len(caplog.text) < 1000
 
 
@@ -119,5 +119,5 @@ def test_an_application_that_the_chains_have_lost_is_found_by_the_notes(training
     )
     assert done.state == "success"
     assert training.applications == [done.results["train"]["application_id"]]
-    assert training.said("Attaching to|has succeeded for an earlier try")
+    assert training.said("Attaching to|succeeded in an earlier try")
     assert None not in done.results["train"].values()

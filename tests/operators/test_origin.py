@@ -108,7 +108,7 @@ def test_what_it_has_saved_itself_comes_first(training: Training) -> None:
 
     done = training.retried(between, resume_from=other)
     assert done.state == "success"
-    assert training.said(r"goes on in .* trains from snapshot \d+ \(step 7\b[^)]*\) in " + training.newest.uri)
+    assert training.said(r"continues .* trains from snapshot \d+ \(step 7\b[^)]*\) in " + training.newest.uri)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_what_it_has_saved_itself_comes_first(training: Training) -> None:
     [
         ({"run_id": "never"}, "resume_from: that training has never run"),
         ("file:///etc", "resume_from: 'file:///etc' is not in the store of the staging directory"),
-        ("{root}/cluster", "is no directory of a checkpoint chain"),
+        ("{root}/cluster", "is not the directory of a chain or checkpoint"),
         ("{root}/../x", "resume_from: "),
         ("{empty}", "holds no checkpoint to resume from"),
         ({"run_id": OTHER, "snapshot": 3}, "there is no snapshot 3 in "),
@@ -216,7 +216,7 @@ def test_no_model_yet(ready: Training) -> None:
 def test_a_model_that_is_not_there_is_refused(ready: Training) -> None:
     error = ready.again(warm_start=f"{ready.hook.layout.root}/models/1", retries=3).errors["train"]
     assert isinstance(error, TonyJobRejected)
-    assert "warm_start: there is no" in str(error)
+    assert "does not exist" in str(error)
     assert applications(ready.hook) == []
 
 
@@ -278,7 +278,7 @@ def test_two_mapped_tasks_of_one_key_are_no_one_training(ready: Training) -> Non
         assert done.state == "failed"
         [error] = errors
         assert isinstance(error, TonySpecError)
-        assert "the mapped instances 0 and 1 of this task have the same one" in str(error)
+        assert "the mapped instances 0 and 1 of this task have the same key" in str(error)
         assert application_id in str(error)
         assert [application.id for application in ready.hook.live()] == [application_id]
     finally:

@@ -45,9 +45,9 @@ def test_a_retry_goes_on_in_the_chain_from_its_newest_checkpoint(training_anywhe
     assert result["checkpoint_chain"] == training.newest.uri
     assert training.description(done).chain_dir == training.newest.uri
     assert training.said(r"application_\S+ opens a new checkpoint chain .* trains from the beginning")
-    assert training.said(r"The application before: application_\S+ FAILED")
+    assert training.said(r"The previous application: application_\S+ FAILED")
     assert training.said(
-        r"application_\S+ goes on in \S+/chain-0001 .* from snapshot \d+ \(step 7\b[^)]*\) in \S+/chain-0001"
+        r"application_\S+ continues \S+/chain-0001 .* from snapshot \d+ \(step 7\b[^)]*\) in \S+/chain-0001"
     )
 
 
@@ -73,7 +73,7 @@ def test_a_task_that_is_cleared_after_a_success_trains_anew(training: Training, 
     assert second["application_id"] != first["application_id"]
     assert (first["checkpoint_chain"][-10:], second["checkpoint_chain"][-10:]) == ("chain-0001", "chain-0002")
     assert training.said(
-        "opens a new checkpoint chain .chain-0001 has led to a success before. and trains from the beginning"
+        "opens a new checkpoint chain .chain-0001 has already led to a success. and trains from the beginning"
     )
 
 
@@ -252,7 +252,7 @@ def test_a_result_that_a_dead_worker_did_not_deliver_is_returned(training: Train
     assert done.results["train"]["application_id"] == first
     assert done.results["train"]["final_status"] == "SUCCEEDED"
     assert training.applications == [first]
-    assert training.said(f"{first} has succeeded for an earlier try of this task, which could not hand")
+    assert training.said(f"{first} succeeded in an earlier try of this task, which could not pass")
     assert training.again().results["train"]["application_id"] != first, "delivered: a cleared task trains anew"
 
 
@@ -279,7 +279,7 @@ def test_the_cluster_has_forgotten_an_application_that_left_no_result(training: 
     assert done.state == "success"
     assert training.applications == sorted([first, done.results["train"]["application_id"]])
     assert training.chains == ["chain-0001"]
-    assert training.said(f"{first}, of which the cluster knows nothing")
+    assert training.said(f"{first}, which is unknown to the cluster")
 
 
 def test_a_result_that_airflow_did_not_take_is_returned_by_the_next_try(training: Training) -> None:
@@ -340,7 +340,7 @@ def test_airflows_own_store_finds_an_application_that_the_jobs_store_has_lost(
     )
     assert done.state == "success"
     assert training.applications == [done.results["train"]["application_id"]]
-    assert training.said("Attaching to|has succeeded for an earlier try")
+    assert training.said("Attaching to|succeeded in an earlier try")
 
 
 @pytest.mark.long
@@ -359,7 +359,7 @@ def test_other_applications_of_the_training_are_ended_before_a_new_one_starts(
     application = training.hook.application(first)
     assert application is not None
     assert application.state is ApplicationState.KILLED
-    assert f"{done.results['train']['application_id']} takes its training over" in application.diagnostics
+    assert f"{done.results['train']['application_id']} takes over its training" in application.diagnostics
 
 
 # -- files that cannot be read --------------------------------------------------------------------------------------
@@ -458,7 +458,7 @@ def test_each_try_goes_on_from_where_the_last_one_stopped(training_anywhere: Tra
     error = training.again(training.spec(COUNTS), deferrable=deferrable).errors["train"]
     assert isinstance(error, TonyJobFailed)
     assert error.resumed_step is None
-    assert training.said(r"Its newest checkpoint is snapshot \d+ \(step 20\b")
+    assert training.said(r"The job's newest checkpoint is snapshot \d+ \(step 20\b")
     error = training.again(training.spec(COUNTS), deferrable=deferrable).errors["train"]
     assert isinstance(error, TonyJobFailed)
     assert error.failure is not None

@@ -116,8 +116,8 @@ def run(happening: Happening, act: Any, *, deferrable: bool) -> str | None:
 def test_a_store_that_refuses(happening: Happening, deferrable: bool) -> None:
     def act() -> None:
         with happening.store_away():
-            happening.until_said("The store refuses since ")
-            happening.until_said("The application master says: status.json could not be written since ")
+            happening.until_said("The store rejects requests since ")
+            happening.until_said("The application master reports: status.json could not be written since ")
         happening.until_said("The store answers again, after ")
 
     assert run(happening, act, deferrable=deferrable) == "success"

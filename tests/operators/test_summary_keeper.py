@@ -188,14 +188,14 @@ def test_a_store_of_the_jobs_that_says_nothing_is_not_waited_for(
     kept = Kept()
     keeper(kept, history=over).end(ID, application("FINISHED"), status("SUCCEEDED"))
     assert kept[JOB_KEY + ID]["verdict"] == "SUCCEEDED"
-    assert "cannot be read whole: the cluster or its store has not answered within" in caplog.text
+    assert "cannot be read completely: the cluster or its store has not answered within" in caplog.text
 
 
 def test_an_airflow_that_says_nothing_is_not_waited_for(
     over: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     keeper(Silent(over)).end(ID, None, status("SUCCEEDED"))
-    assert "cannot be kept: Airflow has not answered within" in caplog.text
+    assert "cannot be stored: Airflow has not answered within" in caplog.text
 
 
 def test_a_try_that_ends_looks_at_an_application_whose_end_nobody_has_seen() -> None:
@@ -232,7 +232,7 @@ def test_an_earlier_try_that_said_no_end_is_mended(before: Any, verdict: str, nu
 def test_nothing_that_goes_wrong_costs_the_task(caplog: pytest.LogCaptureFixture) -> None:
     broken: JobStatus = cast(Any, SimpleNamespace())
     keeper(Kept()).end(ID, None, broken)
-    assert "The summary of the job cannot be kept" in caplog.text
+    assert "The summary of the job cannot be stored" in caplog.text
 
 
 def test_where_nobody_keeps_them_others_are_told_of_an_end_all_the_same(caplog: pytest.LogCaptureFixture) -> None:

@@ -347,7 +347,7 @@ def test_where_nobody_listens_is_told_before_anything_is_begun(
         connection = {"conn_type": "tony", "host": managers, "login": "alice", "extra": {"webhdfs": namenodes}}
         monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
         error = train(job("true")).errors["train"]
-    assert f"no {missing} is there: nothing listens on port {nowhere.rpartition(':')[2]}" in str(error)
+    assert f"no {missing} accepts connections: nothing listens on port {nowhere.rpartition(':')[2]}" in str(error)
 
 
 @pytest.mark.long

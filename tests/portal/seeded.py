@@ -225,7 +225,7 @@ def _events(about: JobSummary, restarted: bool) -> list[dict[str, Any]]:
     told: list[tuple[float, str, str, str | None]] = [
         (20, "requested", "waiting for 2 of 2 containers: 2 x worker (8 GiB, 4 vcores, 1 GPU)", None),
         (50, "allocated", "container_01_000002 on node-3", "worker:0"),
-        (95, "gang_complete", "all 2 containers are there", None),
+        (95, "gang_complete", "all 2 containers were granted", None),
         (94, "resume_chosen", "generation 1 begins at step 0: there is no checkpoint", None),
         (120, "rendezvous", "generation 1 with 2 tasks, from the beginning", None),
         (1200, "checkpoint", "step 400 is on the store", None),
@@ -238,7 +238,7 @@ def _events(about: JobSummary, restarted: bool) -> list[dict[str, Any]]:
                 "worker:1 on node-7 ended with exit code 1\n  Traceback …\nRuntimeError: <b>NCCL</b>",
                 "worker:1",
             ),
-            (1901, "restarting", "the gang starts again: worker:1 on node-7 ended with exit code 1", None),
+            (1901, "restarting", "the gang restarts: worker:1 on node-7 ended with exit code 1", None),
             (2100, "rendezvous", "generation 2 with 2 tasks, from step 400", None),
             (3000, "checkpoint", "step 800 is on the store", None),
         ]

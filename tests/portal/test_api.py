@@ -277,7 +277,7 @@ def test_a_job_is_that_of_the_task_which_has_said_so_first(client: As, jobs: dic
     stored.add(jobs["digits-0"], theirs)
     found = client("alice").get("/tony/api/jobs/application_3_1").json()
     assert (found["summary"]["dag_id"], found["summary"]["user"]) == ("clicks", "alice")
-    assert found["problems"] == ["other tasks say that it is theirs, too: train of digits"]
+    assert found["problems"] == ["other tasks also claim this job: train of digits"]
 
 
 @pytest.mark.parametrize("query", ["dag_id=%00", "run_id=a%00", "task_id=%00"])

@@ -118,7 +118,7 @@ def test_a_job_with_everything(pages: Pages) -> None:
     pages.open(job(DAG_ID, RESTARTED))
     line = pages.section("Time line")
     for said in (
-        "the gang starts again",
+        "the gang restarts",
         "RuntimeError: <b>NCCL</b>",
         "step 800 is on the store",
         "clock went back once",

@@ -177,7 +177,7 @@ def test_a_specification_that_is_too_large_to_be_compared(client: As, connected:
     finally:
         file.write_text(before)
     assert found["differences_of"] == "fingerprints"
-    assert found["reason"] == f"{ID}: its specification has more than 10000 entries"
+    assert found["reason"] == f"{ID}: the job's specification has more than 10000 entries"
 
 
 def test_of_very_many_events_the_newest_are_told(client: As, connected: Path) -> None:
@@ -189,7 +189,7 @@ def test_of_very_many_events_the_newest_are_told(client: As, connected: Path) ->
     finally:
         file.write_bytes(before)
     assert (len(found["events"]), found["events"][-1]) == (10_000, {"event": "last"})
-    assert "events: 3 older ones are not shown" in found["missing"]
+    assert "events: 3 older events are not shown" in found["missing"]
 
 
 @pytest.mark.usefixtures("connected", "silent")
@@ -216,7 +216,7 @@ def test_a_store_that_refuses_connections_is_told_at_once(client: As, monkeypatc
     monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
     answer = client("alice").get(f"/tony/api/jobs/{ID}/history")
     assert answer.status_code == 503
-    assert f"no NameNode is there: nothing listens on port {port} of 127.0.0.1" in answer.json()["reason"]
+    assert f"no NameNode accepts connections: nothing listens on port {port} of 127.0.0.1" in answer.json()["reason"]
 
 
 @pytest.mark.usefixtures("connected")

@@ -100,5 +100,5 @@ def test_what_is_longer_than_any_summary_is_left_in_the_database() -> None:
         jobs = StoredJobs(session, frozenset({DAG}))
         row = jobs.row(ID)
         assert row is not None
-        assert row["problems"] == ["the summary is damaged: it is empty, or longer than any of ours"]
+        assert row["problems"] == ["the summary is damaged: it is empty, or exceeds the size limit"]
         assert jobs.summary(row)[0].use == []

@@ -130,7 +130,7 @@ class Walk:
         self.pages.see("table.jobs")
         application_id = next(iter(self.said()))
         self.job(application_id)
-        until(lambda: "no room in the queue for 15 s" in self.pages.texts("article")[0], "why it never started")
+        until(lambda: "the queue had no room for 15 s" in self.pages.texts("article")[0], "why it never started")
 
     def odd(self) -> None:
         """Nothing of a metric's name is run, and what cannot be drawn is told."""

@@ -62,7 +62,7 @@ def test_an_application_master_that_hangs(
             application_id,
             "application master has not updated the status",
             "worker:0 on ",
-            "was last heard of",
+            "the last heartbeat of ",
         ):
             assert words in str(error)
         application = local.application(application_id)
@@ -92,11 +92,11 @@ def test_a_training_that_crawls(local: TonyHook, marker: Marker, how: dict[str, 
     [
         ({"on_stale": "restart"}, "'fail' or 'kill'"),
         ({"max_heartbeat_age": 3}, "at least 10"),
-        ({"max_heartbeat_age": -1}, "more than 0"),
-        ({"max_heartbeat_age": None}, "nothing to watch"),
-        ({"min_steps_per_second": 0}, "more than 0"),
-        ({"min_steps_per_second": "0.5"}, "min_steps_per_second is '0.5': a number, more than 0"),
-        ({"slow_for": timedelta(0)}, "more than 0"),
+        ({"max_heartbeat_age": -1}, "above 0"),
+        ({"max_heartbeat_age": None}, "set at least one of them"),
+        ({"min_steps_per_second": 0}, "above 0"),
+        ({"min_steps_per_second": "0.5"}, "min_steps_per_second is '0.5' and should be a number above 0"),
+        ({"slow_for": timedelta(0)}, "above 0"),
         ({"task_types": "worker"}, r"\['worker'\]"),
     ],
 )

@@ -179,7 +179,7 @@ def test_soft_fail_skips(local: TonyHook, how: dict[str, Any]) -> None:
 def test_start_timeout(local: TonyHook, how: dict[str, Any]) -> None:
     error = watch(TonyJobSensor, train_task_id="train", start_timeout=1.0, **how).errors["watch"]
     assert isinstance(error, AirflowSensorTimeout)
-    words = f"there was no application with the tag {identity(local).tag} within start_timeout (1 s); its task is "
+    words = f"there was no application with the tag {identity(local).tag} within start_timeout (1 s); the training "
     assert words in str(error)
 
 
@@ -197,13 +197,13 @@ def test_its_timeout_ends_no_job(local: TonyHook, marker: Marker, how: dict[str,
     ("arguments", "words"),
     [
         ({"train_task_id": "trein"}, "did you mean train?"),
-        ({"train_task_id": "watch"}, "no other task"),
+        ({"train_task_id": "watch"}, "is not another task"),
         ({"train_task_id": "train", "application_id": "application_1_0001"}, "exactly one of"),
         ({"application_id": "{{ '' }}"}, "none of them is given"),
-        ({"application_id": "application_1_0001", "map_index": 0}, "go with train_task_id"),
+        ({"application_id": "application_1_0001", "map_index": 0}, "require train_task_id"),
         ({"train_task_id": "train", "map_index": "x"}, "map_index: should be a whole number, not 'x'"),
         ({"train_task_id": "train", "map_index": 1, "checkpoint_key": "de"}, "keep one of them"),
-        ({"train_task_id": "train", "states": "{{ 'RUNING' }}"}, "states: 'RUNING' is no state"),
+        ({"train_task_id": "train", "states": "{{ 'RUNING' }}"}, "states: 'RUNING' is not a state"),
     ],
 )
 @pytest.mark.parametrize("how", MODES[:1])
@@ -226,5 +226,5 @@ def test_a_connection_that_is_not_there_is_no_matter_for_a_retry(airflow_db: Non
 def test_one_argument_is_needed_when_the_dag_is_read() -> None:
     with pytest.raises(ValueError, match="exactly one of application_id, application_tag, train_task_id"):
         TonyJobSensor(task_id="watch")
-    with pytest.raises(ValueError, match="states: 'NOWHERE' is no state"):
+    with pytest.raises(ValueError, match="states: 'NOWHERE' is not a state"):
         TonyJobSensor(task_id="watch", application_id="x", states=["NOWHERE"])

@@ -197,7 +197,7 @@ async def test_mlflow_run_of_another_training_stays_as_it_is(
     await end_as(TrainTaskState(is_over=True, state="failed"), run.info.run_id, monkeypatch, "mine-0")
     assert patched_end == [NAME]
     assert (run.info.status, run.data.tags) == ("RUNNING", {"tony.training": "theirs-1"})
-    assert "run0, which Airflow's store names, is not that of mine-0" in caplog.text
+    assert "run0, which Airflow's store names, does not belong to mine-0" in caplog.text
 
 
 NAME = "application_1_0001"

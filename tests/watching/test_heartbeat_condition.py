@@ -57,8 +57,8 @@ def running_at(speed: float | None, step: int = 5, total: int | None = None, ind
 
 def test_each_task_that_is_not_heard_of_is_named_with_its_node_and_age() -> None:
     message = Watch().stale(job(heard(0, 61), heard(1, 59), heard(2, 300)))
-    assert "worker:0 on node0:45454 was last heard of 1 min 1 s ago" in message
-    assert "worker:2 on node2:45454 was last heard of 5 min ago" in message
+    assert "the last heartbeat of worker:0 on node0:45454 was 1 min 1 s ago" in message
+    assert "the last heartbeat of worker:2 on node2:45454 was 5 min ago" in message
     assert "worker:1" not in message
 
 
@@ -93,7 +93,7 @@ def test_a_master_that_tells_nothing_any_more() -> None:
     watch.clock.now += 2
     message = watch.stale(job(heard(0, 1)))
     assert "its application master has not updated the status for 1 min 1 s" in message
-    assert "worker:0 on node0:45454 was last heard of 1 min 2 s ago" in message
+    assert "the last heartbeat of worker:0 on node0:45454 was 1 min 2 s ago" in message
 
 
 def test_a_status_that_moves_is_of_a_master_that_lives() -> None:
@@ -143,7 +143,7 @@ def test_what_is_too_slow_for_too_long() -> None:
     assert not watch.stale(job(running_at(0.5), running_at(2.0, index=1), updated_ms=MASTER_MS))
     watch.clock.now += 31
     message = watch.stale(job(running_at(0.25), running_at(2.0, index=1), updated_ms=MASTER_MS + 1))
-    assert message.endswith("worker:0 on node0:45454 takes 0.25 steps per second, for 31 s")
+    assert message.endswith("worker:0 on node0:45454 has made 0.25 steps per second for 31 s")
 
 
 def test_what_is_fast_again_in_time_is_not_too_slow() -> None:

@@ -132,7 +132,7 @@ def test_a_new_application_master_in_plain_words() -> None:
     fields: dict[str, Any] = {"generation": 3, "restarts": 2, "resumed": ResumePoint(120, "hdfs://n/c")}
     log.lines(application(), status("RUNNING", **fields))
     assert log.lines(application(), status("RECOVERING", **fields)) == [
-        "Job is RECOVERING (its application master was started again, its tasks go on)"
+        "Job is RECOVERING (its application master was restarted, its tasks continue)"
     ]
     assert log.lines(application(), status("RUNNING", **fields)) == ["Job is RUNNING (restart 2)"]
 

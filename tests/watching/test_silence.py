@@ -76,7 +76,7 @@ def written(updated_ms: int = 1000, **fields: Any) -> Observation:
             "The cluster does not answer since then: nobody answers",
             "The cluster answers again",
         ),
-        (ClusterAuthError("who?"), "The cluster refuses since then: who?", "The cluster answers again"),
+        (ClusterAuthError("who?"), "The cluster rejects requests since then: who?", "The cluster answers again"),
         (
             STORE_GONE,
             "The store does not answer since then: cannot read hdfs://x: connection refused",
@@ -84,7 +84,7 @@ def written(updated_ms: int = 1000, **fields: Any) -> Observation:
         ),
         (
             StorageNoSpace("hdfs://x", "read", "no", ""),
-            "The store refuses since then: cannot read hdfs://x: no",
+            "The store rejects requests since then: cannot read hdfs://x: no",
             "The store answers again",
         ),
     ],
@@ -186,8 +186,8 @@ def test_a_master_that_cannot_write_it_says_why(watcher: Watcher) -> None:
     seen = written(master=status("RUNNING", troubles=[trouble]))
     assert watcher.look(seen, 1) == [
         "The job's status on the store has not changed since then: "
-        "its application master is there, and says how the job is itself",
-        f"The application master says: {trouble}",
+        "its application master answers, and reports the status directly",
+        f"The application master reports: {trouble}",
     ]
     assert watcher.look(seen, 1) == []
     assert isinstance(seen.newest, JobStatus)

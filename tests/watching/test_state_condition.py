@@ -95,7 +95,7 @@ def test_states_as_people_write_them(given: Any) -> None:
 
 
 def test_a_state_that_is_none_is_told_with_the_nearest_and_all() -> None:
-    with pytest.raises(ValueError, match=r"states: 'RUNING' is no state; did you mean running\?") as error:
+    with pytest.raises(ValueError, match=r"states: 'RUNING' is not a state; did you mean running\?") as error:
         state_names(["RUNING"])
     assert all(state in str(error.value) for state in STATES)
     with pytest.raises(ValueError, match="there is none"):
@@ -126,15 +126,15 @@ def test_a_retry_is_followed_to_its_new_application() -> None:
     assert watch.end(seen("FAILED"), GOES_ON) is None
     following = attrs.evolve(seen("RUNNING"), found=attrs.evolve(FOUND, application_id=LATER))
     assert watch.end(following) is None
-    assert [line for line in watch.log if line.startswith("Looking")] == [f"Looking at {ID}", f"Looking at {LATER}"]
-    waits = "waiting for the training's next application (its task is up_for_retry)"
+    assert [line for line in watch.log if line.startswith("Watching")] == [f"Watching {ID}", f"Watching {LATER}"]
+    waits = "waiting for the training's next application (the training task is up_for_retry)"
     assert sum(waits in line for line in watch.log) == 1
     assert watch.end(attrs.evolve(seen("SUCCEEDED"), found=following.found), GOES_ON) is SensorEnd.REACHED
 
 
 def test_a_task_that_airflow_has_done_with_is_not_waited_for() -> None:
     assert Watch(OF_TRAINING).end(seen("FAILED"), IS_OVER) is SensorEnd.MISSED
-    assert "its task is failed" in Watch(OF_TRAINING).message(nothing(), IS_OVER)
+    assert "the training task is failed" in Watch(OF_TRAINING).message(nothing(), IS_OVER)
     assert Watch(OF_TRAINING).end(seen("RUNNING"), IS_OVER) is SensorEnd.REACHED  # as with wait_for_completion=False
 
 
@@ -158,7 +158,7 @@ def test_start_timeout(target: JobTarget) -> None:
     watch.clock.now += 59
     assert watch.end(nothing(), GOES_ON) is None
     watch.clock.now += 2
-    assert "within start_timeout (60 s); its task is up_for_retry" in watch.message(nothing(), GOES_ON)
+    assert "within start_timeout (60 s); the training task is up_for_retry" in watch.message(nothing(), GOES_ON)
     assert watch.end(nothing(), GOES_ON) is SensorEnd.START_TIMEOUT
 
 

@@ -64,7 +64,7 @@ def test_a_master_whose_answer_cannot_be_understood_is_killed(
     hook.control.side_effect = error
     assert stop_job(job_of(hook), KillOrder("enough", "a try"), seconds=1.0) is None
     hook.kill.assert_called_once()
-    assert f"{ID} is killed without grace: {error}" in caplog.text
+    assert f"Killing {ID} without a grace period: {error}" in caplog.text
     assert ("Traceback" in caplog.text) is not isinstance(error, ClusterUnreachable)
 
 
@@ -94,7 +94,7 @@ def test_what_is_left_of_an_application_hides_nothing_else(error: Exception, cap
     hook = mock.Mock()
     hook.storage.side_effect = error
     clean_up(job_of(hook), logging.getLogger().warning)
-    assert f"Not everything of {ID} could be removed: {error}" in caplog.text
+    assert f"Some unneeded files of {ID} could not be removed: {error}" in caplog.text
 
 
 @pytest.mark.parametrize("error", FOREIGN)

@@ -67,7 +67,7 @@ def test_it_is_due_again_when_half_of_the_newer_one_is_over(clock: Clock) -> Non
     renewal, job, week = TokenRefresher(), JobOfTokens(clock), seen(life(BEGAN, 7))
     clock.now += 4 * DAY
     assert renewal.renew(job, week)  # type: ignore[arg-type]  # all that it asks of a job
-    assert list(renewal.lines()) == [f"{ID} has a newer HDFS token, until 2023-11-19 22:13:20 UTC"]
+    assert list(renewal.lines()) == [f"{ID} has a new HDFS token, valid until 2023-11-19 22:13:20 UTC"]
     assert not renewal.is_due(week)  # its status has not told of it yet
     clock.now += 0.6 * DAY
     assert renewal.is_due(week)
@@ -81,7 +81,7 @@ def test_what_fails_is_told_once_and_tried_again_soon(clock: Clock) -> None:
             assert not renewal.renew(job, week)  # type: ignore[arg-type]
         clock.now += 60
     assert 3 <= job.asked <= 4  # in 100 minutes
-    assert list(renewal.lines()) == [f"No newer HDFS token for {ID} yet: no master there"]
+    assert list(renewal.lines()) == [f"Could not send {ID} a new HDFS token yet: no master there"]
     job.error = ""
     clock.now += DAY
     assert renewal.renew(job, week)  # type: ignore[arg-type]

@@ -77,7 +77,7 @@ def rule_documentation(rule: str) -> str:
 def advice_lines(advice: Sequence[Advice], application_id: str) -> list[str]:
     """Return a log line for each piece of advice, and a last line with the command that explains the advice."""
     lines = [f"Advice: {each.text} ({each.confidence.value} confidence)" for each in advice]
-    return [*lines, f"What is behind it: airflow tony advise {application_id} --explain"] if lines else []
+    return [*lines, f"Details of the advice: airflow tony advise {application_id} --explain"] if lines else []
 
 
 MOST = 3  # pieces of advice: users ignore longer lists
@@ -120,7 +120,9 @@ def _checked(case: Case, advice: Advice) -> Advice:
         if (spec := case.spec) is not None:
             parse_job(spec, overrides=advice.change)
     except (SpecError, CodecError) as error:
-        log.warning("The change of %s does not fit %s: %s", advice.rule, case.job.application_id, error)
+        log.warning(
+            "The change that the rule %s recommends is invalid for %s: %s", advice.rule, case.job.application_id, error
+        )
         return attrs.evolve(advice, change=None)
     return advice
 

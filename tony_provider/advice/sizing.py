@@ -140,7 +140,7 @@ class Limits:
             return cls(dict.fromkeys(_READ, (None, None))) if given else None
         if not isinstance(given, Mapping) or not given:
             raise ValueError(
-                f"apply_advice is {given!r}: True, False, or a mapping such as "
+                f"apply_advice is {given!r} and should be True, False, or a mapping such as "
                 '{"memory": {"at_least": "1GiB", "at_most": "16GiB"}, "vcores": {"at_most": 8}}'
             )
         return cls({key: _bounds(key, bounds) for key, bounds in given.items()})
@@ -169,15 +169,17 @@ class Limits:
 
 def _bounds(key: str, given: Any) -> tuple[int | None, int | None]:
     if key not in _READ:
-        raise ValueError(f"apply_advice: {key!r} is not known{suggestion(str(key), list(_READ))}; {' or '.join(_READ)}")
+        raise ValueError(
+            f"apply_advice: {key!r} is not known{suggestion(str(key), list(_READ))}; use {' or '.join(_READ)}"
+        )
     if not isinstance(given, Mapping):
         raise ValueError(  # noqa: TRY004 - a wrong value of an argument, as the others
-            f"apply_advice.{key} is {given!r}: a mapping with {' and '.join(_BOUNDS)}"
+            f"apply_advice.{key} is {given!r} and should be a mapping with {' and '.join(_BOUNDS)}"
         )
     for name in given:
         if name not in _BOUNDS:
             hint = suggestion(str(name), list(_BOUNDS))
-            raise ValueError(f"apply_advice.{key}: {name!r} is not known{hint}; {' or '.join(_BOUNDS)}")
+            raise ValueError(f"apply_advice.{key}: {name!r} is not known{hint}; use {' or '.join(_BOUNDS)}")
     least, most = (_amount(key, name, given.get(name)) for name in _BOUNDS)
     if least is not None and most is not None and least > most:
         raise ValueError(f"apply_advice.{key}: at_least is more than at_most")
@@ -192,5 +194,5 @@ def _amount(key: str, name: str, given: Any) -> int | None:
     except UnitError as error:
         raise ValueError(f"apply_advice.{key}.{name} is {given!r}: {error}") from error
     if amount < 1:
-        raise ValueError(f"apply_advice.{key}.{name} is {given!r}: at least 1")
+        raise ValueError(f"apply_advice.{key}.{name} is {given!r} and should be at least 1")
     return amount

@@ -175,7 +175,7 @@ def find_job(hook: TonyHook, *, application_id: str = "", tag: str = "", what: s
     if found is None:
         raise NotFound(
             f"neither the cluster nor {hook.layout.root} knows of {what or application_id or tag}; `airflow tony list "
-            "--all` shows what the cluster does"
+            "--all` lists the applications that the cluster knows"
         )
     return TonyJob(hook, found.application_id, found.identity), found.application
 
@@ -196,7 +196,7 @@ def running_job(args: Namespace, advice: str = "") -> Iterator[TonyJob]:
 
 def reason_of(args: Namespace) -> str:
     """Return the reason in the arguments, or a default reason with the user and the machine of the command."""
-    return args.reason or f"asked for by {getpass.getuser()} on {socket.gethostname()}"
+    return args.reason or f"requested by {getpass.getuser()} on {socket.gethostname()}"
 
 
 def jobs_of(hook: TonyHook, args: Namespace) -> list[TonyJob]:
@@ -224,7 +224,7 @@ def expect_directory(job: TonyJob) -> TonyJob:
     """Return the job. Raises NotFound if the staging directory has no files of it."""
     if job.identity is None:
         raise NotFound(
-            f"{job} has no directory in {job.hook.layout.root}; check that --conn-id names the connection that it was "
-            "submitted with"
+            f"{job} has no directory in {job.hook.layout.root}; check that --conn-id names the connection with which "
+            "the job was submitted"
         )
     return job

@@ -38,7 +38,7 @@ def doctor(args: Namespace) -> None:
     print_rows(rows, args.output)
     if args.output == "table":
         who = f" as {report.user}" if report.user else ""
-        say(f"Looked at the {report.cluster} cluster from host {report.host}{who}")
+        say(f"Checked the {report.cluster} cluster from host {report.host}{who}")
     sys.stdout.flush()
     await_late_checks(_TIDYING_SECONDS)
     if not report.is_good:

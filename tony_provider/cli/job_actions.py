@@ -40,7 +40,7 @@ def kill(args: Namespace) -> None:
             return
         ended = end_job(job, order)
     if not ended:
-        raise SystemExit(f"{job} was killed, and has not ended yet")
+        raise SystemExit(f"{job} was killed, but has not ended yet")
     say(f"{job} has ended")
 
 
@@ -53,8 +53,8 @@ def suspend(args: Namespace) -> None:
         say(f"{job} is suspended already")
         return
     within = span(float(answer["suspended_within"]))
-    say(f"{job} gives its containers back, after a checkpoint, within {within}")
-    say(f"`airflow tony resume {job}` has it go on")
+    say(f"{job} saves a checkpoint, and releases its containers within {within}")
+    say(f"`airflow tony resume {job}` resumes the job")
 
 
 @command
@@ -63,9 +63,9 @@ def resume(args: Namespace) -> None:
     with running_job(args) as job:
         answer = job.resume(reason_of(args))
     if answer.get("state") == JobState.SUSPENDED:
-        say(f"{job} asks for its containers, and goes on from its newest checkpoint")
+        say(f"{job} requests its containers, and resumes from its newest checkpoint")
     else:
-        say(f"{job} goes on; it was not suspended")
+        say(f"{job} continues; it was not suspended")
 
 
 @command
@@ -77,13 +77,14 @@ def resize(args: Namespace) -> None:
     for task_type, number in counts.items():
         before = answer["before"][task_type]
         if number == before:
-            say(f"{job} has {count(number, task_type)} already, or is to have them")
+            say(f"{job} already has {count(number, task_type)}, or is being resized to this number")
         elif answer["state"] == JobState.SUSPENDED:
-            say(f"{job} is suspended, and has {count(number, task_type)} once it is resumed")
+            say(f"{job} is suspended, and will have {count(number, task_type)} when it is resumed")
         elif number > before:
-            say(f"{job} asks for {count(number - before, 'container')}, and goes on with {number} once they are there")
+            more = count(number - before, "container")
+            say(f"{job} requests {more}, and continues with {number} when they are granted")
         else:
-            say(f"{job} goes on with {count(number, task_type)}, after a checkpoint")
+            say(f"{job} saves a checkpoint, and continues with {count(number, task_type)}")
 
 
 def _counts(written: list[str]) -> dict[str, int]:
@@ -92,9 +93,7 @@ def _counts(written: list[str]) -> dict[str, int]:
     for each in written:
         name, equals, number = each.partition("=")
         if not name or not equals or not number.isascii() or not number.isdigit() or len(number) > 9:
-            raise SystemExit(
-                f"{each!r} should be a task type and how many there are to be, such as {RESIZE_EXAMPLE_WORDS}"
-            )
+            raise SystemExit(f"{each!r} should be a task type and its number of tasks, such as {RESIZE_EXAMPLE_WORDS}")
         if name in counts:
             raise SystemExit(f"{name} is given twice")
         counts[name] = int(number)
@@ -109,12 +108,12 @@ def export(args: Namespace) -> None:
     newest export and checkpoint so far.
     """
     seconds = seconds_of("--timeout", args.timeout)
-    with running_job(args, "; `airflow tony status {}` says where its model is") as job:
+    with running_job(args, "; `airflow tony status {}` shows the location of its model") as job:
         if seconds:
             say(job.export(reason_of(args), seconds=seconds).uri)
             return
         answer = job.control("export", {"reason": reason_of(args)})
-    say(f"{job} is asked for an export of its model")
+    say(f"Requested an export of the model of {job}")
     for what, key in (("export", "newest"), ("checkpoint", "checkpoint")):
         known = answer.get(key)
         say(f"newest {what} so far: {known['uri'] if known else 'none'}")

@@ -36,7 +36,7 @@ from tony_provider.runtime.parsing.parse import EVERYTHING, Layers, load_source,
 def secrets_from_environment(names: Sequence[str]) -> dict[str, str]:
     """Return values of secrets from the environment: a command line is public. Raises TonySpecError."""
     if missing := [name for name in names if name not in os.environ]:
-        raise TonySpecError(f"--secret: the environment has no {', '.join(missing)}, whose value it should be")
+        raise TonySpecError(f"--secret: the environment has no variable {', '.join(missing)} with the secret's value")
     return {name: os.environ[name] for name in names}
 
 
@@ -49,9 +49,9 @@ def write_files(texts: Mapping[Path, str], *, force: bool) -> None:
     """Write each file. Raises TonySpecError before the first one if a file exists or its directory does not."""
     for path in texts:
         if path.exists() and not force:
-            raise TonySpecError(f"{path} is there already; --force replaces it")
+            raise TonySpecError(f"{path} already exists; use --force to replace it")
         if not path.absolute().parent.is_dir():
-            raise TonySpecError(f"{path.absolute().parent} is no directory, so {path.name} cannot be written there")
+            raise TonySpecError(f"{path.absolute().parent} is not a directory, so {path.name} cannot be written there")
     for path, text in texts.items():
         try:
             path.write_text(text, encoding="utf-8")
@@ -87,7 +87,7 @@ def read_job_file(path: Path) -> JobFile:
         raise TonySpecError(f"{path}: {error}") from error
     if not parameters and has_templates(plain) and templates_in(job):
         raise TonySpecError(
-            f"{path} holds a template, which only a DAG renders; write its value, set it with --set, or declare it in "
+            f"{path} has a template, which only a DAG renders; write its value, set it with --set, or declare it in "
             "the section `parameters`. If the text is not a template, write `templates: false` at the top of the file"
         )
     return JobFile(job, parameters)
@@ -168,9 +168,9 @@ def overrides_of(given: Sequence[str]) -> dict[str, Any]:
         for name in above:
             place = place.setdefault(name, {})
             if not isinstance(place, dict):
-                raise TonySpecError(f"--set: {key!r} is below a key that is given a value itself")
+                raise TonySpecError(f"--set: {key!r} is below a key that also has a value")
         if isinstance(place.get(last), dict):
-            raise TonySpecError(f"--set: {key!r} is given a value itself, and so is a key below it")
+            raise TonySpecError(f"--set: {key!r} has a value, and so does a key below it")
         place[last] = value
     return overrides
 
@@ -217,7 +217,7 @@ def _read_text(args: Namespace, file: JobFile, default: str) -> str:
     return dag_file.text()
 
 
-_HEAD = "Not carried over, or otherwise:"
+_HEAD = "Not carried over, or changed:"
 
 
 @command
@@ -260,7 +260,7 @@ def _job(imported: ImportedJob, job: Mapping[str, Any]) -> str:
     if parse_job(split_parameters(load_source(text))[1]) != parse_job(
         job
     ):  # the written file must give the checked job
-        raise TonySpecError(f"Not imported: no job file can hold the values of {imported.source}")
+        raise TonySpecError(f"Not imported: a job file cannot represent the values of {imported.source}")
     return text
 
 
@@ -277,7 +277,7 @@ def _dag(imported: ImportedJob, job: Mapping[str, Any], dag_id: str | None) -> s
 
 def _tell(imported: ImportedJob) -> None:
     if imported.arguments:
-        say(f"For the task of a DAG: {_arguments(imported)}")
+        say(f"Arguments for the DAG's task: {_arguments(imported)}")
     say(_HEAD if imported.left_out else f"Everything of {imported.source} was carried over.")
     for each in imported.left_out:
         say(f"- {each}")

@@ -147,11 +147,11 @@ class EventFileCopy:
             self._said_left_out = True
             self.news.put(
                 f"{count(done.left_out, 'file')} left out: more than {size(self._size_limit)} would be copied; name "
-                "fewer jobs, or give --most"
+                "fewer jobs, or raise --most"
             )
         if done.is_cut and not self._said_cut:
             self._said_cut = True
-            self.news.put(f"A job has more than {MOST_FILES:,} files there: the rest is left out")
+            self.news.put(f"A job has more than {MOST_FILES:,} event files: the rest is left out")
 
 
 HOST = "127.0.0.1"
@@ -177,7 +177,7 @@ def expect_tensorboard() -> None:
 def choose_port(wanted: int | None) -> int:
     """Return the requested port, or the first free one. Raises TensorBoardProblem if there is none."""
     if wanted is not None and not 0 < wanted < 1 << 16:
-        raise TensorBoardProblem(f"--port {wanted} is no port: from 1 to 65535")
+        raise TensorBoardProblem(f"--port {wanted} is not a port: use 1 to 65535")
     ports = range(FIRST_PORT, LAST_PORT + 1) if wanted is None else [wanted]
     for port in ports:
         if _is_free(port):
@@ -252,9 +252,7 @@ class TensorBoardServer:
         try:
             connection.connect()
             if peer_users(connection.sock) - {os.getuid()}:  # checked before sending the secret path
-                raise TensorBoardProblem(
-                    f"port {self._port} was taken by another user of this machine; choose another one"
-                )
+                raise TensorBoardProblem(f"another user of this machine uses port {self._port}; choose another port")
             connection.request("GET", f"{self._path}/")
             return connection.getresponse().status == http.HTTPStatus.OK
         except (OSError, http.client.HTTPException):
@@ -366,7 +364,7 @@ def _first_look(copy: EventFileCopy, sources: Mapping[str, Path], over: threadin
         raise copy.trouble
     if nothing and not copy.runs:
         raise NotFound(
-            f"there are no event files in {', '.join(sources)}: programs leave them in the directory that "
+            f"there are no event files in {', '.join(sources)}: programs write them to the directory that "
             "TONY_TENSORBOARD_DIR names, see docs/tensorboard.md"
         )
     for directory, (copied, most) in held.items():

@@ -47,9 +47,9 @@ def _live(job: TonyJob, args: Namespace) -> None:
                 _print(f"==> {each.task} <==\n".encode())
             for piece in new:
                 if piece.skipped:
-                    _print(f"[tony] {count(piece.skipped, 'more container')} printed here\n".encode())
+                    _print(f"[tony] output of {count(piece.skipped, 'more container')} left out here\n".encode())
                 if piece.missed:
-                    _print(f"[tony] {size(piece.missed)} more were printed here\n".encode())
+                    _print(f"[tony] {size(piece.missed)} of output left out here\n".encode())
                 _print(piece.data)
         if not args.follow:
             _explain(live)
@@ -91,8 +91,8 @@ def _kept(job: TonyJob, task: str | None) -> None:
     wanted = job.log_files(task)
     if not wanted:
         files = job.log_files()
-        known = "; there are " + ", ".join(file.name for file in files) if files else ""
-        raise NotFound(f"no log of {task or 'any task'} was kept in {job.directory}{known}")
+        known = "; the stored logs are " + ", ".join(file.name for file in files) if files else ""
+        raise NotFound(f"no log of {task or 'any task'} is stored in {job.directory}{known}")
     for file in wanted:
         if len(wanted) > 1:
             _print(f"==> {file.name} <==\n".encode())

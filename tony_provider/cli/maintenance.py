@@ -54,7 +54,7 @@ def gc(args: Namespace) -> None:
             _show(args, [_row(item) for item in items])
             if not items:
                 _say(args, f"Nothing in the staging directory has been unchanged for {args.older_than}")
-            _say(args, f"{_sum(going)} would be removed with --yes; {len(items) - len(going)} old ones stay")
+            _say(args, f"{_sum(going)} would be removed with --yes; {len(items) - len(going)} old items stay")
             return
         removed, error = _remove(args, garbage, going, before_ms)
     _show(args, [{**_row(each.item), "outcome": each.problem or "removed"} for each in removed])
@@ -62,7 +62,7 @@ def gc(args: Namespace) -> None:
     if error is not None:
         raise error
     if left := sum(1 for each in removed if each.problem):
-        raise SystemExit(f"{left} of {len(removed)} could not be removed, or stay after another look")
+        raise SystemExit(f"{left} of {len(removed)} items could not be removed, or stay after a second check")
 
 
 def _before(option: str, text: str) -> int:
@@ -123,7 +123,7 @@ def renew(args: Namespace) -> None:
         wanted = named or [job for job in live if job.identity is not None]
         failed = [job.application_id for job in wanted if not _renew(job, now=args.now)]
     if failed:
-        raise SystemExit(f"no newer token for {', '.join(failed)}")
+        raise SystemExit(f"no new token was sent to {', '.join(failed)}")
 
 
 def _renew(job: TonyJob, *, now: bool) -> bool:
@@ -137,7 +137,7 @@ def _renew(job: TonyJob, *, now: bool) -> bool:
     if not seen.runs:
         say(f"{job} does not run")
     elif life is None:
-        say(f"{job} has no HDFS token, or has not told of it yet")
+        say(f"{job} has no HDFS token, or has not reported it yet")
     elif not (now or renewal.is_due(seen)):
         say(f"{job} has an HDFS token until {moment(life.until_ms)}: no newer token is needed yet")
     else:
@@ -189,7 +189,7 @@ def _outcome(job: TonyJob) -> str:
 
     labels = job.labels()
     if not {"dag_id", "run_id", "task_id"} <= labels.keys():
-        return "no task of a DAG has submitted it"
+        return "no task of a DAG submitted this job"
     index = labels.get("map_index", "-1")
     run = TaskInstanceInfo(
         labels["dag_id"],
@@ -207,7 +207,7 @@ def _outcome(job: TonyJob) -> str:
         return KNOWN
     summary = _summary(job, run, kept.run_date)
     if summary is None:
-        return "neither the cluster nor the store knows how it went"
+        return "neither the cluster nor the store has a state of the job"
     kept.write(summary)
     return LISTED
 
@@ -240,7 +240,7 @@ def build_env(args: Namespace) -> None:
         except OSError as error:
             raise BuildFailed(f"the environment could not be built: {error}") from error
     if built.was_there:
-        print(printable("It is there already: nothing was built"), file=sys.stderr)  # noqa: T201
+        print(printable("The environment already exists: nothing was built"), file=sys.stderr)  # noqa: T201
     say(built.uri)
 
 

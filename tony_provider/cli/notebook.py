@@ -108,15 +108,15 @@ def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
         kept = job.job_for_rerun(confirmed=args.yes)
         origin = NotebookOrigin(kept.job, overrides, file_roots=typed_files(args))
         if kept.masked:
-            news.append(f"Without {', '.join(kept.masked)}, whose values are not kept: give them by --set env.NAME=…")
+            news.append(f"Left out {', '.join(kept.masked)}, whose values are not stored: set them by --set env.NAME=…")
         if kept.left_out:
             news.append(
-                f"Without {', '.join(kept.left_out)}: the history names a file of this machine. Give your own by "
+                f"Left out {', '.join(kept.left_out)}: the history names a file of this machine. Set your own by "
                 "--set KEY=PATH"
             )
     so_far = job.newest_checkpoint()
     if so_far is None:
-        news.append(f"{job} has no checkpoint yet: the notebook is without one")
+        news.append(f"{job} has no checkpoint yet: the notebook starts without a checkpoint")
         return attrs.evolve(origin, news=news)
     news.append(f"The newest checkpoint of {job}, now {so_far.newest.label}, will be in `checkpoint`")
     return attrs.evolve(origin, checkpoint=so_far.chain, news=news)
@@ -184,7 +184,7 @@ class NotebookConnection:
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"Jupyter does not answer within {_SERVER_SECONDS:g} s; `airflow tony logs {self.job}` "
-                    "shows what it says"
+                    "shows its output"
                 )
         self._answers.set()
         return f"http://{HOST}:{tunnel.port}{path}?token={self.token}"
@@ -258,7 +258,7 @@ def _lost(returned: dict[str, Any], status: JobStatus | None) -> list[str]:
     if status is not None and isinstance(newest, int):
         step = status.checkpoint_step
         if step is None or step < newest:
-            lost += status.warnings or ["what was written last is not on the store"]
+            lost += status.warnings or ["the last changes are not on the store"]
     return lost
 
 
@@ -280,7 +280,7 @@ def notebook(args: Namespace) -> None:
         name = args.name or (origin.job.name if origin else "")
         if not name:
             raise NotFound(
-                "name a job, JOB.tony.yaml, or an application by --of; --name alone leads to one that still runs"
+                "name a job, JOB.tony.yaml, or an application by --of; --name alone finds only a notebook that runs"
             )
         found = _running(hook, name) or _started(hook, args, name, origin)
         if not args.detach:
@@ -309,14 +309,14 @@ def _running(hook: TonyHook, name: str) -> _Notebook | None:
         job = hook.job(application.id, identity)
         token = job.notebook_token()
         if token is not None:
-            say(f"The notebook {name!r} is there: {job}")
+            say(f"The notebook {name!r} already exists: {job}")
             return _Notebook(name, job, token)
     return None
 
 
 def _started(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin | None) -> _Notebook:
     if origin is None:
-        raise NotFound(f"there is no notebook {name!r} that runs: name the job, too, to open it again")
+        raise NotFound(f"no notebook {name!r} is running: also name the job to open the notebook again")
     hook.expect_servers()
     request = _request(hook, args, name, origin)
     token = request.secrets[TOKEN]
@@ -360,7 +360,7 @@ def _request(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin)
 
 
 def _not_there(names: list[str]) -> list[str]:
-    return [f"Without the job's secrets {', '.join(names)}: give their values by --secret NAME"] if names else []
+    return [f"Left out the job's secrets {', '.join(names)}: set their values by --secret NAME"] if names else []
 
 
 def _lifetime(hook: TonyHook, args: Namespace) -> float:
@@ -368,7 +368,7 @@ def _lifetime(hook: TonyHook, args: Namespace) -> float:
         return min(_LIFETIME, hook.settings.policy.max_lifetime or _LIFETIME)
     seconds = seconds_of("--lifetime", args.lifetime)
     if seconds < _SHORTEST:
-        raise SystemExit(f"--lifetime: at least {span(_SHORTEST)}")
+        raise SystemExit(f"--lifetime: should be at least {span(_SHORTEST)}")
     return seconds
 
 
@@ -386,7 +386,7 @@ def _lead(args: Namespace, found: _Notebook) -> None:
             with way.open(args.local_port, over) as tunnel:
                 port = tunnel.port
                 url = way.wait_for_server(tunnel, over)
-                say(f"{url}\nCtrl-C closes the way to it; the notebook goes on")
+                say(f"{url}\nCtrl-C closes the connection; the notebook continues")
                 if args.open:
                     open_browser(url)
                 with way.telling_warnings():
@@ -410,6 +410,6 @@ def _tell_more(args: Namespace, found: _Notebook, port: int) -> None:
     """
     more = f" --conn-id {args.conn_id}" if args.conn_id != TonyHook.default_conn_name else ""
     back = f" --local-port {port}" if port else ""
-    say("The notebook goes on.")
-    say(f"Back to it: airflow tony notebook --name {shlex.quote(found.name)}{back}{more}")
+    say("The notebook continues to run.")
+    say(f"Reconnect:  airflow tony notebook --name {shlex.quote(found.name)}{back}{more}")
     say(f"End it:     airflow tony kill {found.job}{more}")

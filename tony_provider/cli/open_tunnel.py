@@ -36,7 +36,7 @@ from tony_provider.runtime.common.network import HIGHEST_PORT, peer_users
 def expect_local_port(port: int) -> None:
     """Exit with a message if ``port`` is invalid or in use. 0 means any free port."""
     if not 0 <= port <= HIGHEST_PORT:
-        raise SystemExit(f"--local-port {port} is no port: from 1 to {HIGHEST_PORT}")
+        raise SystemExit(f"--local-port {port} is not a port: use 1 to {HIGHEST_PORT}")
     with socket.socket() as own:
         own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like the tunnel
         try:
@@ -117,13 +117,13 @@ def tunnel(args: Namespace) -> None:
         job, application = job_of(hook, args)
         expect_directory(job)
         if application is None or application.is_final:
-            raise NotFound(f"{job} has ended: there is nothing to lead to")
+            raise NotFound(f"{job} has ended: a tunnel needs a running job")
         _expect_task(job, target.task)
         with until_interrupted() as over:
             try:
                 with job.tunnel(target.task, target.port, local_port=args.local_port, tell=say, over=over) as way:
                     if not over.is_set():
-                        say(f"{HOST}:{way.port} leads to {target}\nCtrl-C ends it")
+                        say(f"{HOST}:{way.port} forwards to {target}\nCtrl-C ends it")
                     while not over.is_set() and not way.wait(_PERIOD):
                         pass
             except OSError as error:
@@ -143,7 +143,7 @@ class Target:
         found = _TARGET.fullmatch(text)
         port = int(found["port"] or 0) if found else 0
         if found is None or port > HIGHEST_PORT or found["port"] == "0":
-            raise SystemExit(f"{text!r}: name a task, and perhaps its port, such as worker:0 or worker:0:8888")
+            raise SystemExit(f"{text!r}: name a task, and optionally its port, such as worker:0 or worker:0:8888")
         return cls(found["task"], port)
 
     def __str__(self) -> str:
@@ -153,4 +153,4 @@ class Target:
 def _expect_task(job: TonyJob, task: str) -> None:
     status = job.status()
     if status is not None and task not in (known := [each.name for each in status.tasks]):
-        raise NotFound(f"{job} has no task {task}; there are {', '.join(known[:10])}")
+        raise NotFound(f"{job} has no task {task}; its tasks are {', '.join(known[:10])}")

@@ -114,7 +114,7 @@ def _old(seen: Observation) -> Iterator[str]:
     age = time.time() - status.updated_ms / 1000
     if abs(age) > STATUS_STALE:
         when = f"{span(age)} ago" if age > 0 else f"{span(-age)} ahead"
-        yield f"The job's status on the store is of {moment(status.updated_ms)}, {when} by this machine's clock"
+        yield f"The job's status on the store dates from {moment(status.updated_ms)}, {when} by this machine's clock"
 
 
 def _answer_of_master(seen: Observation) -> Iterator[str]:
@@ -125,7 +125,7 @@ def _answer_of_master(seen: Observation) -> Iterator[str]:
 
 
 _METRICS = tuple(metric.title.lower() for metric in IN_TASK_TABLES)
-_COLUMNS = ("task", "state", "node", "start", "step", "steps/s", *_METRICS, "heard of")
+_COLUMNS = ("task", "state", "node", "start", "step", "steps/s", *_METRICS, "heartbeat")
 _COLOURS = {
     "RUNNING": "green",
     "SUCCEEDED": "green",
@@ -189,12 +189,12 @@ def _named(
             facts.append(("failure", as_text(status.failure.message, "red")))
         if not status.state.is_final:
             facts.append(("as of", as_text(moment(status.updated_ms))))
-        facts += [("out of reach", as_text(each, "yellow")) for each in status.troubles]
+        facts += [("unreachable", as_text(each, "yellow")) for each in status.troubles]
         facts += [("warning", as_text(each, "yellow")) for each in status.warnings]
         if status.export is not None:
             facts.append(("export", as_text(f"{status.export.label}: {status.export.uri}")))
         if status.export_request is not None and not status.state.is_final:
-            facts.append(("export", as_text(f"asked for at {moment(status.export_request.since_ms)}")))
+            facts.append(("export", as_text(f"requested at {moment(status.export_request.since_ms)}")))
         if status.model_dir:
             facts.append(("model", as_text(status.model_dir)))
         facts += [(f"input {each.name}", as_text(each.label)) for each in status.inputs]
@@ -351,7 +351,7 @@ def list_applications(args: Namespace) -> None:
 def _nothing(args: Namespace) -> str:
     whose = (f" of {args.user}" if args.user else "") + (f" in queue {args.queue}" if args.queue else "")
     if args.ended or args.all:
-        return f"The cluster remembers no job{whose}"
+        return f"The cluster has no record of a job{whose}"
     return f"No job{whose} is running or waiting; --ended lists those that have ended"
 
 

@@ -80,7 +80,7 @@ _FAR_ENOUGH = {
 }
 _DEALS = {
     InputDeal.STATIC: "a part for each task",
-    InputDeal.QUEUE: "one shard after the other, to whoever is free",
+    InputDeal.QUEUE: "one shard at a time, to the next free task",
 }
 _COMMITS = {
     OutputCommit.JOB: "all at once when the job has succeeded",
@@ -97,7 +97,7 @@ def describe_plan(job: JobSpec, figures: Mapping[str, InputSizes | str]) -> Iter
     for task_type, task in job.tasks.items():
         said = [f"{count(task.instances, 'container')}"]
         if task.max_instances is not None:
-            by_itself = ", and takes what the queue has to spare" if task.grow is GrowRule.SPARE else ""
+            by_itself = ", and uses spare capacity of the queue" if task.grow is GrowRule.SPARE else ""
             said.append(f"may be resized to {task.max_instances}{by_itself}")
         if task.process_count > 1:
             said.append(f"{task.process_count} processes in each")
@@ -117,7 +117,7 @@ def describe_plan(job: JobSpec, figures: Mapping[str, InputSizes | str]) -> Iter
 
 def _holds(figures: InputSizes | str) -> str:
     if isinstance(figures, str):
-        return f"not known how much ({figures})"
+        return f"size unknown ({figures})"
     if figures.smallest is None or figures.largest is None:
         return _amount(figures.total)
     return f"{_amount(figures.total)}, in parts of {_amount(figures.smallest)} to {_amount(figures.largest)}"
@@ -144,7 +144,7 @@ def _begins(job: JobSpec, task_type: str) -> str:
     after = [f"{other} {_FAR_ENOUGH[milestone]}" for other, milestone in job.waits_for(task_type).items()]
     when = f"when {' and '.join(after)}" if after else "at once"
     if job.start is StartRule.FIRST_COME:
-        return f"each begins {when}, as soon as its container is there"
+        return f"each begins {when}, as soon as its container is granted"
     return f"begins {when}"
 
 
@@ -172,7 +172,7 @@ def check(args: Namespace) -> None:
         if each.outcome is not Severity.SKIPPED:
             say(f"{'warning: ' if each.outcome is Severity.WARNING else ''}{each.detail}")
     whose = describe_key_origins(job, with_defaults(job, settings), layers, args.conn_id, explain=args.explain)
-    say("\n  ".join(["Its keys, and whose word each is:", *whose]))
+    say("\n  ".join(["Keys of the job, and the origin of each value:", *whose]))
 
 
 def _said(job: JobSpec) -> str:
@@ -216,11 +216,11 @@ def submit(args: Namespace) -> None:
                 _conclude(wait_for_job(submitted, limits))
                 return
         except KeyboardInterrupt:
-            _tell(args, "", "\nThe job goes on.")
+            _tell(args, "", "\nThe job continues.")
         more = f" --conn-id {args.conn_id}" if args.conn_id != hook.default_conn_name else ""
         for word, what in (("status --watch", "Follow it"), ("logs --follow", "Its logs"), ("kill", "End it")):
             _tell(args, "", f"{what + ':':<11}airflow tony {word} {submitted}{more}")
-        again = f"Should it fail, --run-id {run_id} goes on from its newest checkpoint, if the job stays the same."
+        again = f"If it fails, --run-id {run_id} resumes from its newest checkpoint, unless the job has changed."
         _tell(args, "", again)
 
 

@@ -151,14 +151,14 @@ def registries_in(data: bytes, where: str) -> dict[str, str]:
     try:
         entries = _entries(read_json(data))
     except BoundedJsonError as error:
-        raise JobRejected([f"{_KEY}: {where} is no config.json of Docker's client: {error}"]) from error
+        raise JobRejected([f"{_KEY}: {where} is not a config.json of the Docker client: {error}"]) from error
     found = {registry: auth for registry, auth in entries.items() if auth}
     if not found:
         listed = ", ".join(entries) or "no registry"
         raise JobRejected(
             [
-                f"{_KEY}: {where} holds no credentials, only the names of {listed}; `docker login` writes them there "
-                "where no program keeps them instead (credsStore, credHelpers)"
+                f"{_KEY}: {where} has no credentials, only the names of {listed}; `docker login` writes them there "
+                "only if no credential helper is configured (credsStore, credHelpers)"
             ]
         )
     return found

@@ -80,8 +80,8 @@ class JobTooLarge(JobRejected):
 
     def __str__(self) -> str:
         return (
-            f"{super().__str__()}\nIt would wait for ever. Make it smaller, give it min_instances, let tasks that do "
-            "without each other begin as they come (start: first-come), or, where nodes are added when jobs wait for "
+            f"{super().__str__()}\nIt would wait forever. Make it smaller, set min_instances, let independent tasks "
+            "start as their containers arrive (start: first-come), or, if the cluster adds nodes when jobs wait for "
             "them, set `autoscaling` in the tony connection"
         )
 
@@ -97,7 +97,7 @@ class RestSubmissionDisabled(SubmissionRefused):
 
     def __init__(self) -> None:
         super().__init__(
-            "this cluster takes no applications over REST: yarn.webapp.enable-rest-app-submissions is false. "
+            "this cluster accepts no applications over REST: yarn.webapp.enable-rest-app-submissions is false. "
             "Ask its administrator to set it to true in the ResourceManager's yarn-site.xml"
         )
 
@@ -131,7 +131,7 @@ class RecordUnreadable(ClusterError):
         self.uri = uri
         super().__init__(
             f"cannot read {uri}: {problem}. It was changed, or a newer tony-provider wrote it: restore the file or "
-            f"update tony-provider; or remove the file, and {without}"
+            f"update tony-provider; or remove the file: then {without}"
         )
 
 

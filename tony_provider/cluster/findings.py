@@ -110,7 +110,7 @@ class Report:
         Several problems are numbered, because Airflow's web pages join all lines.
         """
         shown = [each for each in self.findings if each.outcome is not Severity.SKIPPED]
-        head = f"Looked at the {self.cluster} cluster from host {self.host}"
+        head = f"Checked the {self.cluster} cluster from host {self.host}"
         if self.user:
             head += f" as {self.user}"
         if self.problems:
@@ -232,5 +232,5 @@ def _unfinished(what: str, seconds: float) -> Finding:
     return problem(
         what,
         f"no answer within {seconds:.2g} s",
-        "something on the way is silent (a firewall, a name server, a KDC), or the cluster is overloaded",
+        "a firewall, a name server or a KDC may not respond, or the cluster may be overloaded",
     )

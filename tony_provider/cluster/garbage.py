@@ -203,7 +203,7 @@ class Garbage:
         try:
             status = self.storage.status(item.uri)
         except StorageNotFound:
-            return "it has gone meanwhile"
+            return "it was removed meanwhile"
         if item.kind is GarbageKind.ADVICE:
             return "" if _advice(status, item.identity) == item else _CHANGED
         alone = list(self._item(status, item.kind, item.identity, []))
@@ -274,11 +274,11 @@ class Garbage:
             directory = self.layout.application_dir(identity, application.id)
             specification = read_specification(self.storage, directory, [])
             if specification is None:
-                unknown = f"what {application.id} uses, which lives, cannot be told"
+                unknown = f"it is unknown which environments the active {application.id} uses"
                 continue
             for each in specification.environments.values():
                 if each.built:
-                    found[uris.parse(uris.parent(each.python_env)).path] = f"{application.id} uses it, which lives"
+                    found[uris.parse(uris.parent(each.python_env)).path] = f"the active {application.id} uses it"
         return found, unknown
 
     def _items(self, versions: list[str]) -> Iterator[TrainingItem]:
@@ -352,7 +352,7 @@ class Garbage:
         """Yield the version files outside of the trainings' directories."""
         for models in self.models:
             if not self.storage.exists(models):
-                raise CannotJudge(f"nothing can be removed: there is no {models}, where models should be published")
+                raise CannotJudge(f"nothing can be removed: {models}, the directory for models, does not exist")
         ours = {self.layout.jobs_dir, self.layout.cache_dir, self.layout.advice_dir, *self.excluded}
         places = [each.path for each in self._directories(self.layout.root) if each.path not in ours]
         for place in [*places, *self.models]:
@@ -363,7 +363,7 @@ class Garbage:
     def _judged(self, item: TrainingItem, live: _Live, needed: Sequence[_Needed]) -> TrainingItem:
         why = live.reason(item) or next((each.why for each in needed if each.concerns(item)), "")
         if not why and item.kind is GarbageKind.CHAIN and read_chain(self.storage, item.uri) is None:
-            why = "it has no chain.json: what it is cannot be told"
+            why = "it has no chain.json, so its purpose is unknown"
         if not why and item.kind is GarbageKind.ADVICE:
             why = self._known_training(item)
         return attrs.evolve(item, kept_because=why)
@@ -376,7 +376,7 @@ class Garbage:
         except (RecordUnreadable, StorageInvalidPath) as error:
             return str(error)
         there = [uri for name in trainings if self.storage.exists(uri := uris.join(self.layout.jobs_dir, name))]
-        return f"it knows of {there[0]}, which is there" if there else ""
+        return f"it refers to {there[0]}, which still exists" if there else ""
 
     def _referenced(self, chains: Iterable[str]) -> Iterator[_Needed]:
         """Yield the chains that these chains continue, and the models from which they were warm-started."""
@@ -400,7 +400,7 @@ class Garbage:
                 raise CannotJudge(f"nothing can be removed: {error}") from error
             if owner is not None:
                 directory = self.layout.application_dir(item.identity, owner.application_id)
-                yield _Needed(directory, item.uri, f"it owns {item.uri}, which stays")
+                yield _Needed(directory, item.uri, f"it owns {item.uri}, which is kept")
 
     def _published(self, version_files: Iterable[str]) -> Iterator[_Needed]:
         for file in version_files:
@@ -418,8 +418,8 @@ class Garbage:
                 StorageTooLarge,
             ) as error:
                 raise CannotJudge(
-                    f"nothing can be removed: {file} should say which model it publishes, as `model_dir` ({error!r}); "
-                    "mend or remove it"
+                    f"nothing can be removed: {file} does not name its published model as `model_dir` ({error!r}); "
+                    "repair or remove the file"
                 ) from error
             yield _Needed(model, "", f"published as {uris.parent(file)}")
 
@@ -514,7 +514,7 @@ class _Live:
         living = self.by_tag.get(item.identity.tag)
         if living is None and uris.name(item.uri) in self.ids:
             living = uris.name(item.uri)
-        return f"{living} of its training lives" if living else ""
+        return f"{living} of its training is still active" if living else ""
 
 
 def _advice(file: FileStatus, task: Identity) -> TrainingItem:

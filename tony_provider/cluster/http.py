@@ -162,9 +162,9 @@ def _unanswered(error: requests.RequestException, address: Any) -> Unanswered:
                 "set `verify` to the PEM file of its authority",
             )
         if isinstance(cause, ssl.SSLError):
-            return Unanswered("it does not speak TLS", "write http:// in place of https://, or name its https port")
+            return Unanswered("it does not use TLS", "use http:// instead of https://, or use its https port")
         if isinstance(cause, socket.gaierror):
-            return Unanswered(f"the name {host!r} has no address here", "check the name, and this host's name server")
+            return Unanswered(f"cannot resolve host {host!r}", "check the name, and this host's name server")
         if isinstance(cause, ConnectionRefusedError):
             return Unanswered(f"nothing listens on port {port} of {host}", "check the port, and that the server runs")
         if isinstance(cause, ConnectionResetError):
@@ -173,10 +173,10 @@ def _unanswered(error: requests.RequestException, address: Any) -> Unanswered:
         return Unanswered(f"no connection within {CONNECT_SECONDS:g} s", "check the address, and firewalls on the way")
     if isinstance(error, requests.Timeout):
         return Unanswered(
-            f"it takes connections, but did not answer within {ANSWER_SECONDS:g} s",
-            "check the port; or the server hangs, or is overloaded",
+            f"it accepts connections, but did not answer within {ANSWER_SECONDS:g} s",
+            "check the port, and whether the server hangs or is overloaded",
         )
-    return Unanswered(f"it cannot be asked ({list(_causes(error))[-1]})", "check the address, and http:// or https://")
+    return Unanswered(f"the request failed ({list(_causes(error))[-1]})", "check the address, and http:// or https://")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

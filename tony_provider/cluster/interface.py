@@ -274,7 +274,7 @@ class Cluster(ABC):
             answer = self.ask_master(application_id, output_request(task, attempt, after), seconds)
         except UnexpectedAnswer as error:
             raise MasterOutOfReach(str(error)) from error
-        return _read_answer(answer, OutputPiece, f"the master of {application_id} does not tell its output")
+        return _read_answer(answer, OutputPiece, f"the master of {application_id} sent invalid output")
 
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
         """Return the job's status from the master of a running application, without reading ``status.json``.
@@ -282,7 +282,7 @@ class Cluster(ABC):
         Raises the errors of ``ask_master``.
         """
         answer = printable_json(self.ask_master(application_id, "status", seconds))
-        status = _read_answer(answer, JobStatus, f"the master of {application_id} does not tell its status")
+        status = _read_answer(answer, JobStatus, f"the master of {application_id} sent an invalid status")
         return bounded_status(status)
 
     def task_story(self, application_id: str, task: str, *, seconds: float = CONTROL_SECONDS) -> TaskStory:
@@ -291,7 +291,7 @@ class Cluster(ABC):
         Raises the errors of ``ask_master``, and UnexpectedAnswer if the job has no such task.
         """
         answer = self.ask_master(application_id, f"{STORY_PATH}{contract.path_of_task(task)}", seconds)
-        return _read_answer(printable_json(answer), TaskStory, f"the master of {application_id} does not tell a story")
+        return _read_answer(printable_json(answer), TaskStory, f"the master of {application_id} sent an invalid story")
 
     @abstractmethod
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:

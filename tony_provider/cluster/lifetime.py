@@ -58,7 +58,7 @@ def problems(job: JobSpec, now: float) -> list[str]:
     """Return the problem that the job has no time left, or none within its windows. Return [] if it has time."""
     deadline = job.timeouts.deadline
     if deadline is not None and deadline <= now:
-        return [f"timeouts.deadline: {_written(deadline)} is over; name one that is yet to come"]
+        return [f"timeouts.deadline: {_written(deadline)} is in the past; set a future time"]
     left = seconds_left(job.timeouts, now)
     if job.windows is None or left is None:
         return []
@@ -68,7 +68,7 @@ def problems(job: JobSpec, now: float) -> list[str]:
         return []
     when = f"{week.in_words(opening)} ({job.windows.zone})"
     return [
-        f"windows: none opens before the job ends: the next one at {when}, and its time is over at "
+        f"windows: no window opens before the job ends: the next one opens at {when}, but the job's time ends at "
         f"{_written(now + left)} (timeouts.lifetime, timeouts.deadline)"
     ]
 

@@ -100,13 +100,13 @@ def kept_job(storage: Storage, application_dir: str, layout: Layout, *, confirme
     missing: list[str] = []
     specification = read_specification(storage, application_dir, missing)
     if specification is None:
-        raise SourceMissing(_how(f"what the application ran is not known ({'; '.join(missing)})"))
+        raise SourceMissing(_how(f"the application's job is unknown ({'; '.join(missing)})"))
     try:
         job = without_tensorboard_task(from_plain(specification.job, JobSpec, ignore_unknown=True))
     except CodecError as error:
-        raise SourceMissing(_how(f"what the application ran is of another release ({error})")) from error
+        raise SourceMissing(_how(f"another release wrote the application's specification ({error})")) from error
     if specification.resources is None and _has_files(job):
-        raise SourceMissing(_how("its history does not say where the store keeps the job's files"))
+        raise SourceMissing(_how("its history does not contain the URIs of the job's files on the store"))
     job, left_out = _without_client_config(with_kept_files(job, specification.resources or []), layout)
     _check_objects(job, layout, confirmed=confirmed)
     masked = sorted({name for each in _environments(job) for name, value in each.items() if _MASKED in value})
@@ -116,7 +116,7 @@ def kept_job(storage: Storage, application_dir: str, layout: Layout, *, confirme
 def _check_objects(job: JobSpec, layout: Layout, *, confirmed: bool) -> None:
     outside = [each for each in named_objects(job) if not layout.is_cached(each.uri)]
     if local := [each for each in outside if not each.is_input and _is_local(each.uri, layout)]:
-        raise SourceMissing(_how(f"its history names files of this machine, which are not read: {_listed(local)}"))
+        raise SourceMissing(_how(f"its history names files on this machine, which are not used: {_listed(local)}"))
     if outside and not confirmed:
         raise Unconfirmed(
             "the application's history names objects outside of the staging directory's cache, and every user who may "
@@ -145,7 +145,7 @@ def _without_client_config(job: JobSpec, layout: Layout) -> tuple[JobSpec, list[
 
 
 def _how(why: str) -> str:
-    return f"{why}; give the job file, too: `airflow tony notebook JOB.tony.yaml --of …`"
+    return f"{why}; also pass the job file: `airflow tony notebook JOB.tony.yaml --of …`"
 
 
 def with_kept_files(job: JobSpec, resources: list[KeptResource]) -> JobSpec:
@@ -342,8 +342,8 @@ def expect_kernel(opened: OpenCluster, job: JobSpec, search_path: Sequence[Path]
             packages = packages_of_directory(Path(node_directory(named)))  # this machine is the node
         if packages is not None and (missing := missing_notebook_packages(packages)):
             problems.append(
-                f"{key}: {named} has {missing}; build an environment with `airflow tony env build`, of requirements "
-                f"that name jupyterlab, or name one for the notebook alone: --set tasks.{name}.python_env=…"
+                f"{key}: {named} has {missing}; build an environment with `airflow tony env build`, from requirements "
+                f"that include jupyterlab, or set one for the notebook only: --set tasks.{name}.python_env=…"
             )
     if problems:
         raise JobRejected(problems)

@@ -70,7 +70,7 @@ def _open_local(settings: Settings) -> OpenCluster:
     if settings.local is None or settings.staging_dir is None:
         raise ConnectionProblem("a local cluster needs a staging directory")
     if uris.scheme(settings.staging_dir) in SCHEMES:
-        raise ConnectionProblem("a local cluster's staging_dir is a directory of this machine, not of HDFS")
+        raise ConnectionProblem("a local cluster's staging_dir must be a directory on this machine, not on HDFS")
     staging_dir = str(uris.parse(settings.staging_dir))
     # Other users must not write to these directories: this user runs files from both, and signals processes that the
     # files name.
@@ -166,11 +166,11 @@ def _staging_uri(directory: str, rest: YarnRest) -> str:
         default = rest.setting("fs.defaultFS")
     except ConfigurationHidden as error:
         raise ConnectionProblem(
-            f"{error}; write the tony connection's staging_dir in full, such as hdfs://nameservice/user/me/.tony"
+            f"{error}; set the tony connection's staging_dir to a full URI, such as hdfs://nameservice/user/me/.tony"
         ) from error
     if default is None or uris.scheme(default) == "file":
         raise ConnectionProblem(
-            "the ResourceManager's fs.defaultFS names no shared file system; write the tony connection's staging_dir "
-            "in full, such as hdfs://nameservice/user/me/.tony"
+            "the ResourceManager's fs.defaultFS is not a shared file system; set the tony connection's staging_dir "
+            "to a full URI, such as hdfs://nameservice/user/me/.tony"
         )
     return uris.join(default, directory)

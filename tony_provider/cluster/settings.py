@@ -68,12 +68,12 @@ class FileRoots:
         shown = str(place) if str(place).isprintable() else ascii(str(place))
         if self.of_connection:
             return (
-                f"{shown} is not what the connection {self.conn_id!r} allows (file_roots: {roots}), which its "
-                "administrator may change"
+                f"{shown} is not allowed by the connection {self.conn_id!r} (file_roots: {roots}); its "
+                "administrator can change this"
             )
         return (
-            f"{shown} lies outside the directories that this job may take files from ({roots}); move it there, or "
-            f"have the administrator of the connection {self.conn_id!r} name its directory in `file_roots`"
+            f"{shown} lies outside the directories whose files this job may use ({roots}); move it there, or "
+            f"have the administrator of the connection {self.conn_id!r} add its directory to `file_roots`"
         )
 
 
@@ -131,14 +131,14 @@ class Policy:
         patterns = Patterns(self.allowed_overrides)
         for path, value in leaf_keys(overrides):
             if not patterns.allow(path):
-                given = f"what overrides lay there ({shown(value)})"
+                given = f"the override ({shown(value)})"
                 yield f"{dotted_key(path)}: {given} {self._allows('allowed_overrides', self.allowed_overrides)}"
 
     def _names(self, job: JobSpec, *, has_queues: bool) -> Iterator[str]:
         if self.queues is not None and (has_queues or job.queue is not None):
             queue = job.queue or ""
             if not _matches(queue, self.queues):
-                yield self._not_among("queue", queue or "that of YARN's own placement", "queues", self.queues)
+                yield self._not_among("queue", queue or "the queue that YARN chooses", "queues", self.queues)
         for path, docker in docker_keys(job).items():
             if self.images is not None and docker.image is not None and not _matches(docker.image, self.images):
                 yield self._not_among(child(path, "image"), docker.image, "images", self.images)
@@ -170,7 +170,7 @@ class Policy:
     def _allows(self, limit: str, allowed: Sequence[str]) -> str:
         named = ", ".join(allowed) or "none"
         return (
-            f"is not what the connection {self.conn_id!r} allows ({limit}: {named}), which its administrator may change"
+            f"is not allowed by the connection {self.conn_id!r} ({limit}: {named}); its administrator can change this"
         )
 
 
@@ -216,7 +216,7 @@ class Presets:
         if isinstance(name, str) and name in self.by_name:
             return Layer(f"preset {name}", self.by_name[name])
         known = ", ".join(sorted(self.by_name))
-        has = f"its presets are {known}" if known else "it has none"
+        has = f"its presets are {known}" if known else "it has no presets"
         hint = suggestion(name, list(self.by_name)) if isinstance(name, str) else ""
         raise SpecError([Problem(_KEY, name, f"the connection {self.conn_id!r} has no such preset; {has}{hint}")])
 
@@ -228,7 +228,7 @@ def preset_problems(presets: Mapping[Any, Any]) -> list[str]:
         if not isinstance(part, Mapping):
             found.append(f"{child('', name)}: must be a mapping, a part of a job (got {part!r})")
         elif _KEY in part:
-            found.append(f"{child('', name)}.{_KEY}: a preset names no other one")
+            found.append(f"{child('', name)}.{_KEY}: a preset cannot use another preset")
         else:
             found += [f"{child('', name)}.{problem}" for problem in partial_problems(part)]
     return found

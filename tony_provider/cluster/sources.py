@@ -333,7 +333,7 @@ class SourceFinder:
             self._add_one(use, source, name, ResourceKind.ARCHIVE, stored=stored)
         else:
             endings = ", ".join(ARCHIVE_ENDINGS)
-            self._problems.append(f"{use.path}: {source!r} is no archive; its name must end in {endings}")
+            self._problems.append(f"{use.path}: {source!r} is not an archive; its name must end in {endings}")
 
     def _add_one(self, use: _Use, source: str, name: str, kind: ResourceKind, *, stored: bool) -> None:
         """Add a source that must not be a directory."""
@@ -372,7 +372,7 @@ class SourceFinder:
             return
         wheels = self._wheels_in(found)
         if not wheels:
-            self._problems.append(f"{use.path}: there is no wheel in {source!r}; a python_env is {PYTHON_ENV_FORMS}")
+            self._problems.append(f"{use.path}: {source!r} contains no wheel; a python_env is {PYTHON_ENV_FORMS}")
         for wheel in wheels:
             if isinstance(wheel, FileStatus):
                 resource = stored_resource(wheel, _below_environment(wheel.name))
@@ -426,7 +426,7 @@ class SourceFinder:
         try:
             return self._storage.status(uri)
         except StorageNotFound:
-            self._problems.append(f"{key}: there is no {uri}")
+            self._problems.append(f"{key}: {uri} does not exist")
             return None
 
     def _locate(self, key: str, source: str) -> Path | None:
@@ -442,9 +442,9 @@ class SourceFinder:
                 self._problems.append(f"{key}: {candidate} cannot be read by this user")
                 return None
         if candidates:
-            self._problems.append(f"{key}: {source!r} is not there; looked for {', '.join(map(str, candidates))}")
+            self._problems.append(f"{key}: {source!r} does not exist; searched {', '.join(map(str, candidates))}")
         else:
-            self._problems.append(f"{key}: {source!r} is relative, and there is no DAG folder; write an absolute path")
+            self._problems.append(f"{key}: {source!r} is relative, but there is no DAG folder; use an absolute path")
         return None
 
     def _check_names(self, task_type: str) -> None:
@@ -454,7 +454,7 @@ class SourceFinder:
         names: set[str] = set()
         for name in [source.name for source in got]:
             if name.split("/", 1)[0] in reserved:
-                self._problems.append(f"{name!r} is a name that the runtime needs itself; give the file another one")
+                self._problems.append(f"the name {name!r} is reserved for the runtime; rename the file")
             if name in names:
                 self._problems.append(f"two files or archives would both be {name!r} in the working directory")
             names.add(name)
@@ -525,7 +525,7 @@ def _file_problem(path: Path) -> str:
     if not is_writable(str(path)):
         return f"{str(path)!a} has a name that is not in UTF-8"
     if path.is_dir():
-        return f"{path} is a directory that this user may not read, or a link to one that it lies in"
+        return f"{path} is a directory that this user cannot read, or a link to a parent directory of itself"
     if not path.is_file():  # such as a FIFO, whose read would never end
         return f"{path} is neither a file nor a directory, nor a link to one"
     return "" if os.access(path, os.R_OK) else f"{path} cannot be read by this user"

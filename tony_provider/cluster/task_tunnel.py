@@ -137,7 +137,7 @@ class TunnelConnection:
             try:
                 new = self._taken.take(offset, base64.b64decode(answer.data, validate=True))
             except binascii.Error as error:
-                raise UnexpectedAnswer(f"the master of {self._application_id} sends what is no base64") from error
+                raise UnexpectedAnswer(f"the master of {self._application_id} sent invalid base64") from error
             if new:
                 self._take(new)
 
@@ -165,7 +165,7 @@ class TunnelConnection:
                 )
                 return self._not_over(from_plain(answer, TunnelAnswer))
             except CodecError as error:
-                raise UnexpectedAnswer(f"the master of {self._application_id} does not answer so: {error}") from error
+                raise UnexpectedAnswer(f"the master of {self._application_id} sent a bad answer: {error}") from error
             except UnexpectedAnswer as error:
                 if self._begun.is_set():
                     raise TunnelLost(str(error)) from error
@@ -173,7 +173,7 @@ class TunnelConnection:
             except (MasterOutOfReach, ClusterUnreachable) as error:
                 await in_thread(lambda: expect_running(self._cluster, self._application_id))
                 if time.monotonic() + _PAUSE >= deadline:
-                    message = f"the tunnel to {self._application_id} is given up after {span(LOST_SECONDS)}: {error}"
+                    message = f"the tunnel to {self._application_id} is closed after {span(LOST_SECONDS)}: {error}"
                     raise TunnelEnded(message) from error
             await asyncio.sleep(_PAUSE)
 
@@ -334,7 +334,7 @@ class TaskTunnel:
                 await carrying
             except TunnelLost as error:
                 await in_thread(lambda: expect_running(self._master.cluster, self._master.application_id))
-                self._tell(f"the tunnel was interrupted, and is opened again: {error}")
+                self._tell(f"reopening the tunnel after an interruption: {error}")
                 await self._close_connections()
             finally:
                 opened.cancel()
@@ -359,10 +359,10 @@ class TaskTunnel:
         if carrier is None or not carrier.is_open.is_set():
             return
         if await asyncio.to_thread(peer_users, writer.get_extra_info("socket")) != {os.getuid()}:
-            self._report_once("a process of another user of this machine was not let through")
+            self._report_once("rejected a connection of another user's process on this machine")
             return
         if len(self._relays) >= TUNNEL_STREAMS:
-            self._report_once(f"more than {TUNNEL_STREAMS} connections at once are not let through")
+            self._report_once(f"rejected a connection: at most {TUNNEL_STREAMS} may be open at the same time")
             return
         number = next(self._numbers)
         relay = self._relays[number] = Relay(number, lambda frame: carrier.send([frame]))

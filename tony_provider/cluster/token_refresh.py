@@ -52,7 +52,7 @@ def read_master_contact(storage: Storage, application_dir: str) -> MasterContact
         others = [*(str(each["name"]) for each in found.get("other_hdfs", [])), found.get("key_server", "")]
         return MasterContact(str(found["authority"]), frozenset(filter(None, others)))
     except (BoundedJsonError, KeyError, TypeError, AttributeError) as error:
-        raise UnexpectedAnswer(f"{uri} does not name the application's authority: it is of an older release") from error
+        raise UnexpectedAnswer(f"{uri} does not name the application's authority: an older release wrote it") from error
 
 
 _MOST_PARTS = 6  # maximum number of requests; TLS 1.3 needs two
@@ -82,14 +82,14 @@ def send_sealed(
             sent = sent or pipe.is_open
     except PipeError as error:
         raise UnexpectedAnswer(f"{application_id}: {error}") from error
-    raise UnexpectedAnswer(f"{application_id}: its master does not come to an end")
+    raise UnexpectedAnswer(f"{application_id}: its master did not complete the exchange in {_MOST_PARTS} requests")
 
 
 def _data(answer: dict[str, Any]) -> bytes:
     try:
         return base64.b64decode(from_plain(answer, SealedPart).data, validate=True)
     except (CodecError, binascii.Error) as error:
-        raise UnexpectedAnswer(f"the application's master answers with what is no sealed part: {error}") from error
+        raise UnexpectedAnswer(f"the application's master sent an invalid sealed part: {error}") from error
 
 
 _REMEDY = (
@@ -106,7 +106,7 @@ def check_token_life(token: StoreToken, job: JobSpec) -> None:
     """
     about = min([token.id, *(each.id for each in token.others)], key=lambda each: each.latest_ms)
     seconds = (about.latest_ms - about.issued_ms) / 1000
-    alone = f"its HDFS token lives for {span(seconds)}, and nobody waits for the job to bring it newer ones"
+    alone = f"its HDFS token is valid for {span(seconds)}, and no waiting task sends newer tokens to the job"
     limit = job.timeouts.lifetime
     if limit is not None and limit > seconds:
         raise JobRejected([f"timeouts.lifetime is {span(limit)}, {alone}: {_REMEDY}, or shorten it"])
@@ -125,9 +125,9 @@ def warn_of_short_ticket(until: float | None, token: StoreToken, job: JobSpec) -
     needed = (token.id.issued_ms + token.id.latest_ms) / 2000 if limit is None else time.time() + limit
     if until is not None and until < needed:
         log.warning(
-            "This worker's Kerberos ticket ends at %s, and cannot be renewed beyond that. Without another one nobody "
-            "then sees how the job goes or brings it newer HDFS tokens, and it may run until %s or longer; have "
-            "`airflow kerberos` keep one, or name a `master_keytab` in the connection",
+            "This worker's Kerberos ticket expires at %s, and cannot be renewed any longer. Without another ticket, "
+            "Airflow can neither monitor the job nor send newer HDFS tokens, but it may run until %s or longer; keep "
+            "`airflow kerberos` running, or set a `master_keytab` in the connection",
             moment(int(until * 1000)),
             moment(int(needed * 1000)),
         )
@@ -154,7 +154,7 @@ def refresh_store_tokens(
         ask = partial(opened.cluster.control, application_id, ACTION, seconds=seconds)
         life = load_json(send_sealed(ask, application_id, about.authority, _order(newer.token)), TokenLife)
     except CodecError as error:
-        raise UnexpectedAnswer(f"{application_id}: its master answers a token with {error}") from error
+        raise UnexpectedAnswer(f"{application_id}: its master answered a token with {error}") from error
     except ClusterError:
         opened.tokens.cancel(newer.token)
         raise

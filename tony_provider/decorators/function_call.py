@@ -37,8 +37,8 @@ def function_command_patch(whole: Mapping[str, Any], function: str) -> Mapping[s
     ]
     if tasks and not types and all(isinstance(task, Mapping) for task in tasks.values()):
         raise TonySpecError(
-            f"tasks: every type has a command ({', '.join(map(str, tasks))}), so that none would call {function}(); "
-            "leave it out where the function is to run"
+            f"tasks: every type has a command ({', '.join(map(str, tasks))}), so no task would call {function}(); "
+            "remove the command of the types that should run the function"
         )
     patch: dict[str, Any] = {"tasks": {name: {"command": tony_call.COMMAND} for name in types}}
     restart = whole.get("restart") or {}
@@ -57,7 +57,7 @@ def encode_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
     except TypeError as error:
-        raise TonySpecError(f"@task.tony: {name}() cannot be called so: {error}") from error
+        raise TonySpecError(f"@task.tony: {name}() cannot be called with these arguments: {error}") from error
     problems = []
     for parameter, value in bound.arguments.items():
         try:
@@ -65,7 +65,7 @@ def encode_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
         except tony_call.NotJsonError as error:
             problems.append(str(error))
     if problems:
-        raise TonySpecError(f"@task.tony: arguments of {name}() are JSON: {'; '.join(problems)}")
+        raise TonySpecError(f"@task.tony: arguments of {name}() must be JSON: {'; '.join(problems)}")
     call = {"function": name, "args": list(bound.args), "kwargs": bound.kwargs}
     return json.dumps(call).encode()
 
@@ -91,9 +91,11 @@ def check_result_keys(keys: Iterable[object], taken: Collection[str]) -> None:
     for key in keys:
         if not isinstance(key, str) or not _KEY.fullmatch(key):
             rule = "letters, digits, blanks and _ . , : = @ + ( ) -, with / between two parts"
-            raise TonyResultRefused(f"@task.tony: the returned key {shown(key)} cannot be an XCom; a key has {rule}")
+            raise TonyResultRefused(
+                f"@task.tony: the returned key {shown(key)} cannot be an XCom; a key has only {rule}"
+            )
         if key in taken:
             raise TonyResultRefused(
-                f"@task.tony: the returned key {shown(key)} is the key of an XCom that the task has itself; return "
+                f"@task.tony: the returned key {shown(key)} is the key of one of the task's own XComs; return "
                 "another key, or leave multiple_outputs out"
             )

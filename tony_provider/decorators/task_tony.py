@@ -103,7 +103,7 @@ class TrainingFunction:
             source, first = _definition(function)
         except (OSError, SyntaxError, ValueError) as error:
             raise TonySpecError(
-                f"@task.tony: {where}: its source cannot be read, and the source is what would run: {error}"
+                f"@task.tony: {where}: cannot read the function's source, which the job would run: {error}"
             ) from None
         problems = [*_parameter_problems(function), *_name_problems(function, source)]
         if problems:
@@ -130,9 +130,9 @@ def _kind_problem(function: Callable[..., Any]) -> str:
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return f"{name} is asynchronous; write a plain function, which may call asyncio.run()"
     if inspect.isgeneratorfunction(function):
-        return f"{name} yields; a training returns, once"
+        return f"{name} is a generator; write a function that returns its result"
     if hasattr(function, "__wrapped__"):
-        return f"{name} has another decorator below @task.tony, which would not travel; call what it does inside"
+        return f"{name} has another decorator below @task.tony, which is not sent to the nodes; call it inside"
     return ""
 
 
@@ -161,11 +161,11 @@ def _block(source: str) -> str:
 def _parameter_problems(function: FunctionType) -> Iterator[str]:
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is _KINDS.VAR_KEYWORD:
-            yield f"**{parameter.name}: Airflow's context does not travel; name the arguments"
+            yield f"**{parameter.name}: Airflow's context is not sent to the nodes; name the arguments"
         elif parameter.name in KNOWN_CONTEXT_KEYS:
             yield (
-                f"the parameter {parameter.name} is one that Airflow fills from its context, which does not travel; "
-                "name it otherwise, and give it what is needed (templates are rendered)"
+                f"Airflow fills the parameter {parameter.name} from its context, which is not sent to the nodes; "
+                "rename it, and pass the needed value as an argument (templates are rendered)"
             )
 
 
@@ -173,7 +173,7 @@ def _name_problems(function: FunctionType, source: str) -> Iterator[str]:
     closure = set(function.__code__.co_freevars)
     for name in global_names(_block(source) + source, known=function.__globals__.keys() | closure):
         if name in closure:
-            yield f"{name} belongs to the function that {function.__code__.co_name} stands in; make it an argument"
+            yield f"{name} belongs to the function that contains {function.__code__.co_name}; make it an argument"
         elif name not in function.__globals__:
             yield f"{name} is not defined; import or assign it inside"
         else:

@@ -121,7 +121,7 @@ def read_connection(conn_id: str, proxy_user: str | None = None) -> Settings:
         except AirflowNotFoundException as error:
             raise ConnectionProblem(missing_connection(conn_id)) from error
         except AirflowRuntimeError as error:
-            raise ClusterUnreachable(f"Airflow does not tell the connection {conn_id!r}: {error}") from error
+            raise ClusterUnreachable(f"Airflow did not return the connection {conn_id!r}: {error}") from error
         return settings_of(connection, proxy_user, get_connection=BaseHook.get_connection)
 
 
@@ -176,7 +176,7 @@ def settings_of(
 def _shared_dir(extra: _Extra) -> Path | None:
     named = extra["shared_dir"]
     if named is not None and not named.startswith("/"):
-        raise extra.problem("shared_dir", f"is {named!r} and should be an absolute path of all nodes")
+        raise extra.problem("shared_dir", f"is {named!r} and should be an absolute path on all nodes")
     return Path(named) if named else None
 
 
@@ -184,7 +184,7 @@ def _policy(extra: _Extra) -> Policy:
     limits = extra.given(*(each.name for each in attrs.fields(Policy) if each.name in FIELDS))
     roots = limits.get("file_roots")
     if relative := [root for root in roots or [] if not root.startswith("/")]:
-        raise extra.problem("file_roots", f"names {relative[0]!r}, which is no absolute path")
+        raise extra.problem("file_roots", f"names {relative[0]!r}, which is not an absolute path")
     return Policy(extra.conn_id, **{**limits, "file_roots": None if roots is None else [Path(root) for root in roots]})
 
 
@@ -202,14 +202,14 @@ def _gpu_dealing(extra: _Extra) -> GpuDealing | None:
             raise extra.problem("gpu_devices", f"names a GPU twice: {', '.join(names)}")
         return GpuDealing(names)
     if names:
-        raise extra.problem("gpu_devices", "is there, but GPUs are not dealt; set `deal_gpus`, or leave it out")
+        raise extra.problem("gpu_devices", "is set, but `deal_gpus` is not; set `deal_gpus`, or remove `gpu_devices`")
     return None
 
 
 def _local_settings(extra: _Extra) -> LocalSettings:
     staging_dir = extra["staging_dir"]
     if staging_dir is None:
-        raise extra.problem("staging_dir", "is needed for the local backend: a directory that this user may write")
+        raise extra.problem("staging_dir", "is required for the local backend: a directory that this user can write to")
     if not staging_dir.removeprefix("file://").startswith("/"):
         raise extra.problem("staging_dir", f"is {staging_dir!r} and should be an absolute path for the local backend")
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -240,7 +240,7 @@ def _master_keytab(extra: _Extra) -> MasterKeytab | None:
     if path is None and principal is None:
         return None
     if path is None or principal is None:
-        raise extra.problem("master_keytab", "and `master_principal` are given both, or neither")
+        raise extra.problem("master_keytab", "and `master_principal` must be set together")
     return MasterKeytab(Path(path), principal)
 
 
@@ -264,7 +264,7 @@ def _resource_managers(connection: Connection) -> list[str]:
     if not addresses:
         raise ConnectionProblem(
             f"the connection {connection.conn_id!r} has no host: write the ResourceManager's web address "
-            "(http://host:8088; several with commas between them), or set `backend` to local in its extra"
+            "(http://host:8088; several are separated by commas), or set `backend` to local in its extra"
         )
     return addresses
 
@@ -274,7 +274,7 @@ def _address(connection: Connection, part: str) -> str:
     parts = urlsplit(part if "://" in part else f"{schema}://{part}")
     if parts.scheme not in _SCHEMES or not parts.hostname or parts.query or parts.fragment:
         raise ConnectionProblem(
-            f"the host {part!r} of the connection {connection.conn_id!r} is no web address; "
+            f"the host {part!r} of the connection {connection.conn_id!r} is not a web address; "
             "write http://host:8088 or https://host:8090"
         )
     netloc = parts.netloc if parts.port else f"{parts.netloc}:{connection.port or _DEFAULT_RM_PORT}"
@@ -292,7 +292,7 @@ def _webhdfs(extra: _Extra, get_connection: Callable[[str], Connection]) -> WebH
     except AirflowNotFoundException as error:
         raise extra.problem(
             "webhdfs_conn_id",
-            f"names {conn_id or DEFAULT_WEBHDFS_CONN_ID!r}, which is not there; add it with\n"
+            f"names {conn_id or DEFAULT_WEBHDFS_CONN_ID!r}, which does not exist; add it with\n"
             f"  airflow connections add {conn_id or DEFAULT_WEBHDFS_CONN_ID} --conn-type webhdfs "
             "--conn-host namenode.example.com --conn-port 9870\n"
             "or set `webhdfs` to the NameNodes' web addresses instead",
@@ -305,9 +305,7 @@ def _other_hdfs(extra: _Extra) -> list[OtherHdfs]:
     found = []
     for name, addresses in extra["other_hdfs"].items():
         if not name or "/" in name or not addresses:
-            what = (
-                f"has {name!r}; write <what its URIs name it by>=<its WebHDFS addresses>, such as ns2=http://nn3:9870"
-            )
+            what = f"has {name!r}; write <name in HDFS URIs>=<WebHDFS addresses>, such as ns2=http://nn3:9870"
             raise extra.problem("other_hdfs", what)
         try:
             found.append(OtherHdfs(name.lower(), _webhdfs_config(addresses, verify=extra.verify)))
@@ -405,8 +403,8 @@ class _Extra:
         every = set(FIELDS)
         if unknown := sorted(set(self._values) - every):
             hint = suggestion(unknown[0], sorted(every))
-            its = " Its" if hint else "; its"
-            raise self.problem(unknown[0], f"is not known{hint}{its} extra may hold {', '.join(sorted(every))}")
+            its = " The" if hint else "; the"
+            raise self.problem(unknown[0], f"is not known{hint}{its} extra accepts {', '.join(sorted(every))}")
 
     def text(self, key: str, value: Any) -> str:
         if not isinstance(value, str):
@@ -418,7 +416,7 @@ class _Extra:
         if isinstance(value, str):
             return _split(value)
         if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
-            raise self.problem(key, f"is {value!r} and should be text with commas between, or a list")
+            raise self.problem(key, f"is {value!r} and should be comma-separated text, or a list")
         return value
 
     def limits(self, key: str, value: Any) -> list[str]:

@@ -48,77 +48,77 @@ FIELDS = {
     ),
     "webhdfs": Field(
         "WebHDFS addresses",
-        "Of every NameNode, with commas between, such as http://nn1:9870,http://nn2:9870. Needed on YARN, here or in a "
+        "Of every NameNode, separated by commas, such as http://nn1:9870,http://nn2:9870. Needed on YARN, here or in a "
         "WebHDFS connection.",
         "texts",
     ),
     "webhdfs_conn_id": Field(
         "WebHDFS connection",
-        "Instead of the addresses: a connection of type webhdfs, whose hosts, port, path, TLS and user are taken. "
+        "Instead of the addresses: a connection of type webhdfs, which gives the hosts, port, path, TLS and user. "
         "Default: webhdfs_default.",
     ),
     "staging_dir": Field(
         "Staging directory",
         "Where jobs keep their files: a path or URI on HDFS; for the local backend a directory of this machine, which "
-        "is needed. Default: /user/<whom the job runs as>/.tony.",
+        "is required. Default: /user/<user of the job>/.tony.",
     ),
-    "queue": Field("Queue", "YARN queue of jobs that name none. Default: YARN's own placement."),
+    "queue": Field("Queue", "YARN queue of jobs that name no queue. Default: YARN's own placement."),
     **_group(
         "Security",
-        kerberos=Field("Kerberos", "The cluster asks for Kerberos. Default: as [core] security says.", "flag"),
+        kerberos=Field("Kerberos", "The cluster requires Kerberos. Default: as [core] security specifies.", "flag"),
         insecure_http=Field(
             "Insecure HTTP",
-            "With Kerberos, submit jobs over plain http, too: whoever listens on the way reads their keys, secrets and "
-            "HDFS tokens. Default: no, https only.",
+            "With Kerberos, also submit jobs over plain http: their keys, secrets and HDFS tokens are readable on the "
+            "network. Default: no, https only.",
             "flag",
         ),
         rm_principal=Field(
             "ResourceManager's principal",
-            "The principal that renews HDFS tokens. Default: as the ResourceManager's own configuration says.",
+            "The principal that renews HDFS tokens. Default: from the ResourceManager's configuration.",
         ),
         master_keytab=Field(
             "Keytab of masters",
-            "A keytab on the worker that each application master gets, to fetch newer HDFS tokens by itself. It then "
-            "lies on a node and in YARN's state store. Default: whoever waits for a job brings it tokens.",
+            "A keytab on the worker. Each application master gets a copy, to fetch new HDFS tokens by itself. The copy "
+            "is on a node and in YARN's state store. Default: the task that waits for a job sends it tokens.",
         ),
-        master_principal=Field("Its principal", "Whom the keytab is of, such as alice@EXAMPLE.COM: whom jobs run as."),
+        master_principal=Field("Keytab's principal", "Such as alice@EXAMPLE.COM: the user that jobs run as."),
         tokens_renewed=Field(
             "Tokens are renewed",
-            "`airflow tony renew` runs regularly, so jobs that nobody waits for may outlive their HDFS tokens. "
+            "`airflow tony renew` runs regularly, so jobs without a waiting task may outlive their HDFS tokens. "
             "Default: no.",
             "flag",
         ),
         network=Field(
             "Network",
-            "Who can reach the ports of jobs' processes, where a job does not say it (its key network). isolated: only "
-            "processes of the same job; trusted: others, too, who may do what its user may. Default: nobody has "
-            "looked, and jobs whose framework serves anybody get a warning.",
+            "Who can reach the ports of jobs' processes, unless a job sets its key network. isolated: only "
+            "processes of the same job; trusted: also others, who can do what the job's user may. Default: unknown, "
+            "and jobs whose framework does not authenticate clients get a warning.",
             "network",
         ),
         key_server=Field(
             "Key server",
             "The server with the keys of HDFS's encryption zones, such as kms://https@kms.example.com:9600/kms; none: "
-            "jobs get no token of it. Default: as HDFS says.",
+            "jobs get no token of a key server. Default: the server that HDFS names.",
         ),
         verify=Field(
             "Verify TLS",
-            "true, false, or the PEM file that https servers are checked against on the worker. Default: true.",
+            "true, false, or the PEM file with which the worker verifies https servers. Default: true.",
             "flag_or_text",
         ),
-        nodes_ca_file=Field("CA file on the nodes", "PEM file on the nodes that https NameNodes are checked against."),
+        nodes_ca_file=Field("CA file on the nodes", "PEM file on the nodes for verifying https NameNodes."),
     ),
     **_group(
         "Nodes and jobs",
         other_hdfs=Field(
             "Other HDFS",
-            "What jobs may name beside the staging directory's HDFS: of each, what its URIs name it by and its WebHDFS "
+            "HDFS that jobs may use next to the staging directory's. For each: the name in its URIs, and its WebHDFS "
             "addresses, such as archive=http://nn3:9870,http://nn4:9870; backup.example.com:8020=http://backup:9870. "
-            "In JSON an object does as well. Default: nothing else.",
+            "In JSON, also an object. Default: none.",
             "named_texts",
         ),
         python=Field(
             "Python on the nodes",
-            "Interpreters to try first, after the job's python_env, with commas between, such as /usr/bin/python3.11.",
+            "Interpreters to try first, after the job's python_env, separated by commas, such as /usr/bin/python3.11.",
             "texts",
         ),
         runtime_archive=Field(
@@ -134,93 +134,95 @@ FIELDS = {
         shared_cache=Field(
             "Shared cache",
             "A directory of the store with Python environments for all users, such as hdfs:///apps/tony, that an "
-            "administrator owns and nobody else may write to. Default: none.",
+            "administrator owns and no other user may write to. Default: none.",
         ),
         log_size=Field(
             "Log size",
-            "How much of its container's log directory a task's output may fill, in jobs that do not say it "
+            "Size limit of a task's output in its container's log directory, for jobs that do not set it "
             f"(logs.max_size). Default: {contract.LOG_SIZE}MiB.",
             "memory",
         ),
         deal_gpus=Field(
-            "Deal GPUs",
-            "The nodes do not isolate GPUs: each task takes as many as it has asked for, by locks on its node, and "
+            "Assign GPUs",
+            "The nodes do not isolate GPUs: each task locks its requested number of GPUs on its node, and "
             "finds them in CUDA_VISIBLE_DEVICES. Default: no.",
             "flag",
         ),
         gpu_devices=Field(
             "GPUs of a node",
-            "Those to be dealt, as CUDA_VISIBLE_DEVICES has them, with commas between, such as 0,1,2,3. Default: those "
+            "GPUs to assign, as in CUDA_VISIBLE_DEVICES, separated by commas, such as 0,1,2,3. Default: the GPUs "
             "that nvidia-smi -L lists on the node.",
             "texts",
         ),
         namespace=Field(
             "Namespace",
-            "Keeps several Airflow installations on one cluster apart, being part of every training's identity. "
+            "Separates several Airflow installations on one cluster: it is a part of every training's identity. "
             f"Default: {defaults.NAMESPACE}.",
         ),
     ),
     **_group(
-        "What may be asked for",
+        "Limits of jobs",
         proxy_users=Field(
             "Users",
-            "Whom proxy_user may name, with commas between; * stands for anything, as in ml-*, and none alone for "
-            "nobody. Default: whom the cluster lets be impersonated.",
+            "Users that proxy_user may name, separated by commas; * matches any text, as in ml-*. The single word none "
+            "allows no user. Default: all users that the cluster allows to impersonate.",
             "limits",
         ),
         queues=Field(
             "Queues",
-            "YARN queues that jobs may name, as they write them, likewise, such as ml,root.ml.*. Default: any.",
+            "YARN queues that jobs may name, as written there, listed like Users, such as ml,root.ml.*. Default: any.",
             "limits",
         ),
         images=Field(
             "Images",
-            "Docker images that jobs may name, likewise, such as registry.example.com/ml/*. Default: any.",
+            "Docker images that jobs may name, listed like Users, such as registry.example.com/ml/*. Default: any.",
             "limits",
         ),
         file_roots=Field(
             "File roots",
-            "Directories of the worker in which files of jobs may lie after links are followed, separated by commas. "
+            "Directories of the worker that may contain files of jobs (after following links), separated by commas. "
             "The list replaces the default, so include the DAGs' folder; / allows all files. Default: the DAG's bundle "
             "and its template search path.",
             "limits",
         ),
         allowed_overrides=Field(
             "Overrides",
-            "Keys that overrides may touch at most, whatever a DAG allows, with commas between, such as "
-            "tasks.*.memory. Default: as the DAG says.",
+            "The only keys that overrides may change, even if a DAG allows more, separated by commas, such as "
+            "tasks.*.memory. Default: as the DAG specifies.",
             "limits",
         ),
         presets=Field(
             "Presets",
-            "Named parts of jobs, which a job lies over that names one as its preset: an object, such as "
+            "Named base specifications, which a job extends if its key preset names one: an object, such as "
             '{"small": {"tasks": {"worker": {"memory": "2GiB"}}}}. Default: none.',
             "mapping",
         ),
-        max_tasks=Field("Most tasks", "Tasks of a job at most. Default: no limit.", "number", minimum=1),
+        max_tasks=Field("Maximum tasks", "Of one job. Default: no limit.", "number", minimum=1),
         max_memory=Field(
-            "Most memory",
-            "That all containers of a job may have together, its master's included, such as 512GiB. Default: no limit.",
+            "Maximum memory",
+            "Of all containers of a job together, including its master's, such as 512GiB. Default: no limit.",
             "memory",
         ),
-        max_vcores=Field("Most vcores", "Of all containers of a job together. Default: no limit.", "number", minimum=1),
-        max_gpus=Field("Most GPUs", "Of all containers of a job together. Default: no limit.", "number", minimum=0),
-        max_container_memory=Field("Memory of a container", "At most, such as 64GiB. Default: no limit.", "memory"),
-        max_container_vcores=Field("Vcores of a container", "At most. Default: no limit.", "number", minimum=1),
-        max_container_gpus=Field("GPUs of a container", "At most. Default: no limit.", "number", minimum=0),
+        max_vcores=Field(
+            "Maximum vcores", "Of all containers of a job together. Default: no limit.", "number", minimum=1
+        ),
+        max_gpus=Field("Maximum GPUs", "Of all containers of a job together. Default: no limit.", "number", minimum=0),
+        max_container_memory=Field("Memory of a container", "Maximum, such as 64GiB. Default: no limit.", "memory"),
+        max_container_vcores=Field("Vcores of a container", "Maximum. Default: no limit.", "number", minimum=1),
+        max_container_gpus=Field("GPUs of a container", "Maximum. Default: no limit.", "number", minimum=0),
         max_lifetime=Field(
             "Longest lifetime",
-            "timeouts.lifetime at most, such as 2d; jobs that give none get this one. Default: no limit.",
+            "Maximum timeouts.lifetime, such as 2d; it also applies to jobs that set no lifetime. Default: no limit.",
             "duration",
         ),
-        max_priority=Field("Highest priority", "At most. Default: no limit.", "number", minimum=0),
+        max_priority=Field("Highest priority", "Maximum of a job's priority. Default: no limit.", "number", minimum=0),
     ),
     **_group(
         "YARN",
         scheduler_address=Field(
             "Scheduler addresses",
-            "host:port that application masters reach the ResourceManagers at, with commas between. Default: as the "
-            "ResourceManager's own configuration says.",
+            "host:port at which application masters reach the ResourceManagers, separated by commas. Default: from the "
+            "ResourceManager's configuration.",
             "texts",
         ),
         timeout=Field(
@@ -231,7 +233,9 @@ FIELDS = {
             minimum=1,
         ),
         trust_env=Field(
-            "Use proxy variables", "Reach the ResourceManager by HTTPS_PROXY and the like. Default: no.", "flag"
+            "Use proxy variables",
+            "Reach the ResourceManager through HTTPS_PROXY and similar variables. Default: no.",
+            "flag",
         ),
         autoscaling=Field(
             "Autoscaling",
@@ -250,7 +254,7 @@ FIELDS = {
         ),
         local_vcores=Field(
             "Vcores",
-            "How many vcores one job may use. Default: 8, or the processors when these are more.",
+            "How many vcores one job may use. Default: 8, or the number of processors if it is larger.",
             "number",
             minimum=1,
         ),
@@ -271,7 +275,7 @@ FIELD_BEHAVIOUR: dict[str, Any] = {
     # Grey example texts. They must not look like entered values, and must be short enough to be fully visible.
     "placeholders": {
         "host": "on YARN, such as http://rm1:8088,http://rm2:8088",
-        "port": "where addresses have none; Airflow's test asks for one",
-        "login": "whom jobs run as on a cluster without Kerberos",
+        "port": "if an address has none; required by Airflow's test",
+        "login": "user of jobs on a cluster without Kerberos",
     },
 }

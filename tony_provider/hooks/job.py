@@ -94,8 +94,8 @@ class TonyJob:
         """The identity of the job's training. Raises NoJobDirectory."""
         if self.identity is None:
             raise NoJobDirectory(
-                f"{self} has no directory in {self.hook.layout.root}; check that the connection is the one that it was "
-                "submitted with"
+                f"{self} has no directory in {self.hook.layout.root}; check that the job was submitted with this "
+                "connection"
             )
         return self.identity
 
@@ -124,7 +124,7 @@ class TonyJob:
         try:
             return checked_status(status, None if self.identity is None else self.directory)
         except StatusRefused as error:
-            raise UnexpectedAnswer(f"the status of the master of {self} is refused: {error}") from error
+            raise UnexpectedAnswer(f"the master of {self} reports an invalid status: {error}") from error
 
     def story(self, task: str, *, seconds: float = CONTROL_SECONDS) -> TaskStory:
         """Return the newest state transitions of a running job's task; see ``Cluster.task_story``."""
@@ -308,7 +308,9 @@ class TonyJob:
         except CodecError as error:
             job, missing = None, [str(error)]
         if job is None:
-            log.warning("Whether the cluster could hold so many cannot be told beforehand: %s", "; ".join(missing))
+            log.warning(
+                "Cannot check in advance whether the cluster has room for the requested tasks: %s", "; ".join(missing)
+            )
             return
         if problem := resize_refusal(job, counts):
             raise NotResizable(problem)
@@ -318,7 +320,7 @@ class TonyJob:
         except JobRejected as error:
             wanted = ", ".join(f"{name}={number}" for name, number in counts.items())
             raise NotResizable(
-                f"{wanted} cannot be had on this cluster: {'; '.join(first_problems(error.problems))}"
+                f"{wanted} is not possible on this cluster: {'; '.join(first_problems(error.problems))}"
             ) from error
 
     def export(self, reason: str, *, seconds: float = EXPORT_SECONDS) -> ExportedModel:
@@ -355,8 +357,8 @@ class TonyJob:
                 break
             time.sleep(_EXPORT_POLL)
         raise NotExported(
-            f"no export of the model of {self} has come within {seconds:g} s. It is still asked for; a program that "
-            f"never looks for requests (tony_sdk.export_requested) makes none{instead}"
+            f"the model of {self} was not exported within {seconds:g} s. The request remains; a program that "
+            f"never checks for requests (tony_sdk.export_requested) exports nothing{instead}"
         )
 
     def _status_or_result(self) -> JobStatus | None:

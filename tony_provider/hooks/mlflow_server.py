@@ -79,7 +79,9 @@ class MlflowServer:
             except ModuleNotFoundError as error:
                 if error.name != "mlflow":
                     raise  # mlflow itself is installed, but another module is missing
-                raise ModuleNotFoundError("it needs mlflow-skinny: pip install 'tony-provider[mlflow]'") from error
+                raise ModuleNotFoundError(
+                    "mlflow-skinny is not installed: pip install 'tony-provider[mlflow]'"
+                ) from error
             yield MlflowClient(tracking_uri=self.uri)
 
 
@@ -145,7 +147,7 @@ def close_killed_run(server: MlflowServer, run: OpenMlflowRun, application_id: s
 
         known = client.get_run(run.run_id).data.tags
         if run.training and known.get(TRAINING_TAG) != run.training:
-            log.warning("MLflow's run %s, which Airflow's store names, is not that of %s", run.run_id, run.training)
+            log.warning("MLflow's run %s, which Airflow's store names, does not belong to %s", run.run_id, run.training)
             return
         if known.get(VERDICT_TAG) == FinalStatus.SUCCEEDED.value:
             return

@@ -319,7 +319,7 @@ class TonyHook(BaseHook):
         try:
             report = self.diagnose()
         except ClusterError as error:
-            return False, f"Looked from host {socket.gethostname()}: {error}"
+            return False, f"Checked from host {socket.gethostname()}: {error}"
         return report.is_good, str(report)
 
     def diagnose(self) -> Report:

@@ -47,15 +47,15 @@ FRAMEWORKS = {
 _OF_THEIRS = {  # by type of application: what its programs receive only in Hbox
     "distlightgbm": "lightGBMlist.txt is not written",
     **dict.fromkeys(("distlightlda", "lightlda"), "lightLDAEndPoints.txt is not written"),
-    "xflow": "DMLC_ROLE, DMLC_PS_ROOT_URI and others are not set, and nobody starts a scheduler of ps-lite",
+    "xflow": "DMLC_ROLE, DMLC_PS_ROOT_URI and others are not set, and no scheduler of ps-lite is started",
 }
 _NO_JVM = "nothing runs in a JVM"
-_NO_STREAM = "records do not come by stdin; `inputs` with `deal: queue` gives whoever is free the next file"
+_NO_STREAM = "records are not sent to stdin; `inputs` with `deal: queue` assigns the next file to an idle task"
 _BOARD = "`tensorboard: true` shows what programs write into TONY_TENSORBOARD_DIR"
 _NO_SERVER = (
-    "no server of ours: a running job has its page, a past one its directory on the store and its run in Airflow"
+    "no server: a running job has a job page, and an ended job has a directory on the store and a run in Airflow"
 )
-_HOROVOD = "Horovod's own variables can stand in `env`"
+_HOROVOD = "set Horovod's own variables in `env`"
 
 
 def _framework(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
@@ -63,7 +63,7 @@ def _framework(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> Non
     if value.lower() not in FRAMEWORKS:
         draft.leave_out(
             key,
-            "is `standalone`, whose workers must all succeed; Hbox lets half of them fail: `start: first-come` and "
+            "is `standalone`, whose workers must all succeed; Hbox lets half of them fail: set `start: first-come` and "
             "`tolerated_failures: 50%`",
             value,
         )
@@ -166,28 +166,28 @@ OPTIONS = Keys(
         "board-index": left_out(_BOARD, "tensorboard"),
         "board-historydir": left_out("event files stay in the job's directory on the store", "tensorboard"),
         "board-reloadinterval": left_out("nothing to set", "tensorboard"),
-        "board-modelpb": left_out("nothing draws a model", "tensorboard"),
+        "board-modelpb": left_out("model graphs are not drawn", "tensorboard"),
         "board-cacheTimeout": left_out("nothing to set", "tensorboard"),
-        "priority": left_out("`priority` is a number here: YARN's own, higher first", "priority"),
-        "user-path": left_out("`python_env` comes first on PATH; `env` may say another one", "python_env"),
+        "priority": left_out("here `priority` is a number of YARN, and higher numbers come first", "priority"),
+        "user-path": left_out("`python_env` comes first on PATH; `env` may set another PATH", "python_env"),
         "conf": handled_elsewhere("overrides"),
-        "cluster": left_out("`--conn-id`: another connection is another cluster"),
-        "duration": left_out("containers to log in to are not run"),
+        "cluster": left_out("use `--conn-id`: each connection is for one cluster"),
+        "duration": left_out("interactive containers are not supported"),
         "jars": left_out(_NO_JVM),
         "user-classpath-first": left_out(_NO_JVM),
         "host-local-enable": left_out(
-            "nobody remembers the hosts of a former run; `placement` names some", "placement"
+            "the hosts of an earlier run are not stored; `placement` can name hosts", "placement"
         ),
-        "input-strategy": left_out("`inputs` are lists of files, always; `fetch: true` copies them", "inputs"),
+        "input-strategy": left_out("`inputs` are always lists of files; `fetch: true` copies the files", "inputs"),
         "output-strategy": left_out("`outputs` are directories", "outputs"),
-        "output-index": left_out("what the leader leaves in TONY_MODEL_DIR is the job's model", "outputs"),
+        "output-index": left_out("the leader's files in TONY_MODEL_DIR are the job's model", "outputs"),
         "inputformat-enable": left_out(_NO_STREAM),
         "inputformat-shuffle": left_out(_NO_STREAM),
         "inputformat": left_out(_NO_STREAM),
         "outputformat-enable": left_out("`outputs` are directories", "outputs"),
         "outputformat": left_out("`outputs` are directories", "outputs"),
         "stream-epoch": left_out("`tony_sdk.inputs` can be read again for each epoch"),
-        "isRenameInputFile": left_out("inputs are opened where they are"),
+        "isRenameInputFile": left_out("inputs are read in place"),
         "create-containerid-dir": left_out("`layout` of an output", "layout"),
         "help": left_out("shows Hbox's options"),
         "version": left_out("shows Hbox's version"),
@@ -195,7 +195,7 @@ OPTIONS = Keys(
 )
 
 _GROWTH = left_out(
-    "`restart.memory_step` is an amount, and counts for tasks that ran out of memory", "restart.memory_step"
+    "`restart.memory_step` is an amount, and applies to tasks that ran out of memory", "restart.memory_step"
 )
 SAME_AS_OPTION = {  # keys of --conf with the same meaning as an option
     "hbox.worker.num": "worker-num",
@@ -221,7 +221,7 @@ KEYS = Keys(
     {
         **{key: handled_elsewhere(OPTIONS.rules[option].here) for key, option in SAME_AS_OPTION.items()},
         "hbox.container.env.<name>": carried_by(_variable, "env"),
-        "hbox.am.env.<name>": left_out("nothing of the user's runs in the master"),
+        "hbox.am.env.<name>": left_out("no user program runs in the master"),
         "hbox.job.labelname": mapped_to("node_label"),
         "hbox.worker.nodeLabelExpression": _of("worker", "node_label", str),
         "hbox.ps.nodeLabelExpression": _of("ps", "node_label", str),
@@ -240,24 +240,24 @@ KEYS = Keys(
         "hbox.worker.mem.autoscale": _GROWTH,
         "hbox.ps.mem.autoscale": _GROWTH,
         "hbox.container.maxFailures.rate": left_out(
-            "`tolerated_failures`, of workers that begin `first-come`", "tolerated_failures"
+            "`tolerated_failures`, for workers with `start: first-come`", "tolerated_failures"
         ),
         "hbox.host.blacklist": left_out(
-            "`placement` names nodes to be on, none to avoid; `restart.node_losses` avoids those that lose containers",
+            "`placement` cannot exclude nodes; `restart.node_losses` avoids nodes that lose containers",
             "restart.node_losses",
         ),
-        "hbox.task.timeout": left_out("nothing to set: an executor is lost after 15 s of silence"),
+        "hbox.task.timeout": left_out("nothing to set: an executor counts as lost after 15 s without a report"),
         "hbox.tf.input.ps.enable": left_out("`tasks` of an input", "tasks"),
-        "hbox.am.cmd": left_out("nothing of the user's runs in the master; a type with `role: once`", "role"),
+        "hbox.am.cmd": left_out("no user program runs in the master; use a type with `role: once`", "role"),
         "hbox.tf.mode.single": left_out("`framework: standalone`", "framework"),
-        "hbox.docker.<setting>": left_out("no words for Docker's command line; `docker` has keys of its own", "docker"),
+        "hbox.docker.<setting>": left_out("no options for Docker's command line; use the keys of `docker`", "docker"),
         "hbox.horovod.<setting>": left_out(_HOROVOD, "env"),
         "hbox.mpi.<setting>": left_out("`mpirun` is found on PATH, or in the job's `python_env`", "python_env"),
         "hbox.history.<setting>": left_out(_NO_SERVER),
         "hbox.interresult.<setting>": left_out("`airflow tony export`; every complete checkpoint is copied"),
         "hbox.tf.board.<setting>": left_out(_BOARD, "tensorboard"),
         "hbox.inputformat.<setting>": left_out(_NO_STREAM),
-        "hbox.s3.<setting>": left_out("credentials of a store are the nodes' own, or `secrets`", "secrets"),
+        "hbox.s3.<setting>": left_out("a store's credentials come from the nodes, or from `secrets`", "secrets"),
     }
 )
 
@@ -311,12 +311,12 @@ def _read(source: Source) -> Draft:
     draft = Draft()
     kind = said.get("app-type", "hbox").lower()
     if kind in _INTERACTIVE:
-        raise NotImportable(f"--app-type {kind}: containers to log in to are not run")
+        raise NotImportable(f"--app-type {kind}: interactive containers are not supported")
     draft.put("framework", FRAMEWORKS.get(kind, "standalone"), "--app-type")
     _task_types(draft, said, kind)
     _servers(draft)
     repeated = [(name, value) for name, value in options.given if name in ("input", "output")]
-    OPTIONS.carry_options(draft, [*said.items(), *repeated], "--", "no option of Hbox")
+    OPTIONS.carry_options(draft, [*said.items(), *repeated], "--", "not an option of Hbox")
     others = [(key, value) for key, value in settings.items() if key not in SAME_AS_OPTION]
     KEYS.carry_options(draft, others, "--conf ")
     _image(draft, settings)
@@ -403,7 +403,7 @@ def _ports(draft: Draft, settings: dict[str, str]) -> None:
     if first and last:
         draft.put("port_range", f"{first}-{last}", "--conf hbox.reserve.port.begin")
     elif first or last:
-        draft.leave_out("--conf hbox.reserve.port.begin", "`port_range` wants both ends", first or last)
+        draft.leave_out("--conf hbox.reserve.port.begin", "`port_range` needs both ends", first or last)
 
 
 def _commands(draft: Draft, options: Options, kind: str) -> None:
@@ -412,7 +412,7 @@ def _commands(draft: Draft, options: Options, kind: str) -> None:
     command = command or options.last("launch-cmd") or options.last("hbox-cmd") or ""
     links = [f'ln -sfn "$TONY_OUTPUT_{input_name(name).upper()}" {shlex.quote(name)}' for name in _outputs(options)]
     for name, task in draft.tasks.items():
-        draft.no_command[name] = "Hbox takes it from the words after its options, or from --launch-cmd"
+        draft.no_command[name] = "Hbox reads the command from the words after its options, or from --launch-cmd"
         if not command or (draft.get("framework") == "mpi" and name == "worker"):
             continue
         if draft.get("framework") == "mpi" and kind == "mpi":

@@ -67,7 +67,7 @@ class Source:
         if size > _MOST_WRITTEN_OUT:
             most = _MOST_WRITTEN_OUT >> 20
             raise NotImportable(
-                f"{self.label}: with its aliases written out it is larger than {most} MiB, and no job is"
+                f"{self.label}: with its aliases expanded, it is larger than {most} MiB; no job is that large"
             )
         return plain
 
@@ -176,7 +176,7 @@ def read_text(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
-            raise NotImportable(f"{path} is larger than {_MOST_BYTES >> 20} MiB, and no job is")
+            raise NotImportable(f"{path} is larger than {_MOST_BYTES >> 20} MiB; no job is that large")
         return data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise NotImportable(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
@@ -261,7 +261,7 @@ def unpacked_environment(draft: Draft, environment: str) -> None:
     draft.add("archives", f"{environment}::{_VENV}", "-python_venv")
     draft.leave_out(
         "-python_venv",
-        "is unpacked as TonY does it. Packed by venv-pack or conda-pack, it can be `python_env`, whose `bin` comes "
+        "is unpacked as in TonY. An archive of venv-pack or conda-pack can be `python_env`, whose `bin` comes "
         "first on PATH",
         environment,
     )
@@ -282,7 +282,7 @@ def source_folder(draft: Draft, name: str, below: Path, key: str) -> str:
     draft.add("files", name.rstrip("/"), key)
     draft.leave_out(
         key,
-        "is not on this machine, so it is taken as a whole; commands begin in it, and other files are above it",
+        "is not on this machine, so the whole directory is added; commands start in it, other files are above it",
         name,
     )
     return shlex.quote(Path(name.rstrip("/")).name)
@@ -295,8 +295,8 @@ def report_shell_variables(draft: Draft, source: Source, is_call: Callable[[Sequ
         if any(re.search(rf"\$\{{?{name}\b", text) for text in values):
             draft.leave_out(
                 f"${name}",
-                "is filled in by the shell that runs the script, and by nobody here; have it print the call, and give "
-                "that after `--`",
+                "is a variable of the shell that runs the script, and unknown here; print the call there, and pass it "
+                "after `--`",
             )
 
 
@@ -317,17 +317,17 @@ def carry_variables(draft: Draft, folder: Path, variables: Mapping[str, str], in
         names = ", ".join(wanted)
         draft.leave_out(
             "variables",
-            f"no program is there to be looked at; should it read one of {names}, the command has to set it",
+            f"no program was found to inspect; if a program reads one of {names}, set that in the command",
         )
         return
     named = [name for name in wanted if any(_names(text, name) for text in programs)]
     for name in named:
         if name in instead:
-            draft.leave_out(name, f"is read by the program, and nothing sets it: {instead[name]}")
+            draft.leave_out(name, f"is read by the program, but is not set; {instead[name]}")
     if found := [name for name in named if name in variables]:
         draft.exports = "export " + " ".join(f'{name}="{variables[name]}"' for name in found)
         draft.leave_out(
-            ", ".join(found), "are set by the command, since the program reads them; it can read ours instead"
+            ", ".join(found), "are set by the command, because the program reads them; it can read TONY_… instead"
         )
 
 

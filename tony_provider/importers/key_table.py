@@ -115,9 +115,9 @@ class Draft:
         for name, value in given.items():
             variable = f"{key}{separator}{name}"
             if str(name).startswith(OWN_ENV_PREFIX):
-                self.leave_out(variable, f"names that begin with {OWN_ENV_PREFIX} are ours")
+                self.leave_out(variable, f"names that begin with {OWN_ENV_PREFIX} are reserved")
             elif not ENV_NAME.fullmatch(str(name)):
-                self.leave_out(variable, "is no name of a variable")
+                self.leave_out(variable, "is not a valid variable name")
             else:
                 taken[name] = str(value)
                 self.put((*above, "env", name), taken[name], variable)
@@ -145,7 +145,7 @@ class Draft:
         for name, task in self.tasks.items():
             for other in [each for each in task.get("after", {}) if each not in self.tasks]:
                 path = ("tasks", name, "after", other)
-                self.leave_out(self.origins[path], f"{other} is not there", self.remove(path))
+                self.leave_out(self.origins[path], f"the job has no task type {other}", self.remove(path))
 
     def report_servers(self, key: str) -> None:
         """Report a task type that others depend on, because it may be a server that never ends by itself.
@@ -155,7 +155,7 @@ class Draft:
         needed = {other for task in self.tasks.values() for other in task.get("after", {})}
         for theirs, ours in self._types.items():
             if ours in needed:
-                why = "the job waits for it to end; if it serves the others and never ends by itself, give it "
+                why = "the job waits until this type ends; if it serves the others and never ends by itself, give it "
                 self.leave_out(key.format(theirs=theirs, ours=ours), f"{why}`role: sidecar`")
                 return
 

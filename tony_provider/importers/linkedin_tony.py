@@ -52,13 +52,13 @@ def read_properties(text: str, source: str) -> dict[str, str]:
         root = fromstring(text, forbid_dtd=True)
     except DefusedXmlException as error:
         raise NotImportable(
-            f"{source}: has a document type or entities, which are not read, since they can fill the memory or open "
-            "other files; write their values in its properties"
+            f"{source}: has a document type or entities, which are not read, because they can fill the memory or open "
+            "other files; write their values in the properties"
         ) from error
     except (ParseError, ValueError, RecursionError) as error:
-        raise NotImportable(f"{source}: is no XML ({error})") from error
+        raise NotImportable(f"{source}: is not XML ({error})") from error
     if root.tag != "configuration":
-        raise NotImportable(f"{source}: is no configuration of Hadoop's: its first element is {root.tag!r}")
+        raise NotImportable(f"{source}: is not a Hadoop configuration: its first element is {root.tag!r}")
     if any(each.tag.endswith("}include") for each in root.iter()):
         raise NotImportable(f"{source}: includes another file, which is not read; write its properties here")
     properties = {}
@@ -194,7 +194,7 @@ def _put_rules(draft: Draft, ours: str, key: str, rules: Rules, tags: Mapping[st
 def _put_tags(draft: Draft, known: Mapping[str, str], name: str, tags: list[str], *, is_placed: bool) -> None:
     key, ours = _own_or_alls(known, name, "allocation-tags")[0], draft.task_type(name)
     if tags and not is_placed:
-        draft.leave_out(key, "TonY tells YARN tags only of types that have a placement specification", ",".join(tags))
+        draft.leave_out(key, "TonY sends YARN only the tags of types with a placement specification", ",".join(tags))
     elif others := [tag for tag in tags if tag != ours]:
         draft.put(("tasks", ours, "placement", "tags"), others, key)
 
@@ -202,9 +202,7 @@ def _put_tags(draft: Draft, known: Mapping[str, str], name: str, tags: list[str]
 def _say_names(draft: Draft, key: str, rules: Rules, tags: Mapping[str, list[str]]) -> None:
     for tag in dict.fromkeys(own_tags_in(rules)):
         if tag in draft.tasks and tag not in tags.get(tag, []):
-            draft.leave_out(
-                key, f"{tag} is a tag of the containers of that type here, also without `allocation-tags` that say so"
-            )
+            draft.leave_out(key, f"here, containers of the type {tag} have this tag even without `allocation-tags`")
 
 
 _CLIENT = re.compile(r"(?:--class=)?com\.linkedin\.tony\.(?:cli\.\w+|TonyClient)")
@@ -247,7 +245,7 @@ def _read(source: Source) -> Draft:
     draft = _draft(_properties(options, source.folder), options, source.folder)
     if any(word.endswith(_NOTEBOOKS) for word in source.call(_is_call) or ()):
         draft.leave_out(
-            _NOTEBOOKS, "`airflow tony notebook` starts Jupyter; `airflow tony tunnel` leads to any other server"
+            _NOTEBOOKS, "`airflow tony notebook` starts Jupyter; `airflow tony tunnel` connects to any other server"
         )
     return draft
 
@@ -281,7 +279,7 @@ def _draft(properties: Mapping[str, str], options: Options | None, folder: Path)
         draft.leave_out(f"{len(others)} keys of Hadoop, such as {others[0]}", ADDRESSES)
     for key, value in known.items():
         if reference := of_the_client(value):
-            draft.leave_out(key, f"{reference} is filled in by Hadoop's client, and by nobody here", value)
+            draft.leave_out(key, f"{reference} is replaced only by Hadoop's client; write its value instead", value)
     framework = _framework(known)
     draft.put("framework", framework, "tony.application.framework")
     _task_types(draft, known, framework)
@@ -304,7 +302,7 @@ def _framework(known: Mapping[str, str]) -> str:
     named = known.get("tony.application.framework", "tensorflow").strip().lower()
     if named not in _FRAMEWORKS:
         raise NotImportable(
-            f"tony.application.framework: {named!r} is none of TonY's, which are {', '.join(_FRAMEWORKS)}"
+            f"tony.application.framework: {named!r} is not one of TonY's frameworks: {', '.join(_FRAMEWORKS)}"
         )
     return named
 
@@ -315,10 +313,10 @@ def _task_types(draft: Draft, known: Mapping[str, str], framework: str) -> None:
         if found is None or found[1] == "tensorboard" or number_of(key, value) <= 0:
             continue
         if framework == "mxnet" and found[1] == "scheduler":
-            draft.leave_out(key, "MXNet's scheduler runs beside rank 0", value)
+            draft.leave_out(key, "MXNet's scheduler runs next to rank 0", value)
             continue
         if framework == "horovod" and found[1] == "driver":
-            draft.leave_out(key, "no driver: the rendezvous runs beside rank 0", value)
+            draft.leave_out(key, "no driver: the rendezvous runs next to rank 0", value)
             continue
         name = draft.task_type(found[1])
         draft.put(("tasks", name, "instances"), number_of(key, value), key)
@@ -328,7 +326,7 @@ def _task_types(draft: Draft, known: Mapping[str, str], framework: str) -> None:
         draft.put("framework", "standalone", "tony.application.single-node")
         draft.put("tasks.worker.instances", 1, "tony.application.single-node")
         draft.leave_out(
-            "tony.<type>.instances", "no type has one: TonY runs the program in its master, here a worker does"
+            "tony.<type>.instances", "no type has instances: TonY runs the program in its master, here a worker runs it"
         )
 
 
@@ -380,7 +378,7 @@ def _tensorboard_container(draft: Draft, known: Mapping[str, str]) -> None:
 
 
 def _options(draft: Draft, options: Options) -> None:
-    OPTIONS.carry_options(draft, options.given, "-", "no option of TonY's client")
+    OPTIONS.carry_options(draft, options.given, "-", "not an option of TonY's client")
     put_container_environment(draft, "-container_env", pairs(options.all("container_env")))
     shell_environment = pairs(options.all("shell_env"))
     draft.put_environment((), shell_environment, "-shell_env", " ")  # overrides the variables of containers
@@ -409,12 +407,12 @@ def _commands(draft: Draft, known: Mapping[str, str], options: Options | None, f
     for name, task in draft.tasks.items():
         if everybody:
             task.setdefault("command", for_sh(everybody))
-        draft.no_command[name] = "TonY takes it from -executes of its call, or from tony.<type>.command"
+        draft.no_command[name] = "TonY reads the command from -executes of its call, or from tony.<type>.command"
         if inside and "command" in task:
             task["command"] = f"cd {inside} && {task['command']}"
         if "ray start" in task.get("command", ""):
             draft.leave_out(
-                f"tony.{name}.command", "starts Ray by itself; `framework: ray` does, with the chief as its head"
+                f"tony.{name}.command", "starts Ray itself; `framework: ray` does this, with the chief as Ray's head"
             )
 
 
@@ -422,7 +420,7 @@ SYSTEM = System(
     name="tony",
     title="TonY",
     page="from-tony",
-    takes="a configuration in XML, a call of its client, or its options (-conf KEY=VALUE …)",
+    takes="an XML configuration, a call of TonY's client, or the client's options (-conf KEY=VALUE …)",
     keys=(KEYS, OPTIONS),
     knows=_knows,
     read=_read,

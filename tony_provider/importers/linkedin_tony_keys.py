@@ -29,17 +29,17 @@ from tony_provider.importers.yarn_terms import take_image
 from tony_provider.runtime.jobspec.model import Role
 
 _NO_SERVER = (
-    "no server of ours: a running job has its page, a past one its directory on the store and its run in Airflow"
+    "no server: a running job has a job page, and an ended job has a directory on the store and a run in Airflow"
 )
 _NO_JVM = "nothing runs in a JVM"
-_FIXED = "nothing to set: executors report every 3 s, and are lost after 15 s of silence"
+_FIXED = "nothing to set: executors report every 3 s, and count as lost after 15 s without a report"
 _POOLS = (
-    "bounds what a job may ask for: here the queue, Airflow's pools, and `max_tasks`, `max_gpus` of the connection do. "
-    "`max_instances` of ours is what a job may grow to"
+    "limits a job's requests: here the queue, Airflow's pools, and `max_tasks`, `max_gpus` of the connection do this. "
+    "Here `max_instances` is the number of tasks to which a type may grow"
 )
-ADDRESSES = "addresses are in the connection; a program that needs such files has them in `files`"
-_FALLBACK = "rules of `placement` hold always; a job that may be placed otherwise is another job"
-_CHIEF = "the chief is the task type of that name, or `role: chief`; else rank 0 leads"
+ADDRESSES = "addresses are in the connection; if a program needs such files, list them in `files`"
+_FALLBACK = "rules of `placement` always apply; an alternative placement needs another job"
+_CHIEF = "the chief is the task type named chief or with `role: chief`; otherwise rank 0 leads"
 _TESTS = "for TonY's own tests"
 _VERSION = "says which TonY submitted it"
 
@@ -100,7 +100,7 @@ def _depends_on(draft: Draft, key: str, value: Any, names: Sequence[str]) -> Non
     """Give the role ``once`` to task types that another type depends on, because TonY waits until they have ended."""
     for other in _types(draft, value):
         if other in {role.value for role in Role}:
-            draft.leave_out(key, f"{other} trains with the others, and types that train together begin together", value)
+            draft.leave_out(key, f"{other} trains with the others, and types that train together start together", value)
         elif other in draft.tasks:
             draft.put(("tasks", other, "role"), Role.ONCE.value, key)
             _after(draft, draft.task_type(names[0]), other, key)
@@ -133,14 +133,14 @@ def _of_evaluators(carry: Carry) -> KeyRule:
         if names[0] == Role.EVALUATOR.value:
             carry(draft, key, value, names)
         else:
-            draft.leave_out(key, "only evaluators have a time of their own after the end: `timeouts.evaluator`", value)
+            draft.leave_out(key, "only evaluators have a time limit after the end: `timeouts.evaluator`", value)
 
     return carried_by(carry_or_leave, "timeouts.evaluator")
 
 
 def _ignored_timeout(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     if not boolean(value):
-        draft.leave_out(key, "an evaluator that goes on for too long is stopped, and the job succeeds", value)
+        draft.leave_out(key, "an evaluator that exceeds its time limit is stopped, and the job succeeds", value)
 
 
 def _distributed_mode(value: Any) -> str | None:
@@ -170,7 +170,7 @@ KEYS = Keys(
         "tony.application.untracked.jobtypes": carried_by(_untracked, "tasks.<type>.decides"),
         "tony.application.sidecar.jobtypes": carried_by(_sidecars, "tasks.<type>.role"),
         "tony.application.prepare-stage": carried_by(_prepare_stage, "tasks.<type>.after"),
-        "tony.application.training-stage": left_out("what waits for the other stage says so itself", "after"),
+        "tony.application.training-stage": left_out("a type that waits for others lists them in `after`", "after"),
         "tony.application.dependency.<type>.timeout.after.<group>": _of_evaluators(
             mapped_to("timeouts.evaluator", seconds).carry
         ),
@@ -203,16 +203,16 @@ KEYS = Keys(
         "tony.application.enable-preprocess": left_out("preparation is a task of the DAG, or the task type `prepare`"),
         "tony.application.num-client-rm-connect-retries": left_out("`timeout` of the connection", "timeout"),
         "tony.application.stop-on-failure-jobtypes": left_out(
-            "the failure of any type but side-cars fails the job, once restarts have not helped", "restart"
+            "the failure of any type except sidecars fails the job if restarts do not help", "restart"
         ),
         "tony.application.stop.on.failure.jobtypes": left_out(
-            "the failure of any type but side-cars fails the job, once restarts have not helped", "restart"
+            "the failure of any type except sidecars fails the job if restarts do not help", "restart"
         ),
         "tony.application.fail-on-worker-failure-enabled": left_out(
-            "a worker that fails fails the job; `min_instances` and `tolerated_failures` let it go on with fewer",
+            "a failed worker fails the job; with `min_instances` or `tolerated_failures` the job continues with fewer",
             "min_instances",
         ),
-        "tony.application.group.<group>": left_out("an evaluator's time counts from the end of those that decide"),
+        "tony.application.group.<group>": left_out("an evaluator's time counts from the end of the types that decide"),
         "tony.application.dependency.<type>.timeout.after.<group>.ignored": _of_evaluators(_ignored_timeout),
         "tony.application.security.enabled": left_out("`kerberos` of the connection", "kerberos"),
         "tony.application.hdfs-conf-path": left_out(ADDRESSES, "files"),
@@ -222,7 +222,7 @@ KEYS = Keys(
         "tony.application.hadoop.classpath": left_out("`hadoop: true` finds the node's own Hadoop", "hadoop"),
         "tony.application.placement-spec": handled_elsewhere("tasks.<type>.placement"),
         "tony.application.placement-spec-retry-interval-ms": left_out(
-            "nothing to set: YARN keeps what it is asked for, and what it gives up is asked for again every 5 s"
+            "nothing to set: YARN keeps requests, and requests that YARN gives up are repeated every 5 s"
         ),
         "tony.application.alt-placement-spec": left_out(_FALLBACK),
         "tony.application.placement-alt-fallback-timeout-ms": left_out(_FALLBACK),
@@ -237,7 +237,7 @@ KEYS = Keys(
         "tony.application.test.horovod-test-mode-enable": left_out(_TESTS),
         "tony.horovod.mode.test": left_out(_TESTS),
         "tony.horovod.mode.test.fast.fail": left_out(_TESTS),
-        "tony.horovod.driver.mode.debug": left_out("no driver: the rendezvous runs beside rank 0"),
+        "tony.horovod.driver.mode.debug": left_out("no driver: the rendezvous runs next to rank 0"),
         "tony.other.namenodes": left_out("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
         "tony.worker.timeout": left_out(
             "bounds one program; `timeouts.lifetime` bounds the job, `execution_timeout` the task of the DAG",
@@ -248,7 +248,7 @@ KEYS = Keys(
             "timeouts.lifetime",
         ),
         "tony.task.executor.registry-timeout-sec": left_out(
-            "an executor waits for the others as long as the job does: `timeouts.registration` bounds each of them",
+            "executors wait for the others as long as the job does; `timeouts.registration` limits each executor",
             "timeouts.registration",
         ),
         "tony.evaluator.run-alone.timeout": mapped_to("timeouts.evaluator", milliseconds),
@@ -256,23 +256,21 @@ KEYS = Keys(
         "tony.chief.index": left_out(_CHIEF, "role"),
         "tony.<type>.max-instances": left_out(_POOLS),
         "tony.task.max-total-<resource>": left_out(_POOLS),
-        "tony.am.gpus": left_out("nothing of the user's runs in the master"),
-        "tony.am.wait-client-signal-stop-timeout-sec": left_out("no client has to stay"),
+        "tony.am.gpus": left_out("no user program runs in the master"),
+        "tony.am.wait-client-signal-stop-timeout-sec": left_out("the master does not wait for a client"),
         "tony.am.startup-timeout": left_out("`timeouts.queue` counts from the submission", "timeouts.queue"),
         "tony.task.heartbeat-interval-ms": left_out(_FIXED),
         "tony.task.heartbeat-interval": left_out(_FIXED),
         "tony.task.max-missed-heartbeats": left_out(_FIXED),
         "tony.task.metrics-interval-ms": left_out("nothing to set: measured every 3 s"),
-        "tony.task.gpu-metrics.enabled": left_out(
-            "nothing to set: GPUs are measured where the node's NVML tells of them"
-        ),
+        "tony.task.gpu-metrics.enabled": left_out("nothing to set: GPUs are measured if the node's NVML reports them"),
         "tony.task.executor.execution.error-message-max-depth": left_out(
-            "a failure shows the last lines of the program"
+            "a failure shows the last output lines of the program"
         ),
         "tony.task.executor.jvm.opts": left_out(_NO_JVM),
         "tony.task.am.jvm.opts": left_out(_NO_JVM),
         "tony.task.default.jvm.opts": left_out(_NO_JVM),
-        "tony.gpu-exec-path": left_out("NVML is asked, without a program"),
+        "tony.gpu-exec-path": left_out("NVML measures GPUs, without a program"),
         "tony.python-exec-path": left_out(
             "the runtime's Python is `python` of the connection, the job's is `python_env`"
         ),
@@ -305,8 +303,8 @@ OPTIONS = Keys(
         "conf": handled_elsewhere("overrides"),
         "conf_file": handled_elsewhere("overrides"),
         "sidecar_tensorboard_log_dir": handled_elsewhere("tensorboard"),
-        "hdfs_classpath": left_out("nothing of Java is needed"),
-        "debug": left_out("the job's directory keeps what it was started with"),
+        "hdfs_classpath": left_out("no Java classes are needed"),
+        "debug": left_out("the job's directory keeps what the job was started with"),
         "help": left_out("shows TonY's options"),
         "appname": handled_elsewhere("name"),
         "app_name": handled_elsewhere("name"),

@@ -64,33 +64,33 @@ UNSUPPORTED: Sequence[UnsupportedSystem] = (
     UnsupportedSystem(
         "TensorFlowOnSpark",
         _is_sparks,
-        "is a program of Spark's: its sizes are in spark-submit and its cluster in what the driver computes",
-        "docs/from-tensorflowonspark.md says what each becomes",
+        "is a Spark program: its sizes are in spark-submit, and the driver computes its cluster",
+        "docs/from-tensorflowonspark.md describes how to convert it",
     ),
     UnsupportedSystem(
         "tf-yarn",
         _is_tf_yarns,
-        "is a program of tf-yarn's without a call of run_on_yarn(…)",
-        "docs/from-tf-yarn.md says what its parts are here",
+        "is a tf-yarn program without a call of run_on_yarn(…)",
+        "docs/from-tf-yarn.md describes how to convert it",
     ),
     UnsupportedSystem(
         "Slider",
         _is_sliders,
-        "is of Slider's application packages, which YARN services have replaced",
-        "docs/from-yarn-services.md says what its words are here",
+        "is part of a Slider application package, which YARN services have replaced",
+        "docs/from-yarn-services.md describes how to convert it",
     ),
     UnsupportedSystem(
         "Kubernetes",
         _is_kubernetes,
         "is for Kubernetes, such as a job of Kubeflow Trainer",
-        "docs/theirs-and-ours.md says what its features are here",
+        "docs/theirs-and-ours.md compares the features",
     ),
 )
 
 _STEP = re.compile(r"\.?([\w-]+)|\[(\d+)\]|\['([^']*)'\]")
 _ORDER = ("framework", "name", "queue", "priority", "success", "start", "tolerated_failures", "preset")
 _TASK_ORDER = ("role", "instances", "memory", "vcores", "gpus", "after", "command")
-_UNKNOWN = "nothing says what it runs"
+_UNKNOWN = "the source has no command for this type"
 
 
 def finish_import(
@@ -132,7 +132,7 @@ def _expect_commands(draft: Draft, job: Mapping[str, Any]) -> None:
         return  # the parser reports this error
     if not tasks:
         lines = "\n".join(f"  {each}" for each in draft.left_out)
-        raise NotImportable("there is no task type with an instance in it" + (f"; it says:\n{lines}" if lines else ""))
+        raise NotImportable("the source has no task instances" + (f"; not carried over:\n{lines}" if lines else ""))
     lacking = [
         f"  {child('tasks', name, 'command')}: {draft.no_command.get(name, _UNKNOWN)}"
         for name, task in tasks.items()
@@ -143,9 +143,9 @@ def _expect_commands(draft: Draft, job: Mapping[str, Any]) -> None:
         raise NotImportable(
             "\n".join(
                 [
-                    "what its tasks run is not known:",
+                    "the commands of these tasks are unknown:",
                     *lacking,
-                    f"give it: --command 'python train.py' for all of them, or --set {first}='python train.py'",
+                    f"set them: --command 'python train.py' for all of them, or --set {first}='python train.py'",
                 ]
             )
         )
@@ -172,7 +172,7 @@ def _place(path: KeyPath) -> list[tuple[int, str]]:
 
 def _format_problems(problems: tuple[Problem, ...]) -> str:
     lines = "\n".join(f"  {each}" for each in problems)
-    return f"what was read makes no valid job; lay other values over it with --set KEY=VALUE:\n{lines}"
+    return f"the imported job is invalid; override values with --set KEY=VALUE:\n{lines}"
 
 
 def _steps(path: str) -> KeyPath:
@@ -267,7 +267,7 @@ def _system(source: Source, name: str | None) -> System:
         return found[0]
     for each in UNSUPPORTED if not found else ():
         if each.knows(source):
-            raise NotImportable(f"{source.label} {each.why}, and is not read; {each.page}")
+            raise NotImportable(f"{source.label} {each.why}. It cannot be imported; {each.page}")
     kinds = "\n".join(f"  {each.name}: {each.takes}" for each in SYSTEMS)
-    what = "is none of what is read here" if not found else f"could be of {' or '.join(each.title for each in found)}"
-    raise NotImportable(f"{source.label} {what}; say which with --from:\n{kinds}")
+    what = "is not from a known system" if not found else f"could be from {' or '.join(each.title for each in found)}"
+    raise NotImportable(f"{source.label} {what}; name the system with --from:\n{kinds}")

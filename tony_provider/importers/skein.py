@@ -29,7 +29,7 @@ from tony_provider.importers.key_table import (
 )
 
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
-_NOBODY = "nothing of the user's runs in the master, which has no script"
+_NOBODY = "no user program runs in the master, because it has no script"
 _SKEIN = re.compile(r"\bskein (?:kv|application|driver|config)\b|-m skein[\w.]*")
 _MANY = 1000  # restarts that stand for an unlimited number
 
@@ -41,8 +41,8 @@ def _script(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     if found := _SKEIN.search(text):
         draft.leave_out(
             key,
-            f"calls `{found[0]}`, and nothing of Skein's runs here: tasks find each other in TONY_CLUSTER_SPEC, and "
-            "the job ends when they have; `airflow tony notebook` starts Jupyter, `framework: ray` Ray",
+            f"calls `{found[0]}`, but Skein does not run here: tasks find each other in TONY_CLUSTER_SPEC, and "
+            "the job ends when they have ended; `airflow tony notebook` starts Jupyter, `framework: ray` starts Ray",
         )
 
 
@@ -108,18 +108,18 @@ def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
         return
     budget = _MANY if given < 0 else given
     if given < 0:
-        draft.leave_out(key, f"any number of them is {_MANY} here; restarts after progress cost nothing", value)
+        draft.leave_out(key, f"an unlimited number is {_MANY} here; restarts after progress are not counted", value)
     before = draft.get("restart.budget")
     if before not in (None, budget):
         draft.leave_out(
-            key, f"`restart.budget` is the job's: {max(before, budget)}, which is that of another service", value
+            key, f"a job has only one `restart.budget`: {max(before, budget)}, the largest of its services", value
         )
     draft.put("restart.budget", max(before or 0, budget), key)
 
 
 def _failures(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     if boolean(value):
-        why = "its failure fails the job; `role: sidecar` is only reported, `tolerated_failures` bounds them"
+        why = "a failure fails the job; with `role: sidecar` it is only reported; `tolerated_failures` allows some"
         draft.leave_out(key, why, value)
 
 
@@ -137,7 +137,7 @@ def _fpgas(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
         draft.put((*draft.place(names), "resources", "yarn.io/fpga"), count, key)
 
 
-_ACL = "the page of the job is for those of `acls.view`"
+_ACL = "only the users and groups of `acls.view` can open the job's page"
 
 KEYS = Keys(
     {
@@ -148,7 +148,7 @@ KEYS = Keys(
         "tags": mapped_to("tags"),
         "max_attempts": mapped_to("am.attempts", positive_or_none),
         "file_systems": left_out("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
-        "acls.enable": left_out("`acls` counts on clusters that heed access lists"),
+        "acls.enable": left_out("`acls` applies on clusters that enforce access lists"),
         "acls.view_users": mapped_to("acls.view.users"),
         "acls.view_groups": mapped_to("acls.view.groups"),
         "acls.modify_users": mapped_to("acls.modify.users"),
@@ -157,8 +157,8 @@ KEYS = Keys(
         "acls.ui_groups": left_out(_ACL, "acls.view"),
         "master.resources.memory": carried_by(_of_master("memory", memory), "am.memory"),
         "master.resources.vcores": carried_by(_of_master("vcores", number), "am.vcores"),
-        "master.resources.gpus": left_out("nothing of the user's runs in the master"),
-        "master.resources.fpgas": left_out("nothing of the user's runs in the master"),
+        "master.resources.gpus": left_out("no user program runs in the master"),
+        "master.resources.fpgas": left_out("no user program runs in the master"),
         "master.script": carried_by(_script, "tasks.chief.command"),
         "master.files": carried_by(_files, "files"),
         "master.env": carried_by(_env, "tasks.chief.env"),
@@ -197,7 +197,7 @@ def _knows(source: Source) -> bool:
 def _read(source: Source) -> Draft:
     plain = source.document
     if plain is None:
-        raise NotImportable(f"{source.label}: is no mapping in YAML or JSON")
+        raise NotImportable(f"{source.label}: is not a mapping in YAML or JSON")
     draft = Draft()
     draft.put("framework", "standalone", "services")
     services = plain.get("services") or {}
@@ -216,8 +216,8 @@ def _read(source: Source) -> Draft:
     if unsaid := [name for name, service in there.items() if "max_restarts" not in service]:
         draft.leave_out(
             f"services.{unsaid[0]}.max_restarts",
-            "is not given, which is 0 to Skein: a failure ends the application. Here the task starts again, up to "
-            "`restart.budget` times (3); `restart: never` of a task type is Skein's rule",
+            "is not given, so Skein uses 0: a failure ends the application. Here the task restarts, up to "
+            "`restart.budget` times (3); set `restart: never` of a task type for Skein's rule",
         )
     draft.report_servers("services.{theirs}")
     return draft
@@ -228,7 +228,7 @@ def _is_there(draft: Draft, name: str, service: object) -> bool:
         draft.leave_out(f"services.{name}", "should be a mapping", service)
         return False
     if str(service.get("instances", 1)) == "0":
-        draft.leave_out(f"services.{name}.instances", "a task type has one at least, so this service is left out", 0)
+        draft.leave_out(f"services.{name}.instances", "a task type needs at least one, so this service is left out", 0)
         return False
     return True
 

@@ -93,7 +93,7 @@ class PythonSource:
         try:
             return cls(ast.parse(text), PurePath(name).name)
         except (SyntaxError, RecursionError, MemoryError) as error:
-            raise ValueError(f"{name}: is no Python ({error})") from error
+            raise ValueError(f"{name}: is not Python ({error})") from error
 
     def calls(self, name: str) -> Iterator[ast.Call]:
         """Yield the calls of a function with this name, in any module or object."""
@@ -193,7 +193,7 @@ _OLDER_NAMES = ("pyenv_zip_path", *_NAMES)
 _EXPERIMENT = "PytorchExperiment"
 _OF_EXPERIMENT = ("model", "main_fn", "train_dataset", "dataloader_args", "n_workers_per_executor")
 _OF_SPEC = ("memory", "vcores", "instances", "nb_proc_per_worker", "label")
-_COMPUTED = "is computed, which only running the program would tell"
+_COMPUTED = "is computed when the program runs, so the value is unknown"
 
 
 def _environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
@@ -210,7 +210,7 @@ def _python_env(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> No
         if label in value:
             _put_env(draft, ("tasks", name), f"{key} {label}", value[label])
         else:
-            draft.leave_out(key, f"has none for {label}, which {name} wants", dict(value))
+            draft.leave_out(key, f"has no environment for {label}, which {name} needs", dict(value))
 
 
 def _put_env(draft: Draft, above: KeyPath, key: str, value: Any) -> None:
@@ -227,7 +227,7 @@ def _access(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
             who, what = name.split("_")
             draft.put(("acls", who, what), given, f"{key} {name}")
         elif name != "enable":
-            draft.leave_out(f"{key} {name}", "the page of the job is for those of `acls.view`", given)
+            draft.leave_out(f"{key} {name}", "only the users and groups of `acls.view` can open the job's page", given)
 
 
 def _files(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
@@ -245,7 +245,7 @@ def _task_module(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> N
 KEYS = Keys(
     {
         "experiment_fn": left_out(
-            "a function is no program: write what it holds as one, for `command` and `files`, or use @task.tony",
+            "a function is not a program: write it as a program for `command` and `files`, or use @task.tony",
             "command",
         ),
         "task_specs": handled_elsewhere("tasks"),
@@ -257,12 +257,12 @@ KEYS = Keys(
         "nb_retries": argument("retries", positive_or_none),
         "custom_task_module": carried_by(_task_module, "framework"),
         "pre_script_hook": left_out(
-            "the first words of the `command`; `hadoop: true` for Hadoop's environment", "command"
+            "put it at the start of `command`; `hadoop: true` sets Hadoop's environment", "command"
         ),
         "acls": carried_by(_access, "acls"),
         "file_systems": left_out("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
         "skein_client": left_out("the connection says where jobs run"),
-        "eval_monitor_log_thresholds": left_out("an evaluator reports what it measures by `tony_sdk.report`"),
+        "eval_monitor_log_thresholds": left_out("an evaluator reports its measurements with `tony_sdk.report`"),
         "cuda_runtime_hdfs_path": left_out("the environment of the job has its CUDA libraries", "python_env"),
     }
 )
@@ -281,7 +281,7 @@ TASK_KEYS = Keys(
         "task.<type>.tb_model_dir": left_out(
             "`tensorboard: true` shows what programs write into TONY_TENSORBOARD_DIR", "tensorboard"
         ),
-        "task.<type>.tb_extra_args": left_out("TensorBoard takes no arguments of its own", "tensorboard"),
+        "task.<type>.tb_extra_args": left_out("TensorBoard's arguments cannot be set", "tensorboard"),
         "task.<type>.tb_termination_timeout_seconds": left_out("TensorBoard ends with the job", "tensorboard"),
     }
 )
@@ -312,7 +312,7 @@ def _read(source: Source) -> Draft:
             _carry(draft, KEYS, name, lambda node=node, name=name: _value(draft, program, name, node))  # type: ignore[misc]
     _processes(draft, program)
     for name in draft.tasks:
-        draft.no_command[name] = "what experiment_fn holds, as a program"
+        draft.no_command[name] = "write the content of experiment_fn as a program"
     return draft
 
 
@@ -377,7 +377,7 @@ def _value(draft: Draft, program: PythonSource, name: str, node: ast.expr) -> An
 
 def _tasks(draft: Draft, program: PythonSource, given: Mapping[str, ast.expr]) -> None:
     if "task_specs" not in given:
-        raise NotImportable(f"{_CALL} is given no task_specs, so nothing says which tasks there are")
+        raise NotImportable(f"{_CALL} has no task_specs, so the tasks are unknown")
     try:
         specs = {str(program.value(key)): spec for key, spec in program.pairs(given["task_specs"]) if key is not None}
     except Computed as error:
@@ -386,7 +386,7 @@ def _tasks(draft: Draft, program: PythonSource, given: Mapping[str, ast.expr]) -
         ) from error
     for name, spec in specs.items():
         if not isinstance(spec, ast.Call) or called(spec) != "TaskSpec":
-            draft.leave_out(f"task_specs[{name!r}]", f"is no TaskSpec(…), and {_COMPUTED}", ast.unparse(spec))
+            draft.leave_out(f"task_specs[{name!r}]", f"is not a TaskSpec(…), and {_COMPUTED}", ast.unparse(spec))
         elif name == TENSORBOARD:
             _tensorboard(draft, program, spec)
         else:

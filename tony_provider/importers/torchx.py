@@ -90,10 +90,10 @@ def shell_word(text: str) -> str:
 
 _NO_VALUE = -1  # of a resource; means no value
 _NODES = re.compile(r"(?:(?:(?P<least>\d+):)?(?P<nodes>\d+)x)?(?P<processes>\d+)")
-_TORCHRUN_LEFT = "the rendezvous is the application master's, and each process finds its rank"
-_IMAGE = "TorchX's own image is not used; say `docker: {image: …}`, or `python_env`"
+_TORCHRUN_LEFT = "the application master runs the rendezvous, and each process receives its rank"
+_IMAGE = "TorchX's own image is not used; set `docker: {image: …}` or `python_env`"
 _NO_RETRIES = (
-    "0, as TorchX has it by default, is `restart: {budget: 0}`; without that tasks start again up to 3 times, from "
+    "0, TorchX's default, is `restart: {budget: 0}`; without this key, tasks restart up to 3 times, from "
     "their newest checkpoint"
 )
 _OF_MOUNTS = {  # parts of the option -> fields of an AppDef
@@ -135,7 +135,7 @@ def _retries(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
 
 def _image(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     if not value or str(value).startswith(("/", ".")):
-        draft.leave_out(key, "is a directory; what the job needs is in `files`", value)
+        draft.leave_out(key, "is a directory; list the files that the job needs in `files`", value)
     else:
         draft.put("tasks.<type>.docker.image", value, key, names)
 
@@ -149,7 +149,7 @@ def _mounts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
             mode = "ro" if str(each.get("read_only", "")).lower() == "true" else "rw"
             draft.add((*docker, "mounts"), f"{source}:{target}:{mode}", key)
         else:
-            draft.leave_out(key, "directories of the node are mounted into an image, and nothing else", each)
+            draft.leave_out(key, "an image can mount directories of the node, and nothing else", each)
 
 
 def _mounts_of_words(text: str) -> list[dict[str, Any]]:
@@ -170,7 +170,7 @@ def _amount(value: Any) -> int | None:
 KEYS = Keys(
     {
         "name": mapped_to("name"),
-        "metadata": left_out("`tags` and `env` say what others should know of the job", "tags"),
+        "metadata": left_out("`tags` and `env` can describe the job", "tags"),
         "roles": handled_elsewhere("tasks"),
         "role.<type>.name": handled_elsewhere("tasks"),
         "role.<type>.num_replicas": mapped_to("tasks.<type>.instances", number),
@@ -184,9 +184,9 @@ KEYS = Keys(
         "role.<type>.resource.cpu": mapped_to("tasks.<type>.vcores", _amount),
         "role.<type>.resource.gpu": mapped_to("tasks.<type>.gpus", lambda value: _amount(value) or None),
         "role.<type>.resource.memMB": mapped_to("tasks.<type>.memory", _amount),
-        "role.<type>.resource.capabilities": left_out("`node_label` says which nodes", "node_label"),
+        "role.<type>.resource.capabilities": left_out("`node_label` selects the nodes", "node_label"),
         "role.<type>.resource.devices": left_out("`resources` of the task type, by YARN's names", "resources"),
-        "role.<type>.resource.tags": left_out("`node_label` says which nodes", "node_label"),
+        "role.<type>.resource.tags": left_out("`node_label` selects the nodes", "node_label"),
         "role.<type>.port_map": left_out("`TONY_PORT` is the task's port; the others find it in `TONY_CLUSTER_SPEC`"),
         "role.<type>.mounts": carried_by(_mounts, "tasks.<type>.docker.mounts"),
         "role.<type>.metadata": left_out("for TorchX's schedulers"),
@@ -218,8 +218,8 @@ OPTIONS = Keys(
         "rdzv_endpoint": left_out(_TORCHRUN_LEFT),
         "rdzv_conf": left_out(_TORCHRUN_LEFT),
         "debug": left_out("`env` may have TORCH_DISTRIBUTED_DEBUG and others", "env"),
-        "tee": left_out("what every process prints is kept"),
-        "metadata": left_out("`tags` and `env` say what others should know of the job", "tags"),
+        "tee": left_out("the output of every process is kept"),
+        "metadata": left_out("`tags` and `env` can describe the job", "tags"),
     }
 )
 
@@ -242,14 +242,14 @@ def _read(source: Source) -> Draft:
     plain = source.document
     if plain is not None and isinstance(plain.get("roles"), list):
         return _app(plain)
-    return _call(source.arguments(_is_call, "is no AppDef (a mapping with `roles`), and has no call of torchx"))
+    return _call(source.arguments(_is_call, "is not an AppDef (a mapping with `roles`), and has no call of torchx"))
 
 
 def _app(plain: Mapping[str, Any]) -> Draft:
     draft = Draft()
     roles = [each for each in plain["roles"] if isinstance(nested_mapping(each).get("name"), str) and each["name"]]
     if len(roles) < len(plain["roles"]):
-        draft.leave_out("roles", "one of them has no name")
+        draft.leave_out("roles", "one of the roles has no name")
     runs = {str(each["name"]): _run_of(draft, each) for each in roles}
     for each in roles:
         draft.put(("tasks", draft.service_type(str(each["name"])), "instances"), 1, "num_replicas")
@@ -288,17 +288,17 @@ def _framework(draft: Draft, roles: Sequence[Mapping[str, Any]], runs: Mapping[s
 
 def _put_command(draft: Draft, role: str, run: RoleCommand) -> None:
     name = draft.task_type(role)
-    draft.no_command[name] = "the entry point of the role's image, which nothing here says"
+    draft.no_command[name] = "the role runs the entry point of its image, which is unknown here"
     if not run.words:
         return
     draft.put(("tasks", name, "command"), " ".join(map(shell_word, run.words)), f"role.{role}.args")
     if program := next((word for word in run.words if word.endswith(".py") and not word.startswith("/")), None):
-        why = f"{program} is looked for in the image, as TorchX does; where it is not there, name it in `files`"
+        why = f"{program} is expected in the image, as in TorchX; if the image lacks it, name it in `files`"
         draft.leave_out(f"role.{role}.args", why)
     if run.processes != "1":
         draft.put(("tasks", name, "processes"), run.processes, f"role.{role}.args")
     if unknown := [each for each in MACRO.findall(" ".join(run.words)) if each not in MACROS]:
-        draft.leave_out(f"role.{role}.args", f"${{{unknown[0]}}} is filled in by TorchX, and by nobody here")
+        draft.leave_out(f"role.{role}.args", f"${{{unknown[0]}}} is replaced only by TorchX, not here")
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
@@ -322,8 +322,8 @@ def _call(given: Sequence[str]) -> Draft:
         _utility(draft, options, component)
     else:
         raise NotImportable(
-            f"{component} is no component that is read here (dist.ddp, dist.spmd, utils.sh, utils.python, utils.echo); "
-            "write what it makes as JSON: json.dumps(dataclasses.asdict(app))"
+            f"{component} is not a supported component (dist.ddp, dist.spmd, utils.sh, utils.python, utils.echo); "
+            "write the AppDef that it returns as JSON: json.dumps(dataclasses.asdict(app))"
         )
     OPTIONS.carry_options(draft, options.given, f"{component} --", "unknown option")
     return draft
@@ -332,7 +332,7 @@ def _call(given: Sequence[str]) -> Draft:
 def _distributed(draft: Draft, options: Options, component: str) -> None:
     script, module = options.last("script"), options.last("m")
     if (script is None) == (module is None):
-        raise NotImportable(f"{component} wants one of --script and -m")
+        raise NotImportable(f"{component} needs exactly one of --script and -m")
     nodes = _NODES.fullmatch(options.last("j") or ("1x2" if component == "dist.ddp" else "1x1"))
     if nodes is None:
         raise NotImportable(f"{component} -j {options.last('j')}: should be NODESxPROCESSES, such as 2x4 or 1:2x4")
@@ -349,7 +349,7 @@ def _distributed(draft: Draft, options: Options, component: str) -> None:
         draft.add("files", script, "--script")
         script = PurePosixPath(script).name
     elif module is not None:
-        draft.leave_out("-m", "name the module's files in `files`, unless the environment has it", module)
+        draft.leave_out("-m", "name the module's files in `files`, unless the environment has the module", module)
     given = ["python", *(["-m", module] if module else [str(script)]), *options.rest]
     draft.put(("tasks", name, "command"), " ".join(map(shell_word, given)), "--script")
     default = "gpu.small" if component == "dist.spmd" else None
@@ -382,9 +382,9 @@ def _of_options(draft: Draft, role: str, options: Options, default: str | None, 
     if named in _SIZES:
         vcores, gpus, gibibytes = _SIZES[named]
         size = {"cpu": vcores, "gpu": gpus, "memMB": int(gibibytes * 1024)}
-        draft.leave_out("-h", "is a size that TorchX says may change; the job has that of TorchX 0.7", named)
+        draft.leave_out("-h", "TorchX may change this size; the job has the size of TorchX 0.7", named)
     elif named is not None:
-        draft.leave_out("-h", "is no size known here; give memory, vcores and gpus", named)
+        draft.leave_out("-h", "is not a known size; give memory, vcores and gpus", named)
     else:
         size = {each: number_of(f"--{each}", options.last(each) or value) for each, value in size.items()}
     resource = {f"role.{role}.resource.{each}": value for each, value in size.items()}

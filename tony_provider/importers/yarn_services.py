@@ -81,7 +81,7 @@ def _rules(given: Mapping[str, Any], kind: str, scope: str, tags: list[str], our
     if kind == "ANTI_AFFINITY":
         return [apart(tags, scope)]
     if len(tags) > 1:
-        raise BadValue("counts containers of several components together; a rule of `placement` counts those of one")
+        raise BadValue("counts containers of several components together; a rule of `placement` counts one component")
     least, most = given.get("min_cardinality"), given.get("max_cardinality")
     return list(counted(tags[0], scope, number(least or 0), number(ANY_NUMBER if most is None else most), [ours]))
 
@@ -107,7 +107,7 @@ def _put_attributes(draft: Draft, key: str, ours: str, kind: str, attributes: Ma
         found = values if isinstance(values, list) else [values]
         if kind == _KINDS[2] or len(found) != 1:
             draft.leave_out(
-                f"{key}.node_attributes.{name}", "an attribute has one value here, and is not counted", values
+                f"{key}.node_attributes.{name}", "an attribute has one value here, and cannot be counted", values
             )
             continue
         sign = "=" if kind == "AFFINITY" else "!="
@@ -119,7 +119,7 @@ def _put_label(draft: Draft, key: str, ours: str, partitions: list[str]) -> None
     if len(partitions) == 1:
         draft.put(("tasks", ours, "node_label"), partitions[0], f"{key}.node_partitions")
     elif partitions:
-        draft.leave_out(f"{key}.node_partitions", "a container has one `node_label`; YARN heeds the first", partitions)
+        draft.leave_out(f"{key}.node_partitions", "a container has one `node_label`; YARN uses the first", partitions)
 
 
 _OF_ALL = {  # keys of the service that are defaults of its components -> our key
@@ -132,8 +132,8 @@ _CONSTANT = re.compile(
 )
 # escapes for YARN, which writes the command between double quotes into a bash script
 _ESCAPED = re.compile(r"\\([$`\"\\])")
-_OF_A_RUNNING_ONE = "says how a running service is; a definition needs none of it"
-_NOT_WRITTEN = "nothing is written into files from properties; write the file yourself, and name it in `files`"
+_OF_A_RUNNING_ONE = "describes a running service; a definition does not need this"
+_NOT_WRITTEN = "files are not generated from properties; write the file yourself, and name it in `files`"
 
 
 def _put_resource(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
@@ -163,8 +163,8 @@ def _say_constants(draft: Draft, key: str, text: str) -> None:
     if found := _CONSTANT.findall(text):
         draft.leave_out(
             key,
-            f"{found[0]} is filled in by YARN's services, and by nobody here; TONY_TASK_INDEX, TONY_CLUSTER_SPEC and "
-            "other variables say who and where a task is",
+            f"{found[0]} is replaced only by YARN services, not here; TONY_TASK_INDEX, TONY_CLUSTER_SPEC and "
+            "other variables identify a task and its host",
         )
 
 
@@ -181,9 +181,9 @@ def _readiness(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None
     elif kind == "HTTP" and "url" in properties:
         url = str(properties["url"]).replace("${THIS_HOST}", "localhost")
         draft.put("tasks.<type>.ready", {"command": f"curl -fs '{url}'"}, key, names)
-        draft.leave_out(key, "the task's node asks for the page, by curl, which must be there", value)
+        draft.leave_out(key, "the task's node requests the page with curl, which must be installed there", value)
     elif kind != "DEFAULT":
-        draft.leave_out(key, "is no check of YARN's services: DEFAULT, PORT with a port, HTTP with a url", value)
+        draft.leave_out(key, "is not a check of YARN services: DEFAULT, PORT with a port, HTTP with a url", value)
 
 
 def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
@@ -191,9 +191,9 @@ def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     if policy == "NEVER":
         draft.put("tasks.<type>.restart", "never", key, names)
     elif policy == "ALWAYS":
-        draft.leave_out(key, "a task that ends with exit code 0 has succeeded, and is not started again", value)
+        draft.leave_out(key, "a task that ends with exit code 0 has succeeded, and does not restart", value)
     elif policy != "ON_FAILURE":
-        draft.leave_out(key, "is none of ALWAYS, ON_FAILURE and NEVER", value)
+        draft.leave_out(key, "is not ALWAYS, ON_FAILURE or NEVER", value)
 
 
 def _privileged(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
@@ -233,8 +233,8 @@ KEYS = Keys(
         "name": mapped_to("name"),
         "queue": mapped_to("queue"),
         "lifetime": mapped_to("timeouts.lifetime", seconds),
-        "version": left_out("a job has none; `name` may say it"),
-        "description": left_out("a job has none; the DAG's `doc_md` may say it"),
+        "version": left_out("a job has no version; `name` may contain it"),
+        "description": left_out("a job has no description; the DAG's `doc_md` may contain it"),
         "quicklinks": left_out("the job's page has the addresses of its tasks"),
         "kerberos_principal": left_out("`kerberos` of the connection", "kerberos"),
         "docker_client_config": mapped_to("docker.client_config"),
@@ -282,7 +282,7 @@ def _knows(source: Source) -> bool:
 def _read(source: Source) -> Draft:
     plain = source.document
     if plain is None or not isinstance(plain.get("components"), list):
-        raise NotImportable(f"{source.label}: is no service: a mapping in JSON with a list of `components`")
+        raise NotImportable(f"{source.label}: is not a service definition: a JSON mapping with a list of `components`")
     draft = Draft()
     draft.put("framework", "standalone", "components")
     components = [each for each in plain["components"] if _is_there(draft, plain, each)]
@@ -302,7 +302,7 @@ def _read(source: Source) -> Draft:
 
 def _is_there(draft: Draft, plain: Mapping[str, Any], component: object) -> bool:
     if not isinstance(component, Mapping) or not isinstance(component.get("name"), str) or not component["name"]:
-        draft.leave_out("components", "one of them has no name", component)
+        draft.leave_out("components", "one of the components has no name", component)
         return False
     name = component["name"]
     if str(nested_mapping(component, "artifact").get("type", "")).upper() == "SERVICE":
@@ -310,7 +310,7 @@ def _is_there(draft: Draft, plain: Mapping[str, Any], component: object) -> bool
         return False
     count = component.get("number_of_containers", plain.get("number_of_containers", 1))
     if str(count) == "0":
-        draft.leave_out(f"component.{name}", "has no container, and a task type has one at least", count)
+        draft.leave_out(f"component.{name}", "has no container, but a task type needs at least one", count)
         return False
     return True
 
@@ -320,7 +320,7 @@ def _properties(draft: Draft, about: Mapping[str, Any], names: Sequence[str]) ->
         if name == "docker.network":
             draft.put((*draft.place(names), "docker", "network"), value, name)
         elif not PROPERTIES.carry(draft, name, value):
-            draft.leave_out(name, "no key of ours does what this property does", value)
+            draft.leave_out(name, "no key of a job specification corresponds to this property", value)
 
 
 def _artifacts(draft: Draft, plain: Mapping[str, Any], components: Sequence[Mapping[str, Any]]) -> None:
@@ -358,9 +358,9 @@ def _entry_point(draft: Draft, name: str, key: str, plain: Mapping[str, Any], co
     if str(env.get(ENTRY_POINT, "")).lower() == "true":
         given = draft.tasks[name].pop("command", None)
         if given is not None:
-            why = "these are arguments of the image's own entry point, and no command"
+            why = "these are arguments of the image's own entry point, not a command"
             draft.leave_out(f"{key} {ENTRY_POINT}", why, given)
-    draft.no_command[name] = "the image's own entry point, which nothing here says"
+    draft.no_command[name] = "the component runs its image's own entry point, which is unknown here"
 
 
 def _waits(draft: Draft) -> None:

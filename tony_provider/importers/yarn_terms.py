@@ -18,7 +18,7 @@ def on_hdfs(draft: Draft, key: str, path: object) -> str:
     if "://" in text:
         return text
     if not text.startswith("/"):
-        draft.leave_out(key, "begins in the user's home on HDFS; here it begins at the top: write the whole path", text)
+        draft.leave_out(key, "is relative to the user's home on HDFS, here to the root; write the absolute path", text)
     return f"hdfs:///{text.lstrip('/')}"
 
 
@@ -61,7 +61,7 @@ def take_image(draft: Draft, above: KeyPath, key: str, given: Mapping[str, Any])
                     reason = "a command is always given; the image's own entry point is not run"
                     draft.leave_out(full_key, reason, value)
             else:
-                draft.leave_out(full_key, "no key of `docker` does what this variable does", value)
+                draft.leave_out(full_key, "no key of `docker` corresponds to this variable", value)
         except BadValue as error:
             draft.leave_out(full_key, str(error), value)
     return rest
@@ -69,7 +69,7 @@ def take_image(draft: Draft, above: KeyPath, key: str, given: Mapping[str, Any])
 
 def _put_runtime(draft: Draft, above: KeyPath, full_key: str, runtime: str) -> None:
     if runtime not in _RUNTIMES:
-        draft.leave_out(full_key, f"is none of {', '.join(_RUNTIMES)}", runtime)
+        draft.leave_out(full_key, f"is not one of {', '.join(_RUNTIMES)}", runtime)
     elif (ours := _RUNTIMES[runtime]) is not None:
         draft.put((*above, "docker", "runtime"), ours, full_key)
 
@@ -98,7 +98,7 @@ def _own(task: Mapping[str, Any]) -> Mapping[str, Any]:
 def _leave(draft: Draft, place: KeyPath) -> None:
     for name, value in draft.remove(place).items():
         key = draft.origins.pop((*place, name), name)
-        draft.leave_out(key, f"means nothing without an image: `docker.{name}`", value)
+        draft.leave_out(key, f"has no effect without an image: `docker.{name}`", value)
 
 
 ANY_NUMBER = 2**31 - 1  # Java's Integer.MAX_VALUE
@@ -127,7 +127,7 @@ def read_expression(text: str, own: Collection[str], depth: int = 0) -> Rules:
         raise BadValue("is nested too deeply")
     if joined := _JOINED.fullmatch(text.strip()):
         if joined[1].lower() == "or":
-            raise BadValue("has an alternative (or): rules of `placement` hold all together")
+            raise BadValue("has an alternative (or), but all rules of `placement` apply together")
         parts = [read_expression(part, own, depth + 1) for part in _parts(joined[2])]
         return sum(parts, Rules())
     words = [word.strip() for word in text.split(",") if word.strip()]
@@ -156,7 +156,7 @@ def _attribute(words: list[str], text: str) -> str:
     if len(words) != 1 or not re.fullmatch(r"[^=!]+!?=[^=!]+", words[0]):
         several = len(words) > 1 and "=" in words[0]
         raise BadValue(
-            "an attribute has one value here" if several else f"is no placement constraint that YARN reads: {text!r}"
+            "an attribute has one value here" if several else f"is not a placement constraint that YARN reads: {text!r}"
         )
     return words[0]
 

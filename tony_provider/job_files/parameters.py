@@ -82,7 +82,7 @@ def split_parameters(plain: Mapping[str, Any]) -> tuple[dict[str, Parameter], di
     if section is None:
         return {}, job
     if not isinstance(section, Mapping):
-        raise SpecError([Problem(SECTION, section, "must be a mapping of names to what they are: {type: integer, …}")])
+        raise SpecError([Problem(SECTION, section, "must be a mapping of names to definitions: {type: integer, …}")])
     problems: list[Problem] = []
     found = {name: _parameter(child(SECTION, name), name, about, problems) for name, about in section.items()}
     if problems:
@@ -127,7 +127,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 def _parameter(path: str, name: object, about: object, problems: list[Problem]) -> Parameter | None:
     before = len(problems)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        problems.append(Problem(path, name, "a parameter's name has letters, digits and _, and begins with no digit"))
+        problems.append(Problem(path, name, "a parameter's name has letters, digits and _, and no leading digit"))
     if not isinstance(about, Mapping):
         problems.append(Problem(path, about, "must be a mapping, such as {type: integer, default: 2, minimum: 1}"))
         return None
@@ -162,9 +162,9 @@ def _schema(path: str, kind: str, about: Mapping[str, Any], problems: list[Probl
             else:
                 problems.append(Problem(below, about[key], "must be a list of values"))
         elif key in _OF_ITS_TYPE and kind not in ("integer", "number"):
-            problems.append(Problem(below, about[key], f"is for numbers, and this is of the type {kind}"))
+            problems.append(Problem(below, about[key], f"applies only to numbers, but the parameter is of type {kind}"))
         elif key in _LENGTHS and kind != "string":
-            problems.append(Problem(below, about[key], f"is for text, and this is of the type {kind}"))
+            problems.append(Problem(below, about[key], f"applies only to text, but the parameter is of type {kind}"))
         else:
             of = "integer" if key in _LENGTHS else "string" if key in _TEXTS else kind
             schema[key] = _read(below, of, about[key], problems)
@@ -172,7 +172,7 @@ def _schema(path: str, kind: str, about: Mapping[str, Any], problems: list[Probl
         try:
             re.compile(schema["pattern"])
         except re.error as error:
-            problems.append(Problem(child(path, "pattern"), schema["pattern"], f"is no regular expression: {error}"))
+            problems.append(Problem(child(path, "pattern"), schema["pattern"], f"is not a regular expression: {error}"))
     return schema
 
 

@@ -21,7 +21,7 @@ from tony_provider.runtime.parsing.parse import load_source
 MARKS = ("{{", "{%", "{#")  # starts of Jinja's expressions, statements and comments
 _STATEMENT = "{%"
 _RULE = (
-    "the text is parsed before its templates are rendered. Write a template as a value, or as a part of one, in quotes "
+    "the text is parsed before its templates are rendered. Write a template as a value or part of a value, in quotes "
     'and without tojson: "{{ params.workers }}". A statement such as {% if %} must begin and end within one value. '
     "Build a job in Python if its keys depend on a run. `templates: false` at the top turns templates off"
 )
@@ -52,7 +52,7 @@ def _check(plain: Mapping[str, Any], text: str, path: str) -> None:
         if is_key and any(mark in each for mark in MARKS[:2]):
             problems.append(Problem(child(path, each), NOT_GIVEN, f"a key must not be a template: {_RULE}"))
     if statements < text.count(_STATEMENT):
-        problems.append(Problem(path, NOT_GIVEN, f"a Jinja statement stands outside of the values: {_RULE}"))
+        problems.append(Problem(path, NOT_GIVEN, f"a Jinja statement is outside of the values: {_RULE}"))
     if problems:
         raise SpecError(problems)
 
@@ -100,9 +100,9 @@ def values_of(parameters: Mapping[str, Parameter], given: Sequence[str]) -> dict
         if not equals:
             problems.append(Problem(f"--param {each}", NOT_GIVEN, "should be NAME=VALUE, such as workers=4"))
         elif name not in parameters:
-            known = ", ".join(parameters) or "none; its section `parameters` names them"
+            known = ", ".join(parameters) or "none; its section `parameters` defines them"
             hint = suggestion(name, list(parameters)) or f"; it has {known}"
-            problems.append(Problem(f"--param {name}", text, f"is no parameter of the job{hint}"))
+            problems.append(Problem(f"--param {name}", text, f"is not a parameter of the job{hint}"))
         else:
             texts[name] = text
     values = {name: _value(name, each, texts, problems) for name, each in parameters.items()}
@@ -114,7 +114,7 @@ def values_of(parameters: Mapping[str, Parameter], given: Sequence[str]) -> dict
 def _value(name: str, parameter: Parameter, texts: Mapping[str, str], problems: list[Problem]) -> Any:
     if name not in texts:
         if parameter.is_required:
-            message = f"has no default; give it: --param {name}=VALUE"
+            message = f"has no default; set it with --param {name}=VALUE"
             problems.append(Problem(child(SECTION, name), NOT_GIVEN, message))
         return parameter.default
     try:
@@ -142,7 +142,7 @@ def rendered_job(job: Mapping[str, Any], values: Mapping[str, Any], quote: Calla
         try:
             return environment.from_string(value).render(context)
         except (TemplateError, TypeError, ValueError, ArithmeticError) as error:
-            problems.append(Problem(path, value, f"cannot be filled in: {error}{_more(error)}"))
+            problems.append(Problem(path, value, f"cannot be rendered: {error}{_more(error)}"))
             return value
 
     whole: dict[str, Any] = map_leaves(job, fill)
@@ -153,7 +153,7 @@ def rendered_job(job: Mapping[str, Any], values: Mapping[str, Any], quote: Calla
 
 def _more(error: Exception) -> str:
     if "undefined" in str(error) or "has no attribute" in str(error):
-        return "; what belongs to a run, only a DAG fills in: outside of one there are params and macros.tony.quote"
+        return "; only a DAG renders values of a run. Outside of a DAG, use only params and macros.tony.quote"
     return ""
 
 
@@ -177,10 +177,10 @@ def check_names(job: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> 
         if name not in parameters:
             known = ", ".join(parameters) or "none"
             hint = suggestion(name, list(parameters)) or f"; `{SECTION}` has {known}"
-            problems.append(Problem(path, NOT_GIVEN, f"params.{name} is no parameter of the job{hint}"))
+            problems.append(Problem(path, NOT_GIVEN, f"params.{name} is not a parameter of the job{hint}"))
     unused = [name for name in parameters if name not in used]
     problems += [
-        Problem(child(SECTION, name), NOT_GIVEN, f'is used nowhere: write "{{{{ params.{name} }}}}" where it belongs')
+        Problem(child(SECTION, name), NOT_GIVEN, f'is not used: write "{{{{ params.{name} }}}}" where the job needs it')
         for name in unused
     ]
     if problems:

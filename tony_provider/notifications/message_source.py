@@ -127,7 +127,7 @@ def _address(dag_id: str, run_id: str) -> str:
     return f"{base.rstrip('/')}/dags/{quote(dag_id)}/runs/{quote(run_id)}" if base else ""
 
 
-_NOTHING = "it has started no application"
+_NOTHING = "the training has started no application"
 
 
 @attrs.define(kw_only=True)
@@ -284,7 +284,7 @@ def _said(error: BaseException) -> str:
     try:
         return str(error).strip()
     except Exception as problem:  # noqa: BLE001 - a program's class may raise anything; the message must be sent
-        return f"(its message cannot be had: {type(problem).__name__})"
+        return f"(the error has no readable message: {type(problem).__name__})"
 
 
 def _below_first_line(failure: Failure | None) -> str:
@@ -407,7 +407,7 @@ class MessageSource:
         """
         ti = context.get("ti")
         if ti is None or getattr(context.get("dag_run"), "logical_date", None) is None:  # Airflow orders runs by it
-            missing.append("the run before: this one has no logical date" if ti is not None else "the run before")
+            missing.append("the previous run: this run has no logical date" if ti is not None else "the previous run")
             return None
         try:
             if ti.task_id == task_id:
@@ -416,7 +416,7 @@ class MessageSource:
                 before = ti.get_previous_dagrun(state="success")
         except Exception as error:  # noqa: BLE001 - Airflow may raise anything, and the message must be sent
             self._tell(f"{type(error).__name__}: {error}")
-            missing.append(f"the run before: {error}")
+            missing.append(f"the previous run: {error}")
             return None
         return before.run_id if before is not None else None
 
@@ -436,7 +436,7 @@ class MessageSource:
         return True
 
     def _tell(self, problem: str) -> None:
-        self.log.warning("For the notification: %s", problem)
+        self.log.warning("Data is missing for the notification: %s", problem)
 
 
 def _training(task: Any) -> TonyTrainOperator | None:

@@ -107,9 +107,9 @@ def _made(notifier: Any, arguments: dict[str, Any]) -> BaseNotifier | Sender:
     if isinstance(made, type):
         made = made(**arguments)
     elif arguments:
-        raise TypeError(f"TonyNotifier: {', '.join(arguments)}: further arguments are for a notifier's class")
+        raise TypeError(f"TonyNotifier: {', '.join(arguments)}: only a notifier's class accepts further arguments")
     if not callable(made):
-        raise TypeError(f"TonyNotifier: {notifier!r} is neither a notifier nor anything to be called")
+        raise TypeError(f"TonyNotifier: {notifier!r} is neither a notifier nor callable")
     return made  # type: ignore[no-any-return]
 
 

@@ -71,7 +71,7 @@ class Adviser:
 
         Handles all exceptions, and takes at most SECONDS.
         """
-        self._in_time(f"Advice is not taken back from {job}", lambda: self._blame(job))
+        self._in_time(f"Cannot withdraw the advice that was applied to {job}", lambda: self._blame(job))
 
     def _in_time(self, without: str, act: Callable[[], object]) -> bool:
         """Return whether ``act`` has ended within SECONDS, and log its errors."""
@@ -102,8 +102,8 @@ class Adviser:
 
     def _taken_back(self, runs: PreviousRuns, application_id: str) -> PreviousRuns:
         self.log.warning(
-            "The advice that was applied to %s is taken back: the next try, and the next %s that succeed, ask for "
-            "what the DAG says",
+            "Withdrawing the advice that was applied to %s: the next try and the next %s that succeed request the "
+            "resources in the DAG",
             application_id,
             count(QUIET_RUNS, "run"),
         )
@@ -137,7 +137,7 @@ class Adviser:
                 return self._changed(request, *self._of_former_runs(request, former, limits))
             kept = self.hook.job(before, self.identity).labels().get(APPLIED)
             change = limits.within(json.loads(kept), request.job) if kept else {}
-            return self._changed(request, change, f"as to {before}, of the try before")
+            return self._changed(request, change, f"as for {before} of the previous try")
         except (ClusterError, StorageError, ValueError) as error:
             self.log.warning("No advice is applied: %s", error)
             return request
@@ -152,7 +152,7 @@ class Adviser:
             return {}, ""
         change = limits.within(merged_change(found.advice), request.job)
         said = "; ".join(each.text for each in found.advice if each.change)
-        return change, f"by the figures of {found.application_id} and those before it: {said}"
+        return change, f"based on the data of {found.application_id} and earlier applications: {said}"
 
     def _changed(self, request: SubmissionRequest, change: dict[str, Any], why: str) -> SubmissionRequest:
         """Apply a change.
@@ -170,7 +170,7 @@ class Adviser:
 
     def _tell_quiet(self, former: PreviousRuns) -> None:
         self.log.info(
-            "No advice is applied: %s failed with it. It may be again after %s of success",
+            "No advice is applied, because %s failed with advice. Advice is applied again after %s with success",
             former.blamed,
             count(former.quiet_runs, "run"),
         )

@@ -154,7 +154,7 @@ class Summaries:
     ) -> JobSummary | None:
         known = application, JobHistory(application_id=job.application_id, status=status)
         seconds, whom = HURRIED_SECONDS if hurried else READ_SECONDS, "the cluster or its store"
-        look = self._in_time(seconds, "read whole", whom, lambda: self._look(job, *known)) or known
+        look = self._in_time(seconds, "read completely", whom, lambda: self._look(job, *known)) or known
         if look[0] is not None or look[1].status is not None:  # otherwise the stored summary already contains more
             return self._keep(job, *look, advice, hurried=hurried, try_number=try_number)
         return None
@@ -189,7 +189,7 @@ class Summaries:
                 self._store.set(JOB_KEY + job.application_id, first, forever=True)
             return summary
 
-        return self._in_time(HURRIED_SECONDS if hurried else KEEP_SECONDS, "kept", "Airflow", keep)
+        return self._in_time(HURRIED_SECONDS if hurried else KEEP_SECONDS, "stored", "Airflow", keep)
 
     def _begun(self, job: TonyJob, try_number: int | None) -> JobSummary:
         framework = ""
@@ -239,7 +239,7 @@ class Summaries:
             return
         number = kept.get("try_number")
         if not isinstance(number, int):
-            labels = self._in_time(READ_SECONDS, "dated", "the store", job.labels)
+            labels = self._in_time(READ_SECONDS, "assigned to a try", "the store", job.labels)
             number = submitted_by(labels or {})
         if self._sum_up(job, try_number=number) is not None:
             self._list(store, job)

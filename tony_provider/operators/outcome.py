@@ -91,11 +91,11 @@ def _killed(application_id: str, diagnostics: str) -> str:
 # A program that uses neither directory loses the model in its working directory, although the job succeeds.
 _NOTHING_LEFT = (
     f"Nothing was left in {contract.ENV_MODEL_DIR} or {contract.ENV_CHECKPOINT_DIR}: "
-    "files that the program wrote to its working directory are gone with its container"
+    "files in a program's working directory are deleted with its container"
 )
 _NOTHING_STORED = (
     f"Nothing of this job is on the store, although tasks left files in {contract.ENV_MODEL_DIR} or "
-    f"{contract.ENV_CHECKPOINT_DIR}: %s. The warnings above name the reasons. Of models, only that of rank 0 is stored"
+    f"{contract.ENV_CHECKPOINT_DIR}: %s. The warnings above name the reasons. Only the model of rank 0 is stored"
 )
 _SHOWN = 1000  # characters of the returned value that the task's log shows
 
@@ -168,7 +168,7 @@ class Outcome:
         try:
             found = self.job.owned_chain()
         except Exception as error:
-            self.log.warning("Its checkpoint chain is unknown: %s", error, exc_info=is_unforeseen(error))
+            self.log.warning("The job's checkpoint chain is unknown: %s", error, exc_info=is_unforeseen(error))
             return None
         return found.uri if found is not None else None
 
@@ -197,11 +197,11 @@ class Outcome:
         if status is not None:
             self.log_output(status, rest, but=error.failure.task if error.failure is not None else None)
         if status is not None and status.checkpoint is not None:
-            self.log.info("Its newest checkpoint is %s: %s", status.checkpoint.label, status.checkpoint.uri)
+            self.log.info("The job's newest checkpoint is %s: %s", status.checkpoint.label, status.checkpoint.uri)
         try:
             title, tail = self._log_tail(error, rest)
         except Exception as problem:  # the failure is what matters
-            message = "No logs of %s: %s"
+            message = "Cannot read the logs of %s: %s"
             self.log.warning(message, self.job, problem, exc_info=is_unforeseen(problem))
             return
         if tail is None:
@@ -209,7 +209,7 @@ class Outcome:
         elif tail:
             self.log.error("End of the output of %s:\n%s", title, printable(tail.replace("\r", "\n")))
         else:
-            self.log.warning("No output of %s was kept: it printed nothing, or had no time to keep it", title)
+            self.log.warning("No output of %s is stored: it printed nothing, or ended before its log was stored", title)
 
     def _log_tail(self, error: TonyJobFailed, rest: RemainingOutput) -> tuple[str, str | None]:
         """Return the task or master that wrote the log, and its end, or None if the end was shown while the job ran."""

@@ -222,7 +222,7 @@ class Telemetry:
         environment, credentials = trace_environment(), {}
         run = self._mlflow_run()
         if run is not None:
-            with self._bearing("MLflow does not know of this training yet"):
+            with self._bearing("Cannot start MLflow's run of this training"):
                 environment |= run.begin(request.job, request.secrets)
                 self._open = OpenMlflowRun(run.options.conn_id, environment["MLFLOW_RUN_ID"], run.training)
                 credentials = dict(run.server.credentials)
@@ -235,7 +235,7 @@ class Telemetry:
     @property
     def open_run(self) -> OpenMlflowRun | None:
         """The MLflow run to close if a user's action ends the task. None if no run is known."""
-        with self._bearing("MLflow's run stays open where a user ends this task"):
+        with self._bearing("MLflow's run will stay open if a user ends this task"):
             options = MlflowOptions.of(self.task.mlflow)
             if self._open is None and options is not None:
                 return known_run(options, self.store, self.identity().name)
@@ -244,7 +244,7 @@ class Telemetry:
     @property
     def secrets(self) -> list[str]:
         """Credentials of MLflow that the job's programs know. Reading this property makes Airflow mask them."""
-        with self._bearing("What the job has printed is shown with MLflow's password, should it be in it"):
+        with self._bearing("MLflow's password is not masked in the job's output"):
             options = MlflowOptions.of(self.task.mlflow)
             if options is not None:
                 return MlflowServer.of_connection(options.conn_id).secrets
@@ -297,7 +297,7 @@ class Telemetry:
         with self._bearing("MLflow did not receive the result of this try"):
             run = self._mlflow_run()
             if run is not None:
-                self.task.log.info("MLflow's run: %s, of %s", run.end(ended), run.server.uri)
+                self.task.log.info("MLflow's run: %s, on %s", run.end(ended), run.server.uri)
 
     def _history(self, job: TonyJob) -> JobHistory:
         known = self.history

@@ -159,7 +159,7 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
     ) -> None:
         super().__init__(multiple_outputs=multiple_outputs, **kwargs)
         if on_kill_action not in ("kill", "keep"):
-            raise ValueError(f"on_kill_action is {on_kill_action!r}: 'kill' or 'keep'")
+            raise ValueError(f"on_kill_action is {on_kill_action!r} and should be 'kill' or 'keep'")
         if poll_interval is not None:
             poll_interval = positive_seconds("poll_interval", poll_interval)
         self.job = job

@@ -120,7 +120,7 @@ class ApplicationStarter:
         owner = self._begin(request)
         before = self.hook.previous_application(request.identity, remembered=remembered)
         if before is not None and before.is_live and owner.stop is not None:
-            self.log.info("Ending %s, whose end an earlier try has ordered", before.application_id)
+            self.log.info("Ending %s, because an earlier try has ordered its end", before.application_id)
             end_job(self._job(request, before.application_id), KillOrder(owner.stop.reason, self.this_try.name))
             return self.submit(request)
         if before is not None and (before.is_live or self._is_undelivered(before)):
@@ -131,13 +131,13 @@ class ApplicationStarter:
                 self.log.info("Attaching to %s, which an earlier try of this task started", job)
             else:
                 self.log.info(
-                    "%s has succeeded for an earlier try of this task, which could not hand the result to Airflow: "
-                    "returning it",
+                    "%s succeeded in an earlier try of this task, which could not pass the result to Airflow: "
+                    "returning that result",
                     job,
                 )
             return StartedApplication(job, attached=True, has_ended=not before.is_live)
         if before is not None:
-            self.log.info("The application before: %s", before)
+            self.log.info("The previous application: %s", before)
             # If both its master and its try died, nothing has removed its temporary files yet.
             clean_up(self._job(request, before.application_id), self.log.warning)
         return self.submit(request)
@@ -150,7 +150,7 @@ class ApplicationStarter:
         self._begin(request)
         for application in self.hook.find(request.identity):
             self.log.info("Ending %s, which an earlier try of this task started", application.id)
-            kill = KillOrder("a next try of its task begins anew", self.this_try.name)
+            kill = KillOrder("a new try of its task submits a new application", self.this_try.name)
             end_job(self._job(request, application.id), kill)
         return self.submit(request)
 
@@ -182,8 +182,8 @@ class ApplicationStarter:
         if theirs != mine and self.instance_exists(int(theirs)):
             first, second = sorted((theirs, mine), key=int)
             raise TonySpecError(
-                f"checkpoint_key: the mapped instances {first} and {second} of this task have the same one, which "
-                f"makes them one training, that of {before.application_id}; give each its own"
+                f"checkpoint_key: the mapped instances {first} and {second} of this task have the same key, so "
+                f"both would be the training of {before.application_id}; give each instance its own key"
             )
 
     def _is_undelivered(self, before: PreviousApplication) -> bool:
@@ -295,7 +295,7 @@ class TrainingTry:
             )
         self._end_if_killed()
         if may_defer_again(self._store, self._try, self._log) and not self._has_ended():
-            self._log.info("Waiting for %s with a new one", self._job)
+            self._log.info("Waiting for %s with a new trigger", self._job)
             self._defer(deadlines, fresh=False)
         self._log.warning("Waiting for %s in this worker", self._job)
         return self._conclude(self._wait(deadlines, self._wish(fresh=False)))
@@ -355,7 +355,7 @@ class TrainingTry:
         try:
             application = self._hook.application(application_id)
         except ClusterError as error:
-            self._log.warning("Whether %s is this training's cannot be told: %s", application_id, error)
+            self._log.warning("Cannot check whether %s belongs to this training: %s", application_id, error)
             return False
         return application is not None and self._identity.tag in application.tags
 
@@ -404,13 +404,13 @@ class TrainingTry:
             self._task.has_links = True
             push_links(self._context["ti"], self._job.application_id, pages, tensorboard=tensorboard)
         except (ClusterError, AirflowRuntimeError) as error:
-            self._log.warning("%s gets no links in Airflow's pages: %s", self._job, error)
+            self._log.warning("Cannot add links for %s to Airflow's pages: %s", self._job, error)
 
     def _withdraw_links(self) -> None:
         try:
             withdraw_links(self._context["ti"])
         except AirflowRuntimeError as error:
-            self._log.warning("Links to pages that are no longer there stay on Airflow's pages: %s", error)
+            self._log.warning("Cannot remove outdated links from Airflow's pages: %s", error)
 
     # -- while it runs -----------------------------------------------------------------------------------------------
 
@@ -466,7 +466,7 @@ class TrainingTry:
         try:
             application = self._job.application()
         except ClusterError as error:
-            self._log.warning("Whether %s has ended cannot be told: %s", self._job, error)
+            self._log.warning("Cannot check whether %s has ended: %s", self._job, error)
             return False
         return application is not None and application.is_final
 
@@ -488,9 +488,9 @@ class TrainingTry:
             return
         job = self._switch.job
         if job is None:
-            raise TonyTaskKilled("this try was ended before it had started anything")
+            raise TonyTaskKilled("this try was ended before it started an application")
         if self._task.on_kill_action == "keep":
-            raise TonyTaskKilled(f"this try was ended; {job} goes on, and a next try attaches to it")
+            raise TonyTaskKilled(f"this try was ended; {job} continues, and the next try attaches to it")
         self._summary.record_exit(job, hurried=True)
         self._telemetry.close_mlflow_run_in_background(job.application_id, KILL_REASON)
         has_ended = False
@@ -533,7 +533,7 @@ class TrainingTry:
         self._withdraw_links()
         error = failure(job.application_id, ending.application, ending.status)
         if isinstance(error, TonyKilledExternally) and self._was_killed_for_another_try(ending):
-            self._log.info("%s was killed on behalf of an earlier try: starting anew", job)
+            self._log.info("%s was killed on behalf of an earlier try: submitting the job again", job)
             self._summary.end(job, ending.application, ending.status)
             return self.run()
         judged = self._adviser.conclude(job)

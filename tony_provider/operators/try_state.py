@@ -70,10 +70,10 @@ class StateStore:
         Pass the same ``forever`` as to ``set``.
         """
         found: JsonValue = None
-        with self._bearing(self._store.name, "tell", key):
+        with self._bearing(self._store.name, "read", key):
             found = self._store.get(key, forever=forever)
         if found is None and forever and self._notes is not None:
-            with self._bearing(_NOTES, "tell", key):
+            with self._bearing(_NOTES, "read", key):
                 found = self._notes.get(key)
         return found
 
@@ -84,19 +84,19 @@ class StateStore:
         """
         noted = cached = False
         if forever and self._notes is not None:
-            with self._bearing(_NOTES, "take", key):
+            with self._bearing(_NOTES, "store", key):
                 self._notes.set(key, value)
                 noted = True
-        with self._bearing(self._store.name, "take", key):
+        with self._bearing(self._store.name, "store", key):
             cached = self._store.keep(key, value, forever=forever)
         return noted or cached
 
     def delete(self, key: str) -> None:
         """Delete a value that was stored ``forever`` under ``key``."""
         if self._notes is not None:
-            with self._bearing(_NOTES, "forget", key):
+            with self._bearing(_NOTES, "delete", key):
                 self._notes.delete(key)
-        with self._bearing(self._store.name, "forget", key):
+        with self._bearing(self._store.name, "delete", key):
             self._store.delete(key)
 
     @contextmanager
@@ -104,7 +104,7 @@ class StateStore:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - a backend may raise anything
-            self._log.warning("%s does not %s %s: %s", whose, what, key, error)
+            self._log.warning("%s could not %s %s: %s", whose, what, key, error)
 
 
 STATE_KEY = "tony_application_id"
@@ -380,10 +380,12 @@ def _noted(store: StateStore, log: Logger) -> DeferralNote | None:
     try:
         found = from_plain(plain, DeferralNote, ignore_unknown=True)
     except CodecError as error:  # from another release
-        log.warning("Whether an earlier try was cleared while it was deferred cannot be told: %s", error)
+        log.warning("Cannot check whether an earlier try was cleared while it was deferred: %s", error)
         return None
     if not is_application_id(found.application_id):
-        log.warning("The note of an earlier try names no application: %s", one_line(found.application_id)[:_NAMED])
+        log.warning(
+            "The note of an earlier try has an invalid application ID: %s", one_line(found.application_id)[:_NAMED]
+        )
         return None
     return found
 

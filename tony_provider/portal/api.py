@@ -184,7 +184,7 @@ def jobs(
     order: str = "-submitted",
 ) -> Response:
     if order.removeprefix("-") not in ORDERS:
-        raise HTTPException(422, f"order: should be one of {', '.join(ORDERS)}, with a minus before it or not")
+        raise HTTPException(422, f"order: should be one of {', '.join(ORDERS)}, optionally with a leading minus")
     submitted, dates = {"after": after, "before": before}, {"date_after": date_after, "date_before": date_before}
     wanted = JobFilter(user=user, verdict=verdict, text=text, **submitted, **dates)
     found = stored.rows(dag_id=dag_id or None, task_id=task_id or None, run_id=run_id or None, map_index=map_index)
@@ -222,7 +222,7 @@ async def history(row: FoundDep, reader: ReaderDep, tasks: str = "") -> Response
         told = found.specification
         events = found.events[-_EVENTS:]
         if (older := len(found.events) - len(events)) > 0:
-            found.missing.append(f"events: {older} older ones are not shown")
+            found.missing.append(f"events: {older} older events are not shown")
         return PlainJson(
             {
                 "specification": told.job if told else None,
@@ -304,7 +304,7 @@ async def log(row: LoggedDep, task: str, tail: Annotated[int, Query(ge=1, le=_MO
 def _compared(ids: str, stored: JobsDep, reader: ReaderDep) -> tuple[list[Row], list[JobSummary], list[str]]:
     wanted = list(dict.fromkeys(each.strip() for each in ids.split(",") if each.strip()))
     if len(wanted) > _COMPARED:
-        raise HTTPException(422, f"ids: {len(wanted)} are named, and at most {_COMPARED} can be compared")
+        raise HTTPException(422, f"ids: {len(wanted)} jobs are named, but at most {_COMPARED} can be compared")
     found = {each: row for each in wanted if (row := stored.row(each)) and reader.may_read(row["dag_id"])}
     if not found:
         raise _no_such("job")
@@ -356,7 +356,7 @@ def _specification(job: TonyJob) -> dict[str, Any]:
     if found is None:
         raise JobUnavailable("; ".join(missing))
     if entries(found.job) > _ENTRIES:
-        raise JobUnavailable(f"its specification has more than {_ENTRIES} entries")
+        raise JobUnavailable(f"the job's specification has more than {_ENTRIES} entries")
     return found.job
 
 
@@ -408,7 +408,8 @@ def _read(over: threading.Event) -> None:
                 return
     except SQLAlchemyError as error:
         _read_ahead_log.warning(
-            "The portal could not read the jobs ahead; the first list reads them: %s", first_line(str(error))
+            "The portal could not preload the jobs; the first request for the list loads them: %s",
+            first_line(str(error)),
         )
 
 

@@ -117,7 +117,7 @@ def _thinned(samples: list[TaskSample]) -> list[TaskSample]:
     return [samples[round(at * (len(samples) - 1) / (_SAMPLES - 1))] for at in range(_SAMPLES)]
 
 
-CUT = "… what was printed before is left out\n"
+CUT = "… earlier output is left out\n"
 _LONGEST = 16 << 10  # limit for the characters of a line
 
 
@@ -205,7 +205,7 @@ async def read_from_job(row: Row, what: Callable[[TonyJob], T], *, large: bool =
         raise
     except Exception as error:
         log.exception("%s cannot be read", row["application_id"])
-        raise JobUnavailable(f"it cannot be read ({type(error).__name__}); the API server's log says more") from error
+        raise JobUnavailable(f"the job cannot be read ({type(error).__name__}); see the API server's log") from error
 
 
 def _ask(row: Row, what: Callable[[TonyJob], T]) -> T:
@@ -226,13 +226,13 @@ def _job(hook: TonyHook, row: Row) -> TonyJob:
     if job is None or job.directory != row["application_dir"]:
         raise JobUnavailable(
             f"the files of {row['application_id']} are not below the staging directory of the connection "
-            f"{row['tony_conn_id']!r}; has it been changed since?"
+            f"{row['tony_conn_id']!r}; has the connection changed since?"
         )
     labels: dict[str, Any] = job.labels()
     if labels and labels.get("dag_id") != row["dag_id"]:
         raise JobUnavailable(f"{job} is a job of another DAG")
     if not labels and not _is_of(job, row):
-        raise JobUnavailable(f"whether {job} is a job of this DAG cannot be told: it has written nothing yet")
+        raise JobUnavailable(f"whether {job} is a job of this DAG cannot be told: the job has written no files yet")
     return job
 
 

@@ -104,7 +104,7 @@ def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
     for name, (default, types) in _FIELDS.items():
         found = plain.get(name)
         if found is not None and (type(found) not in types or (type(found) is not str and not _is_sound(name, found))):
-            problems.append(f"{name} is no {types[0].__name__}, or none that can be")
+            problems.append(f"{name} is not a valid {types[0].__name__}")
             found = None
         row[name] = default if found is None else found
     if row["verdict"] is not None and row["verdict"] not in _VERDICTS:
@@ -283,7 +283,7 @@ class StoredJobs:
         row = next((row for row in self.siblings(found[0]) if row["application_id"] == application_id), None)
         if row is not None and len(found) > 1:
             others = ", ".join(f"{each['task_id']} of {each['dag_id']}" for each in found[1:4])
-            row = {**row, "problems": [*row["problems"], f"other tasks say that it is theirs, too: {others}"]}
+            row = {**row, "problems": [*row["problems"], f"other tasks also claim this job: {others}"]}
         return row
 
     def siblings(self, row: Row) -> list[Row]:

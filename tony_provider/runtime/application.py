@@ -170,8 +170,8 @@ def read_description(directory: Path, secrets: Mapping[str, bytes]) -> Applicati
         submitted = secrets.get(contract.SECRET_DESCRIPTION)
         if submitted is not None and hashlib.sha256(content).hexdigest().encode() != submitted:
             raise ContainerError(
-                f"{contract.APPLICATION_FILE} is not what was submitted: something has changed it in the staging "
-                "directory, or on this node, since. Programs of other jobs may have done so that run as the same user"
+                f"{contract.APPLICATION_FILE} is not what was submitted: it was changed later in the staging "
+                "directory or on this node. Programs of other jobs that run as the same user may have changed it"
             )
         return load_json(content, ApplicationDescription)
     except (OSError, CodecError) as error:

@@ -88,7 +88,7 @@ def decompressed(data: bytes, most_bytes: int) -> tuple[bytes, str]:
             break
         left -= len(parts[-1])
         if not decompressor.eof:
-            problem = _TOO_LARGE if left <= 0 or decompressor.unconsumed_tail else "it is cut short"
+            problem = _TOO_LARGE if left <= 0 or decompressor.unconsumed_tail else "it is truncated"
         data = decompressor.unused_data
     return b"".join(parts), problem
 
@@ -107,11 +107,11 @@ def read_content(
     try:
         header = load_json(first, type(default))
     except CodecError as error:
-        return SegmentContent(default, [], [*problems, f"its first line is no header: {error}"], len(text))
+        return SegmentContent(default, [], [*problems, f"its first line is not a header: {error}"], len(text))
     if (known := default.version) < header.version:
         problems.append(f"its format version {header.version} is newer than {known}: unknown keys are ignored")
     if not rest and not problem:
-        problems.append("it is cut short: nothing comes after its first line")
+        problems.append("it is truncated after its first line")
     values, more = _read_lines(rest, read, most=most, is_cut=bool(problem))
     return SegmentContent(header, values, [*problems, *more], len(text))
 
@@ -126,14 +126,14 @@ def _read_lines(
         if is_cut and match.end() == len(text):
             break
         if len(values) == most:
-            return values, ["there are too many: the rest is not read"]
+            return values, ["it has too many lines: the rest is not read"]
         value = read(match[0])
         if value is not None:
             values.append(value)
             continue
         unreadable += 1
         if unreadable == _MOST_UNREADABLE:
-            return values, [f"{_MOST_UNREADABLE} lines cannot be read: the rest is not tried"]
+            return values, [f"{_MOST_UNREADABLE} lines cannot be read: the rest is skipped"]
     return values, [f"{count(unreadable, 'line')} cannot be read"] if unreadable else []
 
 
@@ -297,10 +297,10 @@ def read_events(storage: Storage, application_dir: str, missing: list[str]) -> I
     for event in reading.events():
         dropped = event.get(DROPPED)
         if isinstance(dropped, int):
-            missing.append(f"events: {count(dropped, 'event')} were too many, and are not kept")
+            missing.append(f"events: {count(dropped, 'event')} were dropped because of the size limit")
         yield event
     if not reading.is_anything:
-        missing.append("events: the application master has written none (yet)")
+        missing.append("events: the application master has not written any (yet)")
 
 
 def first_event(storage: Storage, application_dir: str) -> dict[str, Any]:
@@ -363,7 +363,7 @@ class _Reading:
             self._bytes += files[each].size
             if self._bytes > _MOST_BYTES:
                 left = count(len(wanted) - at, "segment")
-                self._miss(f"{left} from {each.file} on: only {size(_MOST_BYTES)} are read")
+                self._miss(f"{left} from {each.file} on: not read, because the limit is {size(_MOST_BYTES)}")
                 return wanted[:at]
         return wanted
 
@@ -371,10 +371,10 @@ class _Reading:
         reached = self._reached_of(segment)
         if segment.first > reached + 1:
             lost = count(segment.first - reached - 1, "event")
-            self._miss(f"{lost} of attempt {segment.am_attempt} of the application master are not there")
+            self._miss(f"{lost} of attempt {segment.am_attempt} of the application master not found")
         self._reached[segment.am_attempt] = segment.last
         if isinstance(data, StorageNotFound):
-            found = EventLines([], ["it was removed meanwhile"])
+            found = EventLines([], ["it was removed while the events were read"])
         elif isinstance(data, StorageError):
             found = EventLines([], [str(data)])
         else:

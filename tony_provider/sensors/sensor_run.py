@@ -93,7 +93,7 @@ class SensorArguments:
             )
             return JobTarget(identity=identity), task
         if self.checkpoint_key or self.map_index is not None:
-            raise TonySpecError(f"map_index and checkpoint_key go with train_task_id, and {given[0]} is given")
+            raise TonySpecError(f"map_index and checkpoint_key require train_task_id, but {given[0]} is given")
         if self.application_id:
             _check(self.application_id)
         return JobTarget(self.application_id, self.application_tag), None
@@ -104,8 +104,8 @@ class SensorArguments:
             others = [task for task in tasks if task != ti.task_id]
             hint = suggestion(task_id, others)
             raise TonySpecError(
-                f"train_task_id: {shown(task_id)} is no other task of the DAG {ti.dag_id!r}{hint}; it has "
-                f"{', '.join(others) or 'none'}. Within a task group, write <group>.<task>"
+                f"train_task_id: {shown(task_id)} is not another task of the DAG {ti.dag_id!r}{hint}; its other "
+                f"tasks: {', '.join(others) or 'none'}. Within a task group, write <group>.<task>"
             )
         if self.checkpoint_key and self.map_index is not None:
             raise TonySpecError("map_index and checkpoint_key are both given; keep one of them")
@@ -124,7 +124,7 @@ class SensorArguments:
 def _check(application_id: str) -> None:
     if not is_application_id(application_id):
         raise TonySpecError(
-            f"application_id: {shown(application_id)} is none; one is such as application_1700000000000_0001"
+            f"application_id: {shown(application_id)} is not an application ID, such as application_1700000000000_0001"
         )
 
 

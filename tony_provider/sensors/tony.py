@@ -53,9 +53,9 @@ def state_names(given: Iterable[str] | str) -> frozenset[str]:
             from tony_provider.runtime.jobspec.problems import suggestion  # here: it is seldom needed
 
             hint = suggestion(state, [each.lower() for each in STATES])
-            raise ValueError(f"states: {state!r} is no state{hint}; they may be {', '.join(STATES)}")
+            raise ValueError(f"states: {state!r} is not a state{hint}; the states are {', '.join(STATES)}")
     if not states:
-        raise ValueError(f"states: there is none; they may be {', '.join(STATES)}")
+        raise ValueError(f"states: the list is empty; the states are {', '.join(STATES)}")
     return frozenset(states)
 
 
@@ -174,7 +174,7 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
         empty_to_none(self, OPTIONAL)
         given = next_kwargs or {}
         if next_method == TRIGGER_FAIL_REPR and given.get("error") == TriggerFailureReason.TRIGGER_FAILURE:
-            self.log.error("Trigger failed:\n%s", "\n".join(given.get("traceback") or ["(nobody said why)"]))
+            self.log.error("Trigger failed:\n%s", "\n".join(given.get("traceback") or ["(no traceback)"]))
             next_method, next_kwargs = "continue_without_trigger", {}
         return super().resume_execution(next_method, next_kwargs, context)
 
@@ -274,20 +274,20 @@ class TonyHeartbeatSensor(TonySensor):
     ) -> None:
         super().__init__(**kwargs)
         if on_stale not in ("fail", "kill"):
-            raise ValueError(f"on_stale is {on_stale!r}: 'fail' or 'kill'")
+            raise ValueError(f"on_stale is {on_stale!r} and should be 'fail' or 'kill'")
         if max_heartbeat_age is None and min_steps_per_second is None:
-            raise ValueError("max_heartbeat_age and min_steps_per_second are both None: there is nothing to watch")
+            raise ValueError("max_heartbeat_age and min_steps_per_second are both None: set at least one of them")
         if max_heartbeat_age is not None:
             max_heartbeat_age = positive_seconds("max_heartbeat_age", max_heartbeat_age)
             if max_heartbeat_age < LEAST_HEARTBEAT_AGE:
                 raise ValueError(
-                    f"max_heartbeat_age is {max_heartbeat_age:g} s: at least {LEAST_HEARTBEAT_AGE:g}, since a healthy "
-                    "job's status may be some seconds old"
+                    f"max_heartbeat_age is {max_heartbeat_age:g} s and should be at least {LEAST_HEARTBEAT_AGE:g}, "
+                    "because the status of a healthy job may be some seconds old"
                 )
         if min_steps_per_second is not None:
             min_steps_per_second = positive_number("min_steps_per_second", min_steps_per_second)
         if isinstance(task_types, str):
-            raise ValueError(f"task_types is {task_types!r}: a list of types, such as ['worker']")  # noqa: TRY004
+            raise ValueError(f"task_types is {task_types!r} and should be a list of types, such as ['worker']")  # noqa: TRY004
         self.max_heartbeat_age = max_heartbeat_age
         self.min_steps_per_second = min_steps_per_second
         self.slow_for = positive_seconds("slow_for", slow_for)

@@ -53,7 +53,7 @@ class KilledTrigger(BaseTrigger):
             try:
                 await wait_with_timeout(self.on_kill(), KILL_SECONDS)
             except Exception:
-                self.log.exception("What the cancelled trigger had to do is not done")
+                self.log.exception("The cleanup of a cancelled trigger failed")
 
 
 class DeferredByNewerRelease(Exception):  # noqa: N818 - named for what is wrong
@@ -70,8 +70,8 @@ def refuse_newer(version: int, known: int) -> None:
     """
     if version > known:
         raise DeferredByNewerRelease(
-            f"this task was deferred by a newer release of tony-provider than the triggerer has (version {version} of "
-            f"its arguments, and {known} is known); bring the triggerers up to the workers' release"
+            f"this task was deferred by a newer release of tony-provider than the triggerer has (its arguments have "
+            f"version {version}, but the triggerer supports {known}); upgrade the triggerers to the workers' release"
         )
 
 

@@ -150,7 +150,7 @@ class SensorConditions(ABC):
         if state_of(seen) != JobState.SUCCEEDED.value and self._may_be_followed(
             task_states, now - self.memory.ended_since
         ):
-            task = f" (its task is {task_states.state})" if task_states.state else ""
+            task = f" (the training task is {task_states.state})" if task_states.state else ""
             self._tell_once(f"{told}; waiting for the training's next application{task}")
             return None
         return self._outcome(SensorEnd.MISSED, seen, told)
@@ -168,9 +168,9 @@ class SensorConditions(ABC):
         if self.memory.absent_since is None:
             self.memory.absent_since = now
         seconds = now - self.memory.absent_since
-        state = f"; its task is {task_states.state}" if task_states.state else ""
+        state = f"; the training task is {task_states.state}" if task_states.state else ""
         if task_states.is_over:
-            return self._outcome(SensorEnd.MISSED, seen, f"there is no {self._target}, and none will come{state}")
+            return self._outcome(SensorEnd.MISSED, seen, f"there is no {self._target}, and none will start{state}")
         self._tell_once(f"There is no {self._target} now; waiting for it{state}")
         if self._start_timeout is not None:
             if seconds <= self._start_timeout:
@@ -195,7 +195,7 @@ class SensorConditions(ABC):
 
     def _tell_of(self, seen: JobObservation) -> None:
         if seen.found is not None and seen.found != self._found:
-            self._log(f"Looking at {seen.found.application_id}")
+            self._log(f"Watching {seen.found.application_id}")
             if seen.found.identity is None:
                 self._log("The staging directory has no files of the job, so only the cluster's data are shown")
             self._found, self._progress = seen.found, ProgressLog()
@@ -204,7 +204,7 @@ class SensorConditions(ABC):
                 self.memory.application_id = seen.found.application_id
                 self.memory.forget_pulse()
         if seen.unreadable is not None:
-            self._tell_once(f"Its status cannot be read: {seen.unreadable}")
+            self._tell_once(f"The job's status cannot be read: {seen.unreadable}")
         if seen.application is not None:
             for line in self._progress.lines(seen.application, seen.status):
                 self._log(line)
@@ -330,7 +330,7 @@ class HeartbeatCondition(SensorConditions):
         if silence > (limit / 2 if unheard else limit):
             yield f"its application master has not updated the status for {span(silence)}"
         for name, age in unheard.items():
-            yield f"{name} was last heard of {span(age)} ago"
+            yield f"the last heartbeat of {name} was {span(age)} ago"
 
     def _slow(self, status: JobStatus, now: float) -> Iterator[str]:
         if (limit := self._limits.min_steps_per_second) is None:
@@ -341,7 +341,7 @@ class HeartbeatCondition(SensorConditions):
         for name, task in slow.items():
             seconds = now - self.memory.slow_since[name]
             if seconds > self._limits.slow_for:
-                yield f"{_named(task)} takes {number(_speed(task, limit))} steps per second, for {span(seconds)}"
+                yield f"{_named(task)} has made {number(_speed(task, limit))} steps per second for {span(seconds)}"
 
     def _running(self, status: JobStatus) -> Iterator[TaskStatus]:
         types = self._limits.task_types

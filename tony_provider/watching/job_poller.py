@@ -503,7 +503,11 @@ class JobSearch:
         seen = observe(found.job(hook))
         if seen.application is not None and not self.target.is_hit_by(seen.application):
             if found != self._stranger:
-                log.warning("The store names %s as the %s, but it is another one", found.application_id, self.target)
+                log.warning(
+                    "The store names %s as the %s, but that application does not match",
+                    found.application_id,
+                    self.target,
+                )
             self._stranger = found
             return JobObservation()
         return _observation(seen, found)

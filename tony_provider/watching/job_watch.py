@@ -226,7 +226,7 @@ class JobWatch:
 
     def _tell_unreadable(self, error: RecordUnreadable | None) -> None:
         if error is not None and self._unreadable is None:
-            self._log(f"Going on without the status of {self._application_id}: {error}")
+            self._log(f"Continuing without the status of {self._application_id}: {error}")
         self._unreadable = error
 
     def _reason(self, seen: Observation) -> WatchEnd | None:
@@ -414,7 +414,7 @@ def limit_lifetime(job: TonyJob, specification: JobSpec, end: float, *, attached
         now = time.time() + application.clock_ahead
         job.limit(latest - now, "the task's execution_timeout is over", prolong=True)
     except Exception as error:  # this reads data that the job controls
-        said = "The cluster sets no time limit for %s: %s"
+        said = "The cluster did not set a time limit for %s: %s"
         log.warning(said, job, error, exc_info=is_unforeseen(error))
 
 

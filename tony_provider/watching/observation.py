@@ -226,7 +226,7 @@ class TrainTask:
                 dag_id=self.dag_id, task_ids=[self.task_id], run_ids=[self.run_id]
             )
         except Exception as error:  # noqa: BLE001 - a missing answer must not end a watch
-            log.warning("Airflow does not tell the state of %s: %s", self.task_id, error)
+            log.warning("Airflow did not return the state of %s: %s", self.task_id, error)
             return TrainTaskState()
         return self.read(told.get(self.run_id) or {})
 

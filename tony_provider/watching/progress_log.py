@@ -204,7 +204,7 @@ class ReachabilityLog:
             self._waits_for(number, application)
 
     def _waits_for(self, attempt: int, application: Application) -> None:
-        what = f"The application master was lost: {application.id} waits for attempt {attempt} of it"
+        what = f"The application master was lost: {application.id} waits for attempt {attempt}"
         self._troubles.goes_on(_Key.MASTER, what, _line(application.diagnostics)[:_MOST_CHARACTERS])
 
     def _look_at_status(self, seen: Observation, application: Application) -> None:
@@ -224,7 +224,7 @@ class ReachabilityLog:
     def _master_says(seen: Observation) -> str:
         """Describe the master's answer. Return an empty string if the master was not queried yet."""
         if isinstance(seen.master, JobStatus):
-            return "its application master is there, and says how the job is itself"
+            return "its application master answers, and reports the status directly"
         return f"its application master does not answer either ({seen.master})" if seen.master is not None else ""
 
     def _tell_of_master(self, seen: Observation) -> None:
@@ -238,12 +238,12 @@ class ReachabilityLog:
         found = {trouble.partition(": ")[0]: trouble for trouble in status.troubles}
         for what, trouble in found.items():
             if what not in self._told_of_master:
-                self._tell(f"The application master says: {_line(trouble)[:_MOST_CHARACTERS]}")
+                self._tell(f"The application master reports: {_line(trouble)[:_MOST_CHARACTERS]}")
         self._told_of_master = tuple(found)
 
 
 def _does(error: Outage) -> str:
-    return "does not answer" if isinstance(error, ClusterUnreachable | StorageUnreachable) else "refuses"
+    return "does not answer" if isinstance(error, ClusterUnreachable | StorageUnreachable) else "rejects requests"
 
 
 def _line(text: str) -> str:
@@ -405,7 +405,7 @@ def _row(task: TaskStatus) -> tuple[str, ...]:
 def _state(status: JobStatus) -> str:
     """Format the job's state, such as ``RUNNING``, or ``RESTARTING (restart 2)``."""
     if status.state is JobState.RECOVERING:
-        return f"{status.state.value} (its application master was started again, its tasks go on)"
+        return f"{status.state.value} (its application master was restarted, its tasks continue)"
     return f"{status.state.value} (restart {status.restarts})" if status.restarts else status.state.value
 
 

@@ -148,9 +148,9 @@ class OutputLines:
 
     def _last_word(self, new: int) -> list[str]:
         if self.is_full:
-            return [f"… nothing more is shown here after {MAX_LINES:,} lines, but the end"]
+            return [f"… output after {MAX_LINES:,} lines is not shown here, except for the end"]
         if self._shown >= MANY > self._shown - new:
-            return [f"… after {MANY:,} lines there is one a minute from here on"]
+            return [f"… after {MANY:,} lines, only one line per minute is shown"]
         return []
 
 

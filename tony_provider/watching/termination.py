@@ -120,7 +120,7 @@ def _order_stop(job: TonyJob, kill: KillOrder, seconds: float) -> float | None:
         answer = job.stop(diagnostics, grace=kill.grace, seconds=seconds)
     except Exception as error:  # the master belongs to the job, so its answer may be anything
         level = logging.DEBUG if isinstance(error, MasterOutOfReach) else logging.WARNING
-        log.log(level, "%s is killed without grace: %s", job, error, exc_info=is_unforeseen(error))
+        log.log(level, "Killing %s without a grace period: %s", job, error, exc_info=is_unforeseen(error))
         job.kill(diagnostics)
         return None
     ends_within = answer.get("ends_within", 0.0)
@@ -129,14 +129,16 @@ def _order_stop(job: TonyJob, kill: KillOrder, seconds: float) -> float | None:
         or not isinstance(ends_within, int | float)
         or not 0 <= ends_within <= _LONGEST_END
     ):
-        log.warning("%s is killed without grace: its master says that it ends within %s", job, shown(ends_within))
+        log.warning(
+            "Killing %s without a grace period: its master reports that it ends within %s", job, shown(ends_within)
+        )
         job.kill(diagnostics)
         return None
     log.info("%s ends within %.0f s", job, ends_within)
     try:
         job.limit(ends_within + LIMIT_SLACK, diagnostics)
     except Exception as error:  # the application ends by itself, so this limit is optional
-        said = "%s ends by itself, without a limit set by the cluster: %s"
+        said = "%s ends by itself, but the cluster did not set a time limit: %s"
         log.warning(said, job, error, exc_info=is_unforeseen(error))
     return ends_within
 
@@ -154,7 +156,7 @@ def _record(job: TonyJob, kill: KillOrder, seconds: float) -> None:
         raise
     except Exception as error:  # the store is not needed if YARN answers
         said = "The order to stop %s is not on the store yet: %s"
-        log.warning(said, job, str(error) or "it does not answer", exc_info=is_unforeseen(error))
+        log.warning(said, job, str(error) or "the store does not answer", exc_info=is_unforeseen(error))
 
 
 def _has_ended(job: TonyJob, seconds: float) -> bool:
@@ -230,4 +232,4 @@ def clean_up(job: TonyJob, warn: Callable[..., object]) -> None:
     try:
         job.clean_up()
     except Exception as error:  # noqa: BLE001 - this reads files of a job, and logs the error
-        warn("Not everything of %s could be removed: %s", job, error, exc_info=is_unforeseen(error))
+        warn("Some unneeded files of %s could not be removed: %s", job, error, exc_info=is_unforeseen(error))

@@ -49,12 +49,12 @@ class TokenRefresher:
         except (ClusterError, StorageError) as error:
             if str(error) != self._problem:
                 self._problem = str(error)
-                self._lines.put(f"No newer HDFS token for {job} yet: {error}")
+                self._lines.put(f"Could not send {job} a new HDFS token yet: {error}")
             return False
         self._problem, self._attempt = "", seen.application.attempt if seen.application else None
         if newer is not None:
             self._next = max(self._next, newer.half_ms / 1000)  # the status shows the oldest of several tokens
-            self._lines.put(f"{job} has a newer HDFS token, until {moment(newer.until_ms)}")
+            self._lines.put(f"{job} has a new HDFS token, valid until {moment(newer.until_ms)}")
         return newer is not None
 
     def lines(self) -> Iterator[str]:

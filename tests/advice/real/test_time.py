@@ -46,7 +46,9 @@ def test_checkpoint_interval(local: LocalPlace, verdicts: Verdicts, tmp_path: Pa
     advice = verdicts.told(rule, "one checkpoint after 9 s, and three failures", one)
     assert advice.text.startswith("Save checkpoints more often: ")
     advice = verdicts.told(rule, "no checkpoint, and a failure after 9 s", lost)
-    assert advice.text.startswith("Save checkpoints in TONY_CHECKPOINT_DIR: there was none, and 1 restart had ")
+    assert advice.text.startswith(
+        "Save checkpoints in TONY_CHECKPOINT_DIR: no checkpoint was saved, and 1 restart caused "
+    )
     verdicts.silent(rule, "a checkpoint every 1.5 s, and four failures", enough)
     verdicts.silent(rule, "a checkpoint every 6 s, and nothing failed", unharmed)
 
@@ -66,7 +68,7 @@ def test_slow_start(local: LocalPlace, verdicts: Verdicts, tmp_path: Path) -> No
     rule = SlowStart(least_seconds=15.0)
     slow, quick = map(ran, submitted(local, fit("--steps 100 --pace 0.1 --prepare 20"), fit("--steps 300 --pace 0.1")))
     advice = verdicts.told(rule, "20 s until its data is prepared, 10 s of training", slow)
-    assert "prepare the data before" in advice.text
+    assert "prepare the data earlier" in advice.text
     verdicts.silent(rule, "it begins at once", quick)
 
 

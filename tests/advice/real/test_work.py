@@ -37,7 +37,7 @@ def test_straggler(local: LocalPlace, verdicts: Verdicts, tmp_path: Path) -> Non
     [synchronous] = submitted(local, together)
     advice = verdicts.told(rule, "one of three workers has twice as much to do, the second run", ran_again(runs))
     assert advice.evidence["task"] == "worker:1"
-    assert advice.text.endswith("since it was the slowest in 1 of 1 runs before, too")
+    assert advice.text.endswith("since it was also the slowest in 1 of 1 earlier runs")
     verdicts.silent(rule, "the same, and all wait for each other at each step", ran(synchronous))
 
 

@@ -19,9 +19,7 @@ MUCH, LITTLE = MemoryTooMuch(), MemoryTooLittle()
 
 def test_too_much_is_said_with_its_figures() -> None:
     advice = said(MUCH, history(used=[use(most_rss_bytes=GIB)]))
-    assert advice.text == (
-        "Ask for 1.5 GiB of memory for each worker in place of 8 GiB: the most that one used was 1 GiB"
-    )
+    assert advice.text == ("Request 1.5 GiB of memory for each worker instead of 8 GiB: the peak use of one was 1 GiB")
     assert advice.change == {"tasks": {"worker": {"memory": "1536MiB"}}}
     assert advice.evidence["most_rss_task"] == "worker:2"
     assert (advice.confidence, round(advice.gain, 2)) == (Confidence.LOW, 0.41)
@@ -64,9 +62,7 @@ def test_tensorboard_has_no_key_among_the_tasks() -> None:
 
 def test_nearly_too_little() -> None:
     advice = said(LITTLE, history(used=[use(most_rss_bytes=int(7.5 * GIB))]))
-    assert (
-        advice.text == "Ask for 9.5 GiB of memory for each worker in place of 8 GiB: the most that one used was 7.5 GiB"
-    )
+    assert advice.text == "Request 9.5 GiB of memory for each worker instead of 8 GiB: the peak use of one was 7.5 GiB"
     assert advice.change == {"tasks": {"worker": {"memory": "9728MiB"}}}
 
 
@@ -83,7 +79,9 @@ def test_a_container_that_was_killed_for_its_memory() -> None:
 def test_after_a_kill_containers_got_more_and_what_counts_is_what_the_job_says() -> None:
     raised = {"time_ms": 5, "event": "memory_raised", "data": {"memory": {"worker": 16384}}}
     advice = said(LITTLE, history(events=[raised], used=[use(most_rss_bytes=9 * GIB, memory_bytes=16 * GIB)]))
-    assert advice.text.startswith("Ask for 12 GiB of memory for each worker in place of 8 GiB: a container of it was ")
+    assert advice.text.startswith(
+        "Request 12 GiB of memory for each worker instead of 8 GiB: one of its containers was "
+    )
     assert silent(MUCH, history(events=[raised], used=[use(most_rss_bytes=9 * GIB, memory_bytes=16 * GIB)]))
 
 

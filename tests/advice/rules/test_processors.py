@@ -21,7 +21,7 @@ def test_idle_vcores() -> None:
     former = [run(n, use=[use(mean_cpu_percent=95.0)]) for n in (1, 2)]
     advice = said(VCORES, history(used=[use(mean_cpu_percent=80.0, most_cpu_percent=170.0)]), former)
     assert advice.text == (
-        "Ask for 2 vcores for each worker in place of 4: one kept 0.8 processors busy on average, and 1.7 in its "
+        "Request 2 vcores for each worker instead of 4: a task kept 0.8 processors busy on average, and 1.7 in its "
         "busiest half minute"
     )
     assert advice.change == {"tasks": {"worker": {"vcores": 2}}}
@@ -73,7 +73,7 @@ def test_idle_gpus_of_a_program_that_uses_one_of_them() -> None:
     job = {"tasks": {"worker": {"gpus": 4}}}
     advice = said(GPUS, history(job=job, used=[use(gpus=4, mean_gpu_percent=18.0, most_gpu_bytes=GIB)]))
     assert advice.text == (
-        "The GPUs of each worker were busy 18 % of the time: ask for 1 GPU in place of 4, or give it bigger batches"
+        "The GPUs of each worker were busy 18 % of the time: request 1 GPU instead of 4, or use bigger batches"
     )
     assert advice.change == {"tasks": {"worker": {"gpus": 1}}}
     assert round(advice.gain, 2) == 0.82
@@ -83,7 +83,7 @@ def test_gpus_that_nobody_touches() -> None:
     job = history(job={"tasks": {"worker": {"gpus": 1}}}, used=[use(gpus=1, mean_gpu_percent=0.0)])
     advice = said(GPUS, job)
     assert advice.change == {"tasks": {"worker": {"gpus": 0}}}
-    assert advice.text.endswith("busy 0 % of the time: see why it does not find it, or ask for none")
+    assert advice.text.endswith("busy 0 % of the time: check why the program does not use it, or request none")
 
 
 def test_fewer_gpus_would_be_fewer_processes() -> None:

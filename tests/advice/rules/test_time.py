@@ -29,7 +29,7 @@ def saved(every: float, times: int = 6) -> list[dict[str, Any]]:
 def test_checkpoints_too_rare_for_so_many_failures() -> None:
     advice = said(CHECKPOINTS, history(events=saved(1200.0), restarts=4, times=ROUGH))
     # A copy of 10 s, and 17.5 minutes between failures: sqrt(2 * 10 * 1050) = 145 s.
-    assert advice.text.startswith("Save checkpoints more often: every 2 min 25 s in place of every 20 min, ")
+    assert advice.text.startswith("Save checkpoints more often: every 2 min 25 s instead of every 20 min, ")
     assert round(advice.evidence["best_interval_seconds"]) == 145
     assert (advice.change, advice.confidence) == (None, Confidence.HIGH)
 
@@ -44,7 +44,7 @@ def test_checkpoints_of_which_the_first_are_not_known_any_more() -> None:
 def test_checkpoints_of_which_the_copies_never_end() -> None:
     busy = attrs.evolve(TIMES, checkpoints=3000.0)
     advice = said(CHECKPOINTS, history(events=saved(10.0, 300), times=busy))
-    assert advice.text.startswith("Save checkpoints less often: every 4 min 28 s in place of every 10 s")
+    assert advice.text.startswith("Save checkpoints less often: every 4 min 28 s instead of every 10 s")
     assert advice.confidence is Confidence.LOW  # nothing has failed yet
 
 
@@ -60,20 +60,20 @@ def test_checkpoints_that_are_right_and_those_of_a_job_that_never_failed() -> No
 
 def test_a_checkpoint_that_remained_the_only_one() -> None:
     advice = said(CHECKPOINTS, history(events=saved(1200.0, 1), restarts=4, times=ROUGH))
-    assert advice.text.startswith("Save checkpoints more often: every 5 min 55 s in place of every 1 h 10 min, ")
+    assert advice.text.startswith("Save checkpoints more often: every 5 min 55 s instead of every 1 h 10 min, ")
 
 
 def test_copies_that_take_nothing_are_no_reason_to_save_all_the_time() -> None:
     quick = attrs.evolve(ROUGH, checkpoints=0.0)
     rare = said(CHECKPOINTS, history(events=saved(1200.0), restarts=4, times=quick))
-    assert "every 46 s in place of every 20 min, with a copy that takes less than 1 s" in rare.text
+    assert "every 46 s instead of every 20 min, because a copy takes less than 1 s" in rare.text
     assert silent(CHECKPOINTS, history(events=saved(40.0), restarts=4, times=quick))
     assert silent(CHECKPOINTS, history(events=saved(0.1), restarts=4, times=quick))
 
 
 def test_no_checkpoint_and_a_restart() -> None:
     advice = said(CHECKPOINTS, history(restarts=2, times=ROUGH))
-    assert "there was none, and 2 restarts had 15 min of training done again" in advice.text
+    assert "no checkpoint was saved, and 2 restarts caused 15 min of repeated training" in advice.text
 
 
 @given(copy=st.floats(0.001, 1e5), between=st.floats(1, 1e8), other=st.floats(0.01, 1e8))
@@ -85,8 +85,8 @@ def test_restarts_and_who_failed() -> None:
     events = [{"time_ms": 1, "event": "failed", "task": task} for task in ("worker:1", "worker:1", "worker:0")]
     advice = said(RESTARTS, history(restarts=3, times=ROUGH, events=events), [run(1, times=ROUGH)])
     assert advice.text == (
-        "3 restarts cost 35% of its time: 10 min until it trained again, and 15 min of training done again; worker:1 "
-        "failed 2 of 3 times, so look at its log first"
+        "3 restarts cost 35% of its time: 10 min until it trained again, and 15 min of repeated training; worker:1 "
+        "failed 2 of 3 times, so check its log first"
     )
     assert advice.confidence is Confidence.MEDIUM
 
@@ -100,7 +100,7 @@ def test_restarts_that_cost_little() -> None:
 def test_one_restart() -> None:
     events = [{"time_ms": 1, "event": "failed", "task": "worker:1"}]
     advice = said(RESTARTS, history(restarts=1, times=ROUGH, events=events))
-    assert advice.text.endswith("15 min of training done again; worker:1 failed, so look at its log first")
+    assert advice.text.endswith("15 min of repeated training; worker:1 failed, so check its log first")
 
 
 LONG = attrs.evolve(TIMES, queue=HOUR, allocation=HOUR)
@@ -109,8 +109,8 @@ LONG = attrs.evolve(TIMES, queue=HOUR, allocation=HOUR)
 def test_a_long_wait_for_a_gang() -> None:
     advice = said(QUEUE, history(times=LONG))
     assert advice.text == (
-        "It waited 2 h, 66% of its time, for 4 containers (32 GiB) at once: ask for fewer or smaller ones, or another "
-        "queue"
+        "The job waited 2 h, 66% of its time, for 4 containers (32 GiB) at once: request fewer or smaller ones, "
+        "or use another queue"
     )
     assert advice.change is None
 
@@ -130,7 +130,7 @@ def test_no_wait_worth_a_word() -> None:
 def test_a_slow_start() -> None:
     advice = said(START, history(times=attrs.evolve(TIMES, localisation=1200.0, start=60.0)))
     assert "send fewer files" in advice.text
-    assert "prepare the data before" in said(START, history(times=attrs.evolve(TIMES, start=1200.0))).text
+    assert "prepare the data earlier" in said(START, history(times=attrs.evolve(TIMES, start=1200.0))).text
     assert silent(START, history())
     assert silent(START, history(times=attrs.evolve(TIMES, start=100.0, training=1.0)))
     assert silent(START, history(times=attrs.evolve(TIMES, start=1200.0, training=0.0)))

@@ -26,7 +26,7 @@ def test_the_same_node_before_makes_it_sure() -> None:
     former = [run(1, advice=before[:1]), run(2, advice=before[1:]), run(3)]
     advice = said(STRAGGLER, history(samples=speeds(4.0, 4.2, 4.1, 2.0)), former)
     assert advice.confidence is Confidence.HIGH
-    assert advice.text.endswith("look at its node, where the slowest task was in 2 of 3 runs before, too")
+    assert advice.text.endswith("check its node, which also had the slowest task in 2 of 3 earlier runs")
 
 
 def test_the_same_task_before_is_no_matter_of_the_node() -> None:
@@ -34,7 +34,7 @@ def test_the_same_task_before_is_no_matter_of_the_node() -> None:
     former = [run(1, advice=[before]), run(2, advice=[before])]
     advice = said(STRAGGLER, history(samples=speeds(4.0, 4.2, 4.1, 2.0), nodes=["n3"] * 4), former)
     assert advice.confidence is Confidence.HIGH
-    assert advice.text.endswith("since it was the slowest in 2 of 2 runs before, too")
+    assert advice.text.endswith("since it was also the slowest in 2 of 2 earlier runs")
 
 
 def test_who_keeps_step_is_no_straggler() -> None:

@@ -110,14 +110,14 @@ def test_the_configuration_of_a_stand_in_for_a_namenode() -> None:
     found = looked_at(200, json.dumps({"properties": properties}))
     assert [each.outcome.value for each in found] == ["ok", "warning", "ok", "ok", "ok"]
     assert str(found[1]).startswith(
-        "Hardening dfs.http.policy: is 'true', so files and tokens pass in clear; set it to"
+        "Hardening dfs.http.policy: is 'true', so files and tokens are sent unencrypted; set it to"
     )
 
 
 @pytest.mark.parametrize(("status", "body"), [(403, "no"), (200, "no JSON"), (200, '{"properties": "none"}')])
 def test_a_stand_in_that_hides_its_configuration_is_not_called_good(status: int, body: str) -> None:
     (finding,) = looked_at(status, body)
-    assert (finding.outcome, "cannot be looked at" in finding.detail) == (Severity.SKIPPED, True)
+    assert (finding.outcome, "cannot read the configuration" in finding.detail) == (Severity.SKIPPED, True)
 
 
 def test_the_staging_directory_s_rights(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_the_staging_directory_s_rights(tmp_path: Path) -> None:
     assert missing.outcome is Severity.SKIPPED
     (tmp_path / "staging").mkdir(mode=0o755)
     (open_to_others,) = check_rights(storage, uri, "")
-    assert (open_to_others.outcome, open_to_others.advice) == (Severity.WARNING, "set them to 0700")
+    assert (open_to_others.outcome, open_to_others.advice) == (Severity.WARNING, "set its mode to 0700")
     (tmp_path / "staging").chmod(0o700)
     (closed,) = check_rights(storage, uri, storage.status(uri).owner)
     assert closed.outcome is Severity.OK

@@ -44,23 +44,23 @@ def test_what_is_known_is_fine() -> None:
 
 def test_another_nameservice_of_the_cluster_is_refused_with_what_to_do() -> None:
     [file, data] = problems("hdfs://archive/data", files=["hdfs://archive/words"])
-    assert file.startswith("files[0]: hdfs://archive is another HDFS than the staging directory's; name it in")
-    assert data.startswith("inputs.data.paths[0]: hdfs://archive is another HDFS")
+    assert file.startswith("files[0]: hdfs://archive is not the HDFS of the staging directory; add it to")
+    assert data.startswith("inputs.data.paths[0]: hdfs://archive is not the HDFS")
     assert "`other_hdfs`, such as archive=http://" in file
 
 
 def test_so_is_one_that_credentials_of_registries_are_on() -> None:
     [problem] = problems(docker={"image": "tf", "client_config": "hdfs://archive/config.json"})
-    assert problem.startswith("docker.client_config: hdfs://archive is another HDFS")
+    assert problem.startswith("docker.client_config: hdfs://archive is not the HDFS")
 
 
 def test_a_view_is_refused() -> None:
     [problem] = problems("viewfs://all/data")
-    assert "inputs.data.paths[0]: viewfs://… is no HDFS but a client's view" in problem
+    assert "inputs.data.paths[0]: viewfs://… is not an HDFS but a client-side view" in problem
 
 
 def test_what_nobody_can_tell_is_told() -> None:
     [finding] = findings("hdfs://elsewhere.example.com:8020/data")
     assert isinstance(finding, Finding)
     assert finding.outcome is Severity.WARNING
-    assert "hdfs://elsewhere.example.com:8020 is taken for the HDFS of hdfs://prod/user/alice/.tony" in str(finding)
+    assert "hdfs://elsewhere.example.com:8020 is assumed to be the HDFS of hdfs://prod/user/alice/.tony" in str(finding)

@@ -48,7 +48,7 @@ def test_without_the_values_of_secrets_these_are_not_checked(tmp_path: Path) -> 
 
 
 def test_a_missing_file_alone_is_a_missing_source(tmp_path: Path) -> None:
-    with pytest.raises(SourceMissing, match=r"files\[0\]: 'gone.py' is not there"):
+    with pytest.raises(SourceMissing, match=r"files\[0\]: 'gone.py' does not exist"):
         checks(tmp_path, {**SMALL, "files": ["gone.py"]}).expect_none()
 
 
@@ -63,7 +63,7 @@ def test_the_cluster_is_not_asked_about_a_job_that_the_connection_does_not_allow
 
 
 def test_only_some_checks_may_be_run(tmp_path: Path) -> None:
-    with pytest.raises(JobRejected, match="memory: tasks that run together want"):
+    with pytest.raises(JobRejected, match="memory: tasks that run together need"):
         checks(tmp_path, {**LARGE, "files": ["gone.py"]}).expect_none(POLICY, CLUSTER)
     checks(tmp_path, {**SMALL, "files": ["gone.py"]}).expect_none(POLICY, CLUSTER)
 

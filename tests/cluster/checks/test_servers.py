@@ -36,12 +36,12 @@ def test_where_nobody_listens(server: str, closed: str) -> None:
     with pytest.raises(ClusterUnreachable) as raised:
         expect_servers(settings([closed, NOWHERE], [server]), timeout=0.1)
     assert str(raised.value) == (
-        f"no ResourceManager is there: nothing listens on port {port} of 127.0.0.1; the name 'no-such-host.invalid' "
-        "has no address here (for 0.1 s); check the addresses in the tony connection, and that the server runs"
+        f"no ResourceManager accepts connections: nothing listens on port {port} of 127.0.0.1; cannot resolve host "
+        "'no-such-host.invalid' (for 0.1 s); check the addresses in the tony connection, and that the server runs"
     )
-    with pytest.raises(StagingFailed, match=rf"^no NameNode is there: nothing listens on port {port}"):
+    with pytest.raises(StagingFailed, match=rf"^no NameNode accepts connections: nothing listens on port {port}"):
         expect_servers(settings([server], [closed]), timeout=0.1)
-    with pytest.raises(StagingFailed, match=rf"^no NameNode is there: nothing listens on port {port}"):
+    with pytest.raises(StagingFailed, match=rf"^no NameNode accepts connections: nothing listens on port {port}"):
         expect_store(settings([server], [closed]), timeout=0.1)
     expect_store(settings([closed], [server]), timeout=0.1)
 

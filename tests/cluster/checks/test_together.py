@@ -24,7 +24,7 @@ WAY = RequestOptions()
 def test_servers_of_which_none_is_active_are_a_problem_of_all(what: str, checks: DaemonChecks) -> None:
     [finding] = checks.together()
     assert (finding.what, finding.outcome) == (what, Severity.PROBLEM)
-    assert finding.detail == "none of those that answer is active"
+    assert finding.detail == f"no {what[:-1]} that answers is active"
 
 
 def test_one_that_is_active_is_enough() -> None:

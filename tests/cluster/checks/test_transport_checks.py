@@ -101,7 +101,7 @@ def test_old_versions(tmp_path: Path) -> None:
     with server(pem, old=True) as address:
         [finding] = look(address, str(pem))
     assert finding.outcome is Severity.WARNING
-    assert "it still takes TLSv1.1, which is broken" in finding.detail
+    assert "it still accepts TLSv1.1, which is insecure" in finding.detail
 
 
 def test_an_authority_that_the_nodes_may_lack(tmp_path: Path) -> None:
@@ -109,15 +109,15 @@ def test_an_authority_that_the_nodes_may_lack(tmp_path: Path) -> None:
     with server(pem) as address:
         [finding] = look(address, str(pem), for_nodes=True)
     assert finding.outcome is Severity.WARNING
-    assert "the nodes may have no others" in finding.detail
-    assert "name it as `nodes_ca_file`" in finding.advice
+    assert "the nodes may have no other authorities" in finding.detail
+    assert "set `nodes_ca_file`" in finding.advice
 
 
 def test_certificates_that_nobody_checks(tmp_path: Path) -> None:
     with server(certificate(tmp_path, 90)) as address:
         _, finding = look(address, False, for_nodes=True)
     assert finding.outcome is Severity.WARNING
-    assert "is not checked" in finding.detail
+    assert "is not verified" in finding.detail
 
 
 @pytest.mark.parametrize("verify", [True, False])

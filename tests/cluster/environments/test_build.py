@@ -106,7 +106,7 @@ def test_there_is_no_uv_for_a_lock(kept: BuiltEnvironments, tmp_path: Path, monk
     (tmp_path / "bin").mkdir()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
     monkeypatch.setenv("PATH", os.defpath)
-    with pytest.raises(BuildFailed, match=r"pylock\.toml is read by uv, and there is none"):
+    with pytest.raises(BuildFailed, match=r"pylock\.toml requires uv"):
         build_environment(kept, read_requirements(tmp_path / "pylock.toml"), OWN)
 
 

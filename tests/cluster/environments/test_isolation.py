@@ -153,7 +153,7 @@ def test_no_uv_of_the_current_directory_runs(builder: Builder, monkeypatch: pyte
     monkeypatch.setattr("sys.executable", str(builder.home / "python"))
     monkeypatch.setenv("PATH", ":/usr/bin:.")
     (builder.home / "requirements.txt").write_text("tonyprobe\n")
-    with pytest.raises(Exception, match="there is no uv"):
+    with pytest.raises(Exception, match="cannot find uv"):
         build_environment(builder.kept, read_requirements(builder.home / "requirements.txt"), OWN, "uv")
     assert not mark.exists()
 
@@ -253,7 +253,7 @@ def test_constraints_of_the_configuration_are_refused(
     builder: Builder, installer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"{installer.upper()}_CONSTRAINT", "/etc/constraints.txt")
-    with pytest.raises(IndexProblem, match=r"sets constraint, .* write the constraints into the file"):
+    with pytest.raises(IndexProblem, match=r"sets constraint, .* add the constraints to the requirements file"):
         indexes_of(installer)
 
 

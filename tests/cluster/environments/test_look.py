@@ -81,8 +81,8 @@ def test_wheels_that_are_none_or_twice(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     found = look(tmp_path, ["a-1-py3-none-any.whl", "A-2-py3-none-any.whl", "what.whl"])
     assert found.problems == [
-        "python_env: what.whl is not named as a wheel is",
-        "python_env: there are 2 wheels of a (1, 2); leave one",
+        "python_env: what.whl is not a valid name of a wheel",
+        "python_env: there are 2 wheels of a (1, 2); keep only one",
     ]
 
 
@@ -106,7 +106,7 @@ def test_a_pex(tmp_path: Path) -> None:
     assert content.sha256 == hashlib.sha256(pex().read_bytes()).hexdigest()
     (problem,) = look(tmp_path, str(pex()), ELSEWHERE).problems
     assert problem.startswith(f"python_env: {pex().name} has {COMPILED} for manylinux")
-    assert problem.endswith("and the nodes have Python 3.7 on ppc64le")
+    assert problem.endswith("but the nodes have Python 3.7 on ppc64le")
 
 
 def test_a_pex_of_the_store_is_read_where_it_is(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_pex_of_the_store_is_read_where_it_is(tmp_path: Path) -> None:
 def test_what_is_no_pex(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "no.pex").write_bytes(content)
     (problem,) = look(tmp_path, "no.pex").problems
-    assert problem.startswith("python_env: no.pex: it is no PEX")
+    assert problem.startswith("python_env: no.pex: it is not a PEX file")
 
 
 def test_a_pex_that_says_nonsense(tmp_path: Path) -> None:
@@ -139,19 +139,19 @@ def test_a_built_environment(tmp_path: Path) -> None:
     assert (content.built, content.python, content.packages) == (True, "3.12", {"numpy": "2.3.1"})
     assert not content.brings_python
     problems = look(tmp_path, uri, ELSEWHERE, tmp_path).problems
-    assert problems[0] == f"python_env: {ARCHIVE} is for x86_64, and the nodes have Python 3.7 on ppc64le"
-    assert problems[1].startswith(f"python_env: {ARCHIVE} was built for Python 3.12, and the nodes have Python 3.7")
+    assert problems[0] == f"python_env: {ARCHIVE} is for x86_64, but the nodes have Python 3.7 on ppc64le"
+    assert problems[1].startswith(f"python_env: {ARCHIVE} was built for Python 3.12, but the nodes have Python 3.7")
 
 
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda store: (store / ARCHIVE).write_bytes(b"PACKAGES"), "something has changed it"),
-        (lambda store: (store / ARCHIVE).write_bytes(b"more packages"), "something has changed it"),
-        (lambda store: built(store, content=b"POISONED"), "something has changed it"),  # the record as well
-        (lambda store: (store / "tony-environment.json").unlink(), "there is no file:"),
-        (lambda store: (store / "tony-environment.json").write_text("{}"), "is no record of an environment"),
-        (lambda store: (store / "tony-environment.json").write_text('{"python": "3"}'), "is no record"),
+        (lambda store: (store / ARCHIVE).write_bytes(b"PACKAGES"), "has changed since it was built"),
+        (lambda store: (store / ARCHIVE).write_bytes(b"more packages"), "has changed since it was built"),
+        (lambda store: built(store, content=b"POISONED"), "has changed since it was built"),  # the record as well
+        (lambda store: (store / "tony-environment.json").unlink(), "the environment has no record file:"),
+        (lambda store: (store / "tony-environment.json").write_text("{}"), "is not the record of an environment"),
+        (lambda store: (store / "tony-environment.json").write_text('{"python": "3"}'), "is not the record"),
     ],
 )
 def test_a_built_environment_that_was_changed(tmp_path: Path, spoil: object, said: str) -> None:
@@ -174,7 +174,7 @@ def test_an_archive_for_another_machine(tmp_path: Path, form: str) -> None:
             tar.addfile(tarfile.TarInfo(name), io.BytesIO())
     nodes = NodePythons(frozenset({(3, 9)}), frozenset({"x86_64"}))
     (problem,) = look(tmp_path, form, nodes).problems
-    assert problem == f"python_env: {form} is for aarch64, and the nodes have Python 3.9 on x86_64"
+    assert problem == f"python_env: {form} is for aarch64, but the nodes have Python 3.9 on x86_64"
     assert look(tmp_path, form, NodePythons(frozenset({(3, 9)}), frozenset({"aarch64"}))).problems == []
 
 
@@ -189,7 +189,7 @@ def test_an_archive_for_another_system(tmp_path: Path, name: str, system: str) -
     with tarfile.open(tmp_path / "env.tar.gz", "w:gz") as tar:
         tar.addfile(tarfile.TarInfo(name), io.BytesIO())
     (problem,) = look(tmp_path, "env.tar.gz").problems
-    assert problem.startswith(f"python_env: env.tar.gz is for {system}, and the nodes have")
+    assert problem.startswith(f"python_env: env.tar.gz is for {system}, but the nodes have")
     with tarfile.open(tmp_path / "env.tar.gz", "w:gz") as tar:  # a package that has them for all
         for each in (name, f"lib/x.cpython-312-{os.uname().machine}-linux-gnu.so"):
             tar.addfile(tarfile.TarInfo(each), io.BytesIO())

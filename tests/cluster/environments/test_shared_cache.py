@@ -79,9 +79,9 @@ def test_an_administrators_is_taken(field: Field) -> None:
 @pytest.mark.parametrize(
     ("owner", "said"),
     [
-        ({"shared": "alice"}, "must be an administrator's, and is that of the job's user, alice"),
-        ({"shared/cache/environments/key": "bob"}, "shared/cache/environments/key in the shared cache is bob's"),
-        ({f"shared/cache/environments/key/{ARCHIVE}": "alice"}, "is alice's, and not root's as the cache"),
+        ({"shared": "alice"}, "must be an administrator's, but belongs to the job's user, alice"),
+        ({"shared/cache/environments/key": "bob"}, "shared/cache/environments/key in the shared cache belongs to bob"),
+        ({f"shared/cache/environments/key/{ARCHIVE}": "alice"}, "belongs to alice, the cache to root"),
     ],
 )
 def test_whose_it_may_not_be(field: Field, owner: dict[str, str], said: str) -> None:
@@ -95,7 +95,7 @@ def test_where_others_may_not_write(field: Field, path: str) -> None:
     before = directory.stat().st_mode & 0o777
     directory.chmod(before | 0o020)
     (problem,) = field.look().problems
-    assert problem.startswith(f"python_env: others than root may write to file://{directory}, so the shared")
+    assert problem.startswith(f"python_env: users other than root can write to file://{directory}, so the shared")
     directory.chmod(before)
 
 
@@ -109,7 +109,7 @@ def test_the_content_is_read_whole_once(field: Field, monkeypatch: pytest.Monkey
     archive.write_bytes(bytes(len(content)))
     assert not field.cache.is_checked(field.storage.status(field.archive))
     (problem,) = field.look().problems
-    assert "is not what was built: something has changed it" in problem
+    assert "has changed since it was built" in problem
 
 
 def test_what_is_elsewhere_is_the_jobs_own_affair(field: Field) -> None:

@@ -82,10 +82,10 @@ def test_values_that_were_masked_are_left_out_and_named(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_told_with_how_to_go_on(tmp_path: Path) -> None:
-    with pytest.raises(SourceMissing, match=r"what the application ran is not known .* give the job file, too"):
+    with pytest.raises(SourceMissing, match=r"the application's job is unknown .* also pass the job file"):
         kept_job(f"file://{tmp_path}")
     older = keep(tmp_path, SpecificationRecord(job=to_plain(JOB)))
-    with pytest.raises(SourceMissing, match="does not say where the store keeps the job's files; give the job file"):
+    with pytest.raises(SourceMissing, match="does not contain the URIs of the job's files on the store; also pass"):
         kept_job(older)
 
 
@@ -140,7 +140,7 @@ def test_a_built_environment_needs_no_confirmation(tmp_path: Path) -> None:
 def test_files_of_this_machine_are_refused_also_when_confirmed(tmp_path: Path, source: str, key: str) -> None:
     uri = source if key == "files.x" else f"{source}.zip"
     directory = record(tmp_path, [KeptResource(name="x", uri=uri, key=key)])
-    with pytest.raises(SourceMissing, match="names files of this machine, which are not read") as caught:
+    with pytest.raises(SourceMissing, match="names files on this machine, which are not used") as caught:
         kept_job(directory, confirmed=True)
     assert uri in str(caught.value)
 

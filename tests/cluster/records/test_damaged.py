@@ -115,7 +115,7 @@ def test_a_series_that_ends_after_its_header_is_cut_short(tmp_path: Path) -> Non
     _write(tmp_path, PLAIN)
     (tmp_path / SERIES).write_bytes(encode_header(SampleSegmentHeader()))
     found = read_history(LocalStorage(), tmp_path.as_uri())
-    assert found.missing == [f"series: {segment_name(1, 1)}: it is cut short: nothing comes after its first line"]
+    assert found.missing == [f"series: {segment_name(1, 1)}: it is truncated after its first line"]
 
 
 def test_events_that_are_nested_too_deeply_are_left_out(tmp_path: Path) -> None:

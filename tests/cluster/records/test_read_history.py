@@ -69,21 +69,21 @@ def test_a_file_that_was_cut_short_is_named(whole: Path) -> None:
     last.write_bytes(last.read_bytes()[:-10])
     found = read(whole)
     assert [each.step for each in found.samples][:4] == [1, 3, 4, 5]
-    assert found.missing == [f"series: {last.name}: it is cut short"]
+    assert found.missing == [f"series: {last.name}: it is truncated"]
 
 
 def test_a_segment_that_is_not_there_is_named(whole: Path) -> None:
     (whole / "history" / segment_name(1, 1)).unlink()
     found = read(whole)
     assert [each.step for each in found.samples] == [4, 5, 6]
-    assert found.missing == ["series: 1 segment of attempt 1 of the application master are not there"]
+    assert found.missing == ["series: 1 segment of attempt 1 of the application master are missing"]
 
 
 def test_what_was_left_out_when_it_was_written_is_named(whole: Path) -> None:
     segment(whole, 2, 2, sample(7), metrics_left_out=12, such_as=["<b>loss</b>"], samples_left_out=3)
     assert read(whole).missing == [
         "series: 3 samples were left out when they were written",
-        "series: 12 metrics too many were left out, such as <b>loss</b>",
+        "series: 12 metrics above the limit were left out, such as <b>loss</b>",
     ]
 
 
@@ -140,7 +140,7 @@ def test_an_enormous_status_is_named_once(whole: Path) -> None:
     found = read(whole)
     assert found.status is None
     (said,) = found.missing
-    assert "status.json: it is larger than 32 MiB, which none of ours is" in said
+    assert "status.json: it exceeds the size limit of 32 MiB" in said
 
 
 def test_a_status_of_millions_of_values_is_not_made(whole: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_status_of_millions_of_values_is_not_made(whole: Path) -> None:
     found = read(whole)
     assert found.status is None
     (said,) = found.missing
-    assert "more than 1000000 are not read" in said
+    assert "more than the limit of 1000000" in said
 
 
 def test_enormous_series_are_read_up_to_a_bound(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,6 +168,6 @@ def test_more_samples_than_anybody_can_hold_are_read_up_to_a_bound(
     found = read(whole)
     assert [each.step for each in found.samples] == [1, 3, 4]
     assert found.missing == [
-        f"series: {segment_name(1, 2)}: there are too many: the rest is not read",
-        f"series: what comes from {segment_name(2, 1)} on is too much, and is not read",
+        f"series: {segment_name(1, 2)}: it has too many lines: the rest is not read",
+        f"series: the segments from {segment_name(2, 1)} on exceed the limits, and are not read",
     ]

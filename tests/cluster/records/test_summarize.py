@@ -148,10 +148,10 @@ def test_its_parts_make_it_whole_again() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "not there"),
+        (None, "is missing"),
         ('{"verdict": "SUCC', "damaged"),
         ("[" * 100_000, "damaged"),
-        ("[1]", "no JSON object"),
+        ("[1]", "not a JSON object"),
         ('{"__airflow_state_ref__": "s3://bucket/1"}', "backend"),
     ],
 )

@@ -41,7 +41,7 @@ def test_each_address_is_named_and_what_to_do(settings: YarnSettings, named: str
     assert (finding.outcome, finding.detail[: len(named)]) == (Severity.PROBLEM, named)
     [finding] = check_encryption(attrs.evolve(settings, insecure_http=True))
     assert finding.outcome is Severity.WARNING
-    assert "jobs' keys, secrets and HDFS tokens go to http://" in str(finding)
+    assert "jobs' keys, secrets and HDFS tokens are sent to http://" in str(finding)
 
 
 @pytest.mark.parametrize(

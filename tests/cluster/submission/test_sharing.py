@@ -151,8 +151,8 @@ def test_a_store_without_access_lists_is_told_of(caplog: pytest.LogCaptureFixtur
     storage = LocalStorage()
     storage.make_directories(layout.application_dir(identity, APPLICATION))
     share_records(storage, layout, identity, APPLICATION, job("bob"))
-    assert "only the job's owner may read its logs, status and history" in caplog.text
-    assert "no access lists" in caplog.text
+    assert "only the job's owner can read its logs, status and history" in caplog.text
+    assert "access lists are not supported" in caplog.text
 
 
 @pytest.mark.long
@@ -167,6 +167,6 @@ def test_hdfs_whose_access_lists_are_off_is_told_of_and_nothing_is_opened(
             place.run(job("bob"))
             assert not any(place.may("bob", name) for name in (*SHARED, *KEPT))
             assert "dfs.namenode.acls.enabled" in caplog.text
-            assert caplog.text.count("only its owner may read") == 1
+            assert caplog.text.count("only its owner can read") == 1
     finally:
         cluster.stop()

@@ -129,7 +129,7 @@ def test_the_newest_step_is_that_of_a_whole_committed_checkpoint(chains: Checkpo
 
 @pytest.mark.parametrize(
     ("file", "advice"),
-    [("chain-0001/chain.json", "begins anew"), ("owners/00000001.json", "the owner before it")],
+    [("chain-0001/chain.json", "restarts from the beginning"), ("owners/00000001.json", "the previous owner")],
 )
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b'{"version": "two"}'])
 def test_a_file_that_cannot_be_read_is_named_with_what_to_do(
@@ -139,7 +139,7 @@ def test_a_file_that_cannot_be_read_is_named_with_what_to_do(
     training = chains.layout.job_dir(chains.identity)
     write_atomically(chains.storage, f"{training}/{file}", content)
     with pytest.raises(
-        RecordUnreadable, match=f"cannot read {training}/{file}: not (JSON: |a valid ).* remove the file, .*{advice}"
+        RecordUnreadable, match=f"cannot read {training}/{file}: not (JSON: |a valid ).* remove the file: .*{advice}"
     ):
         chains.newest()
     chains.storage.remove(f"{training}/{file}")
@@ -167,13 +167,13 @@ SAME, OTHER = {"env.A": "1", "framework": "tf"}, {"env.A": "2", "framework": "tf
         ("auto", None, SAME, False, False, "has not run before"),
         ("auto", FIRST, SAME, False, True, "did not succeed"),
         ("auto", FIRST, OTHER, False, False, "env.A, env.B changed"),
-        ("auto", FIRST, SAME, True, False, "chain-0001 has led to a success"),
+        ("auto", FIRST, SAME, True, False, "chain-0001 has already led to a success"),
         ("always", None, SAME, False, False, "has not run before"),
         ("always", FIRST, SAME, False, True, "'always'"),
         ("always", FIRST, OTHER, False, True, "though env.A, env.B changed"),
         ("always", FIRST, SAME, True, True, "'always'"),
         ("never", FIRST, SAME, False, False, "'never'"),
-        ("auto", ChainState(FIRST.uri, None, None), SAME, False, False, "never begun"),
+        ("auto", ChainState(FIRST.uri, None, None), SAME, False, False, "never started"),
     ],
 )
 def test_when_a_chain_is_gone_on_in(

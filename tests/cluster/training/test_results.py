@@ -43,5 +43,5 @@ def test_a_mark_that_cannot_be_read(tmp_path: Path) -> None:
     mark_delivered(STORAGE, directory, mark)
     assert delivered(STORAGE, directory) == mark
     (tmp_path / "delivered.json").write_text("yes")
-    with pytest.raises(RecordUnreadable, match=r"delivered\.json: .* remove the file, and a success counts as one"):
+    with pytest.raises(RecordUnreadable, match=r"delivered\.json: .* remove the file: then a success counts as"):
         delivered(STORAGE, directory)

@@ -144,8 +144,8 @@ def test_a_job_that_fits(job: JobSpec) -> None:
     [
         (spec("nope"), "queue: there is no queue 'nope'; this cluster has gpu, ml, old"),
         (spec("ml.nope"), "queue: there is no queue 'ml.nope'"),
-        (spec("old"), "queue: 'old' is STOPPED and takes no applications"),
-        (spec("prod"), "queue: 'prod' is a parent queue, which takes no applications; below it are gpu"),
+        (spec("old"), "queue: 'old' is STOPPED and accepts no applications"),
+        (spec("prod"), "queue: 'prod' is a parent queue, which accepts no applications; below it are gpu"),
         (spec(label="fpga"), "node_label: there is no node label 'fpga'; this cluster has big, gpu"),
         (spec("gpu", "big"), "node_label: queue 'gpu' may not use 'big', only gpu"),
         (spec(memory=8193), "tasks.worker.memory: 8193 MiB in one container is more than the 8192 MiB"),

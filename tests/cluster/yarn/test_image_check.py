@@ -65,9 +65,9 @@ def test_a_node_that_allows_it_all() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({EXECUTOR: f"{PACKAGE}.DefaultContainerExecutor"}, "starts plain processes only, and no images"),
-        ({EXECUTOR: f"{PACKAGE}.LinuxContainerExecutor"}, f"starts nothing by docker ({RUNTIMES} is default)"),
-        ({**DEFAULTS, RUNTIMES: "default,runc"}, f"starts nothing by docker ({RUNTIMES} is default,runc)"),
+        ({EXECUTOR: f"{PACKAGE}.DefaultContainerExecutor"}, "starts only plain processes, not images"),
+        ({EXECUTOR: f"{PACKAGE}.LinuxContainerExecutor"}, f"does not allow the runtime docker ({RUNTIMES} is default)"),
+        ({**DEFAULTS, RUNTIMES: "default,runc"}, f"does not allow the runtime docker ({RUNTIMES} is default,runc)"),
     ],
 )
 def test_a_node_that_starts_none_is_told_once(settings: dict[str, str], words: str) -> None:
@@ -88,7 +88,7 @@ def test_what_a_node_does_not_allow() -> None:
     ]
     told = "\n".join(found)
     assert f"does not allow ml ({DOCKER}.allowed-container-networks is host,none,bridge)" in told
-    assert f"does not let alice ({DOCKER}.privileged-containers.acl is empty)" in told
+    assert f"does not allow it for alice ({DOCKER}.privileged-containers.acl is empty)" in told
     assert problems({"image": "a", "privileged": True}, {**DEFAULTS, **OPEN}, user="mallory") != []
 
 

@@ -105,7 +105,7 @@ def test_a_proxy_of_its_own_is_found_by_the_tracking_url(place: Callable[[Says],
 def test_nobody_is_asked_at_an_address_that_is_no_proxy(place: Callable[[Says], Place]) -> None:
     manager, other = place(NO_MASTER), place(TAKEN)
     for url in (None, "", f"{other.url}/cluster/app/{ID}", other.url):
-        with pytest.raises(MasterOutOfReach, match="knows of no master there"):
+        with pytest.raises(MasterOutOfReach, match="redirects: it has no application master there"):
             ask(manager.url, tracking_url=url)
     assert not other.asked
 
@@ -113,16 +113,16 @@ def test_nobody_is_asked_at_an_address_that_is_no_proxy(place: Callable[[Says], 
 @pytest.mark.parametrize(
     ("says", "error", "words"),
     [
-        (PAGE, MasterOutOfReach, "answers with a page"),
-        (Says(200, "[1]", JSON), MasterOutOfReach, "answers with a page"),
-        (Says(200, "{", JSON), MasterOutOfReach, "answers with a page"),
+        (PAGE, MasterOutOfReach, "answers with a web page"),
+        (Says(200, "[1]", JSON), MasterOutOfReach, "answers with a web page"),
+        (Says(200, "{", JSON), MasterOutOfReach, "answers with a web page"),
         (Says(500, "<html>Connection refused</html>"), MasterOutOfReach, "answered 500"),
         (Says(503, '{"error": "too busy"}', JSON), MasterOutOfReach, "too busy"),
-        (Says(401, "<html>no</html>"), ClusterAuthError, "does not accept who we are"),
-        (Says(403, "<html>no</html>"), ClusterAuthError, "does not let us through"),
+        (Says(401, "<html>no</html>"), ClusterAuthError, "does not accept our identity"),
+        (Says(403, "<html>no</html>"), ClusterAuthError, "refuses access"),
         (Says(403, '{"error": "bob may not"}', JSON), ClusterAuthError, "^bob may not$"),
-        (Says(400, '{"error": "reason: text"}', JSON), UnexpectedAnswer, "does not take this: reason: text"),
-        (Says(400, r'{"error": "a\u001b[2J\u202ez"}', JSON), UnexpectedAnswer, "does not take this: az$"),
+        (Says(400, '{"error": "reason: text"}', JSON), UnexpectedAnswer, "rejected the request: reason: text"),
+        (Says(400, r'{"error": "a\u001b[2J\u202ez"}', JSON), UnexpectedAnswer, "rejected the request: az$"),
     ],
 )
 def test_what_is_no_answer_of_the_master(

@@ -50,8 +50,8 @@ def test_what_there_is(fitting: JobSpec) -> None:
 
 def spread(needed: int, most: int, scope: str, places: int) -> str:
     return (
-        f"constraints[0]: {needed} containers are needed at a time, at most {most} on one {scope}, and there are "
-        f"{places} {scope}s that could take them"
+        f"constraints[0]: {needed} containers must run at the same time, at most {most} on one {scope}, but the "
+        f"cluster has only {places} {scope}s that could run them"
     )
 
 
@@ -69,7 +69,7 @@ def spread(needed: int, most: int, scope: str, places: int) -> str:
             "attributes: no node has disk=ssd; nodes have nm.yarn.io/disk=hdd, nm.yarn.io/disk=ssd, "
             "rm.yarn.io/owner=ml",
         ),
-        (job(attributes=["nm.yarn.io/disk=hdd", "owner=ml"]), ": no node keeps all of it"),
+        (job(attributes=["nm.yarn.io/disk=hdd", "owner=ml"]), ": no node satisfies all conditions"),
         (
             job(4, **apart()),
             spread(4, 1, "node", 3),

@@ -120,8 +120,8 @@ def test_a_path_before_the_calls_is_kept(stand_in: Callable[[], StandIn]) -> Non
 @pytest.mark.parametrize(
     ("answer", "error", "expected"),
     [
-        ((401, "<html><title>Error 401 no</title>"), ClusterAuthError, "asks for Kerberos; set `kerberos` to true"),
-        ((403, {"RemoteException": {"message": "not you"}}), ClusterAuthError, "does not let alice do this: not you"),
+        ((401, "<html><title>Error 401 no</title>"), ClusterAuthError, "requires Kerberos; set `kerberos` to true"),
+        ((403, {"RemoteException": {"message": "not you"}}), ClusterAuthError, "not allow alice to do this: not you"),
         ((404, {"RemoteException": {"exception": "NotFoundException", "message": "gone"}}), RestError, "404: gone"),
         ((500, ""), RestError, "500: Internal Server Error"),
         ((200, "<html>hello"), UnexpectedAnswer, "does not answer with JSON"),

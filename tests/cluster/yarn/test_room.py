@@ -76,12 +76,12 @@ def test_what_has_room(fitting: JobSpec) -> None:
         ),
         (
             job(1, GIB, queue="tenth"),
-            "1 x 256 MiB (am) + 1 x 1024 MiB (tasks.worker) is 1280 MiB; the queue gets 820 MiB at most, 10 % of the "
+            "1 x 256 MiB (am) + 1 x 1024 MiB (tasks.worker) is 1280 MiB; the queue gets at most 820 MiB, 10 % of the "
             "nodes",
         ),
         (
             job(5, GIB, queue="tenth", node_label="gpu"),
-            "5 x 1024 MiB (tasks.worker) is 5120 MiB; the queue gets 4096 MiB at most, 50 % of the nodes with the "
+            "5 x 1024 MiB (tasks.worker) is 5120 MiB; the queue gets at most 4096 MiB, 50 % of the nodes with the "
             "label 'gpu'",
         ),
         (job(1, 9 * GIB), "tasks.worker.memory: no node has 9216 MiB; the most is 8192 MiB"),
@@ -169,8 +169,8 @@ def test_what_one_user_may_have_of_a_queue() -> None:
     assert capacity_shortages(job(4, GIB), view) == []
     assert capacity_shortages(job(5, GIB), attrs.evolve(view, queues=[attrs.evolve(ml, user_factor=None)])) == []
     assert capacity_shortages(job(6, GIB), view) == [
-        "1 x 256 MiB (am) + 6 x 1024 MiB (tasks.worker) is 6400 MiB; a user gets 4096 MiB in the queue, 2 times its "
-        "25 % of the nodes"
+        "1 x 256 MiB (am) + 6 x 1024 MiB (tasks.worker) is 6400 MiB; each user of the queue gets at most 4096 MiB, "
+        "2 times its 25 % of the nodes"
     ]
     # However small the queue, one container is given.
     tiny = attrs.evolve(ml, guaranteed={"": 1.0}, user_factor=1.0)

@@ -11,7 +11,7 @@ from tests.waiting import until
 from tony_provider.runtime.storage.uris import parent
 
 SAVES = "the newest checkpoint is not stored yet"
-KEEPS = "the results are not on the store yet"
+KEEPS = "cannot upload the results to the store, retrying for"
 
 
 @row("quota-at-model", "quota used up when the model is to be kept, and raised after a while", program=COUNT)
@@ -70,7 +70,7 @@ def _ends_with_that(field: Field, training: Training) -> Account:
     )
     account = Account(did="ended, and said where the files are")
     said = application.diagnostics
-    for words in ("has ended well, but what it left could not be kept", "quota", "tony-work on "):
+    for words in ("has succeeded, but what it left could not be kept", "quota", "tony-work on "):
         account.expect(words in said, f"the diagnostics do not say {words!r}: {said}")
     account.problems += [each for each in training.left() if each != "staging left"]  # the quota holds it up, too
     return _trained_once(training, account)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.libraries.row import Row, add
 
 # The shards of two ranks do not show whether they belong to the same save.
-REFUSED = "Have the program save each step under a name of its own"
+REFUSED = "Have the program save each step under a different name"
 
 add(
     Row(

@@ -107,7 +107,7 @@ def test_a_failure_is_the_same_when_nobody_can_be_told(
     assert isinstance(error, TonyJobFailed)
     assert error.failure is not None
     assert error.failure.exit_code == 3
-    assert training.said("MLflow does not know of this training yet: MlflowException: Max retries")
+    assert training.said("Cannot start MLflow's run of this training: MlflowException: Max retries")
     assert training.said("MLflow did not receive the result of this try: MlflowException")
     assert training.said("Airflow's metrics did not receive the result of this try: AttributeError")
     assert training.said("The trace of this task lacks the training's spans: RuntimeError: no history")

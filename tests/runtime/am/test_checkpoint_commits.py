@@ -256,7 +256,7 @@ async def test_what_was_not_ordered_is_not_committed(make: Make) -> None:
     assert (await setting.ask(uploaded, "worker:1"))[0] is False
     elsewhere = tony_pb2.CheckpointUploaded.FromString(uploaded.SerializeToString())
     elsewhere.uri = "file:///elsewhere/save-000001-00000000"
-    assert "no snapshot of it was ordered" in (await setting.ask(elsewhere))[1]
+    assert "no snapshot of this task was ordered" in (await setting.ask(elsewhere))[1]
     assert await setting.ask(uploaded) == (True, "")
 
 

@@ -81,13 +81,13 @@ async def test_nobody_answers_for_another() -> None:
 
 async def test_an_executor_that_goes_away_or_says_nothing_is_no_wait_for_ever() -> None:
     place = Place()
-    with pytest.raises(NoAnswerError, match="worker:0 has no executor"):
+    with pytest.raises(NoAnswerError, match="no executor of worker:0"):
         await place.ask("worker:0")
     stream, other = place.attach("worker:0"), place.attach("worker:1")
     asking, others = place.ask("worker:0"), place.ask("worker:1")
     await asked(stream)
     place.executor_requests.ended(stream)
-    with pytest.raises(NoAnswerError, match="went away"):
+    with pytest.raises(NoAnswerError, match="disconnected"):
         await asking
     number = await asked(other)
     place.executor_requests.answered(other, number, tail(number, b"still here"))
@@ -102,7 +102,7 @@ async def test_one_executor_is_asked_so_much_at_once_and_no_more() -> None:
     asking = [place.ask("worker:0") for _ in range(MOST_AT_ONCE)]
     for _ in asking:
         number = await asked(stream)
-    with pytest.raises(NoAnswerError, match="open already"):
+    with pytest.raises(NoAnswerError, match="unanswered requests"):
         await place.ask("worker:0")
     place.executor_requests.answered(stream, number, tail(number, b"room again"))
     await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)

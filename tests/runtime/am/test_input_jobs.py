@@ -191,8 +191,8 @@ async def test_shard_that_disappears_fails_with_its_name_after_all_others(tmp_pa
     status = await job.end()
     assert status.state is JobState.FAILED
     assert status.failure
-    assert "shards of the input data that could not be read: 2." in status.failure.message
-    assert f"file://{data}/shard-037 was listed, and is not there any more" in status.failure.message
+    assert "unreadable shards of the input data: 2." in status.failure.message
+    assert f"file://{data}/shard-037 was listed, but does not exist any more" in status.failure.message
     assert f"file://{data}/shard-038 has changed since it was listed" in status.failure.message
     assert Counter(each.shard for each in commits(job)) == Counter(range(40))
     assert [each.shard for each in sorted(commits(job), key=lambda each: each.shard) if each.failed] == [37, 38]
@@ -228,14 +228,14 @@ next(shards)
     status = await job.end()
     assert status.failure, job.log
     assert status.failure.kind is FailureKind.INPUT
-    assert status.failure.message.startswith("inputs.data: for 1 s (timeouts.upload) no commit could be written")
+    assert status.failure.message.startswith("inputs.data: no commit could be written to the store for 1 s")
 
 
 @pytest.mark.parametrize(
     ("path", "deal", "words"),
     [
-        ("nothing-*", InputDeal.QUEUE, "inputs.data.paths[0]: {data}/nothing-* names no file"),
-        ("shard-001", InputDeal.STATIC, "inputs.data: 1 shard for 3 tasks (worker); with a static deal each needs one"),
+        ("nothing-*", InputDeal.QUEUE, "inputs.data.paths[0]: {data}/nothing-* matches no file"),
+        ("shard-001", InputDeal.STATIC, "inputs.data: 1 shard for 3 tasks (worker); with `deal: static`"),
     ],
 )
 async def test_input_that_cannot_be_dealt_starts_nothing(

@@ -120,7 +120,7 @@ async def test_docker_on_the_local_cluster_is_refused(tmp_path: Path, of_type: b
     (name, task), *_ = JOB.tasks.items()
     own = attrs.evolve(JOB, tasks={**JOB.tasks, name: attrs.evolve(task, docker=Docker("image"))})
     staged = stage(tmp_path, own if of_type else attrs.evolve(JOB, docker=Docker("image")))
-    with pytest.raises(ResourceManagerError, match="docker: the local cluster starts no images"):
+    with pytest.raises(ResourceManagerError, match="docker: the local cluster cannot run images"):
         open_resource_manager(staged.description, staged.credentials)
 
 

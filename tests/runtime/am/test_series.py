@@ -221,7 +221,7 @@ def test_metrics_beyond_those_that_are_kept_are_counted_and_named(tmp_path: Path
     assert len(sample.metrics) == 50
     assert all(math.isnan(value) for value in sample.metrics.values())
     (line,) = missing
-    assert line.startswith("series: 1000 metrics too many were left out, such as <img src=x")
+    assert line.startswith("series: 1000 metrics above the limit were left out, such as <img src=x")
 
 
 def every(until: float, tasks: int) -> Iterator[tuple[float, int]]:

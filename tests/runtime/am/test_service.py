@@ -311,7 +311,7 @@ async def test_what_is_too_much_is_cut_and_told_once(setting: Setting, caplog: p
         exited = (await setting.listener.next("received")).exited
         assert (len(exited.output_tail), exited.output_tail[-7:]) == (limits.OUTPUT_TAIL, "the end")
         assert len(exited.error) == limits.LONGEST_TEXT
-    told = sorted(record.message.split()[4] for record in caplog.records if "it is cut" in record.message)
+    told = sorted(record.message.split()[4] for record in caplog.records if "the excess is dropped" in record.message)
     assert told == ["activity", "error", "metrics", "output_tail"]
 
 
@@ -334,10 +334,10 @@ async def test_what_a_terminal_obeys_gets_no_further(setting: Setting) -> None:
 @pytest.mark.parametrize(
     ("registration", "why"),
     [
-        (tony_pb2.Registration(host="a host", ports={"main": 1}), "no host has the name 'a host'"),
-        (tony_pb2.Registration(host="h" * 256, ports={"main": 1}), "no host has the name"),
-        (tony_pb2.Registration(host="h", ports={"main": 65536}), "'main': 65536 is no port"),
-        (tony_pb2.Registration(host="h", ports={"\u202emain": 1}), "1 is no port"),
+        (tony_pb2.Registration(host="a host", ports={"main": 1}), "'a host' is not a valid host name"),
+        (tony_pb2.Registration(host="h" * 256, ports={"main": 1}), "is not a valid host name"),
+        (tony_pb2.Registration(host="h", ports={"main": 65536}), "'main': 65536 is not valid"),
+        (tony_pb2.Registration(host="h", ports={"\u202emain": 1}), "1 is not valid"),
         (tony_pb2.Registration(host="h", ports={str(each): 1 for each in range(5000)}), "5000 ports, more than"),
     ],
 )

@@ -153,7 +153,7 @@ def test_names_that_differ_by_the_rank_are_one_save(gang: Gang) -> None:
     assert gang.store() == ["worker:0", "worker:1"]
     gang.report("worker:0", entry("step-20-rank0.pt", group="step-20-rank*.pt"))
     gang.report("worker:1", entry("step-10-rank1.pt", group="step-10-rank*.pt", news=False))
-    assert "worker:1 has not yet" in gang.reason()
+    assert "worker:1 has not written it yet" in gang.reason()
 
 
 def test_files_that_all_tasks_overwrite_need_a_step(gang: Gang) -> None:
@@ -190,7 +190,7 @@ def test_a_task_that_has_ended_blocks_nobody(gang: Gang) -> None:
     written(gang, ["worker:0", "worker:1"], "step-10")
     gang.store()
     gang.report("worker:1", entry("step-10", news=False), last=True)
-    assert "worker:1 has not yet" in (gang.reason() if isinstance(gang.plan(), Waiting) else "worker:1 has not yet")
+    assert "worker:1 has not" in (gang.reason() if isinstance(gang.plan(), Waiting) else "worker:1 has not")
     gang.report("worker:1", entry("step-10", news=False), last=True, succeeded=True)
     gang.report("worker:0", entry("step-10", news=False), entry("step-20"))
     assert gang.ordered() == ["worker:0"]
@@ -261,7 +261,7 @@ def test_processes_of_orbax_that_wait_for_each_other_need_a_shared_directory(gan
     plan = gang.plan()
     assert isinstance(plan, Waiting)
     assert plan.refused
-    assert f"worker:0 and worker:1 have both begun {save} in" in plan.reason
+    assert f"worker:0 and worker:1 have both started {save} in" in plan.reason
     assert "set checkpoint.shared to true" in plan.reason
 
 
@@ -352,7 +352,7 @@ def test_a_save_is_not_stored_if_a_task_that_also_writes_such_saves_is_gone(gang
     gang.store()
     written(gang, ["worker:0"], "step-20")
     gang.rounds.forget(["worker:0", "worker:2"])
-    assert gang.reason() == "worker:0 has written step-20, and worker:1, which also did so, is gone"
+    assert gang.reason() == "worker:0 and worker:1 have written step-20, but worker:1 has ended"
 
 
 def test_a_report_that_crosses_an_order_repeats_the_order(gang: Gang) -> None:
@@ -381,7 +381,9 @@ def test_a_round_is_given_up_if_a_task_could_not_upload_or_is_gone(gang: Gang, i
         gang.rounds.forget(["worker:0"])
     else:
         gang.report("worker:1", entry("step-10"), ordered="save-1")
-    assert gang.rounds.broken() == ("worker:1 is gone" if is_gone else "worker:1 could not upload its part")
+    assert gang.rounds.broken() == (
+        "worker:1 writes no more checkpoints" if is_gone else "worker:1 could not upload its part"
+    )
     gang.rounds.ended("save-1", committed=False)
     assert gang.rounds.round is None
 

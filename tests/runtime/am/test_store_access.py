@@ -66,9 +66,9 @@ async def test_an_older_one_changes_nothing(access: StoreAccess) -> None:
 @pytest.mark.parametrize(
     ("token", "why"),
     [
-        pytest.param(made(2, 5000, 15000, "bob@TONY.TEST"), "a token of bob@TONY.TEST", id="another user's"),
+        pytest.param(made(2, 5000, 15000, "bob@TONY.TEST"), "the token belongs to bob@TONY.TEST", id="another user's"),
         pytest.param(StoreToken("no token", 15000), "not a token's URL-safe form", id="no token"),
-        pytest.param(StoreToken(Token(b"\7", b"", "x").to_url_string(), 1), "of version 7", id="unknown"),
+        pytest.param(StoreToken(Token(b"\7", b"", "x").to_url_string(), 1), "unknown version 7", id="unknown"),
     ],
 )
 async def test_what_is_not_taken(access: StoreAccess, credentials: Credentials, token: StoreToken, why: str) -> None:
@@ -83,7 +83,7 @@ async def test_a_store_that_asks_for_none_takes_none(tmp_path: Path) -> None:
     assert access.life is None
     assert access.trouble(10**15) is None
     await access.until_it_holds()
-    with pytest.raises(TokenRefusedError, match="asks for none"):
+    with pytest.raises(TokenRefusedError, match="requires none"):
         await access.take(FIRST)
 
 
@@ -151,7 +151,7 @@ async def test_another_users_is_left_out_and_keeps_nobody_elses_back(
     stolen = OtherToken(KEYS, made(7, 4000, 12000, "bob@TONY.TEST").text, 12000)
     await access_of_keys.take(attrs.evolve(made(2, 5000, 15000), others=[stolen]))
     assert access_of_keys.life == TokenLife(1000, 9000)
-    assert f"the newer token of {KEYS} is not taken: a token of bob@TONY.TEST" in caplog.text
+    assert f"rejected the newer token of {KEYS}: the token belongs to bob@TONY.TEST" in caplog.text
 
 
 def test_a_failure_after_the_end_of_a_token_is_explained(access: StoreAccess) -> None:

@@ -354,9 +354,9 @@ LINK = Entry("l", Kind.LINK, 0o777, 1, target="a")
     [
         ([attrs.evolve(FILE, path="../a")], "is not a path below the directory"),
         ([attrs.evolve(FILE, path="/a")], "is not a path below the directory"),
-        ([attrs.evolve(FILE, path="d/a")], "is not a directory in it"),
-        ([LINK, attrs.evolve(FILE, path="l/a")], "is not a directory in it"),
-        ([FILE, attrs.evolve(FILE, path="a/b")], "is not a directory in it"),
+        ([attrs.evolve(FILE, path="d/a")], "is not one of its directories"),
+        ([LINK, attrs.evolve(FILE, path="l/a")], "is not one of its directories"),
+        ([FILE, attrs.evolve(FILE, path="a/b")], "is not one of its directories"),
         ([FILE, FILE], "twice"),
         ([attrs.evolve(LINK, target="../x")], "leads out"),
         ([attrs.evolve(LINK, target="/etc/passwd")], "leads out"),

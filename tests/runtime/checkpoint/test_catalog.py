@@ -225,7 +225,7 @@ def without_a_directory(tree: StoredTree) -> StoredTree:
                 (outside, "is not a path below the directory"),
                 (unknown_checksum, "not a checksum of a known algorithm"),
                 (object_outside, "not the name of a stored object"),
-                (without_a_directory, "is not a directory in it"),
+                (without_a_directory, "is not one of its directories"),
             )
         ),
     ],

@@ -225,7 +225,7 @@ def test_a_save_waits_for_files_that_each_save_overwrites(world: World) -> None:
         assert world.look(QUIET) == Moment()
         world.take()
     world.write("scaler.bin")
-    assert reason(world.look(20)) == "model.bin is not written yet, unlike in the saves before"
+    assert reason(world.look(20)) == "model.bin is not written yet, although the saves before have it"
 
 
 def test_a_save_that_begins_while_the_former_one_is_uploaded_also_waits(world: World) -> None:
@@ -251,7 +251,7 @@ def test_a_save_waits_for_the_link_to_it(world: World) -> None:
     for step in (10, 20):
         world.write(f"{step}/model.pt")
         if step > 10:
-            assert reason(world.look(20)) == "last is not written yet, unlike in the saves before"
+            assert reason(world.look(20)) == "last is not written yet, although the saves before have it"
             assert world.watch.after_failure(world.now, Verified) is None
             (world.directory / "last").unlink()
             assert reason(world.look(2)).startswith("last ")
@@ -459,7 +459,7 @@ def test_a_program_that_pauses_between_its_overwritten_files_is_learned(
             assert found == Moment(), "nothing shows yet that a file is missing"
             world.take()
         else:
-            assert reason(found) == f"{second} is not written yet, unlike in the saves before"
+            assert reason(found) == f"{second} is not written yet, although the saves before have it"
             assert world.watch.after_failure(world.now, Verified) is None
         world.write(second, str(step))
         assert world.look(QUIET) == Moment()

@@ -200,11 +200,11 @@ def other_manifest(place: Place, stored: StoredCheckpoint) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (flip, r"in the object u0-0 is not what was stored"),
-        (cut, r"in the object u0-0 is not what was stored"),
+        (flip, r"in the object u0-0 does not match its stored checksum"),
+        (cut, r"in the object u0-0 does not match its stored checksum"),
         (lose, r"the object u0-0, which holds \S+, is missing"),
-        (lose_all, "has no manifest, or is gone"),
-        (uncommit, "has no manifest, or is gone"),
+        (lose_all, "its manifest is missing, or the checkpoint was removed"),
+        (uncommit, "its manifest is missing, or the checkpoint was removed"),
         (cut_manifest, "its manifest cannot be read"),
         (other_manifest, "is not the one that was committed"),
     ],

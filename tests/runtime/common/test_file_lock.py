@@ -25,7 +25,7 @@ def test_one_process_at_a_time_and_a_dead_one_holds_nothing(tmp_path: Path) -> N
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(TimeoutError, match=rf"another process has held {path} for 0.2 s"), locked(path, 0.2):
+        with pytest.raises(TimeoutError, match=rf"another process has locked {path} for 0.2 s"), locked(path, 0.2):
             pytest.fail("held twice")
         holder.kill()
         with locked(path, 10):

@@ -63,7 +63,7 @@ def test_below_a_directory_that_others_may_write(tmp_path: Path) -> None:
 def test_a_directory_of_another_user(tmp_path: Path) -> None:
     foreign = by_stranger(tmp_path / "foreign")
     for path in (foreign, foreign / "root", foreign / "a" / "b"):
-        with pytest.raises(UnsafeDirectoryError, match=f"foreign belongs to user {STRANGER}, and not to this user 0"):
+        with pytest.raises(UnsafeDirectoryError, match=f"foreign belongs to user {STRANGER} instead of this user 0"):
             make_own_directory(path)
     assert list(foreign.iterdir()) == []
 

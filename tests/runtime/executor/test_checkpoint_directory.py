@@ -587,7 +587,7 @@ def test_excluded_files_are_described_once(excluding: CheckpointContainer) -> No
     write(excluding, "step-1/model", "step-1/optimizer", "runs/deep/events", text="x" * 600)
     (excluding.path / "runs" / "link").symlink_to("deep/events")
     excluding.look(6)
-    described = "checkpoints leave out 2 files (1.2 KiB) by checkpoint.exclude: runs, step-1/optimizer"
+    described = "checkpoint.exclude leaves 2 files (1.2 KiB) out of checkpoints: runs, step-1/optimizer"
     assert excluding.directory.describe_excluded() == described
     assert excluding.directory.describe_excluded() == ""
 

@@ -73,7 +73,7 @@ async def test_an_export_that_is_asked_for_comes_to_the_store(launch: Launch) ->
         lambda: list((running.container.directory / "tony-work" / "exports").iterdir()) == [], "the disk is free again"
     )
     assert stored(running) == ["step-5", "step-6"]
-    assert "an export of the model is wanted: ann wants it" in running.executor.stderr
+    assert "the application master requests an export of the model: ann wants it" in running.executor.stderr
 
 
 async def test_a_program_may_export_by_itself_and_only_the_newest_stay(launch: Launch) -> None:
@@ -125,7 +125,7 @@ async def test_a_store_that_takes_nothing_is_tried_again(launch: Launch) -> None
     directory.write_text("in the way")
     make(running, "step-1")
     beat = await running.master.heartbeat_with(lambda beat: beat.trouble)
-    assert beat.trouble.startswith("the export of step 1 does not get to the store, and is tried again: ")
+    assert beat.trouble.startswith("cannot upload the export of step 1 to the store, retrying: ")
     directory.unlink()
     assert (await running.master.first("exported")).step == 1
     assert stored(running) == ["step-1"]

@@ -101,7 +101,7 @@ def test_what_is_not_what_was_listed_is_named(far: FarStore, copies: FetchedShar
     with pytest.raises(ShardChangedError, match=r"a\.txt has changed since"):
         copies.copy("images", 1, listed)
     (tmp_path / "far/a.txt").unlink()
-    with pytest.raises(ShardChangedError, match=r"a\.txt was listed, and is not there"):
+    with pytest.raises(ShardChangedError, match=r"a\.txt was listed, but does not exist"):
         copies.copy("images", 1, listed)
 
 
@@ -109,7 +109,7 @@ def test_a_full_disk_is_told_before_anything_is_copied(
     far: FarStore, copies: FetchedShards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workspace, "disk_reserve_problem", lambda directory, wanted: f"no room for {wanted}")
-    with pytest.raises(OSError, match="no room for 5, and 5 bytes are to be copied"):
+    with pytest.raises(OSError, match="no room for 5, but 5 bytes must be copied"):
         copies.copy("images", 1, shard(far, tmp_path / "far/a.txt"))
     assert far.reads == 0
 

@@ -66,8 +66,8 @@ async def test_on_a_node_without_hadoop(launch: Launch) -> None:
     assert (seen["HADOOP_USER_NAME"], seen[contract.ENV_TICKET]) == ("somebody", TICKET[contract.ENV_TICKET])
     assert "CLASSPATH" not in seen
     assert (
-        "hadoop: tokens for ha-hdfs:one; configuration as the ResourceManager has it; "
-        "no class path, since there is no hadoop on PATH and no HADOOP_HOME"
+        "hadoop: tokens for ha-hdfs:one; configuration of the ResourceManager; "
+        "no class path, because hadoop is not on PATH and HADOOP_HOME is not set"
     ) in log
 
 

@@ -51,7 +51,7 @@ async def test_the_death_of_a_helper_is_the_failure_of_its_task(launch: Launch, 
     assert (ended.stopped, ended.signal, ended.process) == (False, signal.SIGKILL, NAME)
     assert await running.end() == 0
     kept = running.container.stored("logs/worker-0.log")
-    assert f"[tony] {NAME} has failed, the others are stopped" in kept
+    assert f"[tony] {NAME} has failed: stopping the others" in kept
     assert "saved" in kept
 
 

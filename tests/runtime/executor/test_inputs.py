@@ -145,7 +145,7 @@ async def test_a_shard_that_is_not_what_was_listed_is_passed_over(launch: Launch
     answer(running.master, (await asked(running.master, 1)).request, shard=7, line=gone)
     request = await asked(running.master, 2)
     assert (request.failed, request.take) == (7, True)
-    assert request.reason == f"file://{data}/gone was listed, and is not there any more"
+    assert request.reason == f"file://{data}/gone was listed, but does not exist any more"
     changed = InputShard(f"file://{data}/0", 1, stat.st_mtime_ns // 1_000_000 - 5).line().decode()
     answer(running.master, request.request, shard=8, line=changed)
     request = await asked(running.master, 3)
@@ -174,7 +174,7 @@ async def test_what_is_no_question_is_refused_and_the_next_is_heard(launch: Laun
     running, client = await begin(launch)
     heard = await client.heard(client.say(line))
     assert isinstance(heard, dict)
-    assert "not a question" in heard["error"]
+    assert "not a valid request" in heard["error"]
     number = client.say({"take": True})
     answer(running.master, (await asked(running.master, 1)).request, problem="no such input")
     assert await client.heard(number) == {"error": "no such input"}
@@ -224,10 +224,10 @@ async def test_a_start_that_waits_for_its_part_can_be_stopped(launch: Launch) ->
 async def test_a_part_that_is_not_to_be_had_starts_nothing(launch: Launch) -> None:
     running = await launch(static_job())
     await running.begin()
-    part(running.master, await running.master.first("input_part_wanted"), problem="worker:0 takes no part at present")
+    part(running.master, await running.master.first("input_part_wanted"), problem="worker:0 is not an active reader")
     failed = await running.master.first("restore_failed")
     assert (
         failed.reason
-        == "the application master did not assign shards of the input data: worker:0 takes no part at present"
+        == "the application master did not assign shards of the input data: worker:0 is not an active reader"
     )
     assert not failed.uri

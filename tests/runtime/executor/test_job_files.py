@@ -164,7 +164,7 @@ def test_what_was_in_the_directory_before_the_container_is_removed(
     assert [path.name for path in (container / "src").iterdir()] == ["train.py"]
     assert (container / "env" / "bin" / "python").read_bytes() == b"python"
     assert outside.exists()
-    assert "torch.py was in the container's directory before the container started: it is removed" in caplog.text
+    assert "removing torch.py, which was in the container's directory before the container started" in caplog.text
 
 
 def test_a_link_that_is_in_the_way_is_not_followed(container: Path) -> None:

@@ -96,7 +96,7 @@ async def test_a_store_that_does_not_do_is_waited_for(launch: Launch) -> None:
     await running.begin()
     beat = await running.master.heartbeat_with(lambda beat: beat.trouble)
     assert beat.trouble.startswith("cannot upload the results to the store, retrying until ")
-    assert beat.activity == "waiting for the store, to keep its results"
+    assert beat.activity == "waiting to upload its results to the store"
     directory.unlink()
     ended = await running.master.first("exited")
     assert (ended.exit_code, ended.not_kept, ended.error) == (0, "", "")
@@ -110,8 +110,8 @@ async def test_a_store_that_refuses_for_long_is_the_end_and_says_where_the_files
     await running.begin()
     ended = await running.master.first("exited")
     assert (ended.exit_code, ended.stopped, ended.error) == (0, False, "")
-    assert ended.not_kept.startswith("what it left could not be kept within 1 s (timeouts.upload): ")
-    assert f"It is in {running.container.directory}/tony-work on 127.0.0.1" in ended.not_kept
+    assert ended.not_kept.startswith("its results could not be uploaded within 1 s (timeouts.upload): ")
+    assert f"They are in {running.container.directory}/tony-work on 127.0.0.1" in ended.not_kept
 
 
 async def test_whoever_waits_for_the_store_is_stopped_at_once(launch: Launch) -> None:
@@ -217,13 +217,13 @@ async def test_nothing_is_returned_without_success_or_by_others(launch: Launch) 
     [
         (
             "head -c 1048577 /dev/zero > $TONY_RESULT_FILE",
-            "holds more than 1 MiB; leave what is large in TONY_MODEL_DIR",
+            "has more than 1 MiB; write large data to TONY_MODEL_DIR",
         ),
-        ("echo '{' > $TONY_RESULT_FILE", "holds no JSON: Expecting property name"),
+        ("echo '{' > $TONY_RESULT_FILE", "does not contain valid JSON: Expecting property name"),
         ("head -c 100000 /dev/zero | tr '\\0' '[' > $TONY_RESULT_FILE", "is nested too deeply"),
-        ("""echo '["\\ud800"]' > $TONY_RESULT_FILE""", "holds text that UTF-8 cannot write"),
-        ("mkfifo $TONY_RESULT_FILE", "is no file, nor a link to one"),
-        ("mkdir $TONY_RESULT_FILE", "is no file, nor a link to one"),
+        ("""echo '["\\ud800"]' > $TONY_RESULT_FILE""", "contains text that UTF-8 cannot encode"),
+        ("mkfifo $TONY_RESULT_FILE", "is neither a file nor a link to a file"),
+        ("mkdir $TONY_RESULT_FILE", "is neither a file nor a link to a file"),
     ],
 )
 async def test_what_cannot_be_returned_fails_the_task(launch: Launch, command: str, words: str) -> None:

@@ -62,7 +62,7 @@ async def test_the_last_report_counts_even_when_the_process_ends_at_once(launch:
     assert progress.step == 7  # the line of step 8 is not whole
     assert list(progress.metrics) == ["loss"]
     assert await running.end() == 0
-    assert running.executor.stderr.count("a line of the metrics file is ignored") == 1
+    assert running.executor.stderr.count("ignoring a line of the metrics file") == 1
 
 
 async def test_a_master_that_comes_back_hears_what_happened_meanwhile(launch: Launch) -> None:
@@ -107,7 +107,7 @@ async def test_a_wrong_token_is_refused(tmp_path: Path, secrets: dict[str, bytes
         stack.push_async_callback(executor.clean_up)
         assert await executor.wait() == exit_codes.REFUSED
         assert executor.stderr.splitlines()[-1].endswith(
-            "the application master refuses this executor: PERMISSION_DENIED: the token is not the one of worker:0 in "
+            "the application master refuses this executor: PERMISSION_DENIED: the token does not belong to worker:0 in "
             f"{container.id}, attempt 1"
         )
         assert master.received == []

@@ -489,7 +489,7 @@ async def test_a_refusal_is_the_problem_at_the_end(launch: Launch) -> None:
     await running.master.all_of("checkpoint_state", 2)
     running.order("exit 1")
     settled = await running.master.first("settled")
-    assert settled.problem == "the application master rejected it: another application owns the chain"
+    assert settled.problem == "the application master rejected the checkpoint: another application owns the chain"
     assert stored(running) == []
 
 
@@ -591,7 +591,7 @@ async def test_excluded_files_are_not_sent_and_named_once(launch: Launch) -> Non
     running.order("exit 0")
     await running.master.first("settled")
     lines = (running.container.directory / WORK_DIR / "output.log").read_text().splitlines()
-    assert lines.count("[tony] checkpoints leave out 1 file (5 B) by checkpoint.exclude: data.cache") == 1
+    assert lines.count("[tony] checkpoint.exclude leaves 1 file (5 B) out of checkpoints: data.cache") == 1
 
 
 async def test_a_storage_problem_is_reported_while_it_lasts(launch: Launch) -> None:

@@ -88,7 +88,7 @@ async def test_colons_in_the_names_of_a_model_are_escaped(launch: Launch, store:
     assert {name: read_text(store.storage, uris.join(exited.model_dir, name)) for name in kept} == kept
     notices = list((await running.master.first("settled")).notices)
     assert len(notices) == 2
-    assert any("twice:x is not stored, because twice%3Ax" in notice for notice in notices)
+    assert any("twice:x is not stored: HDFS permits no colons in names, and twice%3Ax" in notice for notice in notices)
     await running.end()
 
 

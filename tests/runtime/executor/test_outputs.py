@@ -69,7 +69,7 @@ async def test_a_path_that_is_not_mounted_on_the_node_is_told_before_the_program
     await running.begin()
     ended = await running.master.first("exited")
     assert ended.exit_code == 126
-    assert f"outputs.out.path: {tmp_path}/shared/out is not there on this node; all nodes must have" in ended.error
+    assert f"outputs.out.path: {tmp_path}/shared/out does not exist on this node; mount its file system" in ended.error
 
 
 async def begin(launch: Launch, target: Path) -> tuple[Running, Client, Path]:
@@ -108,8 +108,8 @@ async def test_what_was_made_of_a_shard_is_there_before_its_commit_is_asked_for(
     client.say({"done": 6, "outputs": [str(out / "4")]})
     request = await asked(running.master, 2)
     assert "worker-0.1.1/4" in parts(target)
-    answer(running.master, request.request, problem="shard 6 of data is not worker:0's any more")
-    assert "not worker:0's any more" in error_of(await client.heard(2))
+    answer(running.master, request.request, problem="shard 6 of data is not assigned to worker:0 any more")
+    assert "not assigned to worker:0 any more" in error_of(await client.heard(2))
 
     assert "no such file" in error_of(await client.heard(client.say({"done": 7, "outputs": [str(out / "7")]}))).lower()
     again = error_of(await client.heard(client.say({"done": 7, "outputs": [str(out / "1")]})))
@@ -148,7 +148,7 @@ async def test_links_count_by_their_names_and_pipes_are_refused(launch: Launch, 
     (out / "round").symlink_to("round")
     for name in ("pipe", "round"):
         said = client.say({"done": 6, "outputs": [str(out / name)]})
-        assert "the output of the shard is not on the store: " in error_of(await client.heard(said))
+        assert "the output of the shard could not be copied to the store: " in error_of(await client.heard(said))
         (out / name).unlink()
     client.say("bye")
     ended = await running.master.first("exited")

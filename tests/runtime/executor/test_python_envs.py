@@ -100,7 +100,7 @@ async def test_wheels_for_another_python(launch: Launch, tmp_path: Path) -> None
     other = compiled.name.replace(f"cp3{sys.version_info.minor}", "cp37")
     deliver(tmp_path, compiled, names=(other,))
     said = await failed(launch, other)
-    assert f"python_env {other}: it needs a Python that suits {other}, and this node (" in said
+    assert f"python_env {other} needs a Python that suits {other}, but this node (" in said
     assert f"({sys.version_info.major}.{sys.version_info.minor})" in said
 
 
@@ -129,7 +129,7 @@ async def test_a_pex_that_finds_no_python(launch: Launch, tmp_path: Path) -> Non
 async def test_what_is_no_pex(launch: Launch, tmp_path: Path) -> None:
     (tmp_path / "no.pex").write_text("print('hello')\n")
     deliver(tmp_path, tmp_path / "no.pex")
-    assert "no.pex is no PEX" in await failed(launch, "no.pex")
+    assert "no.pex is not a PEX" in await failed(launch, "no.pex")
 
 
 async def test_packages_that_were_built_for_another_python(launch: Launch, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ async def test_packages_that_were_built_for_another_python(launch: Launch, tmp_p
     record.write_text('{"python":"3.99","machine":"x86_64","packages":{},"built_by":"uv 1","built_ms":1}')
     deliver(tmp_path, record)
     said = await failed(launch, "hdfs:///envs/tony-env-1.tar.gz")
-    assert "it needs Python 3.99, and this node (" in said
+    assert "needs Python 3.99, but this node (" in said
 
 
 def test_a_program_that_hangs_is_ended(tmp_path: Path) -> None:

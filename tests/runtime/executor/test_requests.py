@@ -32,7 +32,7 @@ async def test_a_checkpoint_that_is_asked_for_is_made_and_copied(launch: Launch)
     await running.until_there("ready")
     running.master.say(checkpoint_now())
     assert (await running.master.first("uploaded")).step == 5
-    assert "a checkpoint is wanted: the container goes soon" in running.executor.stderr
+    assert "the application master requests a checkpoint: the container goes soon" in running.executor.stderr
 
 
 async def test_a_request_that_nobody_took_note_of_is_not_the_next_ones(launch: Launch) -> None:

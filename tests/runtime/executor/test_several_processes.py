@@ -107,7 +107,7 @@ async def test_the_first_that_fails_ends_the_others_and_is_what_is_told(launch: 
     assert (ended.process, ended.output_tail) == ("rank 1 (local rank 1)", "bad")
     assert await running.end() == 0
     assert written(running, "task.out") == "told to end\n"
-    assert "[tony] rank 1 (local rank 1) has failed, the others are stopped" in running.container.stored(
+    assert "[tony] rank 1 (local rank 1) has failed: stopping the others" in running.container.stored(
         "logs/worker-0.log"
     )
 

@@ -50,7 +50,7 @@ def test_a_retry_changes_nothing_while_tasks_of_the_former_try_may_write(tmp_pat
     former.open()
     leader.open()
     impatient = task(tmp_path, "application_1_0002", seconds=0)
-    with pytest.raises(OSError, match="tasks of the former try application_1_0001 still use"):
+    with pytest.raises(OSError, match="tasks of a former attempt application_1_0001 still use"):
         impatient.wait_for_former(GO)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(leader.wait_for_former, GO)

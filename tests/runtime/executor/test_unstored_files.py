@@ -126,7 +126,7 @@ async def test_a_parameter_server_whose_files_are_not_stored_says_so(launch: Lau
     running = await launch(spec, launcher=(sys.executable, "-c", IMPATIENT), task="server:0")
     own = (await running.master.first("registration")).ports[MAIN_PORT]
     running.master.rendezvous(address("worker", 0, 20001), address("server", 0, own, role="ps"))
-    await notice(running, "because tasks with the role ps take no part in checkpoints")
+    await notice(running, "because tasks with the role ps do not contribute to checkpoints")
 
 
 async def test_models_of_other_ranks_are_counted(launch: Launch) -> None:
@@ -178,7 +178,7 @@ async def test_a_file_that_an_ordinary_user_cannot_read_is_named(launch: Launch)
     ordinary = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search", sys.executable, "-c", IMPATIENT)
     running = await launch("cd $TONY_CHECKPOINT_DIR; echo 1 > key; chmod 000 key; sleep 60", launcher=ordinary)
     await running.begin()
-    assert "key: its permissions do not allow to read it" in await notice(running, "checkpoints do not contain")
+    assert "key: its permissions do not allow reading" in await notice(running, "checkpoints do not contain")
 
 
 async def test_a_file_that_an_ordinary_user_cannot_read_is_no_checkpoint(launch: Launch) -> None:

@@ -121,5 +121,5 @@ def test_there_are_no_parameter_servers(name: str) -> None:
     [("pytorch", "MASTER_PORT"), ("jax", "JAX_COORDINATOR_ADDRESS"), ("horovod", "HOROVOD_RANK")],
 )
 def test_what_is_made_of_the_cluster_is_not_for_jobs_to_set(framework: str, variable: str) -> None:
-    with pytest.raises(SpecError, match=rf"tasks.worker.env.{variable}: is made from the cluster; leave it out"):
+    with pytest.raises(SpecError, match=rf"tasks.worker.env.{variable}: is set by the framework; leave it out"):
         job_of(framework, worker={"env": {variable: "1"}})

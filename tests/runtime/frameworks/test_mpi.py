@@ -73,7 +73,7 @@ def test_what_cannot_be_is_refused() -> None:
         job_of("mpi", worker={})
     with pytest.raises(SpecError, match="mpi has no parameter servers"):
         mpi_job(ps={"command": "true"})
-    with pytest.raises(SpecError, match="OMPI_MCA_plm_rsh_agent: is made from the cluster"):
+    with pytest.raises(SpecError, match="OMPI_MCA_plm_rsh_agent: is set by the framework"):
         mpi_job(chief={"command": "true", "env": {"OMPI_MCA_plm_rsh_agent": "ssh"}})
     with pytest.raises(SpecError, match=r"tasks.worker.processes"):
         mpi_job(worker={"processes": 2})

@@ -138,5 +138,5 @@ def test_a_tf_config_of_the_users_is_refused() -> None:
             }
         )
     assert [problem.path for problem in caught.value.problems] == ["env.TF_CONFIG", "tasks.worker.env.TF_CONFIG"]
-    with pytest.raises(SpecError, match=r"secrets\[0\]: is made from the cluster"):
+    with pytest.raises(SpecError, match=r"secrets\[0\]: is set by the framework"):
         parse_job({"framework": "tensorflow", "secrets": ["TF_CONFIG"], "tasks": {"worker": {"command": "true"}}})

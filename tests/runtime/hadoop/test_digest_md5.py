@@ -79,7 +79,7 @@ def test_privacy_without_a_known_cipher_is_not_taken() -> None:
 
 
 def test_protection_is_never_weakened_below_what_is_accepted() -> None:
-    with pytest.raises(RpcAuthenticationError, match="accepted are auth-conf"):
+    with pytest.raises(RpcAuthenticationError, match="this client accepts auth-conf"):
         DigestMd5Client("u", "p", "/default", accepted=(AUTH_CONF,)).respond(RFC_CHALLENGE)
 
 

@@ -136,7 +136,7 @@ def test_a_server_that_the_kdc_does_not_know() -> None:
 
 
 def test_errors_of_a_storage() -> None:
-    with pytest.raises(StorageAuthError, match=r"cannot speak with HTTP@nowhere: no Kerberos ticket for HTTP@nowhere"):
+    with pytest.raises(StorageAuthError, match=r"authenticate with HTTP@nowhere: no Kerberos ticket for HTTP@nowhere"):
         Tickets(spnego_error).negotiate("nowhere")
 
 

@@ -24,7 +24,7 @@ from tony_provider.runtime.hadoop.gss import explained
         ),
         ("Clock skew too great", "the clocks of this machine", "NTP"),
         ("Server HTTP/x@R not found in Kerberos database", "the KDC knows no server of this name", "full host name"),
-        ("Client alice@R not found in Kerberos database", "the KDC does not know who we are", "principal"),
+        ("Client alice@R not found in Kerberos database", "the KDC does not know this client's principal", "principal"),
         (
             "GSSException: Failure (Mechanism level: Invalid argument (400) - Cannot find key "
             "of appropriate type to decrypt AP-REQ - AES256 CTS mode with HMAC SHA1-96)",
@@ -34,17 +34,17 @@ from tony_provider.runtime.hadoop.gss import explained
         (
             "GSSException: Failure (Mechanism level: Checksum failed)",
             "no key",
-            "made anew",
+            "replace its keytab",
         ),
         (
             "Failure (Mechanism level: Request is a replay (34))",
-            "copy of an earlier",
-            "again",
+            "a replay of an earlier",
+            "retry",
         ),
-        ("Preauthentication failed", "does not accept the keytab", "made anew"),
+        ("Preauthentication failed", "does not accept the keytab", "replace the keytab"),
         ("Cannot contact any KDC for realm 'R'", "no KDC answers", "krb5.conf"),
-        ("User: alice@R is not allowed to impersonate bob", "act for others", "hadoop.proxyuser"),
-        ("alice tries to renew a token (…) with renewer yarn", "nobody renew this token", "rm_principal"),
+        ("User: alice@R is not allowed to impersonate bob", "impersonate other users", "hadoop.proxyuser"),
+        ("alice tries to renew a token (…) with renewer yarn", "only the renewer", "rm_principal"),
     ],
 )
 def test_each_has_its_meaning_and_its_remedy(said: str, meaning: str, remedy: str) -> None:

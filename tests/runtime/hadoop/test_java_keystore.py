@@ -44,7 +44,7 @@ def test_one_that_java_has_made(tmp_path: Path) -> None:
     assert certificate.subject.rfc4514_string() == "CN=application_1_0001"
     key = serialization.load_pem_private_key(entry.pem, None)
     assert key.public_key() == certificate.public_key()
-    with pytest.raises(KeystoreError, match="the password is another one"):
+    with pytest.raises(KeystoreError, match="the password is wrong"):
         JavaKeystore.read(store.read_bytes(), "changed")
 
 
@@ -77,8 +77,8 @@ def test_garbage_is_refused(garbage: bytes, start: bytes) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (keystore(PASSWORD, [KeyEntry("a", b"key", [])], algorithm=b"\x30\x00"), "encrypted in another way"),
-        (keystore(PASSWORD), "holds 0 keys, and should hold one"),
+        (keystore(PASSWORD, [KeyEntry("a", b"key", [])], algorithm=b"\x30\x00"), "not encrypted with the algorithm"),
+        (keystore(PASSWORD), "contains 0 keys instead of one"),
         (bytes(2 << 20), "larger than"),
     ],
 )

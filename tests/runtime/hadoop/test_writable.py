@@ -53,7 +53,7 @@ def test_bytes_and_text_come_back(data: bytes, text: str) -> None:
 
 
 def test_a_negative_length_is_refused() -> None:
-    with pytest.raises(CredentialsError, match="no length"):
+    with pytest.raises(CredentialsError, match="not a valid length"):
         WritableReader(encode_vlong(-1)).bytes()
 
 

@@ -89,7 +89,7 @@ def test_a_segment_that_is_enormous_is_read_up_to_the_bound() -> None:
 def test_more_samples_than_anybody_can_hold_are_not_read() -> None:
     read = read_segment(encode_segment(HEADER, SAMPLES), most_bytes=MOST, most_samples=3)
     assert read.samples == SAMPLES[:3]
-    assert read.problems == ["there are too many: the rest is not read"]
+    assert read.problems == ["it has too many lines: the rest is not read"]
 
 
 def test_text_that_is_a_thousand_times_its_file_is_read_up_to_the_bound() -> None:
@@ -137,7 +137,7 @@ def test_a_line_that_is_no_sample_is_counted(line: bytes) -> None:
 def test_a_file_that_is_no_segment(data: bytes) -> None:
     read = read_segment(data, most_bytes=MOST, most_samples=10_000)
     assert read.samples == []
-    assert any("its first line is no header" in problem for problem in read.problems)
+    assert any("its first line is not a header" in problem for problem in read.problems)
 
 
 def test_a_compressor_never_says_less_than_it_takes() -> None:

@@ -53,10 +53,10 @@ def times(directory: Path, missing: list[str] | None = None) -> list[int]:
         (
             [(1, 1, 2), (1, 5, 6)],
             [1, 2, 5, 6],
-            ["events: 2 events of attempt 1 of the application master are not there"],
+            ["events: 2 events of attempt 1 of the application master not found"],
         ),
-        ([(2, 2, 3)], [2, 3], ["events: 1 event of attempt 2 of the application master are not there"]),
-        ([], [], ["events: the application master has written none (yet)"]),
+        ([(2, 2, 3)], [2, 3], ["events: 1 event of attempt 2 of the application master not found"]),
+        ([], [], ["events: the application master has not written any (yet)"]),
     ],
 )
 def test_each_event_once_and_what_is_not_there(
@@ -77,7 +77,7 @@ def test_the_last_file_may_be_cut_short(tmp_path: Path) -> None:
     read = times(tmp_path, missing)
     assert read == list(range(1, len(read) + 1))
     assert len(read) >= 3
-    assert missing == [f"events: {last.name}: it is cut short"]
+    assert missing == [f"events: {last.name}: it is truncated"]
 
 
 def test_files_of_a_later_release_are_read_for_what_is_known(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_million_lines_of_something_else(tmp_path: Path) -> None:
     file.write_bytes(gzip.compress(HEADER + encode_event(FIRST) + b"7\n" * (8 << 20)))
     missing: list[str] = []
     assert times(tmp_path, missing) == [1]
-    assert missing == [f"events: {file.name}: 10000 lines cannot be read: the rest is not tried"]
+    assert missing == [f"events: {file.name}: 10000 lines cannot be read: the rest is skipped"]
 
 
 def test_more_events_than_anybody_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_more_events_than_anybody_can_hold(tmp_path: Path, monkeypatch: pytest.M
     first = segment(tmp_path, 1, 1, 5)
     missing: list[str] = []
     assert times(tmp_path, missing) == [1, 2, 3]
-    assert missing == [f"events: {first.name}: there are too many: the rest is not read"]
+    assert missing == [f"events: {first.name}: it has too many lines: the rest is not read"]
 
 
 def test_events_that_were_dropped_are_named(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_events_that_were_dropped_are_named(tmp_path: Path) -> None:
     leave_events(tmp_path, FIRST, dropped)
     missing: list[str] = []
     assert events_in(tmp_path, missing) == [FIRST, dropped]
-    assert missing == ["events: 7 events were too many, and are not kept"]
+    assert missing == ["events: 7 events were dropped because of the size limit"]
 
 
 def test_the_first_event(tmp_path: Path) -> None:
@@ -195,4 +195,4 @@ def test_a_reader_that_is_outrun_says_so(tmp_path: Path) -> None:
     segment(tmp_path, 1, 1, 3)
     missing: list[str] = []
     assert list(read_events(Merging(tmp_path, 1000), tmp_path.as_uri(), missing)) == []
-    assert "it was removed meanwhile" in missing[0]
+    assert "it was removed while the events were read" in missing[0]

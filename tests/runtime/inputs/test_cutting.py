@@ -132,7 +132,7 @@ def test_a_parquet_file_that_is_none_is_named(stores: JobStores, tmp_path: Path)
     shutil.copy(SAMPLES / "pyarrow.parquet", tmp_path / "a")
     (tmp_path / "b").write_text("a,b\n1,2\n3,4\n5,6\n")
     spec = InputSpec([str(tmp_path)], format=InputFormat.PARQUET, split_size=PIECE)
-    words = rf"inputs\.x: file://{tmp_path}/b cannot be cut as a Parquet file: it does not end as one; have it written"
+    words = rf"inputs\.x: file://{tmp_path}/b cannot be cut as a Parquet file: it does not end with the marker"
     with pytest.raises(BadInputError, match=words):
         list(find_shards("x", spec, stores))
 

@@ -35,11 +35,11 @@ def test_row_groups_are_those_that_pyarrow_sees(name: str, expected: list[int]) 
     [
         (b"", "too short"),
         (b"PAR1", "too short"),
-        (b"name,age\nalice,7\n", "does not end as one"),
-        (REAL[:-1], "does not end as one"),
+        (b"name,age\nalice,7\n", "does not end with the marker"),
+        (REAL[:-1], "does not end with the marker"),
         (REAL[:-4] + b"PARE", "footer is encrypted"),
         (REAL[:-8] + b"\xff\xff\xff\x7fPAR1", "longer than the file"),
-        (b"PAR1" + bytes(50) + (50).to_bytes(4, "little") + b"PAR1", "says nothing of row groups"),
+        (b"PAR1" + bytes(50) + (50).to_bytes(4, "little") + b"PAR1", "has no list of row groups"),
         (b"PAR1" + b"\x19\xff\xff" * 20 + (60).to_bytes(4, "little") + b"PAR1", "damaged"),
     ],
 )

@@ -34,9 +34,9 @@ def test_hours_as_people_write_them(text: str, days: list[int], first: int, last
     [
         ("", "not hours of the week"),
         ("at night", "not hours of the week"),
-        ("night", "'night' is no day; the days are Mon, Tue, Wed, Thu, Fri, Sat, Sun"),
-        ("Mon-", "'' is no day"),
-        ("Mon,,Tue", "'' is no day"),
+        ("night", "'night' is not a day; the days are Mon, Tue, Wed, Thu, Fri, Sat, Sun"),
+        ("Mon-", "'' is not a day"),
+        ("Mon,,Tue", "'' is not a day"),
         ("Mon,Sat-Mon", "names Mon twice"),
         ("Mon-Fri 22-06", "not hours of the week"),
         ("22:00", "not hours; write days, hours or both"),

@@ -231,9 +231,9 @@ tasks:
         "did you mean tensorflow? (got 'tensrflow')\n"
         "  tasks.worker.command: must not be empty (got ' ')\n"
         "  tasks.worker.instances: must be at least 1 (got '0')\n"
-        "  tasks.chief.instances: a chief has one instance (got '2')\n"
+        "  tasks.chief.instances: must be 1 for a chief (got '2')\n"
         "  timeouts.queue: must be less than timeouts.lifetime (5 s) (got '9s')\n"
-        "  port_range: must be FIRST-LAST, within 1024-65535, first not above last (got '9-1')"
+        "  port_range: must be FIRST-LAST within 1024-65535, and FIRST must not exceed LAST (got '9-1')"
     )
 
 
@@ -270,7 +270,7 @@ def test_a_missing_key_is_told_with_its_path() -> None:
         ("a: !!binary aGk=", "a", "is not allowed"),
         ("a: &b [*b]", "a[0]", "must not contain itself"),
         ("? [a]\n: b", "", "a key must be text (line 1)"),
-        ("<<: text", "['<<']", "must name mappings"),
+        ("<<: text", "['<<']", "must refer to mappings"),
         ("a: 1\nb: 2\na: 3", "a", "the key is given twice (line 3)"),
         ("tasks:\n  worker: {gpus: 1, gpus: 2}", "tasks.worker.gpus", "the key is given twice (line 2)"),
         ('{"tasks": {"worker": {"gpus": 1, "gpus": 2}}}', "tasks.worker.gpus", "the key is given twice"),

@@ -48,7 +48,7 @@ def test_its_container_is_what_the_job_says() -> None:
         ({"memory": "1GB"}, "tensorboard.memory", "powers of ten"),
         ({"vcores": 0}, "tensorboard.vcores", "at least 1"),
         ({"node_label": "a b"}, "tensorboard.node_label", "node label"),
-        ({"env": {"TONY_X": "1"}}, "tensorboard.env.TONY_X", "are ours"),
+        ({"env": {"TONY_X": "1"}}, "tensorboard.env.TONY_X", "are reserved"),
         ({"command": "tensorboard"}, "tensorboard.command", "it belongs under tasks.<type>"),
     ],
 )
@@ -65,7 +65,7 @@ def test_a_task_type_of_that_name_is_its_authors() -> None:
     mine = job(tasks=tasks)
     assert mine.tasks["tensorboard"].command == "tensorboard --logdir x"
     assert mine.role("tensorboard") is Role.SIDECAR
-    with pytest.raises(SpecError, match=r"tasks\.tensorboard is there, too"):
+    with pytest.raises(SpecError, match=r"the job also has tasks\.tensorboard"):
         job(tasks=tasks, tensorboard=True)
 
 

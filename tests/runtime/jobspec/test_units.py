@@ -266,11 +266,11 @@ def test_amounts_of_resources(written: object, amount: ResourceAmount) -> None:
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("10GiB", "GiB is not a unit of YARN's; write 10Gi"),
-        ("10K", "K is not a unit of YARN's; write 10k"),
-        ("10MB", "MB is not a unit of YARN's; write 10m or 10M"),
-        ("10Q", "Q is not a unit of YARN's; it knows p, n, u, m, k, M, G, T, P, Ki, Mi, Gi, Ti, Pi"),
-        ("1.5Gi", "must be a whole number, or one with a unit of YARN's, such as 10Gi"),
+        ("10GiB", "GiB is not a unit of YARN; write 10Gi"),
+        ("10K", "K is not a unit of YARN; write 10k"),
+        ("10MB", "MB is not a unit of YARN; write 10m or 10M"),
+        ("10Q", "Q is not a unit of YARN; use one of p, n, u, m, k, M, G, T, P, Ki, Mi, Gi, Ti, Pi"),
+        ("1.5Gi", "must be a whole number, or one with a unit of YARN, such as 10Gi"),
         ("-1Gi", "must be a whole number, or one"),
         ("Gi", "must be a whole number, or one"),
         (None, "write a whole number, or one with a unit"),

@@ -54,21 +54,21 @@ def test_what_is_well(good: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("bad", "path", "says"),
     [
-        ({"nodes": ["node1:8042"]}, "nodes[0]", "named by its host"),
+        ({"nodes": ["node1:8042"]}, "nodes[0]", "the node's host name"),
         ({"racks": ["rack1"]}, "racks[0]", "such as /rack1"),
         ({"tags": ["a/b"]}, "tags[0]", "letters, digits"),
         ({"attributes": ["disk"]}, "attributes[0]", "NAME=VALUE"),
         ({"attributes": ["disk!="]}, "attributes[0]", "NAME=VALUE"),
-        ({"required": True}, "required", "belongs to nodes and racks"),
+        ({"required": True}, "required", "allowed only with nodes or racks"),
         (rules({}), "constraints[0]", "one of affinity, anti_affinity and cardinality"),
         (rules({"affinity": ["ps"], "cardinality": "ps"}), "constraints[0]", "one of affinity"),
         (rules({"affinity": ["wroker"]}), "constraints[0].affinity", "did you mean worker?"),
-        (rules({"affinity": ["serving"]}), "constraints[0].affinity", "tags of others are not-self/serving"),
-        (rules({"affinity": ["other/serving"]}), "constraints[0].affinity", "what stands before a tag"),
-        (rules({"affinity": ["app-tag/serving"]}), "constraints[0].affinity", "what stands before a tag"),
-        (rules({"affinity": ["ps", "not-self/serving"]}), "constraints[0].affinity", "give others a rule"),
-        (rules({"affinity": ["ps"], "max": 2}), "constraints[0].max", "belongs to cardinality"),
-        (rules({"cardinality": "ps"}), "constraints[0].cardinality", "says nothing without min or max"),
+        (rules({"affinity": ["serving"]}), "constraints[0].affinity", "for other jobs use not-self/serving"),
+        (rules({"affinity": ["other/serving"]}), "constraints[0].affinity", "the namespace before a tag"),
+        (rules({"affinity": ["app-tag/serving"]}), "constraints[0].affinity", "the namespace before a tag"),
+        (rules({"affinity": ["ps", "not-self/serving"]}), "constraints[0].affinity", "use one rule per namespace"),
+        (rules({"affinity": ["ps"], "max": 2}), "constraints[0].max", "allowed only with cardinality"),
+        (rules({"cardinality": "ps"}), "constraints[0].cardinality", "needs min or max"),
         (rules({"cardinality": "ps", "min": 3, "max": 2}), "constraints[0].max", "must be at least 3"),
         (rules({"cardinality": "ps", "min": 0, "max": 0}), "constraints[0].max", "anti_affinity"),
         (rules({"cardinality": "ps", "min": -1}), "constraints[0].min", "at least 0"),
@@ -79,11 +79,11 @@ def test_what_is_well(good: dict[str, Any]) -> None:
             "constraints[1].anti_affinity",
             "contradicts the affinity to ps on the same node",
         ),
-        (rules({"affinity": ["worker"]}, {"cardinality": "worker", "max": 3}), "constraints[1].max", "4 are to be"),
+        (rules({"affinity": ["worker"]}, {"cardinality": "worker", "max": 3}), "constraints[1].max", "must share"),
         (rules({"cardinality": "worker", "min": 1}), "constraints[0].min", "would wait forever"),
-        ({"attributes": ["disk=ssd", "disk=hdd"]}, "attributes[1]", "no node has this and disk=ssd"),
-        ({"attributes": ["disk=ssd", "disk!=ssd"]}, "attributes[1]", "no node has this and disk=ssd"),
-        ({"nodes": ["a"], "tags": ["fast"]}, "nodes", "or by rules and tags"),
+        ({"attributes": ["disk=ssd", "disk=hdd"]}, "attributes[1]", "contradicts disk=ssd, so no node matches"),
+        ({"attributes": ["disk=ssd", "disk!=ssd"]}, "attributes[1]", "contradicts disk=ssd, so no node matches"),
+        ({"nodes": ["a"], "tags": ["fast"]}, "nodes", "with rules and tags"),
         ("anywhere", "", "must be a mapping"),
         (rules("anti_affinity"), "constraints[0]", "must be a mapping"),  # type: ignore[arg-type]
     ],
@@ -125,7 +125,7 @@ def test_one_rule_goes_with_a_node_label_several_do_not() -> None:
     one, several = rules({"anti_affinity": ["worker"]}), rules({"anti_affinity": ["worker", "ps"]})
     assert problems_of(job(one, node_label="gpu")) == {}
     assert (
-        "heeds one rule together with a node label (gpu)" in problems_of(job(several, node_label="gpu"))["constraints"]
+        "only one rule together with a node label (gpu)" in problems_of(job(several, node_label="gpu"))["constraints"]
     )
 
 

@@ -37,7 +37,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeptWork:
     monkeypatch.setenv("TONY_CHECKPOINT_DIR", str(checkpoints))
     monkeypatch.delenv("TONY_RESUME_STEP", raising=False)
     made = KeptWork(tmp_path / "notebook", checkpoints, 1000, ("job",))
-    assert made.restore(None) == "new, and empty"
+    assert made.restore(None) == "new and empty"
     return made
 
 
@@ -113,7 +113,7 @@ def test_copies_and_half_written_files_of_jupyter_are_no_work(work: KeptWork) ->
 def test_what_has_no_room_is_named_where_people_look(work: KeptWork, tmp_path: Path) -> None:
     (work.directory / "a.ipynb").write_text("first")
     (work.directory / "data.parquet").write_bytes(bytes(2000))
-    assert "NOT kept for lack of room: data.parquet" in work.keep()
+    assert "NOT kept, because of the size limit: data.parquet" in work.keep()
     note = (work.directory / NOT_KEPT).read_text()
     assert "2.0 KiB  data.parquet" in note
     assert "may have 1000 B" in note
@@ -134,7 +134,7 @@ def test_a_file_that_is_written_meanwhile_is_kept_once_more(work: KeptWork, monk
         return opened(path)
 
     monkeypatch.setattr(kept_work, "_open", written_meanwhile)
-    assert "written meanwhile, and kept again: log.txt" in work.keep()
+    assert "changed during the save, so they are kept again: log.txt" in work.keep()
     assert not work.is_kept
     monkeypatch.undo()
 
@@ -150,7 +150,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_rest_is_kept(work: KeptWork
 def test_what_cannot_be_noted_takes_no_room(work: KeptWork, monkeypatch: pytest.MonkeyPatch) -> None:
     (work.directory / "a.ipynb").write_text("first")
     monkeypatch.setattr(tony_sdk, "commit_checkpoint", lambda *_: False)
-    with pytest.raises(OSError, match="could not be noted"):
+    with pytest.raises(OSError, match="could not be committed"):
         work.keep()
     assert list(work._checkpoints.iterdir()) == []
     monkeypatch.undo()
@@ -172,7 +172,7 @@ def test_nothing_is_put_outside_of_the_directory(tmp_path: Path, name: str) -> N
     with tarfile.open(tmp_path / "work-1.tar", "w") as tar:
         tar.addfile(tarfile.TarInfo(name))
     (tmp_path / "in").mkdir()
-    with pytest.raises(tarfile.TarError, match="not below a directory"):
+    with pytest.raises(tarfile.TarError, match="leads out of the archive"):
         unpack_work(tmp_path / "work-1.tar", tmp_path / "in")
     assert not (tmp_path / "a").exists()
 

@@ -106,7 +106,7 @@ def test_it_ends_by_idleness_with_its_work(notebook: Notebook) -> None:
     _, code = notebook.serve(idle=2.0)
     (notebook.folder / "notebook" / "a.ipynb").write_text("first")
     assert code.result(60) == 0
-    assert notebook.ended.startswith("ended: nothing went on for ")
+    assert notebook.ended.startswith("ended: no activity for ")
     assert notebook.kept == ["a.ipynb"]
     assert (notebook.result["kept"], notebook.result["not_kept"]) == (1, "")
     assert set(notebook.asked) == {"/api/kernels True", "/api/terminals True"}
@@ -130,7 +130,7 @@ def test_its_result_says_what_had_no_room(notebook: Notebook) -> None:
     (notebook.folder / "notebook" / "data.parquet").write_bytes(bytes(2 << 20))
     notebook.put("end", "0")
     assert code.result(60) == 0
-    assert notebook.result["not_kept"] == "NOT kept for lack of room: data.parquet"
+    assert notebook.result["not_kept"] == "NOT kept, because of the size limit: data.parquet"
 
 
 def test_a_busy_kernel_keeps_it_and_a_request_has_its_work_kept(notebook: Notebook) -> None:
@@ -151,7 +151,7 @@ def test_a_busy_kernel_keeps_it_and_a_request_has_its_work_kept(notebook: Notebo
 def test_it_ends_when_its_time_is_over(notebook: Notebook) -> None:
     _, code = notebook.serve(until=time.time() - 1)
     assert code.result(60) == 0
-    assert notebook.ended == "ended: its time is over"
+    assert notebook.ended == "ended: the end time is reached"
 
 
 @pytest.mark.parametrize(("said", "code"), [("0", 0), ("3", 3)])
@@ -163,7 +163,7 @@ def test_a_server_that_ends_by_itself(notebook: Notebook, said: str, code: int) 
     assert future.result(60) == code
     assert notebook.kept == ["a.ipynb"]
     if not code:
-        assert notebook.ended == "ended by its user"
+        assert notebook.ended == "ended by the user"
 
 
 def test_without_a_token_a_server_or_a_kernel_it_says_what_is_missing(
@@ -177,11 +177,11 @@ def test_without_a_token_a_server_or_a_kernel_it_says_what_is_missing(
         assert error.startswith("cannot execute a notebook: ")
         assert words in error
 
-    says("has no Jupyter server: name a python_env that has jupyterlab and ipykernel")  # as this environment
+    says("has no Jupyter server: use a python_env with jupyterlab and ipykernel")  # as this environment
     has: Callable[[str], bool] = {"jupyter_server", "jupyterlab", "jupyterlab.labapp"}.__contains__
     monkeypatch.setattr(jupyter, "_has", has)
     says("cannot list its kernels")
     monkeypatch.setattr(jupyter, "_KERNELS", "print('[]')")
-    says("has a Jupyter server and no kernel")
+    says("has a Jupyter server but no kernel")
     monkeypatch.delenv("JUPYTER_TOKEN")
-    says("it has no secret JUPYTER_TOKEN")
+    says("the secret JUPYTER_TOKEN is missing")

@@ -223,7 +223,7 @@ def test_a_place_that_no_directory_can_take_is_refused_before_anything_starts(tm
     (tmp_path / "real").mkdir()
     (tmp_path / "out").symlink_to("real")
     (tmp_path / "nowhere").symlink_to("away")
-    for path, why in ((tmp_path / "out", "link"), (tmp_path / "nowhere", "link"), (Path("/proc"), "mounted there")):
+    for path, why in ((tmp_path / "out", "link"), (tmp_path / "nowhere", "link"), (Path("/proc"), "mount point")):
         spec = OutputSpec(str(path), replace=True)
         publication = Publication(LocalStorage(), "out", spec, OutputPlace(spec.path, ME), "mine")
         with pytest.raises(PublishError, match=rf"^outputs\.out\.path: {path}: .*{why}.*; name (a|the) directory "):
@@ -234,7 +234,7 @@ def test_a_place_that_no_directory_can_take_is_refused_before_anything_starts(tm
 def test_two_files_of_a_name_are_named_before_anything_moves(tmp_path: Path) -> None:
     field = Field.make(tmp_path / "field", old=False, layout=OutputLayout.FLAT)
     fill(field.staging / "worker-1.1.2", {"b/c": "another"})
-    with pytest.raises(PublishError, match=r"^outputs.out: worker-0.1.1 and worker-1.1.2 have both left b/c; "):
+    with pytest.raises(PublishError, match=r"^outputs.out: worker-0.1.1 and worker-1.1.2 have both written b/c; "):
         field.publish()
     assert not (tmp_path / "field" / "out").exists()
 
@@ -242,7 +242,7 @@ def test_two_files_of_a_name_are_named_before_anything_moves(tmp_path: Path) -> 
 def test_what_a_shard_names_and_is_gone_is_said(tmp_path: Path) -> None:
     field = Field.make(tmp_path / "field", old=False)
     (field.staging / "worker-2.2.3" / "shard-6").unlink()
-    with pytest.raises(PublishError, match=r"worker-2\.2\.3/shard-6, which a task has left, is not there any more"):
+    with pytest.raises(PublishError, match=r"worker-2\.2\.3/shard-6, which a task wrote, does not exist any more"):
         field.publish()
     assert not (tmp_path / "field" / "out").exists()
 
@@ -252,9 +252,7 @@ def test_a_part_that_is_gone_is_said(tmp_path: Path, layout: OutputLayout) -> No
     """Of a node that does not have the file system mounted."""
     field = Field.make(tmp_path / "field", old=False, layout=layout)
     (field.staging / "worker-0.1.1").rename(tmp_path / "elsewhere")
-    with pytest.raises(
-        PublishError, match=r"/worker-0\.1\.1, which a task has left, .*; all nodes must have .* mounted"
-    ):
+    with pytest.raises(PublishError, match=r"/worker-0\.1\.1, which a task wrote, .*; all nodes must have .* mounted"):
         field.publish()
 
 

@@ -52,7 +52,7 @@ def test_fields_do_not_run_into_each_other() -> None:
 
 @pytest.mark.parametrize(("key", "application"), [(b"other", APPLICATION), (KEY, "application_1700000000000_0002")])
 def test_another_application_does_not_accept_it(key: bytes, application: str) -> None:
-    with pytest.raises(IdentityError, match="token is not the one of worker:0"):
+    with pytest.raises(IdentityError, match="token does not belong to worker:0"):
         verify(key, application, call_metadata(WORKER, make_token(KEY, WORKER)))
 
 

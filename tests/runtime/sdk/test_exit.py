@@ -12,7 +12,7 @@ import pytest
 import tony_provider.runtime.sdk
 
 SDK = Path(tony_provider.runtime.sdk.__file__).parent
-LINE = "tony: ended 10 s after the exception above, because exit handlers still run\n"
+LINE = "tony: ended 10 s after the exception above, because exit handlers were still running\n"
 
 
 def start(program: str) -> subprocess.Popen[str]:

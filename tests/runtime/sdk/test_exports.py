@@ -68,7 +68,7 @@ def test_where_nobody_wants_it_it_goes_nowhere(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_step_is_a_number_from_0_on(exports: Path) -> None:
-    with pytest.raises(ValueError, match=re.escape("a step from 0 on")), tony_sdk.export(-1):
+    with pytest.raises(ValueError, match=re.escape("a step of at least 0")), tony_sdk.export(-1):
         pass
 
 

@@ -94,12 +94,12 @@ def test_exit_codes_are_the_functions(call: Call) -> None:
 @pytest.mark.parametrize(
     ("returned", "words"),
     [
-        ("{'a': [1, {2}]}", "train() cannot return this: returned['a'][1] is of type set, which JSON does not have"),
+        ("{'a': [1, {2}]}", "train() cannot return this: returned['a'][1] is of type set, which JSON does not support"),
         ("{1: 2}", "train() cannot return this: returned has the key 1, of type int"),
-        ("'x' * (1 << 20)", "train() cannot return this: as JSON it has 1048578 bytes, of 1048576 at most; leave"),
+        ("'x' * (1 << 20)", "train() cannot return this: as JSON it has 1048578 bytes, and the limit is 1048576"),
         ("(lambda a: a.append(a) or a)([])", "train() cannot return this: returned is nested too deeply, 100 levels"),
-        ("['caf\\udce9']", "train() cannot return this: returned[0] holds text that UTF-8 cannot write: 'caf\\udce9'"),
-        ("{'\\ud800': 1}", "train() cannot return this: a key of returned holds text that UTF-8 cannot write"),
+        ("['caf\\udce9']", "train() cannot return this: returned[0] contains text that UTF-8 cannot encode: '"),
+        ("{'\\ud800': 1}", "train() cannot return this: a key of returned contains text that UTF-8 cannot encode"),
         ("10**5000", "train() cannot return this: Exceeds the limit"),
     ],
 )

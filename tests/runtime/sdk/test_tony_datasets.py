@@ -58,7 +58,7 @@ def test_batches_are_of_one_shard_each(part: Path) -> None:
     assert all(len(batch) == 7 or batch[-1] in ends for batch in batches)
     assert all(not ends & set(batch[:-1]) for batch in batches)
     assert next(tony_sdk.batches("data", 2)) == [b"0", b"1"]
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="at least 1"):
         next(tony_sdk.batches("data", 0))
 
 

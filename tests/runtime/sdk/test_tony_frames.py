@@ -43,7 +43,7 @@ def test_both_sides_are_heard_in_order(pair: Pair) -> None:
 def test_who_does_not_know_the_secret_is_not_heard(pair: Pair) -> None:
     server, client = meet(*pair, b"secret", b"guess")
     client.send({"command": "rm -r /"})
-    with pytest.raises(NotAuthenticError, match="does not prove to come from this job"):
+    with pytest.raises(NotAuthenticError, match="has no valid signature of this job"):
         server.receive()
 
 

@@ -51,7 +51,7 @@ def test_a_part_is_read_again_and_again(files: list[Path], tmp_path: Path, monke
                 shards.append((opened.path, opened.size, opened.modified_ms))
         assert shards == [(str(path), 5, 7) for path in files]
     files[1].unlink()
-    with pytest.raises(tony_inputs.InputError, match=r"b\.csv was listed, and is not there any more"):
+    with pytest.raises(tony_inputs.InputError, match=r"b\.csv was listed, but does not exist any more"):
         list(tony_sdk.inputs("data"))
 
 
@@ -204,7 +204,7 @@ def test_what_is_said_of_a_shard_counts_once(said: tuple[list[bytes], list[bytes
     next(shards).failed("no JPEG")
     with pytest.raises(ZeroDivisionError), next(shards):
         raise ZeroDivisionError
-    with pytest.raises(tony_inputs.InputError, match=r"of the input data that could not be read: 1\. bad"):
+    with pytest.raises(tony_inputs.InputError, match=r"shards of the input data: 1\. bad"):
         next(shards)
     assert [line for line in heard if line != TAKE] == [
         b'{"input": "data", "done": 0, "outputs": ["out"]}',
@@ -217,13 +217,13 @@ def test_a_shard_is_given_back_when_its_loop_is_left(said: tuple[list[bytes], li
     heard, answers = said
     answers.append(shard(0))
     shards = list(itertools.islice(tony_sdk.inputs("data"), 1))
-    with pytest.raises(tony_inputs.InputError, match="given back when the loop that took it was left"):
+    with pytest.raises(tony_inputs.InputError, match="returned to the queue when its loop ended"):
         shards[0].done()
     assert heard == [TAKE]
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"), [(b'{"error": "not yours any more"}', "not yours any more"), (b"", "the executor is gone")]
+    ("answer", "words"), [(b'{"error": "not yours any more"}', "not yours any more"), (b"", "closed the connection")]
 )
 def test_a_commit_that_is_refused_or_not_heard(
     said: tuple[list[bytes], list[bytes]], answer: bytes, words: str
@@ -244,7 +244,7 @@ def test_an_executor_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_outputs_in_a_job_and_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tony_sdk.output("scores", local=tmp_path / "new" / "scores") == str(tmp_path / "new" / "scores")
     assert (tmp_path / "new" / "scores").is_dir()
-    with pytest.raises(ValueError, match="this is no task of a job; say local="):
+    with pytest.raises(ValueError, match="this process is not a task of a job; set local="):
         tony_sdk.output("scores")
     monkeypatch.setenv(contract.ENV_TASK_TYPE, "worker")
     monkeypatch.setenv(contract.ENV_OUTPUT_PREFIX + "SCORES", "/here")

@@ -19,4 +19,4 @@ def test_it_says_for_what_it_waited_in_vain() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
-        assert f"nothing listens at 127.0.0.1:{port} after 0.1 s" in tony_wait.main("127.0.0.1", port, seconds=0.1)
+        assert f"no process listens at 127.0.0.1:{port} after 0.1 s" in tony_wait.main("127.0.0.1", port, seconds=0.1)

@@ -51,7 +51,7 @@ def test_a_token_is_got_renewed_and_cancelled_for_whom_we_act() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"Token": null}', b"<html>"])
 def test_what_is_no_key_server_is_told(body: bytes) -> None:
-    with scripted(lambda _: Reply(200, body)) as address, pytest.raises(StorageError, match="answers as no key server"):
+    with scripted(lambda _: Reply(200, body)) as address, pytest.raises(StorageError, match="not that of a key server"):
         of(address).get_delegation_token("yarn")
 
 

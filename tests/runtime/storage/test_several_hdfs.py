@@ -118,5 +118,5 @@ def test_where_a_key_server_is(uri: str, addresses: list[str]) -> None:
     "uri", ["", "http://keys:9600/kms", "kms://keys:9600/kms", "kms://ftp@keys/kms", "kms://http@"]
 )
 def test_what_is_no_key_server(uri: str) -> None:
-    with pytest.raises(ValueError, match="write kms://http@host:9600/kms"):
+    with pytest.raises(ValueError, match="use kms://http@host:9600/kms"):
         key_server_addresses(uri)

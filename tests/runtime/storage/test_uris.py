@@ -79,7 +79,7 @@ def test_fsspec_is_asked_for_only_when_needed(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("address", ["nn:9870", "hdfs://nn:9000", "http://", "http://nn:9870?a=b", ""])
 def test_addresses_that_are_none(address: str) -> None:
-    with pytest.raises(ValueError, match="write http://host:9870"):
+    with pytest.raises(ValueError, match="use http://host:9870"):
         WebHdfsConfig([address])
 
 

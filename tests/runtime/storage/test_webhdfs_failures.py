@@ -123,7 +123,7 @@ def test_close_ends_a_wait() -> None:
 def test_a_server_that_is_no_namenode() -> None:
     with (
         scripted(lambda _: Reply(404, b"<html>Not here</html>")) as html,
-        pytest.raises(StorageError, match="is this address a NameNode's"),
+        pytest.raises(StorageError, match="check that its address is a NameNode's"),
     ):
         hasty(html).status("hdfs:///a")
     with scripted(lambda _: Reply(200, b"<html>Hi</html>")) as html, pytest.raises(StorageError, match="NameNode's"):
@@ -183,7 +183,7 @@ def test_unreachable_datanodes_are_explained(webhdfs_config: WebHdfsConfig, uri:
     with scripted(answer) as address:
         storage = WebHdfsStorage(attrs.evolve(webhdfs_config, addresses=[address], timeout=3))
         for transfer in (lambda: read_bytes(storage, uri), lambda: storage.write(hdfs.uri("b"), b"x")):
-            with pytest.raises(StorageUnreachable, match="must resolve and reach the DataNodes") as error:
+            with pytest.raises(StorageUnreachable, match="must resolve their names and reach") as error:
                 transfer()
             assert urlsplit(nowhere).netloc in str(error.value)
     assert "127.0.0.1" in excluded  # another DataNode was asked for

@@ -50,7 +50,7 @@ def forged_results(field: Field) -> str:
                 field.expect(False, f"it was believed: {job.hook.job_status(job.identity, job.id)}, of {changes}")
             except ClusterError as error:
                 said = str(error)
-                field.expect(" does not lie below hdfs://" in said or "Airflow's own serialization" in said, said)
+                field.expect(" does not lie below hdfs://" in said or "Airflow's serialization" in said, said)
     finally:
         write_atomically(storage, uri, as_written)
     returned = join(job.directory, "return_value.json")

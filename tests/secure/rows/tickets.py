@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.secure.field import Field
 from tests.secure.row import row
 
-_REMEDY = ("the clocks of this machine and of the server", "let all keep time by NTP")
+_REMEDY = ("the clocks of this machine and of the server", "synchronize all clocks with NTP")
 
 
 @row("no-ticket", "submit, list, read, kill and look without a ticket, and as alice by a parameter", by="anybody")

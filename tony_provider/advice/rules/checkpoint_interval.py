@@ -57,8 +57,8 @@ class CheckpointInterval(Rule):
         how_often = "more often" if rare else "less often"
         takes = span(copied) if copied >= 1 else "less than 1 s"
         return self.advice(
-            f"Save checkpoints {how_often}: every {span(best)} in place of every {span(interval)}, with a copy that "
-            f"takes {takes} and {count(failures, 'restart')} in {span(worked)}",
+            f"Save checkpoints {how_often}: every {span(best)} instead of every {span(interval)}, because a copy "
+            f"takes {takes} and the job had {count(failures, 'restart')} in {span(worked)}",
             gain,
             confidence(failures, failures),
             copy_seconds=copied,
@@ -74,8 +74,8 @@ class CheckpointInterval(Rule):
         if not case.restarts or again <= _WORTH * case.times.training:
             return None
         return self.advice(
-            f"Save checkpoints in TONY_CHECKPOINT_DIR: there was none, and {count(case.restarts, 'restart')} had "
-            f"{span(again)} of training done again",
+            f"Save checkpoints in TONY_CHECKPOINT_DIR: no checkpoint was saved, and {count(case.restarts, 'restart')} "
+            f"caused {span(again)} of repeated training",
             again / max(again, case.times.training),
             Confidence.MEDIUM,
             repeated_seconds=again,

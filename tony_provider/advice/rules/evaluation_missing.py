@@ -30,7 +30,7 @@ class EvaluationMissing(Rule):
         if all(gets_lower(each) is None for each in metrics):
             return None  # no loss and no accuracy: the program may score rows instead of training
         return self.advice(
-            f"It reports {', '.join(metrics[:3])}, all of its training: report one on other data (such as val_loss), "
+            f"It reports only training metrics ({', '.join(metrics[:3])}): add one on other data (such as val_loss), "
             "or add an evaluator",
             _GAIN,
             agreement(case.successes, lambda run: not any(map(is_of_evaluation, run.metrics))),

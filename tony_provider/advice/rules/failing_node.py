@@ -62,7 +62,7 @@ class FailingNode(Rule):
         earlier = count(before.count(node), "application")
         said = f"{this}{earlier} before it" if before.count(node) else told
         return self.advice(
-            f"{said} failed on {node}: have it looked at, and its containers asked for elsewhere after the first loss",
+            f"{said} failed on {node}: have the node checked, and request other nodes after the first lost container",
             _GAIN,
             confidence(applications[node], failed),
             _change(case),

@@ -31,11 +31,11 @@ class GpusIdle(Rule):
         now, mean = worst.now, worst.now.mean_gpu_percent or 0.0
         fewer = _fewer(case, worst)
         if fewer is None:
-            what = "give it bigger batches, or a faster input"
+            what = "use bigger batches, or a faster input"
         elif fewer == 0:
-            what = f"see why it does not find {_them(now.gpus)}, or ask for none"
+            what = f"check why the program does not use {_them(now.gpus)}, or request none"
         else:
-            what = f"ask for {count(fewer, 'GPU')} in place of {now.gpus}, or give it bigger batches"
+            what = f"request {count(fewer, 'GPU')} instead of {now.gpus}, or use bigger batches"
         return self.advice(
             f"The GPUs of each {now.type} were busy {mean:.0f} % of the time: {what}",
             1 - mean / 100,

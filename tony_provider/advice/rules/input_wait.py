@@ -42,7 +42,7 @@ def _reported(rule: Rule, case: Case, runs: TypeRuns) -> Advice | None:
     now, cpu = runs.now, runs.now.mean_cpu_percent
     busy = cpu is not None and cpu >= _BUSY * 100 * now.vcores
     what = (
-        f"its {count(now.vcores, 'vcore')} had no time left, so ask for {2 * now.vcores} and read in more processes"
+        f"its {count(now.vcores, 'vcore')} were fully busy, so request {2 * now.vcores} and read in more processes"
         if busy
         else "read ahead, in several threads, or from fewer and larger files"
     )

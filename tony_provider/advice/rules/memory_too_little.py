@@ -33,10 +33,10 @@ class MemoryTooLittle(Rule):
         runs = next(each for each in case.types if each.now.type == worst)
         most = sizing.most_used_memory(runs)
         agreeing = [each for each in runs.former if _is_near(each.most_rss_bytes, runs)]
-        used = f"the most that one used was {sizing.memory_text(most / sizing.MIB)}" if most else "it was not enough"
-        why = f"a container of it was killed for its memory, and {used}" if worst in killed else used
+        used = f"the peak use of one was {sizing.memory_text(most / sizing.MIB)}" if most else "it was not enough"
+        why = f"one of its containers was killed for its memory, and {used}" if worst in killed else used
         return self.advice(
-            f"Ask for {sizing.memory_text(wanted[worst])} of memory for each {worst} in place of "
+            f"Request {sizing.memory_text(wanted[worst])} of memory for each {worst} instead of "
             f"{sizing.memory_text(sizing.asked_memory(runs))}: {why}",
             _GAIN_AFTER_A_KILL if worst in killed else _GAIN_OF_A_NEAR_MISS,
             confidence(1 + len(agreeing) + (worst in killed), 1 + len(runs.former)),

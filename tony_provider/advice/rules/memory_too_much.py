@@ -26,10 +26,10 @@ class MemoryTooMuch(Rule):
             return None
         wanted, now, former = surplus.wanted, surplus.worst.now, surplus.worst.former
         asked, most = sizing.asked_memory(surplus.worst), sizing.most_used_memory(surplus.worst) or 0
-        more = f"; {len(wanted) - 1} more task types ask for too much" if len(wanted) > 1 else ""
+        more = f"; {len(wanted) - 1} more task types request too much" if len(wanted) > 1 else ""
         return self.advice(
-            f"Ask for {sizing.memory_text(wanted[now.type])} of memory for each {now.type} in place of "
-            f"{sizing.memory_text(asked)}: the most that one used was {sizing.memory_text(most / sizing.MIB)}{more}",
+            f"Request {sizing.memory_text(wanted[now.type])} of memory for each {now.type} instead of "
+            f"{sizing.memory_text(asked)}: the peak use of one was {sizing.memory_text(most / sizing.MIB)}{more}",
             surplus.gain,
             agreement(former, lambda use: _is_surplus(use, asked)),
             sizing.memory_change(wanted.items()),

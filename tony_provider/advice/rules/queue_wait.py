@@ -32,9 +32,13 @@ class QueueWait(Rule):
         containers = sum(each.tasks for each in use)
         mebibytes = sum(each.tasks * each.memory_bytes for each in use) / sizing.MIB
         change = _change(case)
-        what = "let its tasks begin as they come" if change else "ask for fewer or smaller ones, or another queue"
+        what = (
+            "let each task start when its container is granted"
+            if change
+            else "request fewer or smaller ones, or use another queue"
+        )
         return self.advice(
-            f"It waited {span(waited)}, {share:.0%} of its time, for {count(containers, 'container')} "
+            f"The job waited {span(waited)}, {share:.0%} of its time, for {count(containers, 'container')} "
             f"({sizing.memory_text(mebibytes)}) at once: {what}",
             share,
             confidence,

@@ -29,10 +29,10 @@ class RestartCost(Rule):
         failed = Counter(str(each.get("task")) for each in case.events("failed") if each.get("task"))
         [(task, times)] = failed.most_common(1) or [("", 0)]
         often = f" {times} of {failed.total()} times" if failed.total() > 1 else ""
-        who = f"; {task} failed{often}, so look at its log first" if task else ""
+        who = f"; {task} failed{often}, so check its log first" if task else ""
         return self.advice(
             f"{count(case.restarts, 'restart')} cost {share:.0%} of its time: {span(down)} until it trained again, and "
-            f"{span(again)} of training done again{who}",
+            f"{span(again)} of repeated training{who}",
             share,
             confidence,
             restarts=case.restarts,

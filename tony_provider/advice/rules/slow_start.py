@@ -27,9 +27,9 @@ class SlowStart(Rule):
         if not times.training:  # without a first step the start time is unknown
             return None
         what = (
-            "send fewer files: an environment that the nodes have, or a smaller archive"
+            "send fewer files: use an environment that the nodes have, or a smaller archive"
             if times.localisation > times.start
-            else "prepare the data before, in a task type of its own, or keep what is compiled"
+            else "prepare the data earlier, in a separate task type, or cache compiled code"
         )
         return self.advice(
             f"The containers took {span(times.localisation)} to get their files and {span(times.start)} to their first "

@@ -57,10 +57,10 @@ def _is_one_of_several(node: str | None, case: Case) -> bool:
 
 def _where_to_look(same_task: int, same_node: int, former: int) -> str:
     if same_node > same_task:
-        return f"look at its node, where the slowest task was in {same_node} of {former} runs before, too"
+        return f"check its node, which also had the slowest task in {same_node} of {former} earlier runs"
     if same_task > same_node:
-        return f"see whether it has more to do, since it was the slowest in {same_task} of {former} runs before, too"
-    return "look at what else runs on its node, and whether it has more to do"
+        return f"check whether it has more work, since it was also the slowest in {same_task} of {former} earlier runs"
+    return "check what else runs on its node, and whether the task has more work"
 
 
 def _speeds(case: Case) -> dict[str, dict[str, float]]:

@@ -32,8 +32,8 @@ class VcoresIdle(Rule):
         asked = case.asked_vcores(now)
         mean, most = now.mean_cpu_percent or 0.0, now.most_cpu_percent or 0.0
         return self.advice(
-            f"Ask for {count(wanted[now.type], 'vcore')} for each {now.type} in place of {asked}: "
-            f"one kept {mean / 100:.1f} processors busy on average, and {most / 100:.1f} in its busiest half minute",
+            f"Request {count(wanted[now.type], 'vcore')} for each {now.type} instead of {asked}: "
+            f"a task kept {mean / 100:.1f} processors busy on average, and {most / 100:.1f} in its busiest half minute",
             surplus.gain,
             agreement(former, lambda use: self._tells(use) and is_surplus(asked, needed_vcores(use, asked))),
             {"tasks": {name: {"vcores": need} for name, need in wanted.items()}},

@@ -84,8 +84,8 @@ def _expect(kind: str, addresses: Sequence[str], deadline: float, timeout: float
     while all(refusals := _refusals(addresses)):
         if time.monotonic() + _PAUSE >= deadline:
             raise error(
-                f"no {kind} is there: {'; '.join(refusals)} (for {timeout:g} s); check the addresses in the tony "
-                "connection, and that the server runs"
+                f"no {kind} accepts connections: {'; '.join(refusals)} (for {timeout:g} s); check the addresses in the "
+                "tony connection, and that the server runs"
             )
         time.sleep(_PAUSE)
 
@@ -103,7 +103,7 @@ class _Knock:
         try:
             socket.create_connection((parts.hostname, port), _CONNECT_SECONDS).close()
         except socket.gaierror:
-            self.refusal = f"the name {parts.hostname!r} has no address here"
+            self.refusal = f"cannot resolve host {parts.hostname!r}"
         except ConnectionRefusedError:
             self.refusal = f"nothing listens on port {port} of {parts.hostname}"
         except OSError:
@@ -130,11 +130,11 @@ def check_encryption(yarn: YarnSettings) -> Iterator[Finding]:
     """Check that secrets are not sent over plain http. Contacts no server."""
     plain = yarn.plain_addresses
     if plain and yarn.insecure_http:
-        detail = f"jobs' keys, secrets and HDFS tokens go to {', '.join(plain)} in clear"
-        yield warning(ENCRYPTION, detail, "name their https addresses, and leave `insecure_http` out")
+        detail = f"jobs' keys, secrets and HDFS tokens are sent to {', '.join(plain)} unencrypted"
+        yield warning(ENCRYPTION, detail, "set their https addresses, and remove `insecure_http`")
     elif plain:
         yield problem(
-            ENCRYPTION, f"{', '.join(plain)}: plain http with Kerberos, which no job is sent over", HTTPS_REMEDY
+            ENCRYPTION, f"{', '.join(plain)}: plain http with Kerberos, so submissions are refused", HTTPS_REMEDY
         )
 
 
@@ -163,7 +163,7 @@ class ServerTls:
         yield from findings or [ok(self.what, f"{version}, with a certificate until {until}")]
         if self._verify is False:
             advice = "set `verify` to the PEM file of its authority"
-            yield warning(self.what, "its certificate is not checked, so it may be anybody's", advice)
+            yield warning(self.what, "its certificate is not verified, so another server could impersonate it", advice)
 
     def _ends(self, certificate: x509.Certificate) -> Iterator[Finding]:
         left = certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
@@ -178,7 +178,7 @@ class ServerTls:
         except (OSError, ValueError):
             return
         advice = "have its administrator allow TLS 1.2 and later only"
-        yield warning(self.what, f"it still takes {version}, which is broken", advice)
+        yield warning(self.what, f"it still accepts {version}, which is insecure", advice)
 
     def _unknown_to_nodes(self) -> Iterator[Finding]:
         """Check the certificate with this host's authorities, because nodes usually have the same authorities."""
@@ -189,9 +189,9 @@ class ServerTls:
         except ssl.SSLCertVerificationError as error:
             yield warning(
                 self.what,
-                f"with this host's own authorities its certificate is not trusted ({error.verify_message}), and the "
-                "nodes may have no others",
-                "put its authority's PEM file on the nodes, and name it as `nodes_ca_file` in the connection",
+                f"this host's default authorities do not trust its certificate ({error.verify_message}), and the "
+                "nodes may have no other authorities",
+                "copy its authority's PEM file to the nodes, and set `nodes_ca_file` in the connection to that path",
             )
         except OSError:
             return
@@ -242,13 +242,15 @@ def check_ticket(login: str | None, seen: list[Ticket]) -> Iterator[Finding]:
         yield problem(TICKET, str(error), "")
         return
     if found.seconds == 0:
-        yield problem(TICKET, f"that of {found.principal} has expired", "run kinit, or let `airflow kerberos` run")
+        yield problem(
+            TICKET, f"the ticket of {found.principal} has expired", "run kinit, or let `airflow kerberos` run"
+        )
         return
     seen.append(found)
     left = "" if found.seconds is None else f", valid for another {found.seconds // 60} min"
-    detail = f"of {found.principal}{left}"
+    detail = f"{found.principal}{left}"
     if login and login != found.user:
-        advice = f"jobs run as {found.user}: leave the connection's user empty, or set it to that"
+        advice = f"jobs run as {found.user}: leave the connection's user empty, or set it to this name"
         yield warning(TICKET, f"{detail}, while the connection's user is {login}", advice)
     elif found.seconds is not None and found.seconds < _SHORT:
         yield warning(TICKET, detail, "renew it: run kinit, or let `airflow kerberos` run")
@@ -259,10 +261,12 @@ def check_ticket(login: str | None, seen: list[Ticket]) -> Iterator[Finding]:
 def refused(what: str, said: str, *, has_ticket: bool) -> Finding:
     """Return the finding for a server that rejected a request for lack of a usable Kerberos authentication."""
     if not has_ticket:
-        return problem(what, "it asks for Kerberos, and the connection does not", "set `kerberos` to true in it")
+        return problem(
+            what, "it requires Kerberos, but the connection does not", "set `kerberos` to true in the connection"
+        )
     if found := reason(said):
         return problem(what, f"it does not accept the Kerberos ticket: {found.meaning} ({said})", found.remedy)
-    advice = "see what is said of the ticket; the host's name must be the one of the server's principal, HTTP/<host>"
+    advice = "see the finding on the ticket; the host name must match the server's principal, HTTP/<host>"
     return problem(what, "it does not accept the Kerberos ticket", advice)
 
 
@@ -291,8 +295,8 @@ class DaemonChecks(ABC):
     def together(self) -> Iterator[Finding]:
         """Yield the findings that need the results of all daemons."""
         if self.standby and not self.active:
-            advice = f"wait for a failover, or see to it: {self.failover_advice}"
-            yield problem(f"{self.kind}s", "none of those that answer is active", advice)
+            advice = f"wait for a failover, or check the states: {self.failover_advice}"
+            yield problem(f"{self.kind}s", f"no {self.kind} that answers is active", advice)
 
     def softened(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Reduce the problems of single daemons to warnings if another daemon is active.
@@ -335,7 +339,7 @@ class ResourceManagerChecks(DaemonChecks):
     """Checks the ResourceManagers, and records how far their clocks are ahead."""
 
     kind = "ResourceManager"
-    address_advice = "the connection's host takes the ResourceManager's web address, by default http://<host>:8088"
+    address_advice = "set the connection's host to the ResourceManager's web address, by default http://<host>:8088"
     failover_advice = "yarn rmadmin -getAllServiceState"
 
     skews: list[float] = attrs.field(factory=list)  # seconds by which their clocks are ahead of this host's
@@ -363,12 +367,12 @@ class ResourceManagerChecks(DaemonChecks):
 
 def _clocks(skew: float) -> Finding:
     which = "ahead of" if skew > 0 else "behind"
-    detail = f"the ResourceManager's is {abs(skew):.0f} s {which} this host's"
+    detail = f"the ResourceManager's clock is {abs(skew):.0f} s {which} this host's"
     if abs(skew) < _SKEW:
-        return ok(_CLOCKS, "this host's and the ResourceManager's agree")
+        return ok(_CLOCKS, "the clocks of this host and the ResourceManager agree")
     if abs(skew) < _MOST_SKEW:
-        return warning(_CLOCKS, detail, "let both keep time by NTP")
-    return problem(_CLOCKS, detail, "let both keep time by NTP: Kerberos accepts 5 minutes at most")
+        return warning(_CLOCKS, detail, "synchronize both clocks by NTP")
+    return problem(_CLOCKS, detail, "synchronize both clocks by NTP: Kerberos accepts at most 5 minutes")
 
 
 @attrs.define
@@ -376,13 +380,15 @@ class NameNodeChecks(DaemonChecks):
     """Checks of the NameNodes."""
 
     kind = "NameNode"
-    address_advice = "`webhdfs` takes the NameNode's web address, by default http://<host>:9870 (50070 in Hadoop 2)"
+    address_advice = "set `webhdfs` to the NameNode's web address, by default http://<host>:9870 (50070 in Hadoop 2)"
     failover_advice = "hdfs haadmin -getAllServiceState"
 
     def _ask(self, address: str) -> requests.Response:
         url = f"{address}/webhdfs/v1/?op=GETFILESTATUS"
         if self.way.auth is not None and not asks_for_kerberos(self.way.send("GET", url, authenticated=False)):
-            raise Unanswered("it asks for no Kerberos, and the connection does", "set `kerberos` to false in it")
+            raise Unanswered(
+                "it does not use Kerberos, but the connection does", "set `kerberos` to false in the connection"
+            )
         return self.way.send("GET", url)
 
     def _state(self, response: requests.Response) -> str:
@@ -398,12 +404,12 @@ def may_submit(cluster: YarnCluster, queue: str) -> Finding:
     """Return a finding on whether the cluster's user may submit to a queue. Raises ClusterError."""
     every = cluster.queues()
     if every is None or find_queue(queue, every) is None:
-        return _unknown_access(queue, "the scheduler makes queues as it likes, and does not say who may submit")
+        return _unknown_access(queue, "the scheduler creates queues on demand, and does not report who may submit")
     try:
         if (cluster.rest.setting("yarn.acl.enable") or "").lower() != "true":
-            return ok(f"{QUEUE} {queue}", "takes applications of everybody")
+            return ok(f"{QUEUE} {queue}", "accepts applications of all users")
     except ConfigurationHidden:
-        return _unknown_access(queue, "takes applications; whether access lists count is hidden")
+        return _unknown_access(queue, "accepts applications; the cluster hides whether it enforces access lists")
     return queue_access(cluster.user, queue, every)
 
 
@@ -412,19 +418,19 @@ def queue_access(user: str, queue: str, every: Sequence[Queue]) -> Finding:
     found = find_queue(queue, every)
     shown = found.submitters if found is not None else None
     if found is None or shown is None:
-        return _unknown_access(queue, "takes applications; its access lists are not shown")
+        return _unknown_access(queue, "accepts applications; its access lists are not shown")
     lists = [AccessList.parse(text) for each in upwards(found, every) for text in each.submitters or []]
     if any(each.everybody or user in each.users for each in lists):
-        return ok(f"{QUEUE} {queue}", f"takes applications of {user}")
+        return ok(f"{QUEUE} {queue}", f"accepts applications of {user}")
     if groups := sorted({group for each in lists for group in each.groups}):
-        return _unknown_access(queue, f"takes those of the groups {', '.join(groups)}; only the cluster knows {user}'s")
+        return _unknown_access(queue, f"accepts the groups {', '.join(groups)}; only the cluster knows {user}'s groups")
     allowed = ", ".join(sorted({name for each in lists for name in each.users})) or "administrators"
-    detail = f"its access list does not let {user} submit, only {allowed}"
-    return problem(f"{QUEUE} {queue}", detail, "ask for access (acl_submit_applications), or name another queue")
+    detail = f"its access list does not allow {user} to submit, only {allowed}"
+    return problem(f"{QUEUE} {queue}", detail, "request access (acl_submit_applications), or use another queue")
 
 
 def _unknown_access(queue: str, detail: str) -> Finding:
-    return warning(f"{QUEUE} {queue}", detail, "should jobs be refused there, ask its administrator")
+    return warning(f"{QUEUE} {queue}", detail, "if the queue rejects jobs, contact its administrator")
 
 
 SUBMISSION = "Applications over REST"
@@ -442,13 +448,13 @@ class SchedulerChecks:
 
     def submission(self) -> Iterator[Finding]:
         self.cluster.new_application()  # an unused id costs nothing
-        yield ok(SUBMISSION, f"{self.cluster.user} is given application ids")
+        yield ok(SUBMISSION, f"{self.cluster.user} receives application ids")
 
     def its_queue(self) -> Iterator[Finding]:
         if self.queue is None:
-            yield ok(QUEUE, "the connection names none: YARN places jobs that name none themselves")
+            yield ok(QUEUE, "the connection names no queue: YARN chooses one for each job that names none")
         elif found := self.cluster.queue_problem(self.queue):
-            yield problem(f"{QUEUE} {self.queue}", found, "name another as the connection's `queue`")
+            yield problem(f"{QUEUE} {self.queue}", found, "set the connection's `queue` to another queue")
         else:
             yield may_submit(self.cluster, self.queue)
 
@@ -460,14 +466,14 @@ class SchedulerChecks:
         except ConfigurationHidden:
             return  # the check of the scheduler's address reports it
         if policy == "NONE":
-            yield ok(PAGES, f"YARN's proxy asks masters over http ({_POLICY} is NONE)")
+            yield ok(PAGES, f"YARN's proxy contacts application masters over http ({_POLICY} is NONE)")
         elif proxy:
-            detail = f"{_POLICY} is {policy}, and the stand-alone proxy {proxy} has none of the keys that it takes"
+            detail = f"{_POLICY} is {policy}, but the stand-alone proxy {proxy} lacks the required keys"
             yield warning(
-                PAGES, detail, "masters cannot be reached by it; use the ResourceManager's own proxy, or NONE"
+                PAGES, detail, "it cannot reach application masters; use the ResourceManager's own proxy, or NONE"
             )
         else:
-            yield ok(PAGES, f"YARN's proxy asks masters over https ({_POLICY} is {policy})")
+            yield ok(PAGES, f"YARN's proxy contacts application masters over https ({_POLICY} is {policy})")
 
     def addresses(self) -> Iterator[Finding]:
         try:
@@ -475,7 +481,7 @@ class SchedulerChecks:
         except ConnectionProblem as error:
             yield problem(SCHEDULER, str(error), "")
             return
-        yield ok(SCHEDULER, f"application masters are told {', '.join(schedulers)}")
+        yield ok(SCHEDULER, f"application masters use {', '.join(schedulers)}")
         try:
             self.cluster.rest.setting("fs.defaultFS")
         except ConfigurationHidden:

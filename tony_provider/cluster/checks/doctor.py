@@ -67,7 +67,7 @@ _CONTENT = b"Written by a check of a tony connection; it may be removed.\n"
 
 FindDataNode = Callable[[str], str | None]
 
-_ADVICE = "let the user write there, or name another `staging_dir` in the connection"
+_ADVICE = "grant the user write access, or set another `staging_dir` in the connection"
 
 
 def check_staging(storage: Storage, staging_dir: str, find_datanode: FindDataNode | None) -> Iterator[Finding]:
@@ -90,7 +90,7 @@ def check_staging(storage: Storage, staging_dir: str, find_datanode: FindDataNod
         file = uris.join(directory, "check")
         storage.write(file, _CONTENT)
         if read_bytes(storage, file) != _CONTENT:
-            yield problem(what, "what was written is not what is read", "look at the store's own health")
+            yield problem(what, "a file was read with other content than was written", "check the health of the store")
             return
         yield ok(what, "a file was written, read and removed")
     except StorageError as error:
@@ -131,16 +131,16 @@ def datanode_finder(namenode: str, way: RequestOptions) -> FindDataNode:
 
 
 def _unreachable(address: str | None) -> Finding | None:
-    advice = "the NameNode sends us there: this host must resolve and reach the DataNodes' names and HTTP ports"
+    advice = "the NameNode redirects to it: this host must resolve the DataNodes' names and reach their HTTP ports"
     if address is None:
-        return problem(DATANODE, "the NameNode names none", "see that DataNodes run: hdfs dfsadmin -report")
+        return problem(DATANODE, "the NameNode names no DataNode", "check that DataNodes run: hdfs dfsadmin -report")
     parts = urlsplit(address)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     try:
         with socket.create_connection((host, port), timeout=CONNECT_SECONDS):
             return None
     except socket.gaierror:
-        return problem(f"{DATANODE} {address}", f"the name {host!r} has no address here", advice)
+        return problem(f"{DATANODE} {address}", f"cannot resolve host {host!r}", advice)
     except TimeoutError:
         return problem(f"{DATANODE} {address}", f"no connection within {CONNECT_SECONDS:g} s", advice)
     except OSError as error:
@@ -159,7 +159,7 @@ def check_other_hdfs(opened: OpenCluster) -> Iterator[Finding]:
             opened.storage.status(f"hdfs://{each.name}/")
             yield ok(what, "it answers")
         except StorageError as error:
-            yield warning(what, str(error), "check its part of the connection's `other_hdfs`")
+            yield warning(what, str(error), "check its entry in the connection's `other_hdfs`")
 
 
 def check_key_server(opened: OpenCluster) -> Iterator[Finding]:
@@ -171,13 +171,13 @@ def check_key_server(opened: OpenCluster) -> Iterator[Finding]:
         return
     try:
         if uri := opened.tokens.try_key_server():
-            yield ok(f"{KEY_SERVER} {uri}", "it gave a token")
+            yield ok(f"{KEY_SERVER} {uri}", "it issued a token")
     except (StorageError, ClusterError) as error:
         yield warning(KEY_SERVER, str(error), "set `key_server` in the connection: its URI, or `none`")
 
 
 RUNTIME = "Runtime"
-_BUILD = "make one: airflow tony runtime build --python <versions of the nodes>"
+_BUILD = "build one: airflow tony runtime build --python <versions of the nodes>"
 
 
 def check_runtime(settings: Settings) -> Iterator[Finding]:
@@ -185,7 +185,7 @@ def check_runtime(settings: Settings) -> Iterator[Finding]:
     archive = settings.runtime_archive
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     if archive is None:
-        yield ok(RUNTIME, f"this host's own packages are sent, for Python {version}; no node was looked at")
+        yield ok(RUNTIME, f"jobs use this host's own packages, for Python {version}; no node was checked")
     elif "://" not in archive or archive.startswith("file://"):
         yield _archive(Path(archive.removeprefix("file://")))
     if settings.local is not None:
@@ -200,9 +200,9 @@ def check_stored_runtime(opened: OpenCluster) -> Iterator[Finding]:
         advice = "copy it there, or name a file on the worker"
         yield problem(what, f"it is in another store than the staging directory ({uris.scheme(staging_dir)})", advice)
     elif not opened.storage.exists(archive):
-        yield problem(what, "it is not there", _BUILD)
+        yield problem(what, "it does not exist", _BUILD)
     else:
-        yield ok(what, "it is there; its contents were not looked at")
+        yield ok(what, "it exists; its contents were not checked")
 
 
 def is_stored(archive: str | None) -> bool:
@@ -220,17 +220,17 @@ def _archive(path: Path) -> Finding:
     except (OSError, zipfile.BadZipFile) as error:
         return problem(what, f"it cannot be read ({error})", _BUILD)
     if not versions:
-        return problem(what, "it is no runtime archive", _BUILD)
-    return ok(what, f"for Python {', '.join(map(version_text, sorted(versions)))}; no node was looked at")
+        return problem(what, "it is not a runtime archive", _BUILD)
+    return ok(what, f"for Python {', '.join(map(version_text, sorted(versions)))}; no node was checked")
 
 
 def _interpreters(pythons: list[str]) -> Iterator[Finding]:
     for python in pythons:
         what = f"Python {python}"
         if os.access(python, os.X_OK):
-            yield ok(what, "it is there")
+            yield ok(what, "it exists")
         else:
-            yield problem(what, "it is not there, or cannot be run", "mend `python` in the connection")
+            yield problem(what, "it does not exist, or is not executable", "correct `python` in the connection")
 
 
 DaemonConfiguration = Mapping[str, str]
@@ -278,46 +278,48 @@ def _store_is_closed(value: str, settings: DaemonConfiguration) -> bool:
 
 
 OF_RESOURCE_MANAGER = (
-    Hardening(_KERBEROS, _is("kerberos"), "everybody is who they say they are", "set up Kerberos"),
+    Hardening(_KERBEROS, _is("kerberos"), "users are not authenticated", "set up Kerberos"),
     Hardening(
-        "yarn.http.policy", _is("HTTPS_ONLY"), "secrets pass in clear at each submission", "set it to HTTPS_ONLY"
+        "yarn.http.policy", _is("HTTPS_ONLY"), "each submission sends secrets unencrypted", "set it to HTTPS_ONLY"
     ),
     Hardening(
         _EXECUTOR,
         lambda value, _: value.endswith(_LINUX_EXECUTOR),
-        "the containers of all users run as one, and can read each other's",
+        "the containers of all users run as the same system user, and can read each other's files",
         "set it to org.apache.hadoop.yarn.server.nodemanager.LinuxContainerExecutor",
     ),
-    Hardening(_LIMIT_USERS, _limits_users, "the containers of all users run as one all the same", "set it to false"),
-    Hardening("yarn.acl.enable", _is("true"), "everybody sees and kills every application", "set it to true"),
+    Hardening(
+        _LIMIT_USERS, _limits_users, "the containers of all users still run as the same system user", "set it to false"
+    ),
+    Hardening("yarn.acl.enable", _is("true"), "every user can view and kill every application", "set it to true"),
     Hardening(
         "yarn.admin.acl",
         lambda value, _: "*" not in value,
-        "everybody is an administrator",
-        "name the administrators in it",
+        "every user is an administrator",
+        "list only the administrators in it",
     ),
     Hardening(
         "hadoop.rpc.protection",
         _is("privacy"),
-        "application masters and the ResourceManager speak in clear",
+        "application masters and the ResourceManager communicate unencrypted",
         "set it to privacy",
     ),
     Hardening(
         "yarn.resourcemanager.proxy-user-privileges.enabled",
         _is("false"),
-        "the ResourceManager may act for users",
+        "the ResourceManager may impersonate users",
         "set it to false, unless jobs outlive their first HDFS token",
     ),
     Hardening(
         _STORE,
         _store_is_closed,
-        "whoever reaches ZooKeeper can read the secrets of applications",
+        "every client of ZooKeeper can read the secrets of applications",
         f"set {_ZOOKEEPER_ACL} to the ResourceManagers' own identity",
     ),
     Hardening(
         "yarn.nodemanager.delete.debug-delay-sec",
         _is("0"),
-        "containers' directories stay on the nodes after their end",
+        "containers' directories stay on the nodes after the containers have ended",
         "set it to 0",
     ),
 )
@@ -326,14 +328,14 @@ OF_NAMENODE = (
     Hardening(
         _AUTHORIZATION,
         _is("true"),
-        "everybody who may ask reads the logs of NameNodes and DataNodes, with tokens of HDFS that others use",
-        "set it to true, and name who may read them in dfs.cluster.administrators; close their directories, too",
+        "every user can read the logs of NameNodes and DataNodes, which contain other users' HDFS tokens",
+        "set it to true, list their readers in dfs.cluster.administrators, and restrict the log directories",
     ),
-    Hardening("dfs.http.policy", _is("HTTPS_ONLY"), "files and tokens pass in clear", "set it to HTTPS_ONLY"),
-    Hardening("dfs.encrypt.data.transfer", _is("true"), "what DataNodes send over RPC is in clear", "set it to true"),
-    Hardening("dfs.permissions.enabled", _is("true"), "everybody reads and writes every file", "set it to true"),
+    Hardening("dfs.http.policy", _is("HTTPS_ONLY"), "files and tokens are sent unencrypted", "set it to HTTPS_ONLY"),
+    Hardening("dfs.encrypt.data.transfer", _is("true"), "DataNodes transfer data unencrypted", "set it to true"),
+    Hardening("dfs.permissions.enabled", _is("true"), "every user can read and write every file", "set it to true"),
     Hardening(
-        "dfs.namenode.acls.enabled", _is("true"), "outputs cannot be opened to some users alone", "set it to true"
+        "dfs.namenode.acls.enabled", _is("true"), "outputs cannot be shared with individual users", "set it to true"
     ),
 )
 
@@ -351,7 +353,7 @@ def check_hardening(daemons: DaemonChecks, wanted: Sequence[Hardening]) -> Itera
         why = "it is shown to administrators only"
     properties = answer.get("properties")
     if not isinstance(properties, list) or not properties:
-        yield skipped(HARDENING, f"the configuration of the {daemons.kind} cannot be looked at: {why}")
+        yield skipped(HARDENING, f"cannot read the configuration of the {daemons.kind}: {why}")
         return
     settings = {str(each.get("key")): str(each.get("value")) for each in properties if isinstance(each, dict)}
     for each in wanted:
@@ -362,7 +364,7 @@ def _judge(wanted: Hardening, settings: dict[str, str]) -> Finding:
     what = f"{HARDENING} {wanted.name}"
     value = settings.get(wanted.name)
     if value is None:
-        return skipped(what, "it is not in the configuration that was shown")
+        return skipped(what, "the configuration that the daemon shows does not include it")
     if wanted.fits(value, settings):
         return ok(what, value or "empty")
     return warning(what, f"is {value!r}, so {wanted.otherwise}", wanted.advice)
@@ -374,15 +376,15 @@ def check_rights(storage: Storage, staging_dir: str, user: str) -> Iterator[Find
     try:
         found = storage.status(staging_dir)
     except StorageError:
-        yield skipped(what, "it is not there yet; the first job makes it, for its owner alone (0700)")
+        yield skipped(what, "it does not exist yet; the first job creates it with mode 0700 (owner only)")
         return
     if found.owner and user and found.owner != user:
-        advice = f"give it to {user}, or name another `staging_dir`"
+        advice = f"change its owner to {user}, or set another `staging_dir`"
         yield warning(what, f"it belongs to {found.owner}, who can change what the jobs of {user} run", advice)
     elif found.permission is not None and found.permission & _OTHERS:
-        yield warning(what, f"its rights are {found.permission:04o}: others may look into it", "set them to 0700")
+        yield warning(what, f"its mode is {found.permission:04o}: other users have access", "set its mode to 0700")
     else:
-        yield ok(what, "its owner's alone")
+        yield ok(what, "only its owner has access")
 
 
 def check_network(network: Network | None) -> Iterator[Finding]:
@@ -391,7 +393,7 @@ def check_network(network: Network | None) -> Iterator[Finding]:
     if network is None:
         yield warning(
             what,
-            "nobody has said who can reach the ports of jobs' processes, which frameworks mostly open to everybody",
+            "it is unknown who can reach the ports of jobs' processes; most frameworks accept every client there",
             "see docs/security.md, then set `network` to isolated or trusted",
         )
     else:
@@ -425,7 +427,7 @@ def host() -> str:
 
 
 def _limits(limits: LocalSettings) -> Iterator[Finding]:
-    detail = f"one job may have {limits.memory} MiB, {limits.vcores} vcores and {limits.gpus} GPUs of this host"
+    detail = f"one job may use {limits.memory} MiB, {limits.vcores} vcores and {limits.gpus} GPUs of this host"
     yield ok("Limits", detail)
 
 
@@ -468,7 +470,7 @@ class _Yarn:
         manager = Need("no ResourceManager is active", lambda: bool(managers.active))
         namenode = Need("no NameNode is active", lambda: bool(namenodes.active))
         file_system = Need(
-            "its file system is the ResourceManager's default one, and none is active",
+            "its file system is the ResourceManager's default, and no ResourceManager is active",
             lambda: bool(managers.active) or "://" in (settings.staging_dir or ""),
         )
         store = [namenode, file_system]

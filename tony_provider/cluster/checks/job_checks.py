@@ -94,7 +94,7 @@ class JobChecks:
         """Run all checks, or only the checks of the items in ``only``. Raises the errors of ``run_in_order``."""
         opened, job, settings = self.opened, self.job, self.opened.settings
         allowed = Need("the connection does not allow the job", lambda: self.is_allowed)
-        known = Need("the job names another HDFS", lambda: self.names_known_hdfs)
+        known = Need("the job names an unknown HDFS", lambda: self.names_known_hdfs)
         files = Need("files of the job cannot be used", lambda: self.sources is not None)
         runtime = Need("the runtime cannot be used", lambda: self.nodes is not None)
         checks = [
@@ -175,11 +175,11 @@ def expect_no_problems(findings: Sequence[Finding]) -> None:
 
 
 HTTPS_REMEDY = (
-    "write the https addresses (by default port 8090 of ResourceManagers, 9871 of NameNodes) with `verify` and "
-    "`nodes_ca_file` where their authority is your own, or, where nobody can listen on the way, set `insecure_http` "
+    "set https addresses (by default port 8090 of ResourceManagers, 9871 of NameNodes), with `verify` and "
+    "`nodes_ca_file` if they use your own authority; or, on a trusted network, set `insecure_http` "
     "to true in the tony connection"
 )
-_SENT = "a submission carries the job's keys, secrets and HDFS tokens, which whoever listens on the way could use"
+_SENT = "a submission contains the job's keys, secrets and HDFS tokens, which an eavesdropper could use"
 
 
 def refuse_plain_http(settings: Settings) -> None:
@@ -194,8 +194,8 @@ def refuse_plain_http(settings: Settings) -> None:
 
 
 _REMEDY = (
-    "close them to others (docs/security.md has recipes for Docker networks and firewalls) and say `network: isolated` "
-    "in the job or the connection; or say `trusted`, if everybody who reaches the nodes may do that"
+    "restrict access to them (docs/security.md: Docker networks and firewalls) and set `network: isolated` "
+    "in the job or the connection; or set `trusted` if every user who reaches the nodes may do that"
 )
 
 
@@ -208,7 +208,7 @@ def open_ports(job: JobSpec) -> Iterator[Finding]:
     exposed = get_framework(job.framework).exposed
     if job.network is not None or not exposed or _members(job) < 2:
         return
-    ports = f"ports {job.port_range.first} to {job.port_range.last} of the job's nodes, and what the framework adds"
+    ports = f"ports {job.port_range.first} to {job.port_range.last} of the job's nodes, and the framework's own ports"
     yield warning("Open ports", f"{exposed} ({ports}). To end this warning, {_REMEDY}", "")
 
 
@@ -242,17 +242,17 @@ def check_hdfs_names(job: JobSpec, opened: OpenCluster) -> Iterator[Finding | st
         if name == _VIEW_NAME or name in services:
             yield f"{key}: {_remedy(name)}"
         elif name not in addresses:
-            taken = f"{key}: hdfs://{name} is taken for the HDFS of {opened.staging_dir}"
+            taken = f"{key}: hdfs://{name} is assumed to be the HDFS of {opened.staging_dir}"
             yield warning(
-                "Names of HDFS", f"{taken}; if it is another one, name it in the connection's `other_hdfs`", ""
+                "Names of HDFS", f"{taken}; if it is another HDFS, add it to the connection's `other_hdfs`", ""
             )
 
 
 def _remedy(name: str) -> str:
     if name == _VIEW_NAME:
-        return f"{name}… is no HDFS but a client's view of some: write the hdfs:// URI that it leads to"
+        return f"{name}… is not an HDFS but a client-side view: use the hdfs:// URI that it maps to"
     return (
-        f"hdfs://{name} is another HDFS than the staging directory's; name it in the connection's `other_hdfs`, such "
+        f"hdfs://{name} is not the HDFS of the staging directory; add it to the connection's `other_hdfs`, such "
         f"as {name}=http://<its NameNode>:9870"
     )
 
@@ -296,8 +296,8 @@ def shared_problems(job: JobSpec, settings: Settings) -> list[str]:
     if not job.checkpoint.shared or settings.shared_dir is not None:
         return []
     return [
-        "checkpoint.shared: needs a file system that all nodes have mounted. Have the administrator name its directory "
-        f"in `shared_dir` of the connection {settings.policy.conn_id!r}, or leave the key out and have the program "
+        "checkpoint.shared: needs a file system that all nodes have mounted. Have the administrator set its directory "
+        f"in `shared_dir` of the connection {settings.policy.conn_id!r}; or remove the key and have the program "
         "write to TONY_CHECKPOINT_URI, with checkpoint.mirror: off"
     ]
 
@@ -314,7 +314,7 @@ def named_runtime(opened: OpenCluster) -> LocalSource | LocalizedResource | None
         try:
             status = opened.storage.status(archive)
         except StorageNotFound as error:
-            raise SourceMissing(f"the tony connection's runtime_archive is not there: {error}") from error
+            raise SourceMissing(f"cannot find the tony connection's runtime_archive: {error}") from error
         return stored_resource(status, contract.RUNTIME_FILE, sha256=sha256_of_stored(opened.storage, status))
     return local_runtime(Path(archive.removeprefix("file://")))
 
@@ -404,23 +404,23 @@ def hadoop_problems(job: JobSpec, opened: OpenCluster) -> list[str]:
     if not job.hadoop or yarn is None or not yarn.kerberos or opened.tokens is not None:
         return []
     return [
-        f"hadoop: there are no HDFS tokens to give, since the staging directory {opened.staging_dir} is not on HDFS; "
-        "name one on HDFS as staging_dir in the tony connection, or leave the key out"
+        f"hadoop: cannot get HDFS tokens, because the staging directory {opened.staging_dir} is not on HDFS; "
+        "set staging_dir in the tony connection to a directory on HDFS, or remove the key"
     ]
 
 
 def secret_problems(job: JobSpec, secrets: Mapping[str, str]) -> list[str]:
     """Return the problems of the secrets' values, without showing the values."""
     missing = [name for name in job.secrets if name not in secrets]
-    advice = "give it to the operator, in its argument secrets"
+    advice = "pass it in the operator's argument secrets"
     found = [f"secrets: no value was given for {name!r}; {advice}" for name in missing]
     for name, value in secrets.items():
         if "\0" in value:
-            found.append(f"secrets.{name}: its value holds a NUL character, which no environment variable can")
+            found.append(f"secrets.{name}: its value has a NUL character, which an environment variable cannot hold")
         elif not is_writable(value):
-            found.append(f"secrets.{name}: its value is no text that UTF-8 can write")
+            found.append(f"secrets.{name}: its value cannot be encoded in UTF-8")
         elif not fits_variable(name, value):
-            found.append(f"secrets.{name}: its value is too long: Linux takes at most 128 KiB; use a file")
+            found.append(f"secrets.{name}: its value is too long: Linux accepts at most 128 KiB; use a file")
     return found
 
 

@@ -148,9 +148,9 @@ def read_environment_record(storage: Storage, uri: str) -> EnvironmentRecord:
     try:
         return load_json(read_whole(storage, uri, RECORD_LIMIT), EnvironmentRecord)
     except StorageNotFound as error:
-        raise RecordMissing(f"there is no {uri}, which says what it holds; build it again") from error
+        raise RecordMissing(f"the environment has no record {uri}; build it again") from error
     except (CodecError, StorageTooLarge) as error:
-        raise RecordMissing(f"{uri} is no record of an environment ({error}); build it again") from error
+        raise RecordMissing(f"{uri} is not the record of an environment ({error}); build it again") from error
 
 
 def environment_record(storage: Storage, archive: FileStatus, *, read: bool = True) -> EnvironmentRecord:
@@ -164,7 +164,7 @@ def environment_record(storage: Storage, archive: FileStatus, *, read: bool = Tr
     if is_it and read:
         is_it = sha256_of_stored(storage, archive) == record.sha256
     if not is_it:
-        raise RecordMissing(f"{archive.path} is not what was built: something has changed it; build it again")
+        raise RecordMissing(f"{archive.path} has changed since it was built; build it again")
     return record
 
 
@@ -174,7 +174,7 @@ def note_uses(built: BuiltEnvironments, archives: list[str]) -> None:
         try:
             built.note_use(archive)
         except StorageError as error:
-            log.warning("It could not be noted that %s is used, so `airflow tony gc` may remove it: %s", archive, error)
+            log.warning("Cannot record the use of %s, so `airflow tony gc` may remove it: %s", archive, error)
 
 
 _OTHERS_WRITE = 0o022
@@ -205,13 +205,13 @@ class SharedCache:
         """Describe which users other than an administrator could have changed this file."""
         root = self.storage.status(self.root)
         if root.owner == self.user:
-            yield f"the shared cache {self.root} must be an administrator's, and is that of the job's user, {self.user}"
+            yield f"the shared cache {self.root} must be an administrator's, but belongs to the job's user, {self.user}"
         for status in self._on_the_way(uri):
             is_above = len(status.path) < len(root.path)
             if not is_above and status.owner != root.owner:
-                yield f"{status.path} in the shared cache is {status.owner}'s, and not {root.owner}'s as the cache"
+                yield f"{status.path} in the shared cache belongs to {status.owner}, the cache to {root.owner}"
             elif self._others_write(status) and not (is_above and (status.permission or 0) & _STICKY):
-                yield f"others than {status.owner} may write to {status.path}, so the shared cache is not to be trusted"
+                yield f"users other than {status.owner} can write to {status.path}, so the shared cache is not trusted"
 
     def _others_write(self, status: FileStatus) -> bool:
         return status.permission is None or bool(status.permission & _OTHERS_WRITE)
@@ -274,7 +274,7 @@ class BuildTarget:
             return own if version in (None, own.version) else cls(version, own.machine, 28)
         match = _PLATFORM.fullmatch(platform)
         if match is None:
-            raise BuildFailed(f"--platform: {platform!r} is none; write one such as manylinux_2_28_x86_64")
+            raise BuildFailed(f"--platform: {platform!r} is not supported; use one such as manylinux_2_28_x86_64")
         return cls(version or own.version, match["machine"], int(match["glibc"]))
 
     @property
@@ -295,12 +295,12 @@ def find_installer(wanted: str | None, requirements: Requirements) -> str:
     """Return the ``wanted`` installer, by default ``uv`` if it is installed, otherwise ``pip``. Raises BuildFailed."""
     if wanted == UV or (wanted is None and _uv()):
         if not _uv():
-            raise BuildFailed("there is no uv, beside this Python or on PATH")
+            raise BuildFailed("cannot find uv, neither next to this Python nor on PATH")
         return UV
     if requirements.is_lock:
-        raise BuildFailed(f"{requirements.file.name} is read by uv, and there is none, beside this Python or on PATH")
+        raise BuildFailed(f"{requirements.file.name} requires uv, which is neither next to this Python nor on PATH")
     if importlib.util.find_spec("pip") is None:
-        raise BuildFailed(f"there is neither uv nor, in {sys.executable}, pip: install one of them there")
+        raise BuildFailed(f"cannot find uv, and {sys.executable} has no pip: install one of them there")
     return PIP
 
 
@@ -339,7 +339,7 @@ def install(
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as error:
-        raise BuildFailed(f"{installer} was not done after {_SECONDS:g} s") from error
+        raise BuildFailed(f"{installer} did not finish within {_SECONDS:g} s") from error
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip())[-_MOST_SAID:]
         what = f"Python {version_text(target.version)} on {target.platform}"
@@ -428,14 +428,14 @@ def build_environment(
         archive = archive.rename(archive.with_name(name))
         record = attrs.evolve(record, archive=name, sha256=packed.sha256, size=packed.size)
         uri = kept.keep(key, archive, record)
-        log.info("Built %s (%d bytes) of %s", uris.name(uri), packed.size, requirements.file)
+        log.info("Built %s (%d bytes) from %s", uris.name(uri), packed.size, requirements.file)
         return BuiltEnvironment(uri, was_there=False)
 
 
 def _installed(packages: Path) -> dict[str, str]:
     found = {each.name: each.version for each in metadata.distributions(path=[str(packages)])}
     if not found:
-        raise BuildFailed("nothing was installed")
+        raise BuildFailed("the installer installed no package")
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
 

@@ -127,7 +127,7 @@ def wheels_of(pex: BinaryIO) -> list[WheelName]:
         with zipfile.ZipFile(pex) as opened, opened.open(_INFO) as info:
             data = info.read(RECORD_LIMIT + 1)
     except READ_ERRORS as error:
-        raise PexError(f"it is no PEX ({error})") from error
+        raise PexError(f"it is not a PEX file ({error})") from error
     if len(data) > RECORD_LIMIT:
         raise PexError(f"its {_INFO} has more than {RECORD_LIMIT} bytes")
     try:
@@ -295,7 +295,7 @@ class _EnvironmentInspection:
 
     def _wheels(self) -> EnvironmentContent:
         names = [(each.name.rpartition("/")[2], WheelName.parse(each.name.rpartition("/")[2])) for each in self._once()]
-        self.problems += [f"{file} is not named as a wheel is" for file, wheel in names if wheel is None]
+        self.problems += [f"{file} is not a valid name of a wheel" for file, wheel in names if wheel is None]
         wheels = [wheel for _, wheel in names if wheel is not None]
         self.problems += _twice(wheels)
         for file, wheel in names:
@@ -341,7 +341,7 @@ class _EnvironmentInspection:
         if machines and not any(wheel.suits_machine(machine) for wheel in wheels for machine in machines):
             platforms = sorted({platform for wheel in wheels for platform in wheel.platforms})
             self.problems.append(
-                f"{self._file} has {project} for {', '.join(platforms)}, and the nodes have {self.nodes}"
+                f"{self._file} has {project} for {', '.join(platforms)}, but the nodes have {self.nodes}"
             )
 
     def _opened(self, source: Source) -> BinaryIO:
@@ -361,8 +361,8 @@ class _EnvironmentInspection:
         self._check_machines([record.machine])
         if self.nodes.versions and record.python_version not in self.nodes.versions:
             self.problems.append(
-                f"{uris.name(uri)} was built for Python {record.python}, and the nodes have {self.nodes}; build it for "
-                "theirs with --python, or name a runtime_archive in the tony connection that is for both"
+                f"{uris.name(uri)} was built for Python {record.python}, but the nodes have {self.nodes}; build it for "
+                "their Python with --python, or set a runtime_archive in the tony connection that supports both"
             )
         return self._of(
             EnvironmentKind.ARCHIVE,
@@ -383,7 +383,7 @@ class _EnvironmentInspection:
 
     def _check_machines(self, machines: Sequence[str]) -> None:
         if self.nodes.machines and not self.nodes.machines & set(machines):
-            self.problems.append(f"{self._file} is for {' and '.join(machines)}, and the nodes have {self.nodes}")
+            self.problems.append(f"{self._file} is for {' and '.join(machines)}, but the nodes have {self.nodes}")
 
 
 def _suit(wheels: Sequence[WheelName], version: Version) -> bool:
@@ -394,7 +394,7 @@ def _twice(wheels: Sequence[WheelName]) -> Iterator[str]:
     for project in sorted({each.normalized for each in wheels}):
         versions = [each.version for each in wheels if each.normalized == project]
         if len(versions) > 1:
-            yield f"there are {len(versions)} wheels of {project} ({', '.join(versions)}); leave one"
+            yield f"there are {len(versions)} wheels of {project} ({', '.join(versions)}); keep only one"
 
 
 def _machines(wheels: Sequence[WheelName]) -> list[str]:

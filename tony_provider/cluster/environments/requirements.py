@@ -38,8 +38,8 @@ _COMMENT = re.compile(r"(?:^|\s)#.*")
 _LOCK = re.compile(r"pylock(?:\.[^.]+)?\.toml")
 _OF_UV = "`uv export --no-emit-project` leaves it out"
 _OF_THIS_MACHINE = (
-    "is of this machine, and what is in it would not be told by the environment's name; give the job such code by its "
-    "key files, or as a wheel"
+    "is on this machine, and the environment's name would not reflect its content; give the job such code by its "
+    "key `files`, or as a wheel"
 )
 
 
@@ -80,16 +80,14 @@ def read_requirements(file: Path) -> Requirements:
         return Requirements(file, _lock(file).splitlines())
     if file.suffix in (".lock", ".toml"):
         raise RequirementsProblem(
-            f"{file} is neither a file of requirements in pip's form nor a pylock.toml; make one of it, such as by "
+            f"{file} is neither a requirements file of pip nor a pylock.toml; convert it, for example by "
             "`uv export --no-emit-project --format requirements.txt` or `poetry export`"
         )
     if file.suffix in (".yml", ".yaml"):
-        raise RequirementsProblem(
-            f"{file} is no file of requirements in pip's form; an environment of conda's is packed by conda-pack"
-        )
+        raise RequirementsProblem(f"{file} is not a requirements file of pip; pack a conda environment with conda-pack")
     lines = list(_lines(file, []))
     if not lines:
-        raise RequirementsProblem(f"{file} names no requirement")
+        raise RequirementsProblem(f"{file} contains no requirement")
     return Requirements(file, lines)
 
 
@@ -124,7 +122,7 @@ def _lines(file: Path, above: list[Path]) -> Iterator[str]:
         if included is None:
             if not _FIND_LINKS.fullmatch(line) and (option := _file_option(line)):
                 raise RequirementsProblem(
-                    f"{file}: {line!r} takes files by {option}, and what is in them would not be told by the "
+                    f"{file}: {line!r} includes files by {option}, and their content would not be reflected in the "
                     "environment's name; write -r FILE, -c FILE or -f PLACE alone on a line"
                 )
             yield line
@@ -133,7 +131,7 @@ def _lines(file: Path, above: list[Path]) -> Iterator[str]:
         name = included["file"].strip("'\"")
         if "://" in name:
             raise RequirementsProblem(
-                f"{file}: {name} is not read, since what is in it may change; download it, and name the file here"
+                f"{file}: {name} is not read, because its content may change; download it, and name the file here"
             )
         yield "-c" if line.startswith(("-c", "--c")) else "-r"
         yield from _lines(file.parent / name, [*above, file.resolve()])
@@ -353,7 +351,7 @@ def _check(settings: Mapping[str, Any]) -> None:
     if refused := [name for name in _REFUSED if settings.get(name)]:
         raise IndexProblem(
             f"the installer's configuration sets {', '.join(refused)}, which would not be part of the environment's "
-            "name; write the constraints into the file of requirements (-c FILE), and unset this for the command"
+            "name; add the constraints to the requirements file (-c FILE), and unset these settings for the command"
         )
     for place in _links(settings):
         if "://" not in place and not Path(place).is_absolute():

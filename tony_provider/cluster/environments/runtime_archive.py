@@ -129,7 +129,7 @@ def bytecode(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, Arch
     """
     program = _interpreter(python)
     if program is None:
-        log.info("There is no Python %s here: the archive has no bytecode for it, nodes compile what they run", python)
+        log.info("Cannot find Python %s, so the archive has no bytecode for it, and nodes compile modules", python)
         return {}
     sources = [(name, entry.read()) for name, entry in sorted(entries.items()) if name.endswith(".py")]
     try:
@@ -143,7 +143,7 @@ def bytecode(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, Arch
             timeout=_SECONDS,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        log.warning("The archive has no bytecode for Python %s, nodes compile what they run: %s", python, error)
+        log.warning("The archive has no bytecode for Python %s, so nodes compile modules: %s", python, error)
         return {}
     return {name: ArchiveEntry(content) for name, content in marshal.loads(done.stdout)}  # noqa: S302 - made above
 
@@ -273,7 +273,7 @@ def _download(python: str, platforms: Sequence[str], target: Path) -> None:
     command += [argument for platform in platforms for argument in ("--platform", platform)]
     command += ["--dest", str(target), "--no-deps", "--require-hashes", "--requirement", str(_HASHES)]
     if importlib.util.find_spec("pip") is None:
-        raise StagingFailed(f"pip downloads the packages, and {sys.executable} has none: install it there")
+        raise StagingFailed(f"pip downloads the packages, but {sys.executable} has no pip: install pip there")
     target.mkdir()
     try:
         done = subprocess.run(
@@ -286,9 +286,11 @@ def _download(python: str, platforms: Sequence[str], target: Path) -> None:
             env=pip_indexes(target).variables,
         )
     except subprocess.TimeoutExpired as error:
-        raise StagingFailed(f"pip had no packages for Python {python} after {_DOWNLOAD_SECONDS:g} s") from error
+        raise StagingFailed(f"pip got no packages for Python {python} within {_DOWNLOAD_SECONDS:g} s") from error
     if done.returncode:
-        raise StagingFailed(f"no packages for Python {python} on {', '.join(platforms)}: {done.stderr.strip()}")
+        raise StagingFailed(
+            f"pip found no packages for Python {python} on {', '.join(platforms)}: {done.stderr.strip()}"
+        )
 
 
 def _key(runtime: Mapping[str, ArchiveEntry], distributions: Iterable[metadata.Distribution]) -> str:

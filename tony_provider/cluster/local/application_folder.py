@@ -279,18 +279,18 @@ def settle_application(folder: ApplicationFolder) -> EndRecord:
         with locked(folder.path / "lock", _SETTLE_SECONDS):
             return folder.read(EndRecord) or _settle(folder)
     except TimeoutError as error:
-        raise ClusterUnreachable(f"what {folder.id} left is still being cleared up: {error}") from error
+        raise ClusterUnreachable(f"the cleanup of {folder.id} has not finished yet: {error}") from error
 
 
 def _settle(folder: ApplicationFolder) -> EndRecord:
     if not kill_all(lambda: _leftovers(folder)):
-        log.warning("%s has left processes that cannot be killed", folder.id)
+        log.warning("Cannot kill all remaining processes of %s", folder.id)
     verdict = _verdict(folder)
     folder.remove_work()  # before the record is written, because these files may fill the disk
     try:
         folder.write(verdict)
     except OSError as error:
-        log.warning("The end of %s cannot be recorded in %s: %s. Free space there", folder.id, folder.path, error)
+        log.warning("Cannot record the end of %s in %s: %s. Free space there", folder.id, folder.path, error)
     log.debug("%s ended: %s", folder.id, verdict.state)
     return verdict
 
@@ -298,8 +298,8 @@ def _settle(folder: ApplicationFolder) -> EndRecord:
 def _is_alive(folder: ApplicationFolder, record: ApplicationRecord) -> bool:
     if record.host != this_host():
         raise ConnectionProblem(
-            f"{record.id} runs on {record.host}, and this is {this_host()}: the local backend needs all of Airflow "
-            f"on one machine. If {record.host} is gone for good, remove {folder.path}"
+            f"{record.id} runs on {record.host}, but this is {this_host()}: the local backend needs all of Airflow "
+            f"on one machine. If {record.host} no longer exists, remove {folder.path}"
         )
     if record.boot_id != this_boot():
         return False
@@ -334,8 +334,8 @@ def _verdict(folder: ApplicationFolder) -> EndRecord:
     if report is not None:
         return EndRecord(ApplicationState.FINISHED, report.final_status, report.diagnostics, report.finished_ms)
     tail = folder.am_log_tail(_SAID_BYTES).strip()
-    said = f"; the last it said:\n{tail}" if tail else ""
-    diagnostics = f"the application master ended without saying how the job did{said}"
+    said = f"; its last output:\n{tail}" if tail else ""
+    diagnostics = f"the application master ended without a report on the job{said}"
     return EndRecord(ApplicationState.FAILED, FinalStatus.FAILED, diagnostics, now)
 
 

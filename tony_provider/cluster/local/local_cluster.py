@@ -147,7 +147,7 @@ def _await_start(folder: ApplicationFolder, process: subprocess.Popen[bytes]) ->
         if process.poll() is not None or time.monotonic() >= deadline:
             process.kill()
             process.wait()
-            raise OSError(f"it ended at once: {folder.am_log_tail(_SAID_BYTES) or 'without a word'}")
+            raise OSError(f"it ended at once: {folder.am_log_tail(_SAID_BYTES) or 'without output'}")
         time.sleep(_POLL)
 
 
@@ -164,10 +164,10 @@ def ask_master(
         return answer
     said = printable(str((answer or {}).get("error", response.status_code)))
     if body is None and not response.ok:
-        raise MasterOutOfReach(f"the master of {folder.name} has no such thing: {said}")
+        raise MasterOutOfReach(f"the master of {folder.name} cannot answer: {said}")
     if response.status_code >= requests.codes.server_error:
-        raise MasterOutOfReach(f"the master of {folder.name} cannot take this: {said}")
-    raise UnexpectedAnswer(f"the application's master does not take this: {said}")
+        raise MasterOutOfReach(f"the master of {folder.name} cannot process the request: {said}")
+    raise UnexpectedAnswer(f"the application's master rejected the request: {said}")
 
 
 def _send(method: str, folder: Path, path: str, seconds: float, **more: Any) -> requests.Response:
@@ -219,7 +219,7 @@ class _OwnConnection(HTTPConnection):
                 f"the master of {self._folder.name} has ended: another user of this machine has its port"
             )
         if not users:
-            raise MasterOutOfReach(f"the master of {self._folder.name} has ended: nobody is at its port any more")
+            raise MasterOutOfReach(f"the master of {self._folder.name} has ended: no process listens on its port")
 
 
 T = TypeVar("T")
@@ -234,13 +234,13 @@ def capacity_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
         if task.resources
     ]
     found += [
-        f"tasks.{name}.placement: this machine is the only node; leave it out"
+        f"tasks.{name}.placement: this machine is the only node; remove the key"
         for name, task in job.tasks.items()
         if task.placement is not None
     ]
     if in_image := [path.removesuffix(".docker") for path, image in images(job).items() if image is not None]:
         found.append(
-            f"docker: the local backend starts plain processes, not images, and {', '.join(in_image)} would run in one"
+            f"docker: the local backend starts plain processes, not images, but {', '.join(in_image)} would use one"
         )
     return found
 
@@ -256,8 +256,8 @@ def _size_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
         return sum(weights[name] for name in peak.heaviest(weights))
 
     return [
-        f"{key}: tasks that run together want {wanted}{unit}, and this machine gives one job {limit}{unit}; ask "
-        f"for less, or set `local_{key}` in the tony connection"
+        f"{key}: tasks that run together need {wanted}{unit}, but this machine allows one job {limit}{unit}; request "
+        f"less, or set `local_{key}` in the tony connection"
         for key, wanted, limit, unit in (
             (
                 "memory",
@@ -368,7 +368,7 @@ class LocalCluster(Cluster):
         if master is not None:
             master.signal(signal.SIGTERM)
             if not master.wait_gone(record.grace + record.checkpoint + _KILL_SLACK):
-                log.warning("%s does not end: killing it", application_id)
+                log.warning("%s did not end in time: killing it", application_id)
                 master.signal(signal.SIGKILL)
                 master.wait_gone(_KILLED_SECONDS)
         settle_application(folder)

@@ -171,7 +171,7 @@ def read_samples(storage: Storage, application_dir: str, missing: list[str]) -> 
             missing.append(f"series: {file.status.name}: {why}")
             continue
         if text >= _MOST_TEXT or taken >= _MOST_SAMPLES:
-            missing.append(f"series: what comes from {file.status.name} on is too much, and is not read")
+            missing.append(f"series: the segments from {file.status.name} on exceed the limits, and are not read")
             break
         most_bytes = min(_MOST_OF_ONE, _MOST_TEXT - text)
         segment = read_segment(data, most_bytes=most_bytes, most_samples=_MOST_SAMPLES - taken)
@@ -195,7 +195,7 @@ def _files(storage: Storage, directory: str, missing: list[str]) -> list[_Segmen
     found = listed(storage, directory)
     files = sorted(_SegmentFile(*order, each) for each in found if (order := segment_order(each.name)))
     if not files:
-        missing.append("series: no segment is there (yet)")
+        missing.append("series: there is no segment (yet)")
     missing += _gaps(files)
     total = 0
     for at, file in enumerate(files):
@@ -214,7 +214,7 @@ def _gaps(files: Iterable[_SegmentFile]) -> list[str]:
     for file in files:
         numbers.setdefault(file.am_attempt, []).append(file.number)
     return [
-        f"series: {count(lost, 'segment')} of attempt {am_attempt} of the application master are not there"
+        f"series: {count(lost, 'segment')} of attempt {am_attempt} of the application master are missing"
         for am_attempt, found in numbers.items()
         if (lost := max(found) - len(found)) > 0
     ]
@@ -227,7 +227,9 @@ def _left_out(headers: Iterable[SampleSegmentHeader]) -> list[str]:
             said.append(f"series: {count(header.samples_left_out, 'sample')} were left out when they were written")
         if header.metrics_left_out:
             names = ", ".join(replaced(name[:_LONGEST_NAME]) for name in header.such_as[:_NAMED])
-            said.append(f"series: {count(header.metrics_left_out, 'metric')} too many were left out, such as {names}")
+            said.append(
+                f"series: {count(header.metrics_left_out, 'metric')} above the limit were left out, such as {names}"
+            )
     return said
 
 
@@ -278,7 +280,7 @@ def _status(storage: Storage, application_dir: str, missing: list[str]) -> JobSt
                 missing.append(said)
             continue
         if status is None:
-            missing.append("status: the application master has written none (yet)")
+            missing.append("status: the application master has not written a status (yet)")
         else:
             _check_version("status", status.version, JobStatus, missing)
         return status
@@ -310,7 +312,7 @@ def _specification_bytes(storage: Storage, uri: str, missing: list[str]) -> byte
     try:
         data = read_bytes(storage, uri, length=_MOST_SPECIFICATION_BYTES + 1)
     except StorageNotFound:
-        missing.append("specification: it was not kept")
+        missing.append("specification: the file does not exist")
         return None
     except STORE_ERRORS:
         raise

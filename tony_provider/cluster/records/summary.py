@@ -367,17 +367,17 @@ def in_parts(summary: JobSummary) -> tuple[Plain, Plain]:
 def plain_of(text: str | None) -> tuple[Plain, list[str]]:
     """Return the JSON object in a stored text, and its problems. The object is empty if the text is not valid."""
     if text is None:
-        return {}, ["a part of the summary is not there"]
+        return {}, ["a part of the summary is missing"]
     if not text:  # the portal's query returns an empty text for a value that is too long
-        return {}, ["the summary is damaged: it is empty, or longer than any of ours"]
+        return {}, ["the summary is damaged: it is empty, or exceeds the size limit"]
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         return {}, [f"the summary is damaged: {error}"]
     if not isinstance(found, dict):
-        return {}, ["the summary is damaged: it is no JSON object"]
+        return {}, ["the summary is damaged: it is not a JSON object"]
     if len(found) == 1 and next(iter(found)).startswith("__"):  # Airflow's reference to an external backend
-        return {}, ["the summary is kept by a backend of Airflow's state store, and not in its database"]
+        return {}, ["the summary is in a custom backend of Airflow's state store, not in Airflow's database"]
     return found, []
 
 
@@ -448,7 +448,7 @@ def task_identity(namespace: str, labels: Mapping[str, str]) -> Identity | None:
 
 def read_previous_runs(storage: Storage, layout: Layout, task: Identity) -> PreviousRuns:
     """Return the kept record of a task's previous applications. Raises StorageError, RecordUnreadable."""
-    without = "advice begins anew with the next application of its task"
+    without = "advice for its task starts without previous runs"
     found = read_record(
         storage, layout.former_runs(task), PreviousRuns, without=without, most_bytes=PREVIOUS_RUNS_LIMIT
     )
@@ -517,7 +517,7 @@ def _versions(storage: Storage, models: str) -> Iterator[Version]:
             # scheme would name a file of the worker.
             is_of_store = "://" in version.model_dir and uris.scheme(version.model_dir) == uris.scheme(models)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{file} should hold model_dir and period_end: {error!r}") from error
+            raise ValueError(f"{file} must contain model_dir and period_end: {error!r}") from error
         if not is_of_store:
             raise ValueError(
                 f"{file}: model_dir: {version.model_dir[:_SHOWN]!a} is not a URI of the store that the models are "

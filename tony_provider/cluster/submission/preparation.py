@@ -145,7 +145,7 @@ class Stager:
             return None
         if self._holds(status, source):
             return status
-        log.warning("%s is not what was staged there: replacing it", uri)
+        log.warning("%s has changed since it was staged: replacing it", uri)
         self._storage.remove(uri)
         return None
 
@@ -277,7 +277,7 @@ def _owner_before(opened: OpenCluster, request: SubmissionRequest) -> Epoch:
     with staging_errors():
         before = TrainingOwners(opened.storage, Layout(opened.staging_dir).job_dir(request.identity)).newest()
     if request.after_owner not in (None, before.number):
-        raise TakenOverError(f"{before.owner.whose.name or 'a submission'} has taken this training over")
+        raise TakenOverError(f"{before.owner.whose.name or 'a submission'} has taken over this training")
     return before
 
 

@@ -147,7 +147,7 @@ class SubmissionBuilder(ABC):
                 credentials.secrets[contract.SECRET_DESCRIPTION] = file.sha256.encode()
             tags = [prepared.request.identity.tag, *(tag.lower() for tag in description.job.tags)]
             return Submission(description, file, resources.of_master, credentials, list(dict.fromkeys(tags)))
-        raise StagingFailed("other tries of this training keep opening chains of their own; start the task again")
+        raise StagingFailed("other tries of this training keep opening new checkpoint chains; retry the task")
 
     def _describe(self, plan: TrainingPlan, resources: Resources, credentials: Credentials) -> ApplicationDescription:
         """Return the application's description, which all its containers read, without secrets. Raises ClusterError."""
@@ -253,7 +253,7 @@ def share_records(storage: Storage, layout: Layout, identity: Identity, applicat
         storage.share(uris.join(directory, contract.HISTORY_DIR, contract.SPECIFICATION_FILE), readers, Right.READ)
         _tell_of_closed_doors(storage, layout.root, readers)
     except StorageError as error:
-        log.warning("acls: on the store only the job's owner may read its logs, status and history: %s", error)
+        log.warning("acls: only the job's owner can read its logs, status and history on the store: %s", error)
 
 
 def _tell_of_closed_doors(storage: Storage, root: str, readers: Readers) -> None:
@@ -262,8 +262,8 @@ def _tell_of_closed_doors(storage: Storage, root: str, readers: Readers) -> None
     while above.path != "/":
         if not _others_pass(storage.status(str(above))):
             log.warning(
-                "acls: not everybody may pass through %s; those who may look at the job reach its files only where "
-                "that directory has an access list with them: hdfs dfs -setfacl -m %s %s",
+                "acls: not all users can pass through %s; users with view access reach the job's files only if "
+                "the access list of that directory includes them: hdfs dfs -setfacl -m %s %s",
                 above,
                 ",".join(readers.named(Right.PASS)) or "other::--x",
                 above.path,
@@ -402,7 +402,7 @@ class SubmissionAttempt(SubmissionBuilder):
             if application.id != self.application_id:
                 self._check_owner()  # an application that has taken over must not be killed
                 log.warning("Ending %s, another application of this training", application.id)
-                self._opened.cluster.kill(application.id, f"{self.application_id} takes its training over")
+                self._opened.cluster.kill(application.id, f"{self.application_id} takes over its training")
                 self._await_end(application.id)
         self._check_owner()
 
@@ -430,7 +430,7 @@ class SubmissionAttempt(SubmissionBuilder):
         try:
             owner = self.prepared.chains.owners.newest().owner
         except (ClusterError, StorageError) as error:
-            log.warning("The owner of the training of %s cannot be read: %s", self.application_id, error)
+            log.warning("Cannot read the owner of the training of %s: %s", self.application_id, error)
             return False
         return owner.application_id == self.application_id and owner.whose != self.prepared.request.whose
 
@@ -440,10 +440,10 @@ class SubmissionAttempt(SubmissionBuilder):
         """Revert the attempt's changes. Failures are only logged, because another error is being raised."""
         try:
             if self._handed_over and self._is_wanted():
-                log.warning("%s may have been started, and goes on: another try waits for it", self.application_id)
+                log.warning("%s may have been started, and continues: another try waits for it", self.application_id)
                 return
             if self._handed_over:
-                self._opened.cluster.kill(self.application_id, "its submission failed half-way")
+                self._opened.cluster.kill(self.application_id, "its submission failed before it was complete")
                 self._await_end(self.application_id)  # until then it may write into directories removed below
             self._opened.cluster.forget(self.application_id)
         except Exception as error:
@@ -464,7 +464,7 @@ class SubmissionAttempt(SubmissionBuilder):
         except StorageNotEmpty:
             pass  # another application of this training has left something there
         except Exception as error:
-            said = "What was made for %s could not be removed: %s"
+            said = "Cannot remove the files and records of %s: %s"
             log.warning(said, self.application_id, error, exc_info=is_unforeseen(error))
 
 

@@ -32,7 +32,7 @@ from tony_provider.runtime.storage.base import Before, Storage, without_waiting,
 from tony_provider.runtime.storage.errors import StorageExists, StorageNotEmpty, StorageNotFound
 
 _ATTEMPTS = 5  # to add an owner while other tries of the Airflow task also add owners
-_WITHOUT = "the owner before it counts"
+_WITHOUT = "the previous owner applies"
 
 
 class TakenOverError(StagingFailed):
@@ -83,7 +83,7 @@ class TrainingOwners:
         for _ in range(_ATTEMPTS):
             newest = self.newest()
             if whose.precedes(newest.owner.whose):
-                raise TakenOverError(f"{newest.owner.whose.name} of this task has begun before {whose.name}")
+                raise TakenOverError(f"{newest.owner.whose.name} of this task has already replaced {whose.name}")
             if newest.owner.whose == whose or (newest.number == 0 and whose.number == 1):
                 return newest
             try:
@@ -111,7 +111,7 @@ class TrainingOwners:
             if owner.application_id != application_id or owner.stop is not None:
                 return
             if whose is not None and owner.whose.name not in ("", whose):
-                raise TakenOverError(f"{owner.whose.name} of its task waits for {application_id}, which goes on")
+                raise TakenOverError(f"{owner.whose.name} of its task waits for {application_id}, which continues")
             try:
                 self.add(newest.number, attrs.evolve(owner, stop=stop))
             except TakenOverError:
@@ -253,7 +253,7 @@ def new_chain() -> ChainRecord:
 
 def read_chain(storage: Storage, uri: str) -> ChainRecord | None:
     """Return the content of a chain's file, or None if there is no file. Raises StorageError, RecordUnreadable."""
-    without = "the training begins anew, in another checkpoint chain"
+    without = "the training restarts from the beginning in another checkpoint chain"
     return read_record(storage, uris.join(uri, contract.CHAIN_FILE), ChainRecord, without=without)
 
 

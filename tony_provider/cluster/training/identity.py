@@ -192,7 +192,7 @@ def read_record(storage: Storage, uri: str, cls: type[T], *, without: str, most_
     except StorageNotFound:
         return None
     except StorageTooLarge as error:
-        raise RecordUnreadable(uri, f"it is larger than {size(most_bytes)}, which none of ours is", without) from error
+        raise RecordUnreadable(uri, f"it exceeds the size limit of {size(most_bytes)}", without) from error
     try:
         return from_plain(printable_json(read_json(data)), cls, ignore_unknown=True)
     except CodecError as error:

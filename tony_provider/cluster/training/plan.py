@@ -145,16 +145,16 @@ def choose_chain(
     if newest is None:
         return ChainChoice(False, "this training has not run before")
     if newest.about is None:
-        return ChainChoice(False, f"{newest.name} was never begun")
+        return ChainChoice(False, f"{newest.name} was never started")
     if resume is Resume.NEVER:
         return ChainChoice(False, "resume is 'never'")
     keys = differing(newest.about.fingerprint, fingerprint)
     if resume is Resume.ALWAYS:
         return ChainChoice(True, f"resume is 'always', though {_named(keys)} changed" if keys else "resume is 'always'")
     if has_succeeded:
-        return ChainChoice(False, f"{newest.name} has led to a success before")
+        return ChainChoice(False, f"{newest.name} has already led to a success")
     if keys:
-        return ChainChoice(False, f"not the training of {newest.name} any more, since {_named(keys)} changed")
+        return ChainChoice(False, f"the training differs from {newest.name}, because {_named(keys)} changed")
     return ChainChoice(True, "its last application did not succeed")
 
 
@@ -204,7 +204,7 @@ class OriginFinder:
         chains = CheckpointChains(self.storage, self.layout, identity).all()
         if not chains:
             raise SourceMissing(
-                f"resume_from: that training has never run, there is nothing in {self.layout.job_dir(identity)}; "
+                f"resume_from: that training has never run, it has no files in {self.layout.job_dir(identity)}; "
                 "check dag_id, run_id, task_id and map_index or checkpoint_key"
             )
         if snapshot is None:
@@ -228,7 +228,7 @@ class OriginFinder:
         try:
             status = self.storage.status(uri)
         except StorageNotFound as error:
-            raise SourceMissing(f"warm_start: there is no {uri}") from error
+            raise SourceMissing(f"warm_start: {uri} does not exist") from error
         if not status.is_directory:
             raise SourceMissing(f"warm_start: {uri} is a file; name the directory that the model is in")
         if read_chain(self.storage, uri) is not None and choose_checkpoint(self.storage, uri) is None:
@@ -240,7 +240,7 @@ class OriginFinder:
         chain = chain_named(uri)
         if read_chain(self.storage, chain) is None:
             raise SourceMissing(
-                f"resume_from: {uri} is no directory of a checkpoint chain or checkpoint; write the `checkpoint_chain` "
+                f"resume_from: {uri} is not the directory of a chain or checkpoint; use the `checkpoint_chain` "
                 "(…/chain-0001) or the `checkpoint_dir` (…/chain-0001/checkpoints/save-…) of a result"
             )
         return uri
@@ -272,12 +272,14 @@ class TrainingPlan:
         return self.newest is not None and not self.goes_on and self.resume is None
 
     def __str__(self) -> str:
-        where = f"goes on in {self.newest.uri}" if self.goes_on and self.newest else "opens a new checkpoint chain"
+        where = f"continues {self.newest.uri}" if self.goes_on and self.newest else "opens a new checkpoint chain"
         if self.resume is not None:
             whence = f"from {self.resume.label} in {self.saved_in}"
             whence += f", {self.not_from}" if self.not_from else ""
         else:
-            whence = "from the beginning" + (f", with {self.about.warm_start}" if self.about.warm_start else "")
+            whence = "from the beginning" + (
+                f", warm-started from {self.about.warm_start}" if self.about.warm_start else ""
+            )
         return f"{where} ({self.why}) and trains {whence}"
 
 

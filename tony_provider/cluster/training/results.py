@@ -156,7 +156,7 @@ class PreviousApplication:
             return f"{self.application_id} {self.status.state.value}"
         if self.application is not None:
             return f"{self.application_id} {self.application.state}"
-        return f"{self.application_id}, of which the cluster knows nothing (any more) and which left no result"
+        return f"{self.application_id}, which is unknown to the cluster, or no longer known, and left no result"
 
 
 def previous_application(
@@ -262,7 +262,7 @@ def job_status(storage: Storage, application_dir: str, *, may_have_ended: bool =
     Without ``may_have_ended``, read only the status. Raises StorageError. Raises RecordUnreadable if the file is not a
     status, or names paths of other jobs.
     """
-    without = "what the cluster says of the application counts"
+    without = "the cluster's report on the application applies"
     for name in (contract.RESULT_FILE, contract.STATUS_FILE)[not may_have_ended :]:
         uri = uris.join(application_dir, name)
         found = read_record(storage, uri, JobStatus, without=without, most_bytes=bounds.STATUS_LIMIT)
@@ -299,7 +299,7 @@ def returned(storage: Storage, application_dir: str) -> Any:
     Raises StorageError, RecordUnreadable.
     """
     uri = uris.join(application_dir, contract.RETURN_VALUE_FILE)
-    without = "the job counts as one that returned nothing"
+    without = "the job counts as a job without a return value"
     try:
         found = read_json(read_whole(storage, uri, bounds.RETURN_VALUE_LIMIT), deepest=RETURNED_DEEPEST)
     except StorageNotFound:
@@ -309,7 +309,7 @@ def returned(storage: Storage, application_dir: str) -> Any:
     except BoundedJsonError as error:
         raise RecordUnreadable(uri, f"not JSON: {error}", without) from error
     if key := reserved_key(found):
-        raise RecordUnreadable(uri, f"it holds {key!a}, which {RESERVED_KEY_REASON}", without)
+        raise RecordUnreadable(uri, f"it contains {key!a}, which {RESERVED_KEY_REASON}", without)
     return found
 
 
@@ -318,7 +318,7 @@ def delivered(storage: Storage, application_dir: str) -> Delivered | None:
 
     Raises StorageError, RecordUnreadable.
     """
-    without = "a success counts as one that Airflow has not heard of"
+    without = "a success counts as not yet reported to Airflow"
     return read_record(storage, uris.join(application_dir, contract.DELIVERED_FILE), Delivered, without=without)
 
 

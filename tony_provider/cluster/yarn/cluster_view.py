@@ -214,9 +214,9 @@ def queue_problem(name: str, queues: Sequence[Queue]) -> str | None:
             return f"there is no queue {name!r}; this cluster has {leaves}"
     elif not queue.is_leaf and not queue.makes_children:
         below = ", ".join(sorted(leaf.name for leaf in queues if leaf.path.startswith(f"{queue.path}.")))
-        return f"{name!r} is a parent queue, which takes no applications; below it are {below}"
+        return f"{name!r} is a parent queue, which accepts no applications; below it are {below}"
     elif queue.state not in ("", "RUNNING"):
-        return f"{name!r} is {queue.state} and takes no applications; others are {leaves}"
+        return f"{name!r} is {queue.state} and accepts no applications; other queues are {leaves}"
     return None
 
 

@@ -324,13 +324,13 @@ class StoreTokens:
         try:
             server.cancel_delegation_token(token)
         except StorageError as error:
-            log.info("A delegation token could not be cancelled: %s", error)
+            log.info("Cannot cancel a delegation token: %s", error)
 
     def _token(self, storage: WebHdfsStorage, renewer: str) -> str:
         token = storage.get_delegation_token(renewer)
         if token is None:
             raise StagingFailed(
-                f"HDFS at {storage.config.addresses[0]} gives no delegation token, as if it had no Kerberos; set "
+                f"HDFS at {storage.config.addresses[0]} issues no delegation tokens, so it does not use Kerberos; set "
                 "`kerberos` to false in the tony connection, or name a secure NameNode"
             )
         return token
@@ -353,8 +353,8 @@ class StoreTokens:
             if self._hdfs.key_server.setting is not None:
                 raise
             log.warning(
-                "The job gets no token of the key server, and programs and nodes cannot read encryption zones: %s. Set "
-                "`key_server` to `%s` in the tony connection where no job needs one",
+                "The job gets no key server token, so programs and nodes cannot read encryption zones: %s. If no job "
+                "needs encryption zones, set `key_server` to `%s` in the tony connection",
                 error,
                 NO_KEY_SERVER,
             )
@@ -367,8 +367,8 @@ class StoreTokens:
             raise StorageAuthError(
                 uri,
                 "get a token of",
-                f"{', '.join(plain)}: plain http, where whoever listens on the way could use the token",
-                "have it speak https, or set `insecure_http` to true in the tony connection",
+                f"{', '.join(plain)}: plain http, so an eavesdropper could use the token",
+                "configure https for it, or set `insecure_http` to true in the tony connection",
             )
 
     def try_key_server(self) -> str:
@@ -405,8 +405,8 @@ class StoreTokens:
     def _keytab_secrets(self, keytab: MasterKeytab) -> dict[str, bytes]:
         if keytab.user != self._user:
             raise StagingFailed(
-                f"the connection's master_principal {keytab.principal} is not {self._user}, whom the job runs as: its "
-                "tokens would open another user's files"
+                f"the connection's master_principal {keytab.principal} is not the job's user {self._user}: its "
+                "tokens would give access to another user's files"
             )
         try:
             content = keytab.path.read_bytes()
@@ -420,7 +420,7 @@ class StoreTokens:
             try:
                 principal = self._rest.setting("yarn.resourcemanager.principal")
             except ConfigurationHidden as error:
-                log.info("Taking `yarn` for the ResourceManager's principal: %s", error)
+                log.info("Using `yarn` as the ResourceManager's principal: %s", error)
         # HDFS maps this principal to a short name by its auth_to_local rules. The short name must be the user of the
         # ResourceManager.
         return (principal or _DEFAULT_RM_PRINCIPAL).replace("_HOST", self._rest.active_host())
@@ -440,7 +440,7 @@ class StoreTokens:
         try:
             found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
         except OSError as error:
-            raise StagingFailed(f"the server's host {host!r} has no address here: {error}") from error
+            raise StagingFailed(f"cannot resolve the server's host {host!r}: {error}") from error
         _, _, _, canonical, (address, *_) = found[0]
         if self._by_ip():
             return f"{address}:{port}"

@@ -166,10 +166,10 @@ def _of_sum(
     if needed > total:
         return f"{asked}; {where} have {amount(total)}{limits.free} together"
     if needed > of_queue:
-        return f"{asked}; the queue gets {amount(of_queue)} at most, {limits.queue:g} % of {where}"
+        return f"{asked}; the queue gets at most {amount(of_queue)}, {limits.queue:g} % of {where}"
     if of_user is not None and needed - largest > of_user:
         share = f"{limits.factor:g} times its {limits.user:g} % of {where}"
-        return f"{asked}; a user gets {amount(of_user)} in the queue, {share}"
+        return f"{asked}; each user of the queue gets at most {amount(of_user)}, {share}"
     return None
 
 
@@ -307,10 +307,10 @@ def handler_problems(job: JobSpec, handler: str | None) -> Iterator[str]:
     if handler not in (None, _DISABLED):
         return
     for name in filter(job.placed_by_rules, job.tasks):
-        why = "has none" if handler is None else f"has it {_DISABLED}"
+        why = "does not support them" if handler is None else f"has them {_DISABLED}"
         yield (
-            f"tasks.{name}.placement: rules and tags need a YARN (3.1 or newer) that places by them, and this one "
-            f"{why}; its administrator sets {HANDLER} to scheduler"
+            f"tasks.{name}.placement: rules and tags need placement constraints (YARN 3.1 or newer), but this YARN "
+            f"{why}; its administrator must set {HANDLER} to scheduler"
         )
         return  # all other task types have the same problem
 
@@ -371,7 +371,7 @@ def suitable(placement: Placement | None, label: str | None, nodes: Sequence[Nod
 def _too_few(job: JobSpec, task_type: str, placement: Placement, nodes: Sequence[Node], path: str) -> Iterator[str]:
     needed = job.minimum_containers(task_type)
     if not nodes:
-        yield f"{path}: no node keeps all of it"
+        yield f"{path}: no node satisfies all conditions"
         return
     for index, rule in enumerate(placement.constraints):
         most = _most_on_one(rule, own_tags(task_type, placement))
@@ -379,10 +379,10 @@ def _too_few(job: JobSpec, task_type: str, placement: Placement, nodes: Sequence
             continue
         places = {node.host if rule.scope is PlacementScope.NODE else node.rack for node in nodes}
         if needed > most * len(places):
-            there = f"{count(len(places), rule.scope.value)} that could take them"
+            there = f"{count(len(places), rule.scope.value)} that could run them"
             yield (
-                f"{path}.constraints[{index}]: {needed} containers are needed at a time, at most {most} on one "
-                f"{rule.scope.value}, and there are {there}"
+                f"{path}.constraints[{index}]: {needed} containers must run at the same time, at most {most} on one "
+                f"{rule.scope.value}, but the cluster has only {there}"
             )
 
 
@@ -465,8 +465,8 @@ def image_problems(job: JobSpec, user: str, node: NodeSettings) -> list[str]:
         given["client_config"] = bool(job.docker and job.docker.client_config)
         since = ".".join(map(str, _ALL_SINCE))
         found += [
-            f"docker.{key}: the NodeManager of {node.host} is of Hadoop {node.version}, which does not know it; it is "
-            f"taken from {since} on"
+            f"docker.{key}: the NodeManager of {node.host} has Hadoop {node.version}, which does not support it; it "
+            f"requires Hadoop {since} or newer"
             for key, is_given in given.items()
             if is_given
         ]
@@ -478,11 +478,11 @@ def _one_image_problems(image: Docker, user: str, node: NodeSettings) -> Iterato
     said = f"the NodeManager of {node.host}"
     executor = node.properties.get(_EXECUTOR, "DefaultContainerExecutor").rpartition(".")[2]
     if executor == "DefaultContainerExecutor":
-        yield f"docker: {said} starts plain processes only, and no images ({_EXECUTOR} is {executor})"
+        yield f"docker: {said} starts only plain processes, not images ({_EXECUTOR} is {executor})"
         return
     if not node.allows(_RUNTIMES, runtime, "default"):
         allowed = node.properties.get(_RUNTIMES, "default")
-        yield f"docker: {said} starts nothing by {runtime} ({_RUNTIMES} is {allowed})"
+        yield f"docker: {said} does not allow the runtime {runtime} ({_RUNTIMES} is {allowed})"
         return
     yield from _unknown_keys(image, node, f"yarn.nodemanager.runtime.linux.{runtime}.", said)
     yield from _not_allowed(image, user, node, f"yarn.nodemanager.runtime.linux.{runtime}.", said)
@@ -498,7 +498,7 @@ def _unknown_keys(image: Docker, node: NodeSettings, prefix: str, said: str) -> 
     }
     for key, setting in came_with.items():
         if getattr(image, key) and f"{prefix}{setting}" not in node.properties:
-            yield f"docker.{key}: {said} is of Hadoop {node.version}, which does not know it; leave it out"
+            yield f"docker.{key}: {said} has Hadoop {node.version}, which does not support it; remove the key"
 
 
 def _not_allowed(image: Docker, user: str, node: NodeSettings, prefix: str, said: str) -> Iterator[str]:
@@ -521,7 +521,7 @@ def _not_allowed(image: Docker, user: str, node: NodeSettings, prefix: str, said
     setting = f"{prefix}privileged-containers.acl"
     who = AccessList.parse(node.properties.get(setting, ""))
     if image.privileged and not (who.everybody or who.groups or user in who.users):
-        yield f"docker.privileged: {said} does not let {user} ({setting} is {who.text.strip() or 'empty'})"
+        yield f"docker.privileged: {said} does not allow it for {user} ({setting} is {who.text.strip() or 'empty'})"
 
 
 def _version(text: str) -> tuple[int, ...]:

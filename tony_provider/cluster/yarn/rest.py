@@ -297,14 +297,14 @@ def _check(endpoint: _Endpoint, response: requests.Response) -> None:
     if response.status_code == requests.codes.forbidden:
         if reason(message):
             raise ClusterAuthError(f"{endpoint.address} refuses: {explained(message)}")
-        raise ClusterAuthError(f"{endpoint.address} does not let {_who(endpoint.config)} do this: {message}")
+        raise ClusterAuthError(f"{endpoint.address} does not allow {_who(endpoint.config)} to do this: {message}")
     raise RestError(response.status_code, exception, message)
 
 
 def _refuse_identity(endpoint: _Endpoint, message: str) -> NoReturn:
     if endpoint.config.auth is None:
         raise ClusterAuthError(
-            f"{endpoint.address} asks for Kerberos; set `kerberos` to true in the tony connection ({message})"
+            f"{endpoint.address} requires Kerberos; set `kerberos` to true in the tony connection ({message})"
         )
     if reason(message):
         raise ClusterAuthError(f"{endpoint.address} does not accept the Kerberos ticket: {explained(message)}")
@@ -483,7 +483,7 @@ class MasterProxy:
                 return answer
             if somebody or time.monotonic() + _PAUSE >= deadline:
                 reasons = "; ".join(map(str, problems))
-                raise MasterOutOfReach(f"the master of {application_id} cannot be asked: {reasons}")
+                raise MasterOutOfReach(f"the master of {application_id} cannot be reached: {reasons}")
             time.sleep(_PAUSE)
 
     def _further(self, application_id: str, known: Sequence[str]) -> list[str]:
@@ -534,10 +534,10 @@ def _text(response: requests.Response) -> bytes:
     if response.ok and response.headers.get("Content-Type", "").partition(";")[0].strip() == "text/plain":
         return response.content
     if response.status_code == requests.codes.not_found and (found := _json(response)) is not None:
-        said = printable(str(found.get("error", "there is no such thing")))
+        said = printable(str(found.get("error", "not found")))
         raise _NotHere(f"{response.url.partition('?')[0]}: {said}")
     _answer(response)
-    raise _NotHere(f"{response.url.partition('?')[0]} answers with no text")
+    raise _NotHere(f"{response.url.partition('?')[0]} does not answer with text")
 
 
 def _answer(response: requests.Response) -> dict[str, Any]:
@@ -548,17 +548,17 @@ def _answer(response: requests.Response) -> dict[str, Any]:
     has_said = found is not None and "error" in found
     said = printable(str(found["error"])) if found is not None and has_said else f"answered {response.status_code}"
     if response.status_code == requests.codes.unauthorized:
-        raise ClusterAuthError(f"{response.url} does not accept who we are: {_kerberos_reason(response) or said}")
+        raise ClusterAuthError(f"{response.url} does not accept our identity: {_kerberos_reason(response) or said}")
     if response.status_code == requests.codes.forbidden:
         why = _kerberos_reason(response)
-        refused = f"{response.url} does not let us through" + (f": {why}" if why else "")
+        refused = f"{response.url} refuses access" + (f": {why}" if why else "")
         raise ClusterAuthError(said if found is not None else refused)
     if has_said and response.status_code < requests.codes.server_error:
-        raise UnexpectedAnswer(f"the application's master does not take this: {said}")
+        raise UnexpectedAnswer(f"the application's master rejected the request: {said}")
     if response.is_redirect:
-        said = "knows of no master there"
+        said = "redirects: it has no application master there"
     elif response.ok:
-        said = "answers with a page: it has no master there"
+        said = "answers with a web page: it has no application master there"
     raise _NotHere(f"{response.url.partition('?')[0]} {said}")
 
 

@@ -189,8 +189,8 @@ class YarnCluster(Cluster):
         deadline = time.monotonic() + _NODES_SECONDS
         while found := capacity_shortages(job, view):
             if self._autoscaling or view.missing:
-                why = "its nodes come and go" if self._autoscaling else f"{view.missing} of its nodes do not work now"
-                yield warning(_ROOM, f"This job waits for more than the cluster has ({why}): {'; '.join(found)}", "")
+                why = "its nodes change" if self._autoscaling else f"{view.missing} of its nodes are down"
+                yield warning(_ROOM, f"This job needs more than the cluster has now ({why}): {'; '.join(found)}", "")
                 return
             if time.monotonic() >= deadline:
                 yield from (JobProblem(_ROOM, Severity.PROBLEM, each, error=JobTooLarge) for each in found)
@@ -198,7 +198,7 @@ class YarnCluster(Cluster):
             time.sleep(_NODES_POLL)  # the nodes of a restarted ResourceManager register one by one
             view = self._view(offer)
         if found := present_shortages(job, view):
-            yield ok(_ROOM, f"This job waits for room at first: {'; '.join(found)}")
+            yield ok(_ROOM, f"This job has to wait for free resources: {'; '.join(found)}")
 
     def queue_problem(self, queue: str) -> str | None:
         """Return why no application can be submitted to this queue, with a list of valid queues; None if it can."""
@@ -225,7 +225,7 @@ class YarnCluster(Cluster):
             ApplicationId.parse(str(answer.get("application-id")))
         except ValueError as error:
             raise UnexpectedAnswer(
-                "the ResourceManager gave no application id; is the address a ResourceManager's?"
+                "the ResourceManager returned no application id; check that the address is a ResourceManager's"
             ) from error
         return dict(answer)
 
@@ -236,7 +236,7 @@ class YarnCluster(Cluster):
         deadline, pause = time.monotonic() + self.rest.config.timeout, _FIRST_STORED_POLL
         while (application := self.application(application_id)) is None or application.state in _BEING_STORED:
             if time.monotonic() >= deadline:
-                raise ClusterUnreachable(f"YARN took {application_id}, but has not stored it yet")
+                raise ClusterUnreachable(f"YARN accepted {application_id}, but has not stored it yet")
             if application is None:  # the ResourceManager failed before it had stored the application
                 self._post(context)
             time.sleep(pause)
@@ -253,7 +253,7 @@ class YarnCluster(Cluster):
             # Retries after a lost answer do not start a second application, because the ResourceManager knows the id.
             self.rest.call(lambda rm: rm.cluster_submit_application(context))
         except (RestError, ClusterAuthError) as error:
-            raise SubmissionRefused(f"YARN does not take the job: {error}") from error
+            raise SubmissionRefused(f"YARN rejected the job: {error}") from error
 
     def _limit_lifetime(self, application_id: str, seconds: float) -> None:
         """Set the lifetime in a separate request, because a REST submission has no field for it."""
@@ -402,7 +402,7 @@ class YarnCluster(Cluster):
         try:
             return client_properties(self.rest.every_setting())
         except ConfigurationHidden as error:
-            log.warning("The job finds Hadoop's configuration only on nodes that have one: %s", error)
+            log.warning("The job has Hadoop's configuration only on nodes that provide it: %s", error)
             return {}
 
     def master_lost_after(self) -> float:

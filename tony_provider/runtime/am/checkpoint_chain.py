@@ -156,7 +156,7 @@ class OwnChain:
         try:
             await self.do(lambda: self._conclude(catalog, after_success))
         except (StorageError, FencedError) as error:
-            log.warning("the checkpoint chain stays as it is: %s", error)
+            log.warning("cannot remove unneeded files of the checkpoint chain: %s", error)
 
     # ---- operations in the thread ------------------------------------------------------------------------------
 

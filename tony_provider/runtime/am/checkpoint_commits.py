@@ -262,7 +262,7 @@ class CheckpointCommits:
             try:
                 chosen, next_save = await retry(find, CHOICE_TIMEOUT, StorageError, partial(log.warning, "%s"))
             except StorageError as error:
-                log.warning("the newest checkpoint is not known: %s", error)
+                log.warning("cannot find the newest checkpoint: %s", error)
                 chosen, next_save = None, 1
             self._set_newest(chosen, next_save)
 
@@ -404,7 +404,7 @@ class CheckpointCommits:
         try:
             await self._chain.do(partial(catalog.prune, self._spec.keep, self._spec.keep_every, keep=keep))
         except StorageError as error:
-            log.warning("older checkpoints could not be removed yet: %s", error)
+            log.warning("cannot remove older checkpoints now: %s", error)
 
     async def _check_quota(self, newest: Manifest) -> None:
         try:

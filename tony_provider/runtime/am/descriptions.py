@@ -16,9 +16,9 @@ from tony_provider.runtime.jobspec.model import TaskSpec
 
 _CONTAINER = {
     ExitReason.NOT_PREPARED: "could not be prepared on its node",
-    ExitReason.LOST: "was lost: its node or NodeManager went away, or the cluster took it back",
+    ExitReason.LOST: "was lost: its node or NodeManager failed, or the cluster reclaimed the container",
     ExitReason.DISKS_FAILED: "was lost: too many disks of its node failed",
-    ExitReason.PREEMPTED: "was preempted: the cluster gave its share to another queue or application",
+    ExitReason.PREEMPTED: "was preempted: the cluster gave its resources to another queue or application",
     ExitReason.EXCEEDED_VIRTUAL_MEMORY: "used more virtual memory than it was given, so YARN killed it",
     ExitReason.EXCEEDED_MEMORY: "used more memory than it was given, so YARN killed it; raise the task type's memory",
     ExitReason.GIVEN_BACK: "was stopped by the application master",

@@ -228,18 +228,18 @@ class ExecutorService:
     def _tell_of_stranger(self, host: str, error: IdentityError) -> None:
         if host not in self._strangers and len(self._strangers) < _MOST_STRANGERS:
             self._strangers.add(host)
-            log.warning("refused a caller from %s: %s (further ones from there are not logged)", host, error)
+            log.warning("rejected a connection from %s: %s (further ones from this host are not logged)", host, error)
 
     async def _registration(self, messages: _Messages, context: Any) -> tony_pb2.Registration:
         try:
             first = await wait_with_timeout(messages.__anext__(), _FIRST_MESSAGE)
         except (asyncio.TimeoutError, StopAsyncIteration):
-            await _abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "no registration came")
+            await _abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "no registration arrived in time")
         if first.WhichOneof("kind") != "registration":
             await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, "the first message must be a registration")
         problem = registration_problem(first.registration)
         if problem:
-            await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, f"the registration is not taken: {problem}")
+            await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, f"the registration is rejected: {problem}")
         return first.registration
 
     async def _read(self, messages: _Messages, stream: Stream) -> None:
@@ -275,13 +275,13 @@ class _Messages:
                 continue
             self._cutter.fit(incoming)
             for field in self._cutter.cut - self._told:
-                self._tell(field, f"sent more of {field} than allowed: it is cut")
+                self._tell(field, f"sent more of {field} than allowed: the excess is dropped")
             return incoming.message
 
     def _tell(self, what: str, message: str) -> None:
         if what not in self._told:
             self._told.add(what)
-            log.warning("%s %s (further ones are not logged)", self._identity.task, message)
+            log.warning("%s %s (further cases are not logged)", self._identity.task, message)
 
 
 async def _abort(context: Any, code: grpc.StatusCode, details: str) -> NoReturn:

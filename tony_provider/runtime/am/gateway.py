@@ -131,7 +131,7 @@ class ExecutorGateway(Listener):
         if self.newer_token:
             stream.send(executor_messages.newer_token(self.newer_token))
         log.info(
-            "%s: its executor is process %d on %s, with Python %s",
+            "the executor of %s is process %d on %s, with Python %s",
             identity.task,
             registration.pid,
             registration.node,
@@ -170,7 +170,7 @@ class ExecutorGateway(Listener):
         if handle:
             handle(stream, identity.task, identity.attempt, message)
         else:
-            log.warning("%s sent a message of a kind that is not known here", identity.task)
+            log.warning("%s sent a message of an unknown kind", identity.task)
         return []
 
 
@@ -258,7 +258,7 @@ class ExecutorRequest:
         except asyncio.TimeoutError as error:
             raise NoAnswerError(f"the executor of {task} did not answer within {seconds:g} s") from error
         if message is None:
-            raise NoAnswerError(f"the executor of {task} went away before it answered")
+            raise NoAnswerError(f"the executor of {task} disconnected before it answered")
         return message
 
     def is_to(self, stream: Stream) -> bool:
@@ -291,9 +291,9 @@ class ExecutorRequests:
         """
         stream = self._streams.find(task)
         if stream is None:
-            raise NoAnswerError(f"{task} has no executor now")
+            raise NoAnswerError(f"no executor of {task} is connected")
         if self._count[task] >= MOST_AT_ONCE:
-            raise NoAnswerError(f"{MOST_AT_ONCE} questions to the executor of {task} are open already")
+            raise NoAnswerError(f"the limit of {MOST_AT_ONCE} unanswered requests to the executor of {task} is reached")
         number, question = next(self._numbers), ExecutorRequest(stream)
         self._open[number] = question
         self._count[task] += 1
@@ -392,9 +392,9 @@ class TunnelStreams:
         """Have a task's executor connect to a port of the task. Raises NoStreamError."""
         executor = self._executors.find(wanted.task)
         if executor is None:
-            raise NoStreamError(f"{wanted.task} has no executor now")
+            raise NoStreamError(f"no executor of {wanted.task} is connected")
         if len(self._open) >= limits.MOST_TUNNEL_STREAMS:
-            raise NoStreamError(f"{limits.MOST_TUNNEL_STREAMS} connections to tasks of this job are open already")
+            raise NoStreamError(f"the limit of {limits.MOST_TUNNEL_STREAMS} connections to this job's tasks is reached")
         stream = TunnelStream(next(self._numbers), executor, of_user, hear, self._say)
         self._open[stream.number] = stream
         self._say(stream, tony_pb2.TunnelFrame(stream=stream.number, open=wanted))
@@ -411,7 +411,7 @@ class TunnelStreams:
     def ended(self, executor: Stream) -> None:
         """Close the streams to an executor that has disconnected."""
         for stream in [each for each in self._open.values() if each.executor is executor]:
-            stream.close(f"the executor of {executor.identity.task} went away")
+            stream.close(f"the executor of {executor.identity.task} disconnected")
             self.forget_if_over(stream)
 
     def forget_if_over(self, stream: TunnelStream) -> None:
@@ -461,13 +461,13 @@ class NodeClocks:
         if (ahead := -clock.correction()) != 0:
             lines.append(
                 f"the clock of the application master's node is {difference(ahead)} the clock of the store. The times "
-                "of this job follow the store"
+                "of this job follow the clock of the store"
             )
         if self._ahead:
             worst = sorted(self._ahead.items(), key=lambda item: -abs(item[1]))
             named = ", ".join(f"the clock of {node} is {difference(ahead)} it" for node, ahead in worst[:_MOST_NAMED])
             more = f" and {len(worst) - _MOST_NAMED} more" if len(worst) > _MOST_NAMED else ""
-            lines.append(f"clocks of nodes differ from the clock that this job follows: {named}{more}")
+            lines.append(f"clocks of nodes differ from this job's clock: {named}{more}")
         return lines
 
 

@@ -246,7 +246,7 @@ def _told(name: str, shards: Iterable[InputShard]) -> Iterator[InputShard]:
     for number, shard in enumerate(shards):
         if time.monotonic() > told + _PROGRESS:
             told = time.monotonic()
-            log.info("listing %s: %d shards so far, at %s", name, number, shard.uri)
+            log.info("listing the input %s: %d shards so far, now at %s", name, number, shard.uri)
         yield shard
 
 
@@ -273,7 +273,7 @@ def _within(name: str, until: float, work: Callable[[], Listing]) -> Listing:
 
 def _check_time(name: str, until: float) -> None:
     if time.monotonic() > until:
-        remedy = "name fewer files, or paths with fewer directories; `checksum` and Parquet with `split_size` take long"
+        remedy = "name fewer files, or paths with fewer directories; `checksum` and Parquet with `split_size` are slow"
         message = f"listing took more than {_LONGEST_LISTING:g} s; {remedy}"
         raise BadInputError(f"{child('inputs', name)}: {message}")
 
@@ -347,7 +347,7 @@ class QueuedShards:
             return  # it is not yet known which tasks still run
         for reader in self._queue.readers:
             if not self._runs(reader) and self._queue.ended(reader):
-                log.info("%s: shards of %s are free again", self.opened.name, reader)
+                log.info("the input %s: the shards of %s are available again", self.opened.name, reader)
         for key, request in list(self._waiting.items()):
             if not self._runs(request.reader):
                 self._over(self._waiting.pop(key))
@@ -376,7 +376,7 @@ class QueuedShards:
         accepted = queue.commit(reader, shard) if failed is None else queue.fail(reader, shard, failed)
         if queue.settled > before:  # otherwise the request is a repetition, because the answer was lost
             self._settled.append(settled)
-        return "" if accepted else f"shard {shard} of {self.opened.name} is not {reader.task}'s any more"
+        return "" if accepted else f"shard {shard} of {self.opened.name} is not assigned to {reader.task} any more"
 
     # ---- the work ----------------------------------------------------------------------------------------------
 
@@ -390,8 +390,8 @@ class QueuedShards:
             await self._work()
         except StorageError as error:
             self._fail(
-                f"{child('inputs', self.opened.name)}: for {self._longest:g} s (timeouts.upload) no commit could be "
-                f"written to the store: {error}"
+                f"{child('inputs', self.opened.name)}: no commit could be written to the store for "
+                f"{self._longest:g} s (timeouts.upload): {error}"
             )
 
     async def _work(self) -> None:
@@ -426,7 +426,7 @@ class QueuedShards:
         self.opened.log.add(settled)
 
     def _troubled(self, error: StorageError) -> None:
-        self._note("store_unavailable", f"commits of {self.opened.name} wait: {error}")
+        self._note("store_unavailable", f"commits of the input {self.opened.name} wait for the store: {error}")
 
     async def _deal(self) -> None:
         """Assign free shards to the waiting requests, and answer all of them if no shard is left."""
@@ -508,10 +508,10 @@ class StaticParts:
     async def _part(self, asked: _Wanted) -> tony_pb2.InputPart:
         message, members = asked.message, self._members()
         if asked.task not in members:
-            return tony_pb2.InputPart(request=message.request, problem=f"{asked.task} takes no part at present")
+            return tony_pb2.InputPart(request=message.request, problem=f"{asked.task} is not an active reader")
         if self._deal is None or self._deal.parts != len(members):
             self._deal = await asyncio.to_thread(BalancedAssignment.of, self._listing.sizes, len(members))
-            log.info("%s is distributed in %d parts", message.name, len(members))
+            log.info("the input %s is distributed in %d parts", message.name, len(members))
         part = self._deal.part(members.index(asked.task))
         lines, end = await asyncio.to_thread(self._piece, part, message.position)
         last = end >= len(part)
@@ -550,8 +550,8 @@ class OutstandingRequests:
         """Count a request of ``size`` bytes. Return why it must be rejected, otherwise an empty string."""
         if self._bytes[task] + max(size, _LEAST) > MOST_OUTSTANDING:
             return (
-                f"{task} has more unanswered requests than can be kept ({MOST_OUTSTANDING >> 20} MiB) "
-                "before it has heard of what it asked"
+                f"the unanswered requests of {task} exceed {MOST_OUTSTANDING >> 20} MiB; "
+                "wait for answers before the next request"
             )
         self._bytes[task] += max(size, _LEAST)
         return ""

@@ -129,8 +129,8 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
             host=server.address.host, port=server.address.port, tracking_url=web_app.url
         )
         web_app.authenticator.learn(registered.access_lists)
-        log.info("registered; executors find this application master at %s", server.address)
-        log.info("its page is %s", web_app.url)
+        log.info("registered with the cluster; executors connect to this application master at %s", server.address)
+        log.info("the job page is at %s", web_app.url)
         await web_app.begin()
         lifecycle = MasterLifecycle(context.credentials, resource_manager, ownership, chain, server, web_app, access)
         return await lifecycle.live(registered)
@@ -315,7 +315,7 @@ def _left_undone(status: JobStatus) -> Iterator[str]:
             yield f"input {each.name}: {each.shards - each.committed} of {each.shards} shards were not committed"
     for output in status.outputs:
         if output.files == 0:
-            yield f"output {output.name}: no task has left a file in its directory (tony_sdk.output)"
+            yield f"output {output.name}: no task has written a file to its directory (tony_sdk.output)"
 
 
 async def _verdict(running: Awaitable[Verdict]) -> Verdict:
@@ -329,7 +329,7 @@ async def _verdict(running: Awaitable[Verdict]) -> Verdict:
         raise
     except Exception as error:
         log.exception("the application master failed")
-        message = f"the application master failed: {type(error).__name__}: {error}; its log says more"
+        message = f"the application master failed: {type(error).__name__}: {error}; see its log"
         return Verdict(FinalStatus.FAILED, message, Failure(FailureKind.INTERNAL, message))
 
 
@@ -419,7 +419,7 @@ def open_resource_manager(description: ApplicationDescription, credentials: Cred
     if description.local is None:
         raise ResourceManagerError("the application's description names neither a YARN nor a local cluster")
     if named := [path for path, image in images(description.job).items() if image is not None]:
-        raise ResourceManagerError(f"{named[0]}: the local cluster starts no images; leave it out, or use YARN")
+        raise ResourceManagerError(f"{named[0]}: the local cluster cannot run images; remove this key, or use YARN")
     from tony_provider.runtime.am.local_resource_manager import LocalResourceManager
 
     return LocalResourceManager(description, description.local)

@@ -108,8 +108,8 @@ class LocalResourceManager(ResourceManager):
             return
         self._events.fail(
             ResourceManagerError(
-                f"the job needs {_sum(wanted)} for {count(len(wanted), 'task')} at once, and "
-                f"the local cluster gives one job {self._whole}: ask for less, or raise the connection's limits"
+                f"the job needs {_sum(wanted)} for {count(len(wanted), 'task')} at once, but "
+                f"the local cluster's limit per job is {self._whole}: request less, or raise the connection's limits"
             )
         )
 
@@ -123,7 +123,7 @@ class LocalResourceManager(ResourceManager):
             if process:
                 self._background.spawn(process.stop())
             elif self._held.pop(container_id, None):
-                self._events.put(Completed(container_id, NEVER_LAUNCHED, "given back"))
+                self._events.put(Completed(container_id, NEVER_LAUNCHED, "released"))
         self._grant()
 
     def avoid(self, nodes: Sequence[str]) -> None:

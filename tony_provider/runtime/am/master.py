@@ -406,7 +406,7 @@ class Master:
     def _connection_lost(self, event: ConnectionLost) -> list[Action]:
         self.cut_off = True
         self._cluster_away = (
-            self._cluster_away or f"the cluster does not answer since {moment(epoch_ms())}: {event.reason}"
+            self._cluster_away or f"the cluster has not answered since {moment(epoch_ms())}: {event.reason}"
         )
         return [Note("cluster_unreachable", event.reason)]
 
@@ -486,7 +486,7 @@ class Master:
         }
 
     def _has_newer_token(self, token: StoreToken) -> None:
-        self._note(Note("store_token", f"a newer token of the store, which holds until {moment(token.until_ms)}"))
+        self._note(Note("store_token", f"using a newer token of the store, valid until {moment(token.until_ms)}"))
         self.executors.send_newer_token(token)
         self._records.changed()
 

@@ -62,11 +62,11 @@ def parse_message(data: bytes) -> Incoming:
     """Parse a message, after checking its size. Never raises."""
     head = _head(data)
     if head is None:
-        return RefusedMessage("it is no message of this protocol", len(data))
+        return RefusedMessage("it is not a message of this protocol", len(data))
     kind, start, length = head
     if length > limits.size_limit(kind):
         return RefusedMessage(
-            f"a message of the kind {kind} has {length} bytes, more than {limits.size_limit(kind)}", len(data)
+            f"a message of the kind {kind} has {length} bytes, limit {limits.size_limit(kind)}", len(data)
         )
     if start + length != len(data):
         return RefusedMessage("a message has more than one field", len(data))
@@ -80,14 +80,14 @@ def registration_problem(registration: tony_pb2.Registration) -> str:
     """Return why this registration must not reach other tasks, or an empty string."""
     host = registration.host
     if not 0 < len(host) <= _LONGEST_HOST or not host.isascii() or not all(c.isalnum() or c in "._:-%" for c in host):
-        return f"no host has the name {host[:_LONGEST_HOST]!a}"
+        return f"{host[:_LONGEST_HOST]!a} is not a valid host name"
     if len(registration.ports) > limits.MOST_PORTS:
-        return f"{len(registration.ports)} ports, more than {limits.MOST_PORTS}"
+        return f"{len(registration.ports)} ports, more than the limit of {limits.MOST_PORTS}"
     for name, port in registration.ports.items():
         if not limits.is_metric_name(name) or not 0 < port <= HIGHEST_PORT:
-            return f"{name[: limits.LONGEST_NAME]!a}: {port} is no port"
+            return f"the name or number of the port {name[: limits.LONGEST_NAME]!a}: {port} is not valid"
     if sum(len(held.shards) for held in registration.shards) > limits.MOST_HELD_SHARDS:
-        return f"its user process holds more than {limits.MOST_HELD_SHARDS} shards"
+        return f"its user process holds more shards than the limit of {limits.MOST_HELD_SHARDS}"
     return ""
 
 

@@ -197,7 +197,7 @@ class TaskParts:
                 self._note("part_published", f"{part.output}: {part.part}")
 
     def _troubled(self, error: StorageError) -> None:
-        self._note("store_unavailable", f"what tasks have left waits: {error}")
+        self._note("store_unavailable", f"output files of tasks wait for the store: {error}")
 
 
 def committed_files(

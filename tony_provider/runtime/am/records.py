@@ -148,7 +148,7 @@ class EventLog(SegmentWriter):
         try:
             await asyncio.to_thread(self._tidy)
         except StorageError as error:
-            log.warning("old events are not removed yet: %s", error)
+            log.warning("cannot remove old events now: %s", error)
 
     # ---- the newest segment --------------------------------------------------------------------------------------
 
@@ -495,7 +495,7 @@ async def retry_until_reachable(work: Callable[[], T]) -> T:
 
 
 def _troubled(error: StorageUnreachable) -> None:
-    log.warning("trying again: %s", error)
+    log.warning("the store is unreachable, retrying: %s", error)
 
 
 def read_previous_masters(storage: Storage, directory: str) -> PreviousMasters:
@@ -506,7 +506,7 @@ def read_previous_masters(storage: Storage, directory: str) -> PreviousMasters:
     result = _status(storage, uris.join(directory, contract.RESULT_FILE))
     status = _status(storage, uris.join(directory, contract.STATUS_FILE))
     if result and not (status and status.state is result.state):
-        log.info("the result of a former application master was premature")
+        log.info("removing a premature result of a former application master, because the job continues")
         storage.remove(uris.join(directory, contract.RESULT_FILE))
         result = None
     history = _history(storage, directory)
@@ -524,7 +524,7 @@ def _history(storage: Storage, directory: str) -> History:
         return History.read(read_events(storage, directory, missing))
     except CodecError as error:
         # Continue without them, because executors report their own counters.
-        log.warning("the counters of the former application master cannot be read: %s", error)
+        log.warning("cannot read the counters of the former application masters, continuing without them: %s", error)
         return History()
     finally:
         for line in missing:

@@ -153,7 +153,7 @@ class SnapshotRounds(Generic[Part]):
         if self.round is None or self.round.is_complete:
             return None
         gone = next((task for task in self.round.orders if task not in {*self._states, *self.round.parts}), None)
-        return f"{gone} is gone" if gone else self.round.problem or None
+        return f"{gone} writes no more checkpoints" if gone else self.round.problem or None
 
     def add(self, task: str, uri: str, part: Part) -> Optional[dict[str, Part]]:
         """Add what a task has uploaded. Return all parts of the checkpoint if none is missing, otherwise None.
@@ -162,7 +162,7 @@ class SnapshotRounds(Generic[Part]):
         """
         ordered = self.round
         if ordered is None or ordered.uri != uri or task not in ordered.orders:
-            raise LookupError("no snapshot of it was ordered, or another one has been ordered since")
+            raise LookupError("no snapshot of this task was ordered, or a newer snapshot was ordered since")
         ordered.parts[task] = part
         return dict(ordered.parts) if ordered.is_complete else None
 
@@ -260,7 +260,7 @@ class SnapshotRounds(Generic[Part]):
                     return Waiting(f"{task} has written {entry.name}, and other tasks may be about to do so")
                 for other in sorted(others):
                     if other not in states:
-                        return Waiting(f"{task} has written {entry.name}, and {other}, which also did so, is gone")
+                        return Waiting(f"{task} and {other} have written {entry.name}, but {other} has ended")
                     if _is_passed(entry, state, states[other]):
                         continue
                     problem = _compare(task, entry, other, states[other])
@@ -328,7 +328,7 @@ def _compare(task: str, entry: SaveEntry, other: str, state: TaskDirectory) -> O
     if not same:
         if state.succeeded and not state.has_news:
             return None  # it writes no later saves
-        return Waiting(f"{task} has written {entry.name}, and {other} has not yet")
+        return Waiting(f"{task} has written {entry.name}, but {other} has not written it yet")
     theirs = same[0]
     if _has_step(theirs, entry):
         return None
@@ -337,8 +337,8 @@ def _compare(task: str, entry: SaveEntry, other: str, state: TaskDirectory) -> O
     if entry.is_numbered or (entry.first and theirs.first):
         return None
     return Waiting(
-        f"{task} and {other} both write {entry.name} again and again, and nothing in it shows which writes belong "
-        "together. Have the program save each step under a name of its own, or call "
+        f"{task} and {other} both write {entry.name} repeatedly, and its content does not show which writes belong "
+        "together. Have the program save each step under a different name, or call "
         "tony_sdk.commit_checkpoint(step, path) in each task. If the files of rank 0 are enough, set checkpoint.mirror "
         "to leader",
         refused=True,
@@ -361,8 +361,8 @@ def _divided(writers: Mapping[str, TaskDirectory]) -> Optional[Waiting]:
         return None
     first, second = sorted(unfinished)[:2]
     return Waiting(
-        f"{first} and {second} have both begun {unfinished[first]} in directories of their own and not finished it. "
-        "Orbax with several processes saves into one directory of all of them: set checkpoint.shared to true",
+        f"{first} and {second} have both started {unfinished[first]} in separate directories and not finished it. "
+        "Orbax with several processes saves into one directory that all processes share: set checkpoint.shared to true",
         refused=True,
     )
 

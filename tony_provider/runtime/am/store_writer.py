@@ -129,7 +129,7 @@ class StoreWriter(ABC):
         seconds = (epoch_ms() - since_ms) / 1000
         if self._since_ms is not None or seconds > SLOW_ANSWER:
             self._since_ms = None
-            self._report("written_again", f"{self._name}, after {span(seconds)}")
+            self._report("written_again", f"{self._name} was written again after {span(seconds)}")
 
     def _report(self, event: str, message: str) -> None:
         if self._note:

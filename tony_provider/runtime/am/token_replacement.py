@@ -46,7 +46,7 @@ _WAIT_SECONDS = 900.0  # time that a master with an expired token waits for a ne
 
 
 _REMEDY = (
-    "So that newer ones come in time, let the task wait for its job (wait_for_completion) with a Kerberos ticket that "
+    "To send newer tokens in time, let the task wait for its job (wait_for_completion) with a Kerberos ticket that "
     "is renewed, run `airflow tony renew` regularly, or name a `master_keytab` in the connection"
 )
 
@@ -93,7 +93,7 @@ class StoreAccess:
                 f"the application's {which} ends at {moment(life.until_ms)}, and no newer token has arrived; "
                 "`airflow tony renew` sends one"
             )
-        what = "nobody gets there any more" if name else "nothing gets to the store any more"
+        what = "this service is not accessible any more" if name else "the store is not accessible any more"
         return f"the application's {which} has ended at {moment(life.until_ms)}: {what}"
 
     def explained(self, problem: str, now_ms: int) -> str:
@@ -162,7 +162,7 @@ class StoreAccess:
         async with self._turn:
             newest = self._newest
             if newest is None:
-                raise TokenRefusedError("the application was submitted without a token: its store asks for none")
+                raise TokenRefusedError("the application was submitted without a token: its store requires none")
             if _is_newer(token, newest):
                 await self._try(token)
                 newest = attrs.evolve(newest, text=token.text, until_ms=token.until_ms)
@@ -179,7 +179,7 @@ class StoreAccess:
                 await self._try_other(newer)
                 return newer
         except TokenRefusedError as error:
-            log.warning("the newer token of %s is not taken: %s", present.name, error)
+            log.warning("rejected the newer token of %s: %s", present.name, error)
         return present
 
     async def fetch(self) -> None:
@@ -198,9 +198,9 @@ class StoreAccess:
             fetched = await asyncio.to_thread(self._keytab.newer)
             await self.take(fetched.token)
             for problem in fetched.problems:
-                log.warning("no newer token by the keytab: %s", problem)
+                log.warning("cannot fetch a newer token with the keytab: %s", problem)
         except (StorageError, TokenRefusedError) as error:
-            log.warning("no newer token of the store by the keytab: %s", error)
+            log.warning("cannot fetch a newer token of the store with the keytab: %s", error)
             return False
         return not fetched.problems
 
@@ -251,7 +251,7 @@ def _is_newer(token: Union[StoreToken, OtherToken], present: Union[StoreToken, O
     except CredentialsError as error:
         raise TokenRefusedError(str(error)) from error
     if about.owner != known.owner:
-        raise TokenRefusedError(f"a token of {about.owner}; the application's own is of {known.owner}")
+        raise TokenRefusedError(f"the token belongs to {about.owner}, the application's token to {known.owner}")
     return about.issued_ms >= known.issued_ms and (token.text, token.until_ms) != (present.text, present.until_ms)
 
 

@@ -137,7 +137,7 @@ class _Scan:
                 if node is None:
                     continue
                 if node.kind is Kind.DIRECTORY and path.count("/") >= _MOST_LEVELS:
-                    self._left_out[path] = f"it lies below {_MOST_LEVELS} other directories"
+                    self._left_out[path] = f"it is nested deeper than {_MOST_LEVELS} directories"
                     continue
                 self._nodes[path] = node
                 if node.kind is Kind.DIRECTORY:
@@ -169,7 +169,7 @@ class _Scan:
             if os.access(entry.path, os.R_OK):
                 return TreeNode(Kind.FILE, mode, version)
             Path(entry.path).lstat()
-            self._left_out[path] = "its permissions do not allow to read it"
+            self._left_out[path] = "its permissions do not allow reading"
             return None
         if stat.S_ISDIR(found.st_mode):
             return TreeNode(Kind.DIRECTORY, mode, version)
@@ -354,7 +354,7 @@ class StoredTree:
         for path in kinds:
             parent = posixpath.dirname(path)
             if parent and kinds.get(parent) is not Kind.DIRECTORY:
-                raise InvalidManifest(f"{parent!r}, which holds {path!r}, is not a directory in it")
+                raise InvalidManifest(f"{parent!r}, the parent of {path!r}, is not one of its directories")
         for name, size in self.objects.items():
             if not is_object_name(name):
                 raise InvalidManifest(f"{name!r} is not the name of a stored object")

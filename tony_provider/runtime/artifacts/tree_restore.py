@@ -140,7 +140,7 @@ class _Restore:
             log.warning("%s differs from the stored checksum; reading its object %s again", wrong[0].path, name)
             wrong = self._read(name, wrong)
         if wrong:
-            raise DamagedObject(f"{wrong[0].path} in the object {name} is not what was stored")
+            raise DamagedObject(f"{wrong[0].path} in the object {name} does not match its stored checksum")
         return sum(entry.size for entry in missing)
 
     def _reuse(self, entry: Entry) -> bool:

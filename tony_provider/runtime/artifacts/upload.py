@@ -474,7 +474,7 @@ class DirectoryUpload:
             elif not path.is_file():  # reading a FIFO would block forever
                 self.warn(f"{path} is neither a file nor a directory, nor a link to one, so it is not stored")
             elif stored != relative and os.path.lexists(directory / stored):
-                self.warn(f"{path} is not stored, because {stored}, the name that HDFS permits, is another file")
+                self.warn(f"{path} is not stored: HDFS permits no colons in names, and {stored} is another file")
             elif wanted(relative):
                 if stored != relative:
                     self.warn(f"{path} is stored as {stored}, because HDFS does not permit colons in names")
@@ -531,7 +531,7 @@ def _remove(storage: Storage, uri: str) -> None:
     try:
         storage.remove(uri, recursive=True)
     except StorageError as error:
-        log.warning("%s is left on the store: %s", uri, error)
+        log.warning("could not remove %s from the store: %s", uri, error)
 
 
 def _put_in_place(storage: Storage, temporary: str, target: str, former: str, cancelled: threading.Event) -> None:

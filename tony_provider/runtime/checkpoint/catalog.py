@@ -72,7 +72,7 @@ class Pins:
         except StorageUnreachable:
             raise
         except StorageError as error:
-            log.warning("%s cannot be pinned, so it may be removed while it is copied: %s", checkpoint, error)
+            log.warning("cannot pin %s, so its training may remove it during the copy: %s", checkpoint, error)
 
     def remove(self, checkpoint: str, reader: str) -> None:
         """Remove a pin. If the removal fails, log a warning: the pin expires after LONGEST_PIN seconds."""
@@ -401,7 +401,7 @@ class Catalog:
 
     def _set_aside_damaged(self, error: DamagedCheckpoint) -> None:
         where = self.set_aside(error.uri, error.reason)
-        log.warning("%s. %s", error, f"It was moved to {where}" if where else "It is not used")
+        log.warning("%s. %s", error, f"The checkpoint was moved to {where}" if where else "The checkpoint is ignored")
 
     def _remove(self, checkpoints: Iterable[str]) -> None:
         for uri in checkpoints:
@@ -517,7 +517,7 @@ def restore_checkpoint(
     try:
         stored = read_stored(storage, resume.uri)
     except StorageNotFound as error:
-        raise DamagedCheckpoint(resume.uri, "it has no manifest, or is gone") from error
+        raise DamagedCheckpoint(resume.uri, "its manifest is missing, or the checkpoint was removed") from error
     if resume.checksum and stored.checksum != resume.checksum:
         raise DamagedCheckpoint(resume.uri, "its manifest is not the one that was committed")
     objects = objects_directory(chain_of(resume.uri))

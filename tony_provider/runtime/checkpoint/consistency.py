@@ -380,7 +380,7 @@ class DirectoryWatch:
             return Blocker("", f"the save {number} still lacks files that the save {former} has", _DECLARE)
         entry = self._overwritten.lacking(now, self._removed())
         if entry is not None:
-            return Blocker(entry, "is not written yet, unlike in the saves before", _DECLARE)
+            return Blocker(entry, "is not written yet, although the saves before have it", _DECLARE)
         return None
 
     def _lacking(self, now: float) -> Mapping[str, str]:

@@ -60,7 +60,7 @@ class NoCheckpointLeft(CheckpointError):  # noqa: N818 - says what was found
 
     def __str__(self) -> str:
         return (
-            f"resume_from: no intact checkpoint is left at {self.uri}; its training may have removed it. Name another "
+            f"resume_from: no intact checkpoint is left at {self.uri}; its training may have removed all. Name another "
             "checkpoint, or raise checkpoint.keep of that training"
         )
 

@@ -73,12 +73,12 @@ def _unpack_apart(archive: Path, directory: Path, cancelled: threading.Event) ->
             process.kill()
         said = process.stdout.read(4 * LONGEST_PROBLEM).decode("utf-8", "replace") if process.stdout else ""
     if code is None:
-        return f"unpacking takes more than {UNPACK_SECONDS} s"
+        return f"unpacking took more than {UNPACK_SECONDS} s"
     if code == 0:
         return ""
     if code == 1 and said:
         return said
-    return f"the unpacking process has ended ({code}): the archive takes too much time or memory, or it did not start"
+    return f"the unpacking process has ended ({code}): the archive needs too much time or memory, or it did not start"
 
 
 def _wait(process: subprocess.Popen[bytes], cancelled: threading.Event) -> int | None:
@@ -149,7 +149,7 @@ def _end_with_input() -> None:
 
 
 def _name(error: BaseException) -> str:
-    return "there is too much in it" if isinstance(error, MemoryError) else type(error).__name__
+    return "it needs too much memory" if isinstance(error, MemoryError) else type(error).__name__
 
 
 def unpack_archive(archive: Path, directory: Path) -> None:
@@ -230,9 +230,9 @@ def _inside(name: str) -> bool:
 
 def _check_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
     if not (entry.isreg() or entry.isdir() or entry.issym() or entry.islnk()):
-        raise ArchiveError(f"{one_line(entry.name)} is a device, or something else than files, directories and links")
+        raise ArchiveError(f"{one_line(entry.name)} is a device, or otherwise not a file, a directory or a link")
     if not _inside(entry.name) or (entry.islnk() and not _inside(entry.linkname)):
-        raise ArchiveError(f"{one_line(entry.name)} leads out of it")
+        raise ArchiveError(f"{one_line(entry.name)} leads out of the archive")
     if entry.size < 0:  # the next entry would start before this one
         raise ArchiveError(f"{one_line(entry.name)} has {entry.size} bytes")
     if len(tar.pax_headers) > _MOST_COMMON:
@@ -243,7 +243,7 @@ def _check_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
             raise ArchiveError(f"{one_line(entry.name)} is a sparse file whose parts overlap")
         end = start + size
     if end > entry.size:
-        raise ArchiveError(f"{one_line(entry.name)} is a sparse file with more in it than its {entry.size} bytes")
+        raise ArchiveError(f"{one_line(entry.name)} is a sparse file with more data than its {entry.size} bytes")
 
 
 def _parts(entry: tarfile.TarInfo) -> list[tuple[int, int]]:
@@ -279,17 +279,17 @@ def _make_way(directory: Path, name: str) -> None:
 def _check_way(directory: Path, name: str) -> None:
     way = os.path.realpath((directory / name).parent)
     if way != str(directory) and not way.startswith(f"{directory}/"):
-        raise ArchiveError(f"{one_line(name)} leads out of it")
+        raise ArchiveError(f"{one_line(name)} leads out of the archive")
 
 
 def _extract_zipped(zipped: zipfile.ZipFile, member: zipfile.ZipInfo, directory: Path) -> None:
     if not _inside(member.filename) or ".." in member.filename.split("/"):  # zipfile removes such parts from the path
-        raise ArchiveError(f"{one_line(member.filename)} leads out of it")
+        raise ArchiveError(f"{one_line(member.filename)} leads out of the archive")
     _make_way(directory, member.filename)
     mode = member.external_attr >> 16
     if mode & 0o170000 == 0o120000:  # symbolic link, whose content is its target
         if member.file_size > _LONGEST_LINK:
-            raise ArchiveError(f"{one_line(member.filename)} is a link to nowhere")
+            raise ArchiveError(f"{one_line(member.filename)} is a link without a target")
         destination = zipped.read(member).decode()
         link = directory / member.filename
         link.parent.mkdir(parents=True, exist_ok=True)

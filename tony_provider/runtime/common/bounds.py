@@ -56,7 +56,7 @@ def read_json(
     # Counted before parsing, so brackets and commas within texts count as well.
     opened = data.count(b"[") + data.count(b"{")
     if (values := data.count(b",") + opened) > most_values:
-        raise BoundedJsonError(f"it has up to {values} values; more than {most_values} are not read")
+        raise BoundedJsonError(f"it has up to {values} values, more than the limit of {most_values}")
     try:
         plain = _DECODERS[constants].decode(data.decode("utf-8"))
     except BoundedJsonError:
@@ -66,12 +66,12 @@ def read_json(
     except ValueError as error:
         raise BoundedJsonError(str(error)) from error
     if opened > deepest and is_nested_deeper(plain, deepest):
-        raise BoundedJsonError(f"it is nested too deeply: more than {deepest} levels are not read")
+        raise BoundedJsonError(f"it is nested too deeply: the limit is {deepest} levels")
     if not surrogates and _SURROGATE.search(data):
         try:
             json.dumps(plain, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            raise BoundedJsonError("it holds text that UTF-8 cannot write: half of a surrogate pair") from error
+            raise BoundedJsonError("it contains text that UTF-8 cannot encode: half of a surrogate pair") from error
     return plain
 
 
@@ -102,7 +102,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise BoundedJsonError(f"the key {_shown(twice)} comes twice")
+        raise BoundedJsonError(f"the key {_shown(twice)} occurs twice")
     return found
 
 

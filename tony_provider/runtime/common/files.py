@@ -29,7 +29,7 @@ def remove_tree(directory: Path) -> None:
             _unlock(Path(parent, name))
     shutil.rmtree(directory, ignore_errors=True)
     if directory.exists():
-        log.warning("%s cannot be removed", directory)
+        log.warning("could not remove %s", directory)
 
 
 def _unlock(directory: Path) -> None:
@@ -54,7 +54,7 @@ def locked(path: Path, seconds: float) -> Iterator[None]:
     with path.open("a") as file:
         while not _try(file.fileno()):
             if time.monotonic() >= deadline:
-                raise TimeoutError(f"another process has held {path} for {seconds:g} s")
+                raise TimeoutError(f"another process has locked {path} for {seconds:g} s")
             time.sleep(_POLL)
         yield  # closing the file releases it
 
@@ -142,7 +142,7 @@ def _check(path: Path, found: os.stat_result, *, is_goal: bool) -> None:
     is_link = stat.S_ISLNK(found.st_mode)
     if found.st_uid != os.getuid() and (found.st_uid != 0 or (is_goal and not is_link)):
         raise UnsafeDirectoryError(
-            f"{path} belongs to user {found.st_uid}, and not to this user {os.getuid()}; name a directory of this user"
+            f"{path} belongs to user {found.st_uid} instead of this user {os.getuid()}; use a directory of this user"
         )
     if is_link:
         return  # no other user can change the link, because no other user can write its directory

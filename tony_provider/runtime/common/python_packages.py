@@ -81,7 +81,7 @@ _RECORDED_PYTHON = re.compile(r"3\.\d{1,3}")
 
 def _is_python(_: object, field: object, value: str) -> None:
     if not _RECORDED_PYTHON.fullmatch(value):
-        raise ValueError(f"{value!r} is no version of Python")
+        raise ValueError(f"{value!r} is not a version of Python")
 
 
 @attrs.frozen(kw_only=True)

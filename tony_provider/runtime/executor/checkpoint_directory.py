@@ -191,7 +191,7 @@ class CheckpointDirectory:
             try:
                 return self.restore(self.base, rank, cancelled)
             except DamagedCheckpoint as error:
-                log.warning("%s. The process resumes from what its directory holds", error)
+                log.warning("%s. The process resumes from the present content of its directory", error)
         with self._lock:
             for path in sorted(moment.unfinished if moment else ()):
                 self._set_aside(path)
@@ -303,7 +303,7 @@ class CheckpointDirectory:
         with self._lock:
             ready = self._ready
             if ready is None or version != self._version:
-                raise TreeChanged("its directory")
+                raise TreeChanged("the checkpoint directory")
             self._holds += 1
             hold, stored = self._workspace.snapshots / str(self._holds), self._stored
             copy = self._rewrites

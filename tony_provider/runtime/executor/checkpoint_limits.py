@@ -81,8 +81,8 @@ class CheckpointReader:
             except _Ended as ended:
                 self._end()
                 if ended.of_limits or attempt == _ATTEMPTS:
-                    log.warning("reading %s was given up: %s", one_line(str(path)), ended)
-                    raise Unreadable(f"reading it was given up: {ended}") from ended
+                    log.warning("gave up reading %s: %s", one_line(str(path)), ended)
+                    raise Unreadable(f"gave up reading it: {ended}") from ended
         raise AssertionError
 
     def _ask(self, reader: str, path: Path) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class CheckpointReader:
         try:
             self._socket.sendall(json.dumps(request).encode() + b"\n")
         except OSError as error:
-            raise _Ended(f"its process does not listen ({error.strerror})") from error
+            raise _Ended(f"the reader process does not respond ({error.strerror})") from error
         return self._answer(time.monotonic() + _MORE_SECONDS + _TIMES * seconds)
 
     def _answer(self, deadline: float) -> dict[str, Any]:
@@ -102,14 +102,14 @@ class CheckpointReader:
             try:
                 piece = self._socket.recv(1 << 20)
             except socket.timeout as error:
-                raise _Ended("it takes too long") from error
+                raise _Ended("no result within the time limit") from error
             except OSError:
                 piece = b""
             if not piece:
                 raise self._how_it_ended()
             data += piece
             if len(data) > _MOST_ANSWER:
-                raise _Ended("there is too much in it", of_limits=True)
+                raise _Ended("the result is too large", of_limits=True)
         answer: dict[str, Any] = json.loads(data)
         return answer
 
@@ -130,16 +130,16 @@ class CheckpointReader:
                 )
             except OSError as error:
                 self._socket.close()
-                said = f"no process can be started to read checkpoints: {error.strerror}"
+                said = f"cannot start a process to read checkpoints: {error.strerror}"
                 raise NotRead(error.errno, said) from error
         processes.claim(self._process.pid)
 
     def _how_it_ended(self) -> _Ended:
         code = self._process.wait() if self._process is not None else 0
         if code == -signal.SIGXCPU:
-            return _Ended("it takes too much processor time", of_limits=True)
+            return _Ended("the reader process exceeded its CPU time limit", of_limits=True)
         name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        return _Ended(f"its process has ended ({name})")
+        return _Ended(f"the reader process has ended ({name})")
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -191,7 +191,7 @@ def snapshot_size_problem(tree: Tree, max_size: Optional[Memory]) -> str:
 def too_many_entries(entries: int, listed: int) -> str:
     """Describe a directory with too many entries, whose list takes ``listed`` bytes."""
     return (
-        f"it has {entries} files and directories. Their list takes {size(listed)}, more than the limit of "
+        f"the directory has {entries} files and directories. Their list has {size(listed)}, more than the limit of "
         f"{size(limits.size_limit('uploaded'))}. Have the program write fewer and larger files, or leave files out by "
         "checkpoint.exclude"
     )
@@ -202,4 +202,4 @@ def describe_excluded(directory: Path, paths: Sequence[str]) -> str:
     below = (each for path in paths for each in (directory / path, *(directory / path).rglob("*")))
     sizes = [each.stat().st_size for each in below if each.is_file() and not each.is_symlink()]
     files = f"{count(len(sizes), 'file')} ({size(sum(sizes))})"
-    return f"checkpoints leave out {files} by checkpoint.exclude: {some(paths, _NAMED)}"
+    return f"checkpoint.exclude leaves {files} out of checkpoints: {some(paths, _NAMED)}"

@@ -197,7 +197,7 @@ class CheckpointMirror(BackgroundWork):
             return last, problem
         if wanted is None:
             return False, self._failed
-        return True, StoreProblem(wanted.reason or "no checkpoint is wanted any more", refused=True)
+        return True, StoreProblem(wanted.reason or "the application master requests no checkpoint", refused=True)
 
     async def _obey(self, wanted: tony_pb2.TakeSnapshot) -> Optional[StoreProblem]:
         """Upload the snapshot that the master orders. Return None if it is committed, otherwise the problem."""
@@ -306,7 +306,7 @@ class CheckpointMirror(BackgroundWork):
         if answer.resend:
             self._directory.commit_rejected()
         await self._in_thread(self._remove, upload, wanted.uri)
-        return StoreProblem(f"the application master rejected it: {answer.reason}", refused=True)
+        return StoreProblem(f"the application master rejected the checkpoint: {answer.reason}", refused=True)
 
     async def _watched(self, work: Awaitable[T], moved: Callable[[], Optional[float]], problem: str) -> T:
         """Return the result of ``work``. Warn of ``problem`` while ``moved()`` is over ``_HANGS`` seconds ago."""

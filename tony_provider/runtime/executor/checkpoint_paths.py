@@ -88,7 +88,7 @@ class CheckpointLink:
                 link.symlink_to(self._directory.parent)
         except (OSError, UnsafeDirectoryError) as error:
             self.problem = (
-                f"TONY_CHECKPOINT_DIR will have another path in the next container, because no link to it is possible: "
+                f"TONY_CHECKPOINT_DIR will have another path in the next container, because creating its link failed: "
                 f"{error}. Absolute paths that libraries write into checkpoints will not exist there"
             )
             log.warning("%s", self.problem)
@@ -111,7 +111,7 @@ class CheckpointLink:
             if held is not None:
                 return held
             if time.monotonic() >= deadline:
-                raise OSError(f"a former container of the task has not ended, and holds {self._own}")
+                raise OSError(f"a former container of the task still runs and uses {self._own}")
             if cancelled.wait(_POLL):
                 raise Cancelled("stopped during the wait for a former container of the task")
 
@@ -193,7 +193,7 @@ class SharedCheckpoints:
         try:
             make_own_directory(self._directory / _USERS)
         except UnsafeDirectoryError as error:
-            raise PermissionError(errno.EPERM, f"it cannot be shared safely: {error}") from error
+            raise PermissionError(errno.EPERM, f"the shared checkpoint directory is not safe: {error}") from error
         (self._directory / "checkpoints").mkdir(mode=0o700, exist_ok=True)
         self._held = self._lock_file(self._application_id)
         fcntl.flock(self._held, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -212,7 +212,7 @@ class SharedCheckpoints:
                 (self._directory / _SNAPSHOTS).mkdir(mode=0o700)
                 return
         raise OSError(
-            f"tasks of the former try {', '.join(users)} still use {self._directory} after {self._former_timeout:g} s"
+            f"tasks of a former attempt {', '.join(users)} still use {self._directory} after {self._former_timeout:g} s"
         )
 
     def ready(self, generation: int, resumed: Optional[Resumed]) -> None:

@@ -111,7 +111,7 @@ class SigtermHandler:
         self._terminated.set()
 
     async def _end_at_once(self) -> int:
-        log.warning("terminated")
+        log.warning("received SIGTERM, stopping the user processes")
         saying = asyncio.ensure_future(self._send_last_words())
         try:
             until = time.monotonic() + _GRACE
@@ -212,7 +212,7 @@ class Executor:
             over: asyncio.Future[Any] = asyncio.ensure_future(self._current.over.wait())
             await asyncio.wait({over, running}, return_when=asyncio.FIRST_COMPLETED)
             over.cancel()
-        self._activity = "keeping its log"
+        self._activity = "uploading its log"
         await asyncio.gather(keep_log(self._context), self._event_files.finish(_LAST_EVENT_FILES))
         self._link.finish()
         await asyncio.wait({link}, timeout=_GOODBYE_TIMEOUT)
@@ -262,7 +262,7 @@ class Executor:
         if kind in handlers:
             handlers[kind](getattr(message, kind))
         else:
-            log.warning("a message of an unknown kind from the application master is ignored")
+            log.warning("ignoring a message of an unknown kind from the application master")
 
     def _on_welcome(self, welcome: tony_pb2.Welcome) -> None:
         self._where.record_attempt(welcome.am_attempt)
@@ -299,7 +299,7 @@ class Executor:
 
     def _on_stop(self, stop: tony_pb2.StopProcess) -> None:
         log.info(
-            "the application master ordered to stop start %d (generation %d): %s",
+            "the application master ordered the end of the processes of start %d (generation %d): %s",
             stop.start,
             stop.generation,
             stop.reason,
@@ -308,17 +308,17 @@ class Executor:
             self._newest.stop(stop.grace_seconds, stop.checkpoint_seconds, stacks=stop.stacks)
 
     def _on_shutdown(self, shutdown: tony_pb2.Shutdown) -> None:
-        log.info("the application master ordered to end: %s", shutdown.reason)
+        log.info("the application master ordered this executor to end: %s", shutdown.reason)
         if self._current is not None:
             self._current.stop(shutdown.grace_seconds, self._container.job.timeouts.checkpoint)
         self._shutdown.set()
 
     def _on_checkpoint_now(self, wanted: tony_pb2.CheckpointNow) -> None:
-        log.info("a checkpoint is wanted: %s", wanted.reason)
+        log.info("the application master requests a checkpoint: %s", wanted.reason)
         self._run_in_background(self._request_checkpoint(wanted.reason))
 
     def _on_export_now(self, wanted: tony_pb2.ExportNow) -> None:
-        log.info("an export of the model is wanted: %s", wanted.reason)
+        log.info("the application master requests an export of the model: %s", wanted.reason)
         if self._current is not None:
             self._run_in_background(self._current.ask_export(wanted))
 
@@ -339,7 +339,7 @@ class Executor:
             for workspace in asked:
                 await asyncio.to_thread(workspace.request_checkpoint, reason)
         except OSError as error:
-            log.warning("the user process cannot be asked for a checkpoint: %s", error)
+            log.warning("cannot request a checkpoint from the user process: %s", error)
         if self._current is not None:
             self._current.inspect_checkpoints()
 

@@ -169,7 +169,7 @@ class ExecutorContainer:
         credentials = ContainerCredentials(application.take_credentials(environ))
         description = application.read_description(directory, credentials.secrets)
         if task_type not in description.job.tasks:
-            raise ContainerError(f"{task} is no task of the job, which has {', '.join(description.job.tasks)}")
+            raise ContainerError(f"the job has no task {task}; its task types are {', '.join(description.job.tasks)}")
         node = required_variable(environ, contract.ENV_NODE_HOST)
         in_image = image_of(description.job, task_type) is not None
         return cls(

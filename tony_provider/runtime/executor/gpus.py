@@ -50,7 +50,7 @@ def node_gpus(environ: Mapping[str, str]) -> list[str]:
     program = shutil.which("nvidia-smi", path=environ.get("PATH"))
     if program is None:
         raise DevicesUnknownError(
-            "there is no nvidia-smi on its PATH to say which GPUs it has; without one name them in the connection "
+            "nvidia-smi, which lists the node's GPUs, is not on PATH; install it or list the GPUs in the connection "
             "(gpu_devices)"
         )
     found = parse_gpu_list(_output(program, environ, "-L"))
@@ -95,7 +95,7 @@ def _output(program: str, environ: Mapping[str, str], *arguments: str) -> str:
         raise DevicesUnknownError(f"{program} {arguments[0]} did not answer within {_TIMEOUT:g} s") from error
     output = (done.stdout + done.stderr).decode("utf-8", "replace")
     if done.returncode:
-        last = (output.strip().splitlines() or ["without a word"])[-1]
+        last = (output.strip().splitlines() or ["no output"])[-1]
         raise DevicesUnknownError(f"{program} {arguments[0]} failed with exit code {done.returncode}: {last}")
     return output
 
@@ -287,7 +287,7 @@ class ContainerGpus:
                 log.warning("waiting up to %g s for GPUs: %s", self._wait, self._shortage(every))
                 is_logged = True
             if cancelled.wait(random.uniform(*_POLL)):  # noqa: S311 - no secret
-                raise Cancelled("stopped while it waited for GPUs")
+                raise Cancelled("stopped during the wait for GPUs")
         for held in self._held.values():
             held.set_inheritable(True)  # for the user process and its children
         processes.hold_with_guard(self._guard, [held.fileno() for held in self._held.values()])
@@ -297,10 +297,10 @@ class ContainerGpus:
         try:
             every = self._dealing.devices or node_gpus(self._environ)
         except DevicesUnknownError as error:
-            raise NoGpusError(f"its GPUs cannot be dealt (deal_gpus of the connection): {error}") from error
+            raise NoGpusError(f"cannot assign GPUs of this node (deal_gpus of the connection): {error}") from error
         if len(every) < self._wanted:
             raise NoGpusError(
-                f"the container was given {count(self._wanted, 'GPU')}, and the node has {len(every)}: "
+                f"the container was given {count(self._wanted, 'GPU')}, but the node has {len(every)}: "
                 f"{', '.join(every)}"
             )
         return every
@@ -317,12 +317,10 @@ class ContainerGpus:
             if also_idle and len(self._held) < self._wanted:
                 idle = [each for each in every if each not in self._held and not is_gpu_busy(each, self._environ)]
                 for device in self._take_from(idle, respect_others=False):
-                    log.warning(
-                        "Taking GPU %s although another user has locked it: no process is reported on it", device
-                    )
+                    log.warning("using GPU %s, which another user has locked: no process is known to use it", device)
         except OSError as error:
             self.close()
-            raise NoGpusError(f"its GPUs cannot be locked: {error}") from error
+            raise NoGpusError(f"cannot lock the GPUs of this container: {error}") from error
         if len(self._held) < self._wanted:
             self.close()
         return bool(self._held)
@@ -344,7 +342,7 @@ class ContainerGpus:
         free = len(every) - len(taken)
         by_whom = "; ".join(f"{device} {who}" for device, who in taken.items())
         return (
-            f"the container was given {count(self._wanted, 'GPU')}, and {free} of the node's {len(every)} "
+            f"the container was given {count(self._wanted, 'GPU')}, but {free} of the node's {len(every)} "
             f"{'is' if free == 1 else 'are'} free: {by_whom}"
         )
 
@@ -360,7 +358,7 @@ def _holder(device: str) -> str:
         held.close()
         return ""
     found = gpu_lock_holders(device)
-    return f"is held by {', '.join(found)}" if found else "is held by a process that does not show"
+    return f"is held by {', '.join(found)}" if found else "is held by an unknown process"
 
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -443,7 +441,7 @@ class Nvml:
         try:
             return bool(getattr(self._nvml, function)(*arguments) == _SUCCESS)
         except AttributeError as error:
-            raise NvmlError(f"it has no {function}") from error
+            raise NvmlError(f"NVML has no function {function}") from error
 
     def _call(self, function: str, *arguments: Any) -> None:
         if not self._answers(function, *arguments):

@@ -229,19 +229,19 @@ class HadoopAccess:
             return None, "no configuration, on this node or from the cluster"
         directory = self._directory / "conf"
         write_configuration(directory, properties)
-        return directory, "configuration as the ResourceManager has it"
+        return directory, "configuration of the ResourceManager"
 
 
 def _class_path_of_node(environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the class path and its source for messages. Without a class path, return "" and the reason."""
     program = hadoop_program(environ)
     if program is None:
-        return "", "no class path, since there is no hadoop on PATH and no HADOOP_HOME"
+        return "", "no class path, because hadoop is not on PATH and HADOOP_HOME is not set"
     try:
         jars = node_class_path(program, environ)
     except ClassPathError as error:
         return "", f"no class path: {error}"
     path = os.pathsep.join(filter(None, [environ.get(_CONF_DIR), jars]))
     if not fits_variable(_CLASS_PATH, path):
-        return "", f"no class path: that of {program} is longer than a variable may be"
+        return "", f"no class path: the class path of {program} is too long for a variable"
     return path, f"class path of {program}"

@@ -63,12 +63,12 @@ def read_returned(file: Path) -> Optional[bytes]:
     if not os.path.lexists(file):
         return None
     if not file.is_file():  # reading a FIFO would block forever
-        raise ReturnedError(f"{contract.ENV_RESULT_FILE} is no file, nor a link to one")
+        raise ReturnedError(f"{contract.ENV_RESULT_FILE} is neither a file nor a link to a file")
     with file.open("rb") as opened:
         data = opened.read(contract.MAX_RESULT + 1)
     if len(data) > contract.MAX_RESULT:
         raise ReturnedError(
-            f"{contract.ENV_RESULT_FILE} holds more than {contract.MAX_RESULT >> 20} MiB; leave what is large in "
+            f"{contract.ENV_RESULT_FILE} has more than {contract.MAX_RESULT >> 20} MiB; write large data to "
             f"{contract.ENV_MODEL_DIR}"
         )
     try:
@@ -79,9 +79,9 @@ def read_returned(file: Path) -> Optional[bytes]:
     except RecursionError as error:
         raise ReturnedError(f"{contract.ENV_RESULT_FILE} is nested too deeply") from error
     except UnicodeEncodeError as error:  # JSON may contain half of a surrogate pair
-        raise ReturnedError(f"{contract.ENV_RESULT_FILE} holds text that UTF-8 cannot write: {error}") from error
+        raise ReturnedError(f"{contract.ENV_RESULT_FILE} contains text that UTF-8 cannot encode: {error}") from error
     except ValueError as error:
-        raise ReturnedError(f"{contract.ENV_RESULT_FILE} holds no JSON: {error}") from error
+        raise ReturnedError(f"{contract.ENV_RESULT_FILE} does not contain valid JSON: {error}") from error
 
 
 def keep_returned(storage: Storage, uri: str, returned: Optional[bytes], *, may_exist: bool) -> None:
@@ -132,7 +132,7 @@ class UploadRetries(StartPart):
                 self._note_failure(error, left)
             finally:
                 self.activity = ""
-            self.activity = "waiting for the store, to keep its results"
+            self.activity = "waiting to upload its results to the store"
             await self._pause(min(pause, left))
         raise AssertionError
 
@@ -146,10 +146,10 @@ class UploadRetries(StartPart):
         with suppress(asyncio.TimeoutError):
             await wait_with_timeout(self._stop_request.wait(), seconds)
         if self._stop_request.asked:
-            raise Cancelled("told to stop while it waited for the store")
+            raise Cancelled("stopped during the wait for the store")
 
     def _note_failure(self, error: StorageError, left: float) -> None:
-        log.warning("the results are not on the store yet, trying for %.0f s more: %s", left, error)
+        log.warning("cannot upload the results to the store, retrying for %.0f s: %s", left, error)
         if not self.problem:
             until = clock.time_of_day(clock.epoch_ms() + round(left * 1000))
             self.problem = f"cannot upload the results to the store, retrying until {until}: {error}"
@@ -157,8 +157,8 @@ class UploadRetries(StartPart):
     def _given_up(self, error: StorageError) -> str:
         context = self._context
         return (
-            f"what it left could not be kept within {context.container.job.timeouts.upload:g} s (timeouts.upload): "
-            f"{error}. It is in {context.workspace.root} on {context.container.node_host}, until YARN removes the "
+            f"its results could not be uploaded within {context.container.job.timeouts.upload:g} s (timeouts.upload): "
+            f"{error}. They are in {context.workspace.root} on {context.container.node_host} until YARN removes the "
             "directory of the container"
         )
 
@@ -272,7 +272,7 @@ class ModelExports(BackgroundWork):
         try:
             await asyncio.to_thread(self._context.workspace.request_export, wanted.reason)
         except OSError as error:
-            log.warning("the user process cannot be asked for an export: %s", error)
+            log.warning("cannot request an export from the user process: %s", error)
 
     async def finish(self, stop_request: StopRequest, deadline: Deadline) -> None:
         """Upload the remaining exports after the user process has ended, until the deadline."""
@@ -282,7 +282,7 @@ class ModelExports(BackgroundWork):
             return
         await self.close()
         for found in list(self._waiting.values()):
-            await self._drop(found, "no time was left to upload it once the process had ended")
+            await self._drop(found, "there was no time to upload it after the process had ended")
 
     async def close(self) -> None:
         self._cancelled.set()
@@ -325,9 +325,7 @@ class ModelExports(BackgroundWork):
     async def _drop_older(self) -> None:
         """Drop exports beyond the number that the store keeps."""
         for found in list(self._waiting.values())[: -self._keep_last]:
-            await self._drop(
-                found, f"{self._keep_last} newer ones (export.keep_last) were there before it could be uploaded"
-            )
+            await self._drop(found, f"{self._keep_last} newer exports (export.keep_last) existed before its upload")
 
     async def _upload(self, found: _Found) -> bool:
         """Upload an export. Return False if it must be retried, and True if it is stored or dropped."""
@@ -341,7 +339,7 @@ class ModelExports(BackgroundWork):
             await self._drop(found, str(error))
             return True
         except StorageError as error:
-            self._note(f"the export of step {found.step} does not get to the store, and is tried again: {error}")
+            self._note(f"cannot upload the export of step {found.step} to the store, retrying: {error}")
             return False
         finally:
             self.activity = ""
@@ -350,7 +348,7 @@ class ModelExports(BackgroundWork):
         return True
 
     async def _drop(self, found: _Found, problem: str) -> None:
-        log.warning("the export of step %d is not kept: %s", found.step, problem)
+        log.warning("the export of step %d is not stored: %s", found.step, problem)
         await self._conclude(found, tony_pb2.Exported(problem=replaced(problem)))
 
     async def _conclude(self, found: _Found, message: tony_pb2.Exported) -> None:
@@ -384,7 +382,7 @@ def _commit(storage: Storage, local: Path, uri: str, cancelled: threading.Event,
     Raises OSError and the errors of ``publish_directory``.
     """
     if local.is_symlink() or not local.is_dir():
-        raise OSError(f"{local.name} is no directory")
+        raise OSError(f"{local.name} is not a directory")
     if is_empty_directory(local):
         raise OSError(f"{local.name} is empty")
     if not storage.exists(uri):
@@ -401,7 +399,7 @@ def _prune(storage: Storage, directory: str, newest: str, keep_last: int) -> Non
     except StorageNotFound:
         return
     except StorageError as error:
-        log.warning("older exports are left for now: %s", error)
+        log.warning("could not remove older exports from the store: %s", error)
 
 
 def _remove(path: Path) -> None:

@@ -52,7 +52,7 @@ class MasterLocator:
             return False
         if found is None or found.attempt <= self._attempt or str(found.address) == self.address:
             return False
-        log.info("application master %d is at %s", found.attempt, found.address)
+        log.info("found application master attempt %d at %s", found.attempt, found.address)
         self.address, self._attempt = str(found.address), found.attempt
         return True
 
@@ -231,7 +231,7 @@ class MasterLink:
                 writing.cancel()
                 await asyncio.gather(writing, return_exceptions=True)
                 call.cancel()
-            return "it closed the stream"
+            return "the application master closed the stream"
 
     async def _write(self, call: Any, outgoing: asyncio.Queue[Optional[tony_pb2.FromExecutor]]) -> None:
         try:

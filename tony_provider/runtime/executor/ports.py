@@ -220,7 +220,7 @@ class ReadinessWatch:
         try:
             return await wait_with_timeout(process.wait(), _COMMAND) == 0
         except asyncio.TimeoutError:
-            log.warning("the readiness probe's command takes more than %g s; it is ended, and tried again", _COMMAND)
+            log.warning("the readiness probe's command took more than %g s: stopping and retrying it", _COMMAND)
             return False
         finally:
             if process.returncode is None:

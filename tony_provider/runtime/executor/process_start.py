@@ -204,7 +204,7 @@ class ProcessStart:
     async def _prepare(self) -> PreparedStart:
         """Return the prepared start. Raises PreparationError, Cancelled, and the errors of ``prepare_start``."""
         if self._stop_request.asked:
-            raise Cancelled("stopped before its turn came")
+            raise Cancelled("stopped before its preparation began")
         loop = asyncio.get_running_loop()
         resume = self.order.resume
         self._activity = f"restoring {resume.label}" if resume else "starting"
@@ -218,7 +218,7 @@ class ProcessStart:
             self._readiness = ReadinessWatch(self._context.container, probe, prepared.launches[0].environ)
         self._readers = await asyncio.to_thread(_progress_readers, self._context)
         if self._stop_request.asked:
-            raise Cancelled("stopped before it had started")
+            raise Cancelled("stopped before the user process had started")
         return prepared
 
     async def _open_inputs(self) -> dict[str, str]:
@@ -326,7 +326,7 @@ class ProcessStart:
         try:
             await asyncio.to_thread(shared.finished)
         except OSError as error:
-            log.warning("the shared checkpoint directory stays after the end of the job: %s", error)
+            log.warning("cannot mark the shared checkpoint directory for removal, so it stays after the job: %s", error)
 
     async def _keep_results(self, exited: tony_pb2.ProcessExited) -> None:
         self._activity = "uploading"

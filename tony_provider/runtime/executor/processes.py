@@ -55,7 +55,7 @@ def start_guard(mark: str) -> Optional[socket.socket]:
         program = (pkgutil.get_data(__package__, "guard.sh") or b"").decode()
         child = os.fork()
     except OSError as error:
-        sys.stderr.write(f"no guard could be started: {error}\n")
+        sys.stderr.write(f"cannot start the guard process: {error}\n")
         return None
     if child == 0:
         _become(program, mark, ended, watched.fileno())
@@ -72,7 +72,7 @@ def hold_with_guard(guard: Optional[socket.socket], descriptors: Sequence[int]) 
     try:
         socket.send_fds(guard, [b"\0"], list(descriptors))
     except OSError as error:
-        log.warning("no guard holds the locks until every process of this container is gone: %s", error)
+        log.warning("the guard cannot hold the locks until all processes of this container have ended: %s", error)
 
 
 def _become(program: str, mark: str, ended: int, watched: int) -> NoReturn:
@@ -90,7 +90,7 @@ def _become(program: str, mark: str, ended: int, watched: int) -> NoReturn:
             only = {"PATH": os.environ.get("PATH", "")}
             os.execve("/bin/sh", ["/bin/sh", "-c", program, "tony-guard", mark], only)  # noqa: S606 - it is the shell
     except OSError as error:
-        os.write(2, f"no guard could be started: {error}\n".encode())
+        os.write(2, f"cannot start the guard process: {error}\n".encode())
     finally:
         os._exit(0)
 

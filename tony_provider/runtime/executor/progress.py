@@ -53,7 +53,7 @@ class FileTail:
         with file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise OSError(f"{self._path} is no regular file")
+                raise OSError(f"{self._path} is not a regular file")
             if status.st_ino != self._inode or status.st_size < self._offset:
                 self._inode, self._offset, self._rest, self._skipping = status.st_ino, 0, b"", False
             file.seek(self._offset)
@@ -154,7 +154,7 @@ class ProgressReader:
         if name in RESERVED_KEYS:
             return self._warn("reserved", f"the metric {name!r} is left out: its name {RESERVED_KEY_REASON}")
         if not is_metric_name(name):
-            return self._warn("name", f"metrics without a proper name are left out, such as {name[:100]!a}")
+            return self._warn("name", f"metrics with an invalid name are left out, such as {name[:100]!a}")
         if name not in self._metrics and len(self._metrics) >= MOST_METRICS:
             return self._warn("many", f"only the first {MOST_METRICS} metrics are reported; {name!r} is left out")
         try:
@@ -165,7 +165,7 @@ class ProgressReader:
 
     def _refuse(self, why: str, lines: int = 1) -> None:
         self.malformed += lines
-        self._warn("malformed", f"a line of the metrics file is ignored, {why} (further ones are only counted)")
+        self._warn("malformed", f"ignoring a line of the metrics file: {why} (further such lines are only counted)")
 
     def _warn(self, kind: str, text: str) -> None:
         if kind not in self._warned:
@@ -232,7 +232,7 @@ def record_length(header: bytes) -> int:
     """Return the number of bytes of the record after a header. Raises NotAnEventError."""
     length, checksum = struct.unpack("<QI", header)
     if binary.masked_crc32c(binary.crc32c(header[:8])) != checksum:
-        raise NotAnEventError("the checksum of a record's length is not right")
+        raise NotAnEventError("the checksum of a record's length is wrong")
     return int(length)
 
 
@@ -303,7 +303,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Field]]:
         else:
             raise NotAnEventError(f"a field is of the unknown kind {kind}")
         if at + length > end:
-            raise NotAnEventError("a field ends behind its message")
+            raise NotAnEventError("a field ends after the end of its message")
         yield key >> 3, message[at : at + length]
         at += length
 
@@ -313,7 +313,7 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
     try:
         value, at = read_varint(message, at)
     except (IndexError, EndlessNumber) as error:
-        raise NotAnEventError("a number does not end") from error
+        raise NotAnEventError("a number has no end") from error
     return value & ((1 << 64) - 1), at
 
 
@@ -341,7 +341,7 @@ class _EventFile:
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise NotAnEventError("it is no regular file")
+                raise NotAnEventError("it is not a regular file")
             if self.inode not in (None, status.st_ino) or status.st_size < self.offset:
                 self.offset = 0  # the file was replaced or rewritten
             self.inode = status.st_ino
@@ -417,7 +417,7 @@ class EventScalars:
                     self._take(run_name(name.rpartition("/")[0]), scalar)
         except (NotAnEventError, OSError) as error:
             file.given_up = True
-            log.warning("the scalars of %s are not read any further: %s", file.path, error)
+            log.warning("stopped reading the scalars of %s: %s", file.path, error)
             return 0
         return spent
 

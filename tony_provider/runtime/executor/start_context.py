@@ -102,7 +102,7 @@ class StopRequest:
         """
         future = asyncio.ensure_future(work)
         if not await self.bound(future, lambda: self.asked_at + _CANCEL_TIMEOUT):
-            raise Cancelled(f"{name} did not end when it was told to")
+            raise Cancelled(f"{name} did not end after the request to stop")
         return future.result()
 
 

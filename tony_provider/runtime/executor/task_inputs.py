@@ -103,7 +103,7 @@ class FetchedShards:
     def _check_room(self, size: int) -> None:
         self._directory.mkdir(mode=0o700, exist_ok=True)
         if problem := workspace.disk_reserve_problem(self._directory, size):
-            raise OSError(f"{problem}, and {size} bytes are to be copied")
+            raise OSError(f"{problem}, but {size} bytes must be copied")
 
     def _fetch_all(self, missing: dict[Path, InputShard]) -> None:
         ordered = sorted(missing.items(), key=lambda each: -each[1].size)  # largest first, to end sooner
@@ -115,7 +115,7 @@ class FetchedShards:
         try:
             wait_for_store(partial(self._download, shard, path), self._cancelled)
         except StorageNotFound as error:
-            raise ShardChangedError(f"{shard.uri} was listed, and is not there any more") from error
+            raise ShardChangedError(f"{shard.uri} was listed, but does not exist any more") from error
 
     def _download(self, shard: InputShard, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -208,7 +208,7 @@ def shard_problem(stores: JobStores, line: bytes) -> str:
     try:
         now = InputShard.of_status(stores.of(shard.uri).status(shard.uri))
     except StorageNotFound:
-        return f"{shard.uri} was listed, and is not there any more"
+        return f"{shard.uri} was listed, but does not exist any more"
     except Exception:  # drivers of other stores may raise any error
         log.warning("cannot check whether %s has changed since it was listed", shard.uri, exc_info=True)
         return ""
@@ -246,10 +246,10 @@ class ShardQuestion:
             texts = [question.name, question.reason, *question.outputs]
             "".join(texts).encode()  # JSON may contain half of a surrogate pair, which cannot be sent
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise QuestionError(f"not a question: {line[:200]!r}") from error
+            raise QuestionError(f"not a valid request: {line[:200]!r}") from error
         shards = [each for each in (question.done, question.back, question.failed) if each is not None]
         if len(shards) > 1 or not all(map(_is_number, shards)) or not isinstance(question.outputs, list):
-            raise QuestionError(f"not a question: {line[:200]!r}")
+            raise QuestionError(f"not a valid request: {line[:200]!r}")
         return question
 
     def message(self, start: int) -> tony_pb2.ShardRequest:
@@ -343,7 +343,7 @@ class ShardServer:
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except (ConnectionError, ValueError) as error:  # the program closed it, or its line is too long
-            log.warning("connection of a program that takes shards failed: %s", error)
+            log.warning("the connection of a program that reads shards failed: %s", error)
         finally:
             writer.close()
 
@@ -356,7 +356,7 @@ class ShardServer:
         question = attrs.evolve(question, outputs=copies.names, reason=masked(question.reason, self._secrets))
         if question.message(self._start).ByteSize() > limits.size_limit("shard_request"):
             copies.settle(committed=False)
-            return {"error": f"what was made of the shard has too many files to be named: {len(copies.names)}"}
+            return {"error": f"the shard has too many output files to list: {len(copies.names)}"}
         while True:
             answer = await self._ask(question, held)
             copies.settle(committed=not answer.problem)
@@ -460,4 +460,4 @@ class TaskInputs(StartPart):
         except Cancelled:
             raise
         except Exception as error:  # drivers of other stores may raise any error
-            raise PreparationError(f"its part of the input {name} could not be copied: {error}") from error
+            raise PreparationError(f"the task's part of the input {name} could not be copied: {error}") from error

@@ -75,7 +75,7 @@ class PeriodicTransfer(BackgroundWork):
         try:
             await wait_with_timeout(self._round(), seconds)
         except asyncio.TimeoutError:
-            log.warning("no time was left for the last event files")
+            log.warning("no time was left to copy the last event files")
         finally:
             self.cancelled.set()
             await self.close()
@@ -162,14 +162,14 @@ class EventFileUpload(PeriodicTransfer):
         others = sum(kept.size for name, kept in self._kept.items() if name != path)
         if others + size <= self._size_limit and len(self._kept.keys() | {path}) <= UPLOADED_FILES_LIMIT:
             return True
-        self._leave_out(path, f"a task's may have {self._size_limit} bytes in {UPLOADED_FILES_LIMIT} files")
+        self._leave_out(path, f"a task may have {self._size_limit} bytes in {UPLOADED_FILES_LIMIT} event files")
         return False
 
     def _leave_out(self, path: str, reason: str) -> None:
         """Log a file that is not uploaded, once."""
         if path not in self._left_out and len(self._left_out) < UPLOADED_FILES_LIMIT:
             self._left_out.add(path)
-            log.warning("%r in %s is not kept: %s", path, contract.ENV_TENSORBOARD_DIR, reason)
+            log.warning("%r in %s is not stored: %s", path, contract.ENV_TENSORBOARD_DIR, reason)
 
 
 def event_file_transfer(context: ExecutorContext) -> PeriodicTransfer:
@@ -324,8 +324,8 @@ class TaskOutputs(StartPart):
         except StorageError as error:
             raise NoSuchStoreError(f"{where}: {place.target} cannot be written from this node: {error}") from error
         if not there:
-            message = "all nodes must have the file system mounted that it is on"
-            raise NoSuchStoreError(f"{where}: {place.target} is not there on this node; {message}")
+            message = "mount its file system on all nodes"
+            raise NoSuchStoreError(f"{where}: {place.target} does not exist on this node; {message}")
         return OutputDirectory(name, path, storage, part, self._stop_request.cancelled, self._warn)
 
     # ---- for shards --------------------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ class TaskOutputs(StartPart):
             copies.settle(committed=False)
             if isinstance(error, NotCopiedError):
                 raise
-            raise NotCopiedError(f"the output of the shard is not on the store: {error}") from error
+            raise NotCopiedError(f"the output of the shard could not be copied to the store: {error}") from error
         return copies
 
     def _copy_one(self, said: str, copies: ShardCopies) -> None:

@@ -91,7 +91,7 @@ class TunnelEnds:
         """Connect to a port of this container. Raises OSError with a message for the user."""
         if port not in self._ports.values() and not self._range.first <= port <= self._range.last:
             raise OSError(
-                f"port {port} is not of this task: tunnels lead to ports that it was given (TONY_PORT), or that are in "
+                f"port {port} is not of this task: tunnels lead to the assigned ports (TONY_PORT) and to ports in "
                 f"the job's port_range, {self._range.first}-{self._range.last}"
             )
         problem = f"no process listens on port {port} of this task's node"
@@ -180,9 +180,9 @@ async def fetch_page(
             writer.write(http.send(event) or b"")
         return await _receive(http, reader, size_limit)
     except (h11.LocalProtocolError, UnicodeEncodeError) as error:
-        raise NoPageError(f"this cannot be asked: {error}") from error
+        raise NoPageError(f"the request is invalid: {error}") from error
     except h11.RemoteProtocolError as error:
-        raise NoPageError(f"what came is not HTTP: {error}") from error
+        raise NoPageError(f"the answer is not valid HTTP: {error}") from error
     except OSError as error:
         raise NoPageError(f"the connection broke: {error}") from error
     finally:
@@ -233,7 +233,7 @@ class PageFetcher:
         except asyncio.TimeoutError:
             self._refuse(wanted, HTTPStatus.GATEWAY_TIMEOUT, f"TensorBoard did not answer within {_SECONDS:g} s")
         except NoListenerError as error:
-            log.debug("TensorBoard is not there: %s", error)
+            log.debug("no process listens at TensorBoard's port: %s", error)
             self._refuse(wanted, HTTPStatus.SERVICE_UNAVAILABLE, "TensorBoard does not listen yet")
         except (ForeignListenerError, NoPageError) as error:
             self._refuse(wanted, HTTPStatus.BAD_GATEWAY, str(error))

@@ -189,7 +189,7 @@ class UnstoredFiles(BackgroundWork):
             await wait_with_timeout(self._in_thread(self._check, True), _LAST_CHECK)
             return await wait_with_timeout(self._in_thread(self._count, problem), _LAST_CHECK)
         except (OSError, asyncio.TimeoutError) as error:
-            log.warning("the files that are not stored cannot be counted: %s", str(error) or type(error).__name__)
+            log.warning("cannot count the files that are not stored: %s", str(error) or type(error).__name__)
         except Exception:  # a bug in this check must not change the result of the training
             log.exception("internal error in the search for files that are not stored")
         return None
@@ -202,7 +202,7 @@ class UnstoredFiles(BackgroundWork):
             try:
                 await self._in_thread(self._check, False)
             except OSError as error:
-                log.warning("files that are not stored cannot be found: %s", error)
+                log.warning("cannot search for files that are not stored: %s", error)
             except Exception:  # a bug in this check must not end the training
                 log.exception("internal error in the search for files that are not stored")
                 return
@@ -259,7 +259,7 @@ class UnstoredFiles(BackgroundWork):
 
 def _stray_notice(stray: Stray) -> str:
     return one_line(
-        f"it saves checkpoints in its working directory ({stray.path}), which is not stored: another "
+        f"the program saves checkpoints in its working directory ({stray.path}), which is not stored: another "
         f"container or a retry does not have them. To keep them, {save_remedy(stray.path)}"
     )
 
@@ -272,4 +272,4 @@ def _why_not(container: ExecutorContainer) -> str:
         return f"checkpoint.mirror is off. Set it to auto, or write to {contract.ENV_CHECKPOINT_URI}"
     if container.role in (Role.CHIEF, Role.WORKER):
         return f"checkpoint.mirror is {scope.value}. If the files of all ranks are needed, set it to auto"
-    return f"tasks with the role {container.role.value} take no part in checkpoints. Save in a chief or worker"
+    return f"tasks with the role {container.role.value} do not contribute to checkpoints. Save in a chief or worker"

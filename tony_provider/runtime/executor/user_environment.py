@@ -56,7 +56,7 @@ class ProgramRunner:
         try:
             done = processes.run_program(command, environ, PROGRAM_SECONDS, self.cancelled)
         except subprocess.TimeoutExpired as error:
-            raise PythonEnvError(f"{what} takes more than {PROGRAM_SECONDS:g} s") from error
+            raise PythonEnvError(f"{what} took more than {PROGRAM_SECONDS:g} s") from error
         out, err = (each.decode("utf-8", "replace") for each in (done.stdout, done.stderr))
         if done.returncode:
             raise PythonEnvError(f"{what} cannot be used on this node: {(err.strip() or out.strip())[-_MOST_SAID:]}")
@@ -100,7 +100,7 @@ class NodePython:
         """Parse the last line that a program has printed in the interpreter. Raises CodecError."""
         said = load_json(printed.strip().rpartition("\n")[2].encode(), _Said)
         if len(said.version) < 2:
-            raise CodecError(cls, (f"a version of {len(said.version)} numbers",))
+            raise CodecError(cls, (f"the version has {len(said.version)} numbers instead of 2",))
         return cls(Path(said.executable), (said.version[0], said.version[1]), [Path(each) for each in said.packages])
 
 
@@ -166,7 +166,7 @@ def unpacked_pex(pex: Path, root: Path, environ: Mapping[str, str], runner: Prog
     try:
         return NodePython.of_output(said)
     except CodecError as error:
-        raise PythonEnvError(f"{pex.name} is no PEX: it did not say where its packages are ({error})") from error
+        raise PythonEnvError(f"{pex.name} is not a PEX: it did not report its package directories ({error})") from error
 
 
 # Target directories of a wheel's .data directory:
@@ -345,7 +345,7 @@ class _Making:
                 return each
             seen.append(f"{each.executable} ({version_text(each.version)})")
         raise PythonEnvError(
-            f"python_env {self.python_env}: it needs {wanted}, and this node ({os.uname().machine}) has "
+            f"python_env {self.python_env} needs {wanted}, but this node ({os.uname().machine}) has "
             f"{', '.join(seen) or 'no Python'}"
         )
 
@@ -400,7 +400,7 @@ _MAKERS: dict[object, Callable[[_Making], None]] = {
 def _named(making: _Making, ending: str) -> Sequence[Path]:
     found = sorted(file for file in making.files.iterdir() if file.name.lower().endswith(ending))
     if not found:
-        raise PythonEnvError(f"python_env {making.python_env}: there is no file {ending} in this container")
+        raise PythonEnvError(f"python_env {making.python_env}: this container has no {ending} file")
     return found
 
 

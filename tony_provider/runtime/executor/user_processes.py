@@ -96,7 +96,7 @@ class UserProcess:
     async def last_lines(self) -> str:
         """Return the last lines of the output of an ended process."""
         if not await self._capture.drained(_DRAIN_TIMEOUT):
-            log.warning("something still holds the output of process %d", self.pid)
+            log.warning("another process still holds the output of process %d open", self.pid)
         return self._capture.tail()
 
 
@@ -326,7 +326,7 @@ class UserProcesses:
         if self._stop_request.stacks and not by_itself:
             self._send_stacks(await write_stacks(self.running, self._context))
         if first_bad and living:
-            await asyncio.to_thread(self._context.output.note, f"{first_bad.name} has failed, the others are stopped")
+            await asyncio.to_thread(self._context.output.note, f"{first_bad.name} has failed: stopping the others")
         grace = self._context.container.job.timeouts.grace if living else LEFTOVER_GRACE
         latest = time.monotonic() + grace if by_itself else float("inf")
         left = await processes.stop_all(os.getpid(), self.pids, lambda: min(latest, self._stop_request.kill_at()))
@@ -341,7 +341,7 @@ class UserProcesses:
         else:
             exited.signal = signal.SIGKILL
         if left:
-            log.error("%d processes that the user processes %s had started cannot be killed", left, self.pids)
+            log.error("cannot kill %d processes that the user processes %s had started", left, self.pids)
             exited.error = f"{left} of its processes could not be killed"
         return reported
 

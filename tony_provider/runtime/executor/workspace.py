@@ -47,7 +47,7 @@ def disk_problem(directory: Path) -> Optional[str]:
     if status.f_flag & os.ST_RDONLY:
         return f"the disk of its container is read-only (below {directory})"
     if status.f_files and not status.f_favail:
-        return f"the disk of its container holds no more files (below {directory})"
+        return f"the disk of its container has no room for more files (below {directory})"
     return None
 
 
@@ -341,10 +341,10 @@ class JobFiles:
         for path in self._directory.iterdir() if times else ():
             if path.lstat().st_ctime_ns >= min(times) or any(fnmatch(path.name, each) for each in _OF_NODE_MANAGER):
                 continue
-            log.warning("%s was in the container's directory before the container started: it is removed", path.name)
+            log.warning("removing %s, which was in the container's directory before the container started", path.name)
             remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
             if path.exists():
-                raise ChangedFileError(f"{path.name} was in the container's directory before the container started")
+                raise ChangedFileError(f"cannot remove {path.name}, which is older than the container")
 
     def _verify(self, resource: LocalizedResource, file: Path, cancelled: threading.Event) -> None:
         if cancelled.is_set():

@@ -182,7 +182,7 @@ class Framework(ABC):
             if name in made
         }
         given.update({item("secrets", index): name for index, name in enumerate(job.secrets) if name in made})
-        return [Problem(path, value, "is made from the cluster; leave it out") for path, value in given.items()]
+        return [Problem(path, value, "is set by the framework; leave it out") for path, value in given.items()]
 
     def default_command(self, role: Role) -> str:
         """Return the command of task types of this role that give none; empty if they must give a command."""
@@ -334,7 +334,7 @@ def get_framework(name: str) -> Framework:
         return _load(name)
     found = load_plugin(name)
     if found is None:
-        raise UnknownFrameworkError(f"no framework {name!r}; there are {', '.join(framework_names())}")
+        raise UnknownFrameworkError(f"no framework {name!r}; the frameworks are {', '.join(framework_names())}")
     return found
 
 

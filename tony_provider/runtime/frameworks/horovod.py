@@ -32,8 +32,8 @@ class Horovod(CollectiveFramework):
     interface_variables = frozenset({"HOROVOD_GLOO_IFACE"})
 
     exposed = (
-        "Horovod's rendezvous and Gloo take anybody for one of the job: who connects can take a rank's place, read and "
-        "change what they exchange, and run code where that is objects (pickle)"
+        "Horovod's rendezvous and Gloo do not authenticate clients: any client can take a rank's place, read and "
+        "change the exchanged data, and run code if the data are objects (pickle)"
     )
 
     def ports(self, task_type: str, role: Role) -> Sequence[str]:

@@ -22,8 +22,8 @@ class Jax(CollectiveFramework):
     made_variables = frozenset({COORDINATOR})
 
     exposed = (
-        "JAX's coordinator and processes take anybody for one of the job: who connects can read and change what they "
-        "tell each other, take a rank's place, and end the training"
+        "JAX's coordinator and processes do not authenticate clients: any client can read and change their "
+        "messages, take a rank's place, and end the training"
     )
 
     def membership(self, member: Member) -> TaskEnvironment:

@@ -44,8 +44,8 @@ class MPI(Framework):
     one_process = True  # the launcher starts the processes
 
     exposed = (
-        "MPI's own daemons and processes (not what starts them, which asks for the job's secret) take anybody for one "
-        "of the job: who connects can read and change what they exchange, and end the job"
+        "MPI's own daemons and processes do not authenticate clients (their launcher does, by the job's secret): "
+        "any client can read and change the exchanged data, and end the job"
     )
 
     def elastic(self, role: Role) -> bool:

@@ -40,7 +40,7 @@ class MXNet(Framework):
     one_process = True  # a worker uses all GPUs of its container
 
     exposed = (
-        "MXNet's scheduler and parameter servers take anybody for one of the job: who connects can read and change the "
+        "MXNet's scheduler and parameter servers do not authenticate clients: any client can read and change the "
         "model, and run code as the job's user (optimizers are sent as pickles)"
     )
 

@@ -23,8 +23,8 @@ class PyTorch(CollectiveFramework):
     interface_variables = frozenset({"GLOO_SOCKET_IFNAME"})
 
     exposed = (
-        "PyTorch's store (MASTER_PORT of rank 0, on all interfaces) and its processes take anybody for one of the job: "
-        "who connects can read and change what they exchange, and run code where that is objects (pickle)"
+        "PyTorch's store (MASTER_PORT of rank 0, on all interfaces) and its processes do not authenticate clients: "
+        "any client can read and change the exchanged data, and run code if the data are objects (pickle)"
     )
 
     def membership(self, member: Member) -> TaskEnvironment:

@@ -42,8 +42,8 @@ class Ray(Framework):
     one_process = True  # Ray itself starts one process for each virtual core of a container
 
     exposed = (
-        "Ray asks for the job's token from version 2.52 on, and sends it and all data in clear: who reads along, and "
-        "with an older Ray whoever connects, can run code as the job's user"
+        "Ray requires the job's token from version 2.52 on, but sends it and all data in clear text: a client that "
+        "reads the traffic, or any client of an older Ray, can run code as the job's user"
     )
 
     def scope(self, role: Role) -> RestartScope:

@@ -37,8 +37,8 @@ class TensorFlow(Framework):
     made_variables = frozenset({TF_CONFIG})
 
     exposed = (
-        "TensorFlow's servers listen on all interfaces of a node, and have whoever connects read and write every file "
-        "that the job's user can, the environment with the job's secrets among them, and run operations"
+        "TensorFlow's servers listen on all interfaces of a node, and let any client read and write every file "
+        "that the job's user can, including the environment with the job's secrets, and run operations"
     )
 
     def shares_ports(self, role: Role) -> bool:

@@ -16,8 +16,8 @@ class XGBoost(CollectiveFramework):
     name = "xgboost"
 
     exposed = (
-        "XGBoost's tracker and workers take anybody for one of the job: who connects can take a rank's place, read and "
-        "change what they exchange, and run code where that is objects (pickle)"
+        "XGBoost's tracker and workers do not authenticate clients: any client can take a rank's place, read and "
+        "change the exchanged data, and run code if the data are objects (pickle)"
     )
 
     def membership(self, member: Member) -> TaskEnvironment:

@@ -19,7 +19,7 @@ from typing import Any, Optional
 
 import attrs
 
-_NAME = "write the server's full host name, as its principal has it, instead of an alias or an IP address"
+_NAME = "write the server's full host name, as in its principal, instead of an alias or an IP address"
 
 
 @attrs.frozen
@@ -38,19 +38,19 @@ def _reason(pattern: str, meaning: str, remedy: str) -> GssReason:
 _REASONS = (
     _reason(
         r"is not allowed to impersonate",
-        "the cluster does not let this user act for others",
-        "have hadoop.proxyuser.<that user>.hosts and .groups (or .users) set on NameNodes and ResourceManagers, or "
-        "leave proxy_user out",
+        "the cluster does not let this user impersonate other users",
+        "set hadoop.proxyuser.<that user>.hosts and .groups (or .users) on NameNodes and ResourceManagers, or "
+        "remove proxy_user",
     ),
     _reason(
         r"tries to renew a token|with non-?matching renewer|Failed to renew token",
-        "HDFS lets nobody renew this token but the one it names, and that is not who tries to",
+        "only the renewer that this token names can renew it, and another principal has tried to",
         "set `rm_principal` in the tony connection to the ResourceManager's own principal",
     ),
     _reason(
         r"Clock skew too great",
         "the clocks of this machine and of the server, or the KDC, differ by more than Kerberos allows (5 minutes)",
-        "let all keep time by NTP",
+        "synchronize all clocks with NTP",
     ),
     _reason(
         r"ticket expired|credentials? (has|have) expired|credentials expired|TKT_EXPIRED",
@@ -65,25 +65,25 @@ _REASONS = (
     ),
     _reason(
         r"Client .*not found in Kerberos database|C_PRINCIPAL_UNKNOWN",
-        "the KDC does not know who we are",
+        "the KDC does not know this client's principal",
         "check the principal and its realm",
     ),
     _reason(
         r"Server .*not found in Kerberos database|S_PRINCIPAL_UNKNOWN|Server not found",
         "the KDC knows no server of this name",
-        f"{_NAME}; or have the principal added",
+        f"{_NAME}; or add the principal to the KDC",
     ),
     _reason(
         r"Failed to find any Kerberos|Cannot find key (of appropriate type|for type)|Checksum failed|"
         r"Specified version of key is not available|Wrong principal|No key table entry|Integrity check",
-        "the server has no key for the ticket: its keytab is of another principal, or an old one",
-        f"{_NAME}; or have its keytab made anew",
+        "the server has no key for the ticket: its keytab belongs to another principal, or is outdated",
+        f"{_NAME}; or replace its keytab",
     ),
-    _reason(r"Request is a replay", "the server takes this request for the copy of an earlier one", "try again"),
+    _reason(r"Request is a replay", "the server regards this request as a replay of an earlier request", "retry"),
     _reason(
         r"Preauthentication failed|Password incorrect",
-        "the KDC does not accept the keytab: its key is not the present one",
-        "have the keytab made anew",
+        "the KDC does not accept the keytab: its key is outdated",
+        "replace the keytab",
     ),
     _reason(
         r"Cannot contact any KDC|Cannot find KDC|unreachable KDC",
@@ -221,8 +221,8 @@ class Tickets:
                 complete = major == _COMPLETE
                 if complete and not granted.value & _MUTUAL:  # RFC 2744: the library may ignore the requested flag
                     raise GssError(
-                        f"the exchange with HTTP@{host} ended without mutual authentication: the ticket was taken, and "
-                        "nothing proved who took it; have that server, or what stands before it, answer by Kerberos "
+                        f"the exchange with HTTP@{host} ended without mutual authentication: the server accepted "
+                        "the ticket, but proved no identity; let that server, or the proxy before it, use Kerberos "
                         "itself"
                     )
                 return said.data, complete
@@ -306,7 +306,7 @@ class TicketExchange:
         """Raise the exception from ``tickets.error`` unless the answer proves that the server is ``HTTP@host``."""
         scheme, _, token = (answer or "").partition(" ")
         if scheme.lower() != "negotiate" or not token.strip():
-            raise self._unproven("its answer comes without a proof")
+            raise self._unproven("its answer contains no proof")
         try:
             _, complete = self._tickets.step(self._host, self._context, base64.b64decode(token.strip(), validate=True))
         except (GssError, ValueError) as error:
@@ -317,7 +317,7 @@ class TicketExchange:
     def _unproven(self, problem: str) -> Exception:
         return self._tickets.error(
             self._host,
-            f"{self._host} did not prove to be HTTP@{self._host}, as Kerberos asks of servers: {problem}. What it said "
-            "is not believed; something may stand between, or this is no server with Kerberos (then set `kerberos` to "
+            f"{self._host} did not prove to be HTTP@{self._host}, as Kerberos requires: {problem}. Its answer is "
+            "ignored; a proxy may be in between, or the server does not use Kerberos (then set `kerberos` to "
             "false in the tony connection)",
         )

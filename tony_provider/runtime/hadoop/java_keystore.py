@@ -52,7 +52,7 @@ class JavaKeystore:
     def only_key(self) -> KeyEntry:
         """The single key of the keystore. Raises KeystoreError if it holds none or several."""
         if len(self.keys) != 1:
-            raise KeystoreError(f"it holds {len(self.keys)} keys, and should hold one")
+            raise KeystoreError(f"it contains {len(self.keys)} keys instead of one")
         return self.keys[0]
 
     @classmethod
@@ -61,11 +61,11 @@ class JavaKeystore:
         if len(content) > _MOST_BYTES:
             raise KeystoreError(f"it is larger than {_MOST_BYTES} bytes")
         if len(content) < _DIGEST or content[:4] != struct.pack(">I", _MAGIC):
-            raise KeystoreError("it is no keystore of type JKS")
+            raise KeystoreError("it is not a keystore of type JKS")
         body, digest = content[:-_DIGEST], content[-_DIGEST:]
         secret = password.encode("utf-16-be", "surrogatepass")
         if not hmac.compare_digest(_sha1(secret, _WHITENER, body), digest):
-            raise KeystoreError("it was changed, or the password is another one")
+            raise KeystoreError("it was modified, or the password is wrong")
         return _entries(_Reader(body, 4), secret)
 
 
@@ -87,7 +87,7 @@ class _Reader:
 
     def take(self, size: int) -> bytes:
         if size > self.left:
-            raise KeystoreError("it ends too early")
+            raise KeystoreError("it is truncated")
         found = self._data[self._at : self._at + size]
         self._at += size
         return found
@@ -116,7 +116,7 @@ def _entries(reader: _Reader, secret: bytes) -> JavaKeystore:
         else:
             raise KeystoreError(f"an entry of the kind {tag} is not known")
     if reader.left:
-        raise KeystoreError(f"{reader.left} bytes are too many")
+        raise KeystoreError(f"{reader.left} unexpected bytes follow the last entry")
     return found
 
 
@@ -135,7 +135,7 @@ def _unprotected(encrypted: bytes, secret: bytes) -> bytes:
     info = _Reader(_der(_Reader(encrypted), _SEQUENCE))
     algorithm, protected = _der(info, _SEQUENCE), _der(info, _OCTETS)
     if not algorithm.startswith(_SUN_PROTECTION):
-        raise KeystoreError("its key is encrypted in another way than type JKS knows")
+        raise KeystoreError("its key is not encrypted with the algorithm of type JKS")
     if len(protected) < 2 * _DIGEST:
         raise KeystoreError("its key is too short")
     salt, hidden, check = protected[:_DIGEST], protected[_DIGEST:-_DIGEST], protected[-_DIGEST:]
@@ -145,14 +145,14 @@ def _unprotected(encrypted: bytes, secret: bytes) -> bytes:
         stream += last
     key = bytes(a ^ b for a, b in zip(hidden, stream))
     if not hmac.compare_digest(_sha1(secret, key), check):
-        raise KeystoreError("its key is of another password")
+        raise KeystoreError("its key has another password")
     return key
 
 
 def _der(reader: _Reader, tag: int) -> bytes:
     """Return the content of the next DER element."""
     if reader.number(1) != tag:
-        raise KeystoreError("its key is not encoded as it should be")
+        raise KeystoreError("its key has an invalid encoding")
     length = reader.number(1)
     if length & 0x80:
         length = reader.number(length & 0x7F)

@@ -103,7 +103,7 @@ class _AnswerStream:
     def _unwrap(self, frame: bytes, layer: SecurityLayer) -> list[bytes]:
         message = _sasl_answer(*take_message(RpcResponseHeaderProto, frame))
         if message.state != RpcSaslProto.WRAP:
-            raise RpcProtocolError("an unwrapped message on a connection that wraps")
+            raise RpcProtocolError("received an unwrapped message on a connection with wrapped messages")
         return self._unwrapped.feed(layer.unwrap(message.token))
 
 
@@ -111,7 +111,7 @@ def _sasl_answer(header: RpcResponseHeaderProto, rest: bytes) -> RpcSaslProto:
     if header.status != RpcResponseHeaderProto.SUCCESS:
         raise _error_of(header)
     if _call_id(header) != _SASL_CALL_ID:
-        raise RpcProtocolError(f"an answer to call {_call_id(header)} where a SASL message must come")
+        raise RpcProtocolError(f"received an answer to call {_call_id(header)} instead of a SASL message")
     return last_message(RpcSaslProto, rest)
 
 
@@ -291,7 +291,7 @@ class RpcConnection:
             return
         answer.set_exception(RpcTimeout(f"{self.address} did not answer {method} within {timeout:g} s"))
         if self._last_heard < sent:
-            self._fail(RpcConnectionError(f"{self.address} has been silent for {timeout:g} s"))
+            self._fail(RpcConnectionError(f"{self.address} has sent nothing for {timeout:g} s"))
 
     def _fail(self, error: RpcError) -> None:
         """End the connection and fail all pending calls with ``error``. Only the first call has an effect."""
@@ -309,7 +309,7 @@ class RpcConnection:
             self._idle = self._loop.call_later(
                 self._settings.idle_timeout,
                 self._fail,
-                RpcConnectionError(f"{self.address}: closed, since it was idle"),
+                RpcConnectionError(f"closed the idle connection to {self.address}"),
             )
 
     def _rest_no_more(self) -> None:

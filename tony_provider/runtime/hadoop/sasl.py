@@ -106,7 +106,7 @@ class _MessageCheck:
     def check(self, message: bytes, code: bytes, trailer: bytes) -> None:
         expected, sequence = self.seal(message)
         if trailer != _MESSAGE_TYPE + sequence or not hmac.compare_digest(code, expected):
-            raise RpcProtocolError("a wrapped message was changed, repeated or lost on its way")
+            raise RpcProtocolError("a wrapped message was changed, repeated or lost in transit")
 
 
 _TRAILER_BYTES = len(_MESSAGE_TYPE) + _SEQUENCE_BYTES
@@ -125,7 +125,7 @@ class _Integrity:
     def unwrap(self, wrapped: bytes) -> bytes:
         end = len(wrapped) - _TRAILER_BYTES - _MAC_BYTES
         if end < 0:
-            raise RpcProtocolError(f"a wrapped message of only {len(wrapped)} bytes")
+            raise RpcProtocolError(f"a wrapped message has only {len(wrapped)} bytes")
         message, code = wrapped[:end], wrapped[end : end + _MAC_BYTES]
         self._incoming.check(message, code, wrapped[-_TRAILER_BYTES:])
         return message
@@ -145,7 +145,7 @@ class _Privacy:
 
     def unwrap(self, wrapped: bytes) -> bytes:
         if len(wrapped) < _TRAILER_BYTES + _MAC_BYTES:
-            raise RpcProtocolError(f"a wrapped message of only {len(wrapped)} bytes")
+            raise RpcProtocolError(f"a wrapped message has only {len(wrapped)} bytes")
         clear = self._decrypt.apply(wrapped[:-_TRAILER_BYTES])
         message, code = clear[:-_MAC_BYTES], clear[-_MAC_BYTES:]
         self._incoming.check(message, code, wrapped[-_TRAILER_BYTES:])
@@ -160,7 +160,7 @@ def parse_directives(challenge: bytes) -> dict[str, list[str]]:
     try:
         text = challenge.decode()
     except UnicodeDecodeError as error:
-        raise RpcProtocolError("a DIGEST-MD5 challenge that is not UTF-8") from error
+        raise RpcProtocolError("the DIGEST-MD5 challenge is not UTF-8") from error
     directives: dict[str, list[str]] = {}
     position = 0
     while position < len(text):
@@ -279,21 +279,21 @@ class DigestMd5Client:
                 return
         raise RpcAuthenticationError(
             f"the server offers protection {', '.join(qualities)} with ciphers {', '.join(ciphers) or 'none'}; "
-            f"accepted are {', '.join(self._accepted)}, with ciphers {', '.join(_CIPHER_KEY_BYTES)}: its "
-            "hadoop.rpc.protection is not that of the ResourceManager, or something on the way has changed its offer"
+            f"this client accepts {', '.join(self._accepted)} with ciphers {', '.join(_CIPHER_KEY_BYTES)}: its "
+            "hadoop.rpc.protection differs from the ResourceManager's, or the offer was changed in transit"
         )
 
     def _read_max_buffer(self, offered: dict[str, list[str]]) -> None:
         text = offered.get("maxbuf", [str(_MAX_BUFFER)])[0]
         if not (text.isascii() and text.isdigit()) or not 256 <= int(text) <= 0xFFFFFF:
-            raise RpcProtocolError(f"a DIGEST-MD5 challenge with maxbuf {text[:20]!r}")
+            raise RpcProtocolError(f"the DIGEST-MD5 challenge has the invalid maxbuf {text[:20]!r}")
         self._server_max_buffer = int(text)
 
 
 def _single(directives: dict[str, list[str]], name: str) -> str:
     values = directives.get(name, [])
     if len(values) != 1:
-        raise RpcProtocolError(f"a DIGEST-MD5 message with {len(values)} values of {name}")
+        raise RpcProtocolError(f"the DIGEST-MD5 message has {len(values)} values of {name}")
     return values[0]
 
 
@@ -351,7 +351,7 @@ class TokenAuthentication:
             raise RpcAuthenticationError(
                 "the server accepted the connection without authentication, so it may not be the server of the token"
             )
-        raise RpcProtocolError(f"SASL message {RpcSaslProto.SaslState.Name(message.state)} out of turn")
+        raise RpcProtocolError(f"unexpected SASL message {RpcSaslProto.SaslState.Name(message.state)}")
 
     def layer(self) -> Optional[SecurityLayer]:
         """Return the security layer for messages after the authentication, or None if they are unprotected."""
@@ -365,7 +365,7 @@ class TokenAuthentication:
                 break
         else:
             methods = ", ".join(f"{auth.method}/{auth.mechanism}" for auth in offer.auths)
-            raise RpcAuthenticationError(f"the server takes no tokens, only {methods or 'nothing'}")
+            raise RpcAuthenticationError(f"the server does not accept tokens, only {methods or 'nothing'}")
         self._digest = DigestMd5Client(
             base64.b64encode(self._token.identifier).decode(),
             base64.b64encode(self._token.password).decode(),

@@ -86,7 +86,7 @@ class WritableReader:
         """Read a vint that is a number of bytes or items. Raises CredentialsError for a negative number."""
         value = self.vlong()
         if not 0 <= value <= _INT_MAX:
-            raise CredentialsError(f"{value} before byte {self._position} is no length")
+            raise CredentialsError(f"{value} before byte {self._position} is not a valid length")
         return value
 
     def bytes(self) -> bytes:
@@ -116,9 +116,9 @@ def split_delimited(data: bytes) -> tuple[bytes, bytes]:
     try:
         length, start = read_varint(data, 0)
     except (IndexError, EndlessNumber):
-        raise ValueError("a message's length does not end") from None
+        raise ValueError("the length of a message is incomplete") from None
     if length > len(data) - start:
-        raise ValueError(f"a message of {length} bytes in {len(data) - start}")
+        raise ValueError(f"a message of {length} bytes is truncated to {len(data) - start}")
     return data[start : start + length], data[start + length :]
 
 
@@ -186,8 +186,8 @@ class FrameBuffer:
             if length > self._max_frame_bytes:
                 start = bytes(self._buffer[:16])
                 raise RpcProtocolError(
-                    f"a frame of {length} bytes, more than {self._max_frame_bytes}: "
-                    f"probably no Hadoop RPC server, it answers {start!r}"
+                    f"received a frame of {length} bytes, more than {self._max_frame_bytes}: "
+                    f"probably not a Hadoop RPC server, its answer starts with {start!r}"
                 )
             end = LENGTH_BYTES + length
             if len(self._buffer) < end:
@@ -217,7 +217,7 @@ class DelegationTokenId:
         reader = WritableReader(identifier)
         version = reader.take(1)[0]
         if version != _VERSION:
-            raise CredentialsError(f"a delegation token of version {version}; {_VERSION} is known")
+            raise CredentialsError(f"a delegation token has the unknown version {version}, not {_VERSION}")
         return cls(reader.text(), reader.text(), reader.text(), reader.vlong(), reader.vlong(), reader.vlong())
 
 
@@ -323,7 +323,7 @@ class Credentials:
             return cls._read_writable(reader)
         if file_format == _PROTOBUF:
             return cls._read_protobuf(reader)
-        raise CredentialsError(f"token file format {file_format} is not known (0 and 1 are)")
+        raise CredentialsError(f"token file format {file_format} is not supported (only 0 and 1)")
 
     def to_bytes(self) -> bytes:
         """Return the bytes of a token file in format 0, which every Hadoop version reads.

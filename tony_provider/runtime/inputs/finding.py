@@ -54,14 +54,14 @@ def row_group_sizes(storage: Storage, uri: str, size: int) -> list[int]:
         raise ParquetError("it is too short")
     end = _read(storage, uri, size, min(size, _FIRST_READ))
     if end[-4:] == _ENCRYPTED:
-        raise ParquetError("its footer is encrypted, so that its row groups cannot be seen")
+        raise ParquetError("its footer is encrypted, so its row groups are unknown")
     if end[-4:] != _PLAIN:
-        raise ParquetError("it does not end as one")
+        raise ParquetError("it does not end with the marker of a Parquet file")
     length = int.from_bytes(end[-_END:-4], "little") + _END
     if length + len(_PLAIN) > size:
         raise ParquetError(f"its footer of {length - _END} bytes would be longer than the file")
     if length > _LONGEST:
-        raise ParquetError(f"its footer has {length - _END} bytes, more than {_LONGEST} that are read")
+        raise ParquetError(f"its footer has {length - _END} bytes, more than the limit of {_LONGEST}")
     if length > len(end):
         end = _read(storage, uri, size, length)
     return _in_the_file(parse_footer(end[-length:-_END]), size)
@@ -105,7 +105,7 @@ def _row_groups(compact: _Compact) -> list[tuple[int, int]]:
                 raise ParquetError("its footer is damaged")
             return [_row_group(compact) for _ in range(count)]
         compact.skip(kind)
-    raise ParquetError("its footer says nothing of row groups")
+    raise ParquetError("its footer has no list of row groups")
 
 
 def _row_group(compact: _Compact) -> tuple[int, int]:
@@ -308,7 +308,7 @@ def _row_groups_of(whole: InputShard, stores: JobStores) -> list[int]:
     try:
         return row_group_sizes(stores.of(whole.uri), whole.uri, whole.size)
     except ParquetError as error:
-        remedy = "have it written again, name others, or leave out `split_size`"
+        remedy = "rewrite the file, name other files, or remove `split_size`"
         raise UncutError(f"{whole.uri} cannot be cut as a Parquet file: {error}; {remedy}") from error
 
 
@@ -404,7 +404,7 @@ def _named_at(
         yield status
     if empty:
         raise BadInputError(
-            f"{where}: {written} names no file (names that begin with _ or . do not count); correct the path, or "
+            f"{where}: {written} matches no file (names that begin with _ or . are ignored); correct the path, or "
             "run the task that writes these files before this job"
         )
 
@@ -424,7 +424,7 @@ def _files(where: str, written: str, stores: JobStores, check_cancelled: Callabl
         else:
             yield from _all_of(directories, directories.storage.status(start))
     except StorageNotFound as error:
-        raise BadInputError(f"{where}: there is no {error.uri}; correct the path") from error
+        raise BadInputError(f"{where}: {error.uri} does not exist; correct the path") from error
 
 
 def _all_of(directories: _Directories, status: FileStatus) -> Iterator[FileStatus]:

@@ -212,8 +212,8 @@ def too_few_shards(job: JobSpec, name: str, shards: int) -> Optional[str]:
     if shards >= tasks:
         return None
     found = f"{count(shards, 'shard')} for {count(tasks, 'task')} ({', '.join(job.readers(name))})"
-    remedy = "cut the data into more files or pieces (`split_size`), use fewer instances, or write `deal: queue`"
-    return f"{child('inputs', name)}: {found}; with a static deal each needs one: {remedy}"
+    remedy = "split the data into more files or pieces (`split_size`), use fewer instances, or set `deal: queue`"
+    return f"{child('inputs', name)}: {found}; with `deal: static`, each task needs one: {remedy}"
 
 
 MOST_AT_ONCE = 256  # limit of the shards that a reader may have taken, and of its remembered commits

@@ -58,7 +58,7 @@ _MASTER = "am"
 MASTER_DOCKER_KEY = f"{_MASTER}.docker"  # path of the key for the application master's container
 HOST_NETWORK = "host"  # Docker's name for the node's own network
 NO_MASTER_NETWORK = (
-    "tasks and YARN's proxy reach an application master at its node's address only; give it the node's network, "
+    "tasks and YARN's proxy reach the application master only at its node's address; use the node's network, "
     "am: {docker: {network: host}}, or no image, am: {docker: false}"
 )
 

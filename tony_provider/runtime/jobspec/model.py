@@ -627,18 +627,18 @@ RESIZE_EXAMPLE_WORDS = "worker=4"
 def resize_refusal(job: JobSpec, counts: Mapping[str, int]) -> Optional[str]:
     """Return why a job cannot be resized to these numbers of tasks, and what to do. Return None if it can."""
     if not counts:
-        return f"tasks: a number of tasks for one type at least, such as {RESIZE_EXAMPLE}"
+        return f"tasks: give the number of tasks for at least one type, such as {RESIZE_EXAMPLE}"
     for task_type, number in counts.items():
         path = child("tasks", task_type)
         if task_type not in job.tasks:
             return f"{path}: the job has no such task type; it has {', '.join(job.tasks)}"
         task = job.tasks[task_type]
         if task.max_instances is None:
-            return f"{path}: it cannot be resized, since the job gives it no max_instances"
+            return f"{path}: cannot be resized, because the job sets no max_instances for this type"
         if not task.least_instances <= number <= task.max_instances:
             least = "instances" if task.min_instances is None else "min_instances"
             return (
-                f"{path}: {number} is not within {task.least_instances} to {task.max_instances}, "
-                f"the {least} and max_instances of the job"
+                f"{path}: {number} is not between {task.least_instances} and {task.max_instances}, "
+                f"the job's {least} and max_instances"
             )
     return None

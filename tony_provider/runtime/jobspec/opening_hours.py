@@ -65,7 +65,7 @@ def _times(hour: int, minute: int, until_hour: int, until_minute: int) -> tuple[
     if max(minute, until_minute) > 59 or first >= _DAY or last > _DAY:
         raise ValueError("hours go from 00:00 to 24:00")
     if first == last:
-        raise ValueError("ends when it begins, so it never opens; leave the hours out for whole days")
+        raise ValueError("ends when it begins, so it never opens; leave out the hours for whole days")
     return first, last if last > first else last + _DAY
 
 
@@ -85,7 +85,7 @@ def _days(text: str) -> list[int]:
 def _day(text: str) -> int:
     name = text.strip().capitalize()
     if name not in DAYS:
-        raise ValueError(f"{text!r} is no day; the days are {', '.join(DAYS)}")
+        raise ValueError(f"{text!r} is not a day; the days are {', '.join(DAYS)}")
     return DAYS.index(name)
 
 

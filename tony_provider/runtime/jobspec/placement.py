@@ -76,7 +76,7 @@ class TagTarget:
         expected = 3 if parts[0] in _WITH_NAME else 2
         if parts[0] not in NAMESPACES or len(parts) != expected or not all(parts):
             raise ValueError(
-                f"what stands before a tag is {SELF}/, {OTHERS}/, {EVERY}/, {BY_ID}/<application id>/ or "
+                f"the namespace before a tag must be {SELF}/, {OTHERS}/, {EVERY}/, {BY_ID}/<application id>/ or "
                 f"{BY_APPLICATION_TAG}/<tag of applications>/"
             )
         return cls(parts[-1], "/".join(parts[:-1]))
@@ -104,7 +104,7 @@ class AttributeRule:
                 return cls(name.strip(), value.strip(), equal)
             if found:
                 break
-        raise ValueError("is NAME=VALUE or NAME!=VALUE, such as disk=ssd")
+        raise ValueError("must be NAME=VALUE or NAME!=VALUE, such as disk=ssd")
 
 
 def own_tags(task_type: str, placement: Optional[Placement]) -> list[str]:
@@ -123,9 +123,9 @@ def describe_placement(placement: Placement) -> str:
     parts = []
     if placement.nodes or placement.racks:
         where = " or ".join([*placement.nodes, *placement.racks])
-        parts.append(f"only on {where}" if placement.required else f"rather on {where}")
+        parts.append(f"only on {where}" if placement.required else f"preferably on {where}")
     for rule in placement.constraints:
-        of = "" if rule.scope is PlacementScope.NODE else " by rack"
+        of = "" if rule.scope is PlacementScope.NODE else " in the same rack"
         if rule.affinity:
             parts.append(f"together with {' or '.join(rule.affinity)}{of}")
         if rule.anti_affinity:

@@ -53,7 +53,7 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _LONGEST = 40  # characters of an amount; a limit keeps int() and Fraction() cheap
 
 _MEMORY_ALLOWED = "write 4GiB, 512MiB (or 4g, 512m), or a number of MiB"
-_TOLERANCE_ALLOWED = "write a number of tasks, such as 3, or a share of them from 0% to 100%, such as 5%"
+_TOLERANCE_ALLOWED = "write a number of tasks, such as 3, or a percentage from 0% to 100%, such as 5%"
 _MOMENT_ALLOWED = "write it with its time zone: 2026-11-21T18:00:00+01:00"
 _DURATION_ALLOWED = "write 90s, 15m, 2h, 1d, 1h30m, or a number of seconds"
 
@@ -150,11 +150,11 @@ def parse_resource_amount(value: object) -> ResourceAmount:
     number, unit = match.groups()
     if unit not in UNITS:
         meant = [each for each in UNITS if each.lower() == re.sub("b$", "", unit.lower())]
-        instead = f"write {' or '.join(number + each for each in meant)}" if meant else f"it knows {_units_of_yarn()}"
-        raise UnitError(f"{unit} is not a unit of YARN's; {instead}")
+        instead = f"write {' or '.join(number + each for each in meant)}" if meant else f"use one of {_units_of_yarn()}"
+        raise UnitError(f"{unit} is not a unit of YARN; {instead}")
     amount = ResourceAmount(parse_integer(number), unit)
     if amount.value * UNITS[unit] > _MAX_RESOURCE:
-        raise UnitError("must be less than 2**63 in units of one")
+        raise UnitError("must be less than 2**63 after conversion to the base unit")
     return amount
 
 
@@ -162,7 +162,7 @@ def _plain_amount(value: object) -> int:
     try:
         return parse_integer(value)
     except UnitError as error:
-        raise UnitError(f"{error}, or one with a unit of YARN's, such as 10Gi ({_units_of_yarn()})") from None
+        raise UnitError(f"{error}, or one with a unit of YARN, such as 10Gi ({_units_of_yarn()})") from None
 
 
 def _units_of_yarn() -> str:
@@ -195,13 +195,13 @@ def parse_tolerance(value: object) -> Tolerance:
         try:
             number = parse_integer(value)
         except UnitError:
-            raise UnitError(f"neither a number nor a share; {_TOLERANCE_ALLOWED}") from None
+            raise UnitError(f"neither a number nor a percentage; {_TOLERANCE_ALLOWED}") from None
         if number < 0:
             raise UnitError(f"must not be negative; {_TOLERANCE_ALLOWED}")
         return Tolerance(str(number))
     share = text[:-1].strip()
     if len(share) > _LONGEST or not _NUMBER.fullmatch(share) or Fraction(share) > 100:
-        raise UnitError(f"not a share; {_TOLERANCE_ALLOWED}")
+        raise UnitError(f"not a percentage; {_TOLERANCE_ALLOWED}")
     return Tolerance(f"{share}%")
 
 
@@ -251,12 +251,12 @@ def parse_python_env(value: object) -> PythonEnv:
     parts: list[object] = list(value) if isinstance(value, (list, tuple)) else [value]
     texts = [part for part in parts if isinstance(part, str)]
     if len(texts) < len(parts):
-        raise UnitError("must be a path or URI, or of wheels a list of them")
+        raise UnitError("must be a path or URI, or a list of wheels")
     if listed and any("," in text for text in texts):
-        raise UnitError("the name of a wheel in a list has no comma")
+        raise UnitError("a wheel's name in a list must not contain a comma")
     text = ",".join(texts)
     if not is_writable(text):
         raise UnitError("must not hold half a surrogate pair")
     if not text.isprintable() or not all(part.strip() for part in text.split(",")):
-        raise UnitError("must be a path or URI, or of wheels a list of them")
+        raise UnitError("must be a path or URI, or a list of wheels")
     return PythonEnv(",".join(part.strip() for part in text.split(",")))

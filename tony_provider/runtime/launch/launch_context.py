@@ -230,7 +230,7 @@ def materialise(directory: Path, files: Mapping[str, LocalizedResource]) -> None
     for name, resource in files.items():
         source = local_path(resource.uri)
         if not source.exists():
-            raise FileNotFoundError(f"{resource.uri} does not exist; it should become {resource.name} in a container")
+            raise FileNotFoundError(f"{resource.uri} does not exist; a container needs it as {resource.name}")
         target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(source)

@@ -83,7 +83,7 @@ _MOST_BYTES = 4 << 20  # of an answer
 _STOP_SECONDS = 12.0  # between SIGTERM and SIGKILL; kernels need some of them to end
 # Jupyter's working directory, because Python would import modules from the notebooks' directory
 _HOME = os.environ.get("HOME") or "/"
-_MEND = "name a python_env that has jupyterlab and ipykernel"
+_MEND = "use a python_env with jupyterlab and ipykernel"
 
 
 class CannotServe(Exception):  # noqa: N818 - named for what is wrong
@@ -93,7 +93,7 @@ class CannotServe(Exception):  # noqa: N818 - named for what is wrong
 def expect_token() -> None:
     """Raise CannotServe if the token is missing, because Jupyter would create one and print it."""
     if not os.environ.get(_TOKEN):
-        raise CannotServe(f"it has no secret {_TOKEN}: start it by airflow tony notebook")
+        raise CannotServe(f"the secret {_TOKEN} is missing: start the notebook with airflow tony notebook")
 
 
 def server_module() -> str:
@@ -122,7 +122,7 @@ def expect_kernel() -> None:
     except (subprocess.SubprocessError, ValueError) as error:
         raise CannotServe(f"{sys.executable} cannot list its kernels: {_MEND}") from error
     if not found:
-        raise CannotServe(f"{sys.executable} has a Jupyter server and no kernel: {_MEND}")
+        raise CannotServe(f"{sys.executable} has a Jupyter server but no kernel: {_MEND}")
 
 
 def _has(module: str) -> bool:
@@ -154,7 +154,7 @@ def runtime_directory() -> Path:
     directory.mkdir(mode=0o700, exist_ok=True)
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise CannotServe(f"{directory} belongs to another user, or others may write there; remove TMPDIR from `env`")
+        raise CannotServe(f"{directory} belongs to another user, or others can write to it; remove TMPDIR from `env`")
     return directory
 
 

@@ -169,7 +169,7 @@ def unpack_work(archive: Path, directory: Path) -> None:
         for info in tar:
             target = directory / info.name
             if Path(info.name).is_absolute() or ".." in Path(info.name).parts:
-                raise tarfile.TarError(f"{archive.name} holds {info.name!r}, which is not below a directory")
+                raise tarfile.TarError(f"{archive.name} contains {info.name!r}, which leads out of the archive")
             if info.isdir():
                 target.mkdir(mode=0o700, parents=True, exist_ok=True)
             elif info.issym():
@@ -190,9 +190,9 @@ def unpack_work(archive: Path, directory: Path) -> None:
 _ARCHIVE = re.compile(r"work-(\d{1,18})\.tar")
 _KEPT = 2  # local archives: the newest, and the one before, which may still be uploading
 _NOTE = """\
-These files are not kept: together all files of a notebook may have {most}, and be {files}.
-They go with the notebook's container. Put them where they stay (HDFS, an output of a job),
-or open the notebook again with more: airflow tony notebook --keep 8GiB
+These files are not kept: a notebook may have at most {most} in {files} files.
+They are deleted with the notebook's container. Copy them to a lasting place (HDFS, an output of a job),
+or open the notebook again with a higher limit: airflow tony notebook --keep 8GiB
 
 {lines}
 """
@@ -220,7 +220,7 @@ class KeptWork:
         tarfile.TarError for an invalid archive.
         """
         if self.directory.is_dir():
-            return "as it was in this container"
+            return "unchanged since the last start in this container"
         partly = self.directory.with_name(self.directory.name + ".partly")
         shutil.rmtree(partly, ignore_errors=True)
         partly.mkdir(mode=0o700)
@@ -228,7 +228,7 @@ class KeptWork:
             unpack_work(Path(resume_from), partly)
         partly.rename(self.directory)
         self._seen = self._kept = self._found()
-        return f"as it was kept last ({count_files(self._kept)})" if resume_from else "new, and empty"
+        return f"restored from the last save ({count_files(self._kept)})" if resume_from else "new and empty"
 
     def poll(self) -> bool:
         """List all files; returns whether something has changed since the last listing."""
@@ -259,12 +259,12 @@ class KeptWork:
         self._tell_left(choice.left)
         said = f"{count_files(choice.kept)} kept, {format_size(sum(each.size for each in choice.kept))}"
         if packed.changing:
-            said += f"; written meanwhile, and kept again: {name_some(packed.changing)}"
+            said += f"; changed during the save, so they are kept again: {name_some(packed.changing)}"
         missing = []
         if packed.unreadable:
-            missing.append(f"NOT kept, as they cannot be read: {name_some(packed.unreadable)}")
+            missing.append(f"NOT kept, because they cannot be read: {name_some(packed.unreadable)}")
         if choice.left:
-            missing.append(f"NOT kept for lack of room: {name_some([each.path for each in choice.left])}")
+            missing.append(f"NOT kept, because of the size limit: {name_some([each.path for each in choice.left])}")
         self.missing = "; ".join(missing)
         return "; ".join([said, *missing])
 
@@ -280,7 +280,7 @@ class KeptWork:
             if not noted:
                 archive.unlink(missing_ok=True)
         if not noted:
-            raise OSError(f"{archive.name} could not be noted: the disk may be full")
+            raise OSError(f"{archive.name} could not be committed: the disk may be full")
 
     def _archives(self) -> list[tuple[int, Path]]:
         """Return number and path of each local archive, oldest first."""

@@ -40,9 +40,9 @@ def main(arguments: Sequence[str]) -> int:
     work = Path(__file__).resolve().parents[2] / "notebook"  # in the container's workspace
     kept = KeptWork(work, Path(os.environ["TONY_CHECKPOINT_DIR"]), options.keep, (JOB, CHECKPOINT))
     try:
-        say(f"its directory is {kept.restore(os.environ.get('TONY_RESUME_FROM'))}")
+        say(f"the directory is {kept.restore(os.environ.get('TONY_RESUME_FROM'))}")
     except (OSError, tarfile.TarError) as error:
-        sys.stderr.write(f"what was kept of the notebook cannot be put back: {error}\n")
+        sys.stderr.write(f"cannot restore the kept files of the notebook: {error}\n")
         return 1
     _link(work / JOB, Path.cwd())
     if before := os.environ.get("TONY_WARM_START"):
@@ -92,9 +92,9 @@ class Serving:
         if self.stop_requested.is_set():
             return TOLD_TO_END
         if why is None and code:
-            say(f"Jupyter has ended with {code}")
+            say(f"Jupyter has ended with exit code {code}")
             return code if code > 0 else 128 - code
-        why = why or "ended by its user"
+        why = why or "ended by the user"
         say(why)
         self._leave_result(why)
         return 0
@@ -112,9 +112,9 @@ class Serving:
                 self._keep()
             quiet = idleness.record(self._jupyter.activity(), time.monotonic(), changed=touched)
             if idle and quiet >= idle:
-                return f"ended: nothing went on for {quiet:.0f} s"
+                return f"ended: no activity for {quiet:.0f} s"
             if until and time.time() >= until:
-                return "ended: its time is over"
+                return "ended: the end time is reached"
         return None
 
     def _poll_files(self) -> bool:

@@ -162,7 +162,7 @@ def check_names(files: Iterable[tuple[str, str]], key: str) -> None:
         if before != number:
             other = next(name for name, each in numbers.items() if each == before)
             raise PublishError(
-                f"{key}: {other} and {part} have both left {replaced(path)}; have each task name its files after "
+                f"{key}: {other} and {part} have both written {replaced(path)}; let each task name its files after "
                 "itself (TONY_RANK), or use layout: tasks"
             )
 
@@ -186,9 +186,9 @@ def _fixed(path: Path) -> str:
     """Return the reason why no directory can be renamed to the local path, or an empty string."""
     try:
         if path.is_symlink():
-            return "it is a symbolic link, in whose place the output would be; name the directory that it leads to"
+            return "it is a symbolic link, which the output would replace; name the directory that the link points to"
         if path.is_mount():
-            return "a file system is mounted there, in whose place no output can be; name a directory in it"
+            return "it is a mount point, which no output can replace; name a directory in it"
     except OSError:  # the parent is inaccessible; the later creation of directories raises a better error
         return ""
     return ""
@@ -197,7 +197,7 @@ def _fixed(path: Path) -> str:
 def _not_ours(storage: Storage, target: str, training: str) -> str:
     try:
         if not storage.status(target).is_directory:
-            return "a file is there"
+            return "it is an existing file"
         for name in (contract.OUTPUT_MARK_FILE, contract.SUCCESS_FILE):
             mark = read_mark(storage, target, name)
             if mark is not None:
@@ -340,8 +340,8 @@ class Publication:
         owner = self.storage.status(self.place.staging).owner if user else ""
         if owner != user:
             raise PublishError(
-                f"{child(self._key, 'path')}: {self.place.staging} is {owner}'s, who could change what is put there; "
-                "remove it, or name a path in a directory where nobody else may write"
+                f"{child(self._key, 'path')}: {self.place.staging} belongs to {owner}, who could change the output; "
+                "remove it, or name a path in a directory that no other user can write to"
             )
         return user
 
@@ -429,7 +429,7 @@ class Publication:
 
     def _missing(self, uri: str) -> PublishError:
         shared = "; all nodes must have the path's file system mounted" if uris.scheme(uri) == "file" else ""
-        return PublishError(f"{self._key}: {uri}, which a task has left, is not there any more{shared}")
+        return PublishError(f"{self._key}: {uri}, which a task wrote, does not exist any more{shared}")
 
     @property
     def _key(self) -> str:

@@ -52,7 +52,7 @@ def load_source(source: Union[str, bytes, Mapping[str, Any]], path: str = "") ->
     if not isinstance(plain, Mapping):
         message = "is empty" if plain is None else "must be a mapping of keys to values"
         if isinstance(plain, str):
-            message += " (a file with one is only loaded when its name ends in .tony.yaml or .tony.json)"
+            message += " (a job file is loaded only if its name ends in .tony.yaml or .tony.json)"
         raise SpecError([Problem(path, NOT_GIVEN if plain is None else plain, message)])
     return plain
 
@@ -179,11 +179,11 @@ class _Converter:
         value = self.convert(node, child(path, "<<"))
         for mapping in value if isinstance(value, list) else [value]:
             if not isinstance(mapping, dict):
-                self._refuse(node, child(path, "<<"), "must name mappings")
+                self._refuse(node, child(path, "<<"), "must refer to mappings")
                 return
             self._merged += len(mapping)
             if self._merged > _MOST_MERGED:
-                self._refuse(node, child(path, "<<"), f"more than {_MOST_MERGED} keys are merged in all")
+                self._refuse(node, child(path, "<<"), f"more than {_MOST_MERGED} keys are merged in total")
                 return
             for key, below in mapping.items():
                 inherited.setdefault(key, below)
@@ -305,8 +305,8 @@ _LONGEST_PATTERN = 300  # characters
 _DEEPEST = 20  # number of names of a key in a message
 
 _REFUSED = (
-    "may not be overridden. It comes from `overrides`, as this run has filled them in; whoever writes the DAG may "
-    'allow that, by allowed_overrides=["%s"] of the operator'
+    "may not be overridden. The key comes from this run's rendered `overrides`. The DAG's author can allow this "
+    'override with allowed_overrides=["%s"] of the operator'
 )
 
 
@@ -336,7 +336,7 @@ def check_overrides(overrides: Mapping[str, Any], job: Mapping[str, Any], allowe
     except RecursionError as error:
         raise SpecError([Problem("overrides", NOT_GIVEN, "nested too deeply")]) from error
     if too_many:
-        raise SpecError([Problem("overrides", NOT_GIVEN, f"more than {MOST_KEYS} keys and elements of lists")])
+        raise SpecError([Problem("overrides", NOT_GIVEN, f"more than {MOST_KEYS} keys and list elements")])
     patterns = Patterns([*ALLOWED_BY_DEFAULT, *allowed])
     touched = {_touched(path, job): value for path, value in given}
     refused = [(path, value) for path, value in touched.items() if not patterns.allow(path)]
@@ -344,7 +344,7 @@ def check_overrides(overrides: Mapping[str, Any], job: Mapping[str, Any], allowe
     some = refused if len(refused) <= MOST_LISTED else refused[: MOST_LISTED - 1]
     problems = [Problem(dotted_key(path), value, _REFUSED % _pattern(path)) for path, value in some]
     if more := len(refused) - len(some):
-        problems.append(Problem("overrides", NOT_GIVEN, f"{more} more of its keys may not"))
+        problems.append(Problem("overrides", NOT_GIVEN, f"{more} more keys may not be overridden"))
     if problems:
         raise SpecError(problems)
 

@@ -89,7 +89,7 @@ _TRUTH_VALUES: dict[Any, tuple[Mapping[bool, Any], str]] = {
     ),
     Docker: (
         {False: Docker(runtime=ContainerRuntime.NONE)},
-        "must be a mapping such as {image: registry/name:tag}, or false: no image",
+        "must be a mapping such as {image: registry/name:tag}, or false for no image",
     ),
 }
 
@@ -261,7 +261,7 @@ class Reader:
         written, stored = unmarked(text)
         source, separator, name = written.partition("::")
         if "::" in name or (separator and not name):
-            return self._fail(path, value, "must be SRC or SRC::NAME; {source: …, name: …} takes a source with '::'")
+            return self._fail(path, value, "must be SRC or SRC::NAME; write a source with '::' as {source: …, name: …}")
         return Resource(source, name or None, stored)
 
     def _truth_value(self, values: Mapping[bool, Any], message: str, value: object, path: str) -> Any:
@@ -282,4 +282,4 @@ class Reader:
                     return PortRange(parse_integer(first), parse_integer(last))
             except UnitError:
                 pass
-        return self._fail(path, value, "must be two ports: 20000-31999")
+        return self._fail(path, value, "must be a range of two ports, such as 20000-31999")

@@ -54,7 +54,7 @@ def docker_problems(job: JobSpec) -> Iterator[Problem]:
             problems.setdefault(problem.path, problem)
     yield from problems.values()
     if job.docker is not None and job.docker.client_config and not any(map(is_docker_image, every.values())):
-        yield Problem("docker.client_config", job.docker.client_config, "means nothing: no container is Docker's")
+        yield Problem("docker.client_config", job.docker.client_config, "has no effect: no container runs in Docker")
 
 
 def _values(path: str, docker: Docker) -> Iterator[Problem]:
@@ -62,9 +62,9 @@ def _values(path: str, docker: Docker) -> Iterator[Problem]:
         yield Problem(
             child(path, "image"),
             docker.image,
-            "must be an image's name that YARN takes: registry/name:tag or registry/name@sha256:…, in lower case",
+            "must be an image name that YARN accepts: registry/name:tag or registry/name@sha256:…, in lower case",
         )
-    yield from _each(child(path, "mounts"), docker.mounts, _MOUNT, "SOURCE:TARGET:MODE, absolute paths and ro or rw")
+    yield from _each(child(path, "mounts"), docker.mounts, _MOUNT, "SOURCE:TARGET:MODE of absolute paths and ro or rw")
     yield from _each(child(path, "tmpfs"), docker.tmpfs, _TMPFS, "an absolute path")
     for name in ("network", "oci_runtime"):
         value = getattr(docker, name)
@@ -77,19 +77,19 @@ def _values(path: str, docker: Docker) -> Iterator[Problem]:
 def _each(path: str, values: Optional[Sequence[str]], pattern: re.Pattern[str], form: str) -> Iterator[Problem]:
     for index, value in enumerate(values or ()):
         if not pattern.fullmatch(value):
-            yield Problem(item(path, index), value, f"must be {form}, without blanks and any of , ; \" ' ` $ \\ {{ }}")
+            yield Problem(item(path, index), value, f"must be {form}, without blanks or any of , ; \" ' ` $ \\ {{ }}")
 
 
 def _contradictions(path: str, docker: Docker) -> Iterator[Problem]:
     given = _given(docker)
     if docker.runtime is ContainerRuntime.NONE:
         for name in given - {"runtime"}:
-            yield Problem(child(path, name), getattr(docker, name), "means nothing with runtime: none")
+            yield Problem(child(path, name), getattr(docker, name), "has no effect with runtime: none")
     if docker.client_config is not None and path != JOBS_OWN:
         yield Problem(
             child(path, "client_config"),
             docker.client_config,
-            f"is the job's: {JOBS_OWN}.client_config, which may hold the credentials of any number of registries",
+            f"must be set as {JOBS_OWN}.client_config, which may contain the credentials of several registries",
         )
 
 
@@ -106,10 +106,10 @@ def _as_a_whole(job: JobSpec, path: str, docker: Optional[Docker]) -> Iterator[P
         yield Problem(child(path if own else JOBS_OWN, "image"), NOT_GIVEN, "is required")
     if docker.runtime is ContainerRuntime.RUNC:
         for name in sorted(_given(docker) - _OF_RUNC):
-            yield Problem(place(name), getattr(docker, name), "YARN's runc has image and mounts only")
+            yield Problem(place(name), getattr(docker, name), "YARN's runc supports image and mounts only")
         for mount in docker.mounts or ():
             if "+" in mount.rpartition(":")[2]:
-                yield Problem(place("mounts"), docker.mounts, "YARN's runc mounts ro or rw, and no other way")
+                yield Problem(place("mounts"), docker.mounts, "YARN's runc supports only the mount modes ro and rw")
     if docker.network == "none":
         yield Problem(place("network"), docker.network, "without a network no task reaches its application master")
     elif path == MASTER_DOCKER_KEY and docker.network not in (None, HOST_NETWORK):
@@ -143,8 +143,8 @@ def _of_each(job: JobSpec) -> Iterator[Problem]:
 
 def _written(placement: Placement, path: str, own: list[str]) -> Iterator[Problem]:
     for key, form, what in (
-        ("nodes", _HOST, "a node is named by its host, as YARN lists it, without a port"),
-        ("racks", _RACK, "a rack is named as in YARN's topology, such as /rack1"),
+        ("nodes", _HOST, "must be the node's host name as YARN lists it, without a port"),
+        ("racks", _RACK, "must be a rack's name in YARN's topology, such as /rack1"),
     ):
         for index, name in enumerate(getattr(placement, key)):
             if not form.fullmatch(name):
@@ -165,7 +165,7 @@ def _written(placement: Placement, path: str, own: list[str]) -> Iterator[Proble
 def _rule(rule: PlacementConstraint, path: str, own: list[str]) -> Iterator[Problem]:
     kinds = [kind for kind in ("affinity", "anti_affinity", "cardinality") if getattr(rule, kind)]
     if len(kinds) != 1:
-        yield Problem(path, kinds or NOT_GIVEN, "one of affinity, anti_affinity and cardinality is given")
+        yield Problem(path, kinds or NOT_GIVEN, "must have exactly one of affinity, anti_affinity and cardinality")
         return
     namespaces: set[str] = set()
     for text in rule.tags:
@@ -177,37 +177,37 @@ def _rule(rule: PlacementConstraint, path: str, own: list[str]) -> Iterator[Prob
         namespaces.add(target.namespace)
         if target.namespace == SELF and target.tag not in own:
             known = (
-                suggestion(target.tag, own) or f"; it has {', '.join(own)}; tags of others are not-self/{target.tag}"
+                suggestion(target.tag, own) or f"; it has {', '.join(own)}; for other jobs use not-self/{target.tag}"
             )
             yield Problem(child(path, kinds[0]), text, f"the job has no task type and no tag of this name{known}")
     if rule.affinity and len(namespaces) > 1:
-        message = "tags are alternatives to YARN where the same stands before them (not-self/ …); give others a rule"
+        message = "YARN treats tags as alternatives only within one namespace (not-self/ …); use one rule per namespace"
         yield Problem(child(path, "affinity"), rule.affinity, message)
     if rule.cardinality is None:
         for key in ("min", "max"):
             if getattr(rule, key):
-                yield Problem(child(path, key), getattr(rule, key), "belongs to cardinality")
+                yield Problem(child(path, key), getattr(rule, key), "is allowed only with cardinality")
     elif rule.min < 0:
         yield Problem(child(path, "min"), rule.min, "must be at least 0")
     elif rule.max is not None and rule.max < max(1, rule.min):
         yield Problem(
-            child(path, "max"), rule.max, f"must be at least {max(1, rule.min)}; for none at all: anti_affinity"
+            child(path, "max"), rule.max, f"must be at least {max(1, rule.min)}; use anti_affinity to allow none"
         )
     elif rule.max is None and not rule.min:
-        yield Problem(child(path, "cardinality"), rule.cardinality, "says nothing without min or max")
+        yield Problem(child(path, "cardinality"), rule.cardinality, "needs min or max")
 
 
 def _placement_contradictions(job: JobSpec, task_type: str, placement: Placement, path: str) -> Iterator[Problem]:
     if (placement.nodes or placement.racks) and job.placed_by_rules(task_type):
         key = "nodes" if placement.nodes else "racks"
-        message = "YARN places by nodes and racks, or by rules and tags, which this type has, or others' rules name it"
+        message = "YARN cannot combine nodes or racks with rules and tags; this type has some, or others' rules name it"
         yield Problem(child(path, key), getattr(placement, key), message)
     elif placement.required and not placement.nodes and not placement.racks:
-        yield Problem(child(path, "required"), True, "belongs to nodes and racks")
+        yield Problem(child(path, "required"), True, "is allowed only with nodes or racks")
     label = job.tasks[task_type].node_label or job.node_label
     if label and _rules_for_yarn(placement) > 1:
         message = (
-            f"YARN heeds one rule together with a node label ({label}), not several; leave the label out, or the others"
+            f"YARN applies only one rule together with a node label ({label}); remove the label or the other rules"
         )
         yield Problem(child(path, "constraints"), _rules_for_yarn(placement), message)
     yield from _of_attributes(placement, path)
@@ -227,7 +227,7 @@ def _of_attributes(placement: Placement, path: str) -> Iterator[Problem]:
         value = wanted.setdefault(rule.name, rule.value) if rule.equal else wanted.get(rule.name)
         if value is not None and (value != rule.value) is rule.equal:
             where = item(child(path, "attributes"), index)
-            yield Problem(where, placement.attributes[index], f"no node has this and {rule.name}={value}")
+            yield Problem(where, placement.attributes[index], f"contradicts {rule.name}={value}, so no node matches")
 
 
 def _of_rules(job: JobSpec, task_type: str, placement: Placement, path: str) -> Iterator[Problem]:
@@ -245,11 +245,11 @@ def _of_rules(job: JobSpec, task_type: str, placement: Placement, path: str) -> 
                 continue
             if rule.min:
                 message = (
-                    "counts only containers that are already placed, so the first one would wait forever; remove it"
+                    "counts only containers that are already placed, so the first one would wait forever; remove min"
                 )
                 yield Problem(child(where, "min"), rule.min, message)
             if beside and rule.max is not None and rule.max < job.minimum_containers(task_type):
-                message = f"{job.minimum_containers(task_type)} are to be together on one {beside[0].scope.value}"
+                message = f"{job.minimum_containers(task_type)} containers must share one {beside[0].scope.value}"
                 yield Problem(child(where, "max"), rule.max, message)
 
 
@@ -266,7 +266,7 @@ def _never_placed(job: JobSpec) -> Iterator[Problem]:
     for name in sorted(waiting):
         path = child("tasks", name, "placement", "constraints")
         others = " and ".join(sorted(waiting))
-        yield Problem(path, NOT_GIVEN, f"{others} wait for each other, and none would come first; leave a rule out")
+        yield Problem(path, NOT_GIVEN, f"{others} wait for each other, so none can be placed first; remove a rule")
 
 
 def _wanted(placement: Placement, own: list[str]) -> Iterator[set[str]]:

@@ -70,7 +70,7 @@ def _wait(job: JobSpec, framework: Framework, task_type: str, other: str, milest
         return
     if milestone is Milestone.READY and job.tasks[other].ready is None:
         where = child("tasks", other, "ready")
-        yield Problem(path, milestone.value, f"nothing says when {other} is ready; give it {where}")
+        yield Problem(path, milestone.value, f"the job does not define when {other} is ready; add {where}")
     role, other_role = job.role(task_type), job.role(other)
     if milestone is Milestone.SUCCEEDED:
         if other_role in _SERVES:
@@ -111,15 +111,15 @@ def _gang(job: JobSpec, framework: Framework) -> list[str]:
 
 
 def _together(framework: Framework) -> str:
-    return "start again together (restart: gang)" if framework.first_come else "train together"
+    return "restart together (restart: gang)" if framework.first_come else "train together"
 
 
 def _probe(probe: ReadinessProbe, path: str) -> Iterator[Problem]:
     given = [name for name, value in attrs.asdict(probe).items() if value is not None]
     if len(given) != 1:
-        yield Problem(path, attrs.asdict(probe), "is one of command, port and file")
+        yield Problem(path, attrs.asdict(probe), "must have exactly one of command, port and file")
     if probe.port is not None and not 0 <= probe.port <= HIGHEST_PORT:
-        yield Problem(child(path, "port"), probe.port, "must be a port, or 0 for the task's own (TONY_PORT)")
+        yield Problem(child(path, "port"), probe.port, "must be a port, or 0 for the task's own port (TONY_PORT)")
     for name in ("command", "file"):
         value = getattr(probe, name)
         if value is not None and not value.strip():
@@ -142,7 +142,7 @@ def _one_gang(job: JobSpec, framework: Framework) -> Iterator[Problem]:
     for task_type, after in zip(gang, outside):
         if after != outside[0]:
             path = child("tasks", task_type, "after")
-            message = f"must be that of {gang[0]}: they {_together(framework)} and begin together"
+            message = f"must be that of {gang[0]}, because both {_together(framework)} and start together"
             yield Problem(path, {name: each.value for name, each in after.items()}, message)
 
 
@@ -150,7 +150,7 @@ def _without(after: Mapping[str, Milestone], others: Sequence[str]) -> dict[str,
     return {name: milestone for name, milestone in after.items() if name not in others}
 
 
-_ALONE = "it is for tasks that do without each other, as those of the framework standalone"
+_ALONE = "only independent tasks can use this key, such as those of the framework standalone"
 
 
 def start_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]:
@@ -159,7 +159,7 @@ def start_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]:
     for task_type, task in job.tasks.items():
         if job.role(task_type) is Role.ONCE and task.restart is RestartScope.GANG:
             path = child("tasks", task_type, "restart")
-            yield Problem(path, task.restart.value, "what has the role once is not run again with the others")
+            yield Problem(path, task.restart.value, "a task type with the role once does not restart with the others")
     if job.start is StartRule.FIRST_COME:
         yield from _first_come(job, framework)
     if job.tolerated_failures != "0":
@@ -168,26 +168,26 @@ def start_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]:
 
 def _first_come(job: JobSpec, framework: Framework) -> Iterator[Problem]:
     if not framework.first_come:
-        message = f"tasks of the framework {job.framework} begin together; {_ALONE}"
+        message = f"tasks of the framework {job.framework} start together; {_ALONE}"
         yield Problem("start", job.start.value, message)
         return
     for task_type, task in job.tasks.items():
         if task.restart is RestartScope.GANG:
             path = child("tasks", task_type, "restart")
-            yield Problem(path, task.restart.value, "with start: first-come each task starts again by itself")
+            yield Problem(path, task.restart.value, "with start: first-come, each task restarts by itself")
     if job.checkpoint.mirror is MirrorScope.ALL:
-        message = "needs all ranks at work at a time, which start: first-come does not give; use leader or off"
+        message = "needs all ranks at the same time, which start: first-come does not ensure; use leader or off"
         yield Problem("checkpoint.mirror", job.checkpoint.mirror.value, message)
 
 
 def _tolerated(job: JobSpec, framework: Framework) -> Iterator[Problem]:
     workers = {name: task for name, task in job.tasks.items() if job.role(name) is Role.WORKER}
     if not workers:
-        yield Problem("tolerated_failures", job.tolerated_failures, "there is no worker whose failure it could be")
+        yield Problem("tolerated_failures", job.tolerated_failures, "applies to workers, but the job has none")
     for task_type, task in workers.items():
         scope = task.restart or framework.scope(Role.WORKER)
         if scope is RestartScope.GANG:
-            message = f"the failure of a {task_type} takes the others along (restart: gang); {_ALONE}"
+            message = f"the failure of a {task_type} restarts the others (restart: gang); {_ALONE}"
             yield Problem("tolerated_failures", job.tolerated_failures, message)
 
 
@@ -196,9 +196,9 @@ def windows_problems(job: JobSpec) -> Iterator[Problem]:
     if job.windows is None:
         return
     if not job.windows.open:
-        yield Problem("windows.open", [], "it never opens: name hours, such as 22:00-06:00, or leave windows out")
+        yield Problem("windows.open", [], "never opens: name hours, such as 22:00-06:00, or leave out windows")
     if not _is_zone(job.windows.zone):
-        message = "is no time zone that this machine knows; write it as the IANA does, such as Europe/Berlin or UTC"
+        message = "is not a time zone that this machine knows; use an IANA name, such as Europe/Berlin or UTC"
         yield Problem("windows.zone", job.windows.zone, message)
     # An unreadable value is empty here, and is already reported.
     hours = [(index, text, read_hours(text)) for index, text in enumerate(job.windows.open) if text]
@@ -228,7 +228,7 @@ def name_problem(what: str, name: str) -> str:
     return f"{what}'s name has {form} {MAX_NAME} characters"
 
 
-_OF_VARIABLE = ": a variable is named after it"
+_OF_VARIABLE = "; it becomes part of an environment variable's name"
 
 
 def input_problems(job: JobSpec) -> Iterator[Problem]:
@@ -239,7 +239,7 @@ def input_problems(job: JobSpec) -> Iterator[Problem]:
             yield Problem(path, name, problem + _OF_VARIABLE)
         elif contract.ENV_INPUT_PREFIX + name.upper() in _TAKEN:
             yield Problem(
-                path, name, f"another variable is named {contract.ENV_INPUT_PREFIX + name.upper()}; give another name"
+                path, name, f"the variable {contract.ENV_INPUT_PREFIX + name.upper()} is reserved; give another name"
             )
         yield from _paths(spec, child(path, "paths"))
         yield from _task_types(job, spec.tasks, child(path, "tasks"), verb="read", role_problem=_no_reader)
@@ -267,10 +267,10 @@ def _uri_problem(written: str) -> str:
 def _pieces(spec: InputSpec, path: str) -> Iterator[Problem]:
     if spec.split_size is not None and spec.format is InputFormat.FILES:
         known = " or ".join(f"`format: {each.value}`" for each in InputFormat if each is not InputFormat.FILES)
-        message = f"a file can be cut only where its records begin: write {known} too"
+        message = f"files can be split only where a record begins: also set {known}"
         yield Problem(child(path, "split_size"), f"{spec.split_size}MiB", message)
     if spec.checksum and any(_scheme(written) == "file" for written in spec.paths):
-        message = "a disk has no checksums of its files, which are known by size and time; leave it out"
+        message = "files on a disk have no checksums, and size and time identify them; leave out checksum"
         yield Problem(child(path, "checksum"), True, message)
 
 
@@ -286,7 +286,7 @@ def _parts(job: JobSpec, name: str, path: str) -> Iterator[Problem]:
     """Yield a problem if several processes of a task would read the same shards of an input with ``deal: static``."""
     for task_type in job.readers(name):
         if task_type in job.tasks and job.tasks[task_type].process_count > 1:
-            message = f"every process of a {task_type} would read the same part; deal: queue, or more instances"
+            message = f"every process of a {task_type} would read the same part; use deal: queue or more instances"
             yield Problem(path, InputDeal.STATIC.value, message)
 
 
@@ -302,18 +302,18 @@ def _task_types(
         elif problem := role_problem(job.role(task_type)):
             yield Problem(where, task_type, problem)
         elif not job.tasks[task_type].command:
-            message = f"the tasks of {task_type} run no program of yours, which could {verb} it; give them a command"
+            message = f"the tasks of {task_type} run no user program that could {verb} the files; give them a command"
             yield Problem(where, task_type, message)
 
 
 def _no_reader(role: Role) -> str:
-    return "" if in_cluster(role) else f"inputs are dealt to tasks with a rank, and not to the role {role.value}"
+    return "" if in_cluster(role) else f"inputs are distributed to tasks with a rank, not to the role {role.value}"
 
 
 def _no_writer(role: Role) -> str:
     if role in _WRITING:
         return ""
-    return f"tasks of the role {role.value} do not end by themselves, so that their output is never complete"
+    return f"tasks of the role {role.value} do not end by themselves, so their output is never complete"
 
 
 _MAGIC = re.compile(r"[*?\[]")
@@ -330,7 +330,7 @@ def output_problems(job: JobSpec, framework: Optional[Framework]) -> Iterator[Pr
             yield Problem(path, name, problem + _OF_VARIABLE)
         yield from _task_types(job, spec.tasks, child(path, "tasks"), verb="write", role_problem=_no_writer)
         if not job.writers(name) and not spec.tasks:
-            yield Problem(child(path, "tasks"), [], "no task would write it; name types that have a command")
+            yield Problem(child(path, "tasks"), [], "no task would write this output; name types that have a command")
         yield from _commit(job, framework, name, child(path, "commit"))
         problem = _path_problem(spec)
         if problem:
@@ -340,9 +340,7 @@ def output_problems(job: JobSpec, framework: Optional[Framework]) -> Iterator[Pr
         others = [*_inputs(job), *((child("outputs", each), at) for each, at in places.items())]
         for where, other in others:
             if relation := _relation(place, other):
-                yield Problem(
-                    child(path, "path"), spec.path, f"{relation} {where} ({other}); give it a path of its own"
-                )
+                yield Problem(child(path, "path"), spec.path, f"{relation} {where} ({other}); use a separate path")
                 break
         places[name] = place
 
@@ -352,11 +350,11 @@ def _path_problem(spec: OutputSpec) -> str:
         return problem
     place = uris.parse(spec.path)
     if place.path == "/":
-        return "must be a directory of its own, and not the root of the store"
+        return "must be a directory below the root of the store"
     if _MAGIC.search(place.path):
-        return "must be one directory; inputs cannot name one with *, ? or [ in its path"
+        return "must be a directory without *, ? or [ in its path, because inputs cannot name such a directory"
     if place.name.startswith(_HIDDEN):
-        return "readers leave out names that begin with _ or .; give another name"
+        return "readers skip names that begin with _ or .; give another name"
     return ""
 
 
@@ -383,7 +381,7 @@ def _relation(place: Uri, other: Uri) -> str:
             return ""
     if len(mine) == len(theirs):
         return "is the same as" if mine == theirs else "is among the files of"
-    return "lies in" if len(mine) > len(theirs) else "contains"
+    return "is inside" if len(mine) > len(theirs) else "contains"
 
 
 def _commit(job: JobSpec, framework: Optional[Framework], name: str, path: str) -> Iterator[Problem]:
@@ -391,13 +389,13 @@ def _commit(job: JobSpec, framework: Optional[Framework], name: str, path: str) 
     if job.outputs[name].commit is not OutputCommit.TASK:
         return
     if job.outputs[name].layout is OutputLayout.FLAT:
-        message = "files beside each other would appear one by one; use layout: tasks, or commit: job"
+        message = "with layout: flat, files would appear one by one; use layout: tasks or commit: job"
         yield Problem(path, OutputCommit.TASK.value, message)
     for task_type in job.writers(name) if framework else ():
         role = job.role(task_type) if task_type in job.tasks else Role.WORKER
         scope = job.tasks[task_type].restart or framework.scope(role) if framework else None
         if scope is RestartScope.GANG:
-            message = f"{task_type} starts again with the others, even after it has succeeded; use commit: job"
+            message = f"{task_type} restarts with the others, even after success; use commit: job"
             yield Problem(path, OutputCommit.TASK.value, message)
 
 
@@ -407,10 +405,10 @@ def export_problems(job: JobSpec) -> Iterator[Problem]:
     if every is None:
         return
     if job.checkpoint.mirror is MirrorScope.OFF:
-        message = "counts checkpoints on the store, and none come there with checkpoint.mirror: off"
+        message = "counts checkpoints on the store, but checkpoint.mirror: off stores none"
         yield Problem("export.every", every, message)
     if leading_type(job.roles) is None:
-        yield Problem("export.every", every, "the chief or the first worker exports the model, and there is neither")
+        yield Problem("export.every", every, "the chief or the first worker exports the model, but the job has neither")
 
 
 _ACL_NAME = re.compile(r"[^\s,:*@/\x00-\x1f\x7f]{1,255}")  # YARN separates names by commas and a blank, HDFS by colons
@@ -429,16 +427,16 @@ def _names(names: AccessNames, path: str) -> Iterator[Problem]:
                 continue
             where = item(child(path, what), index)
             if name == EVERYBODY:
-                yield Problem(where, name, f"everybody is {EVERYBODY} as the only user: users: ['{EVERYBODY}']")
+                yield Problem(where, name, f"for everybody, write {EVERYBODY} as the only user: users: ['{EVERYBODY}']")
             elif not _ACL_NAME.fullmatch(name) or not name.isprintable():
                 yield Problem(where, name, _how(what, name))
             elif name in given[:index]:
-                yield Problem(where, name, "is there twice")
+                yield Problem(where, name, "is listed twice")
     if EVERYBODY in names.users and (len(names.users) > 1 or names.groups):
         yield Problem(child(path, "users"), names.users, f"{EVERYBODY} means everybody: leave out all other names")
 
 
 def _how(what: str, name: str) -> str:
     if "@" in name or "/" in name:
-        return "must be the cluster's short name, such as alice, and no Kerberos principal"
-    return f"must be one name of the cluster's {what}, without blanks, commas, colons and slashes, and not empty"
+        return "must be the short name on the cluster, such as alice, not a Kerberos principal"
+    return f"must be the name of one of the cluster's {what}, without blanks, commas, colons and slashes, and not empty"

@@ -86,7 +86,7 @@ _TAKEN_NAMES = {
 }
 _OWN_FILES = "tony-"
 _NOT_UNPACKED = (".bz2", ".tbz2", ".xz", ".txz", ".zst", ".squashfs")  # conda-pack also writes these
-_ANOTHER = "another package adds one by an entry point in the group tony_provider.frameworks"
+_ANOTHER = "another package can add one by an entry point in the group tony_provider.frameworks"
 
 
 _LOWEST = {
@@ -181,11 +181,11 @@ def _tasks(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
         return
     if job.size > _MOST_TASKS:
         largest = max(job.tasks, key=lambda each: job.tasks[each].instances)
-        what = f"the job has {job.size} tasks in all, and one application master serves {_MOST_TASKS}; give fewer"
+        what = f"the job has {job.size} tasks, but one application master serves at most {_MOST_TASKS}; use fewer"
         yield Problem(
             child("tasks", largest, "instances"),
             job.tasks[largest].instances,
-            f"{what}, with several processes in each (processes), or several jobs",
+            f"{what} with several processes in each (processes), or several jobs",
         )
     chiefs = []
     for task_type, task in job.tasks.items():
@@ -198,15 +198,15 @@ def _tasks(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
         if role_of(task_type, task) is Role.CHIEF:
             chiefs.append(path)
             if not task.decides:
-                yield Problem(child(path, "decides"), False, "a chief decides")
+                yield Problem(child(path, "decides"), False, "must be true for a chief")
             if task.instances > 1:
-                yield Problem(child(path, "instances"), task.instances, "a chief has one instance")
+                yield Problem(child(path, "instances"), task.instances, "must be 1 for a chief")
     if job.success is SuccessRule.CHIEF and not chiefs:
-        yield Problem("success", job.success.value, "there is no chief; name a task type so, or give one that role")
+        yield Problem("success", job.success.value, "the job has no chief; name a type chief or give one that role")
     for path in chiefs[1:]:
-        yield Problem(path, "chief", f"a job has at most one task type with the role chief; {chiefs[0]} has it, too")
+        yield Problem(path, "chief", f"a job has at most one task type with the role chief; {chiefs[0]} also has it")
     if not any(role_of(task_type, task).is_tracked and task.decides for task_type, task in job.tasks.items()):
-        yield Problem("tasks", sorted(job.tasks), "nothing would end the job; a chief or worker that decides is needed")
+        yield Problem("tasks", sorted(job.tasks), "no task would end the job; add a chief or a worker that decides")
 
 
 def _command(framework: Optional[Framework], task_type: str, task: TaskSpec) -> Iterator[Problem]:
@@ -224,19 +224,19 @@ def _amounts(task: TaskSpec, path: str) -> Iterator[Problem]:
         where = child(path, "resources", name)
         yield from _at_least(1, where, amount.value)
         if name in _OWN_RESOURCES:
-            yield Problem(where, amount.plain, f"is given as {child(path, _OWN_RESOURCES[name])}")
+            yield Problem(where, amount.plain, f"must be given as {child(path, _OWN_RESOURCES[name])}")
         elif not _RESOURCE_NAME.fullmatch(name):
-            yield Problem(where, amount.plain, "a resource's name is YARN's: name or domain/name, such as yarn.io/fpga")
+            yield Problem(where, amount.plain, "use YARN's name: name or domain/name, such as yarn.io/fpga")
 
 
 def _processes(job: JobSpec, framework: Optional[Framework], task_type: str, task: TaskSpec) -> Iterator[Problem]:
     path = child("tasks", task_type, "processes")
     if task.processes == PER_GPU and task.gpus == 0:
-        yield Problem(path, task.processes, "is one process for each GPU, and gpus is 0; give gpus, or a number")
+        yield Problem(path, task.processes, "means one process for each GPU, but gpus is 0; set gpus, or give a number")
     role = role_of(task_type, task)
     if task.process_count > 1 and framework is not None and not framework.several_processes(role):
         what = f"{job.framework} runs one process in each container of the role {role.value}"
-        yield Problem(path, task.processes, f"{what}; leave it out, and give instances")
+        yield Problem(path, task.processes, f"{what}; leave out processes, and increase instances")
 
 
 def _at_least(least: int, path: str, value: Optional[int]) -> Iterator[Problem]:
@@ -249,7 +249,7 @@ def _node_labels(job: JobSpec) -> Iterator[Problem]:
     given.update({child("tasks", name, "node_label"): task.node_label for name, task in job.tasks.items()})
     for path, label in given.items():
         if label is not None and not NODE_LABEL.fullmatch(label):
-            yield Problem(path, label, "a node label has letters, digits, - and _, and is one label, no expression")
+            yield Problem(path, label, "must be one node label of letters, digits, - and _, not an expression")
 
 
 def _names(job: JobSpec) -> Iterator[Problem]:
@@ -262,9 +262,9 @@ def _names(job: JobSpec) -> Iterator[Problem]:
     for path, _, environment in named_environments(job):
         yield from _marks(path, *map(unmarked, python_env_parts(environment)))
         if python_env_kind(environment) is None:
-            yield Problem(path, environment, f"several are wheels, and nothing else; one is {PYTHON_ENV_FORMS}")
+            yield Problem(path, environment, f"a list may contain only wheels; one source must be {PYTHON_ENV_FORMS}")
         elif environment.lower().endswith(_NOT_UNPACKED):
-            yield Problem(path, environment, f"is packed in a way that YARN does not unpack; it is {PYTHON_ENV_FORMS}")
+            yield Problem(path, environment, f"has a format that YARN does not unpack; use {PYTHON_ENV_FORMS}")
 
 
 def _marks(path: str, *sources: tuple[str, bool]) -> Iterator[Problem]:
@@ -276,16 +276,16 @@ def _marks(path: str, *sources: tuple[str, bool]) -> Iterator[Problem]:
 
 def _tags(job: JobSpec) -> Iterator[Problem]:
     if len(job.tags) > MAX_TAGS:
-        yield Problem("tags", job.tags, f"at most {MAX_TAGS} tags: YARN takes 10, and two are ours")
+        yield Problem("tags", job.tags, f"at most {MAX_TAGS} tags: YARN allows 10, and two are reserved")
     seen: set[str] = set()
     for index, tag in enumerate(job.tags):
         path = item("tags", index)
         if len(tag) > MAX_TAG or not TAG.fullmatch(tag):
             yield Problem(path, tag, f"a tag has 1 to {MAX_TAG} printable ASCII characters, no blank and no comma")
         if tag.lower().startswith(contract.TAG_PREFIX):
-            yield Problem(path, tag, f"tags that begin with {contract.TAG_PREFIX} are ours")
+            yield Problem(path, tag, f"tags that begin with {contract.TAG_PREFIX} are reserved")
         if tag.lower() in seen:
-            yield Problem(path, tag, "is there twice (YARN turns tags to lower case)")
+            yield Problem(path, tag, "is listed twice (YARN converts tags to lower case)")
         seen.add(tag.lower())
 
 
@@ -321,7 +321,7 @@ def _targets(
             parents = [str(each) for each in PurePosixPath(target).parents][:-1]
             other = next((each for each in [target, *parents] if each in taken), above.get(target))
             if other is not None:
-                yield Problem(path, target, f"the name is the same as, or inside, that of {taken[other]} ({other})")
+                yield Problem(path, target, f"the name equals, or is inside, the name of {taken[other]} ({other})")
             taken.setdefault(target, path)
             for each in parents:
                 above.setdefault(each, target)
@@ -332,7 +332,7 @@ def _bad_target(target: str) -> str:
     if not target or not target.isprintable() or any(part in ("", ".", "..") for part in parts):
         return "the name in the working directory must be relative and without '..'; give one with SRC::NAME"
     if parts[0] in _TAKEN_NAMES or parts[0].startswith(_OWN_FILES):
-        return "the name is used by YARN or by us in the working directory; give another with SRC::NAME"
+        return "YARN or this provider uses this name in the working directory; give another with SRC::NAME"
     return ""
 
 
@@ -342,28 +342,28 @@ def _environment(job: JobSpec) -> Iterator[Problem]:
         for name, value in env.items():
             yield from _env_name(name, child(path, name), value)
             if not fits_variable(name, value):
-                yield Problem(child(path, name), value, "too long: Linux takes at most 128 KiB; use a file")
+                yield Problem(child(path, name), value, "too long: Linux allows at most 128 KiB; use a file")
     for index, name in enumerate(job.secrets):
         path = item("secrets", index)
         yield from _env_name(name, path, name)
         if name in job.secrets[:index]:
-            yield Problem(path, name, "is there twice")
+            yield Problem(path, name, "is listed twice")
         also = [where for where, env in by_path.items() if name in env]
         if also:
-            yield Problem(path, name, f"is a secret and stands in {also[0]}, too")
+            yield Problem(path, name, f"is a secret, but is also set in {also[0]}")
     for task_type, task in job.tasks.items():
         for index, name in enumerate(task.secrets):
             if name not in job.secrets:
                 path = item(child("tasks", task_type, "secrets"), index)
                 known = ", ".join(job.secrets) or "none"
-                yield Problem(path, name, f"is none of the job's secrets, which are: {known}")
+                yield Problem(path, name, f"is not among the job's secrets, which are: {known}")
 
 
 def _env_name(name: str, path: str, value: object) -> Iterator[Problem]:
     if not ENV_NAME.fullmatch(name):
-        yield Problem(path, value, "a variable's name has letters, digits and _, and begins with no digit")
+        yield Problem(path, value, "a variable's name has letters, digits and _, and no leading digit")
     elif name.startswith(contract.OWN_ENV_PREFIX):
-        yield Problem(path, value, f"variables that begin with {contract.OWN_ENV_PREFIX} are ours")
+        yield Problem(path, value, f"variables that begin with {contract.OWN_ENV_PREFIX} are reserved")
 
 
 def _timeouts(job: JobSpec) -> Iterator[Problem]:
@@ -382,7 +382,7 @@ def _restart(job: JobSpec) -> Iterator[Problem]:
         if not 1 <= code <= _LARGEST_EXIT_CODE:
             yield Problem(item("restart.permanent_exit_codes", index), code, "must be 1 to 255")
     if policy.memory_limit is not None and policy.memory_step is None:
-        yield Problem("restart.memory_limit", policy.memory_limit, "means nothing without memory_step")
+        yield Problem("restart.memory_limit", policy.memory_limit, "has no effect without memory_step")
 
 
 def _sizes(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
@@ -400,7 +400,7 @@ def _min_instances(job: JobSpec, framework: Optional[Framework], task_type: str,
         yield Problem(path, task.min_instances, f"must not be more than instances ({task.instances})")
     if framework is not None and not framework.elastic(role_of(task_type, task)):
         role = role_of(task_type, task).value
-        yield Problem(path, task.min_instances, f"{job.framework} cannot go on with fewer tasks of the role {role}")
+        yield Problem(path, task.min_instances, f"{job.framework} cannot continue with fewer tasks of the role {role}")
 
 
 def _max_instances(job: JobSpec, framework: Optional[Framework], task_type: str, task: TaskSpec) -> Iterator[Problem]:
@@ -412,10 +412,10 @@ def _max_instances(job: JobSpec, framework: Optional[Framework], task_type: str,
     if framework is None:
         return
     if not framework.elastic(role):
-        message = f"{job.framework} cannot go on with another number of tasks of the role {role.value}"
+        message = f"{job.framework} cannot continue with a different number of tasks of the role {role.value}"
         yield Problem(path, task.max_instances, message)
     elif not takes_gang_along(job, role, task.restart or framework.scope(role)):
-        message = "only tasks that start again with the whole gang can become more or fewer; leave `restart` out"
+        message = "only types that restart with the whole gang can be resized; leave out `restart`"
         yield Problem(path, task.max_instances, message)
 
 
@@ -423,7 +423,7 @@ def _grow(task_type: str, task: TaskSpec) -> Iterator[Problem]:
     """Yield a problem if ``grow`` has no effect. Other problems of resizing are reported for ``max_instances``."""
     if task.grow is GrowRule.SPARE and task.most_instances <= task.instances:
         path = child("tasks", task_type, "grow")
-        yield Problem(path, task.grow.value, f"needs max_instances, more than instances ({task.instances}), to grow to")
+        yield Problem(path, task.grow.value, f"needs a max_instances greater than instances ({task.instances})")
 
 
 def _checkpoint(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
@@ -444,14 +444,14 @@ def _bad_exclusion(pattern: str) -> str:
 
 def _shared_checkpoints(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
     if job.checkpoint.mirror is MirrorScope.OFF:
-        yield Problem("checkpoint.shared", True, "is stored by the leader; leave checkpoint.mirror: off out")
+        yield Problem("checkpoint.shared", True, "the leader stores shared checkpoints; remove checkpoint.mirror: off")
     savers = {name: task for name, task in job.tasks.items() if saves_checkpoints(job.role(name))}
     if framework is None or sum(task.most_instances for task in savers.values()) <= 1:
         return
     for name, task in savers.items():
         if not takes_gang_along(job, job.role(name), task.restart or framework.scope(job.role(name))):
             path = child("tasks", name, "restart")
-            message = "checkpoint.shared needs tasks that restart together; give gang"
+            message = "checkpoint.shared needs tasks that restart together; use gang"
             yield Problem(path, task.restart.value if task.restart else NOT_GIVEN, message)
 
 
@@ -460,7 +460,7 @@ def _tensorboard(job: JobSpec) -> Iterator[Problem]:
         return
     own = child("tasks", TENSORBOARD)
     if job.tasks.get(TENSORBOARD, tensorboard_task(job.tensorboard)) != tensorboard_task(job.tensorboard):
-        yield Problem("tensorboard", True, f"is a task of its own, and {own} is there, too; leave one of them out")
+        yield Problem("tensorboard", True, f"adds a task type, but the job also has {own}; remove one of them")
 
 
 def _port_range(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
@@ -470,7 +470,7 @@ def _port_range(job: JobSpec, framework: Optional[Framework]) -> Iterator[Proble
         yield Problem(
             "port_range",
             written,
-            f"must be FIRST-LAST, within {LOWEST_PORT}-{HIGHEST_PORT}, first not above last",
+            f"must be FIRST-LAST within {LOWEST_PORT}-{HIGHEST_PORT}, and FIRST must not exceed LAST",
         )
     elif ports.last - ports.first + 1 < needed:  # the application master and a task may share a node
         yield Problem(

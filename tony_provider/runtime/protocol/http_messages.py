@@ -171,7 +171,7 @@ def client_context(authority: str) -> ssl.SSLContext:
     try:
         context.load_verify_locations(cadata=authority)
     except (ssl.SSLError, ValueError) as error:
-        raise PipeError(f"the application's authority is no certificate: {error}") from error
+        raise PipeError(f"the application's CA certificate is not valid: {error}") from error
     return context
 
 
@@ -194,7 +194,7 @@ class TlsEnd:
     def write(self, data: bytes) -> None:
         """Encrypt data for the other end. Raises PipeError before the handshake is complete."""
         if not self._open:
-            raise PipeError("the other end has not proved who it is")
+            raise PipeError("the other end has not proved its identity")
         self._tls.write(data)
 
     def outgoing(self) -> bytes:
@@ -258,6 +258,6 @@ class TlsPipe(TlsEnd):
         ):
             self._message += piece
         if len(self._message) > LONGEST_MESSAGE + len(_END):
-            raise PipeError(f"a message of more than {LONGEST_MESSAGE} bytes")
+            raise PipeError(f"a message has more than {LONGEST_MESSAGE} bytes")
         message, end, _ = self._message.partition(_END)
         return message if end else None

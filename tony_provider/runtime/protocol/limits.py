@@ -25,7 +25,7 @@ RESERVED_KEYS = frozenset(
     {"__classname__", "__version__", "__data__", "__id__", "__cache__", "__type", "__var", "__source"}
 )
 RESERVED_KEY_REASON = (
-    "is a key of Airflow's own serialization, which would make an object of the value; use another key"
+    "is a reserved key of Airflow's serialization, which would turn the value into an object; use another key"
 )
 
 

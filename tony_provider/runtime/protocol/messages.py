@@ -55,7 +55,7 @@ def unpack_cluster(generation: int, packed: bytes) -> ClusterSpec:
         unpacking = zlib.decompressobj()
         plain = unpacking.decompress(packed, ADDRESSES_LIMIT)
         if not unpacking.eof:
-            raise ValueError("the addresses of a cluster are cut short, or too many")
+            raise ValueError("the addresses of a cluster are truncated, or too many")
         cluster = tony_pb2.Cluster.FromString(plain)
     except (zlib.error, DecodeError) as error:
         raise ValueError(f"the addresses of a cluster cannot be read: {error}") from error

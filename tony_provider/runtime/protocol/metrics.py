@@ -89,7 +89,7 @@ MEMORY = Metric(
     chart="Resident memory",
     zero_is_shown=False,  # 0 means that no user process runs
     in_task_tables=True,
-    prometheus=Family("tony_task_resident_memory_bytes", "Resident memory of its user process and its children."),
+    prometheus=Family("tony_task_resident_memory_bytes", "Resident memory of the user process and its children."),
 )
 CPU = Metric(
     name="cpu_percent",
@@ -98,7 +98,7 @@ CPU = Metric(
     title="CPU",
     curve="CPU of",
     chart="CPU cores in use",
-    prometheus=Family("tony_task_cpu_cores", "Processors that its user process and its children keep busy."),
+    prometheus=Family("tony_task_cpu_cores", "CPU cores in use by the user process and its children."),
 )
 NODE_BUSY = Metric(name="node_busy_percent", unit=Unit.PERCENT, aggregation=Aggregation.MEAN)
 METRICS = (
@@ -110,7 +110,7 @@ METRICS = (
         aggregation=Aggregation.MEAN,
         title="GPU",
         curve="Use of the GPUs by",
-        chart="GPU use (100 %: one of them)",
+        chart="GPU use (100 %: one GPU)",
     ),
     Metric(
         name="gpu_bytes",

@@ -165,5 +165,5 @@ def fetch_newer_tokens(store: TokenServer, others: Mapping[str, TokenServer], us
 def _fetch(server: TokenServer, name: str, user: str) -> tuple[str, int]:
     text = server.get_delegation_token(user)
     if text is None:
-        raise StorageAuthError(name, "get a token of", "it gives no delegation token, as if it had no Kerberos")
+        raise StorageAuthError(name, "get a token of", "it sent no delegation token, like a cluster without Kerberos")
     return text, server.renew_delegation_token(text)

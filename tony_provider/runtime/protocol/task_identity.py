@@ -96,7 +96,7 @@ def verify(key: bytes, application_id: str, metadata: Iterable[tuple[str, Union[
     expected = make_token(key, identity).encode()
     if not hmac.compare_digest(expected, values[METADATA_TOKEN].encode()):
         raise IdentityError(
-            f"the token is not the one of {identity.task} in {identity.container_id}, attempt {identity.attempt}"
+            f"the token does not belong to {identity.task} in {identity.container_id}, attempt {identity.attempt}"
         )
     return identity
 
@@ -106,7 +106,7 @@ def secret(secrets: Mapping[str, bytes], name: str) -> bytes:
     try:
         return secrets[name]
     except KeyError:
-        raise MissingSecretError(f"the container's credentials hold no {name}") from None
+        raise MissingSecretError(f"the container's credentials do not contain {name}") from None
 
 
 def server_credentials(secrets: Mapping[str, bytes]) -> Any:

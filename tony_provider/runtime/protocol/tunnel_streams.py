@@ -46,7 +46,7 @@ class FrameReader:
             try:
                 frames = tony_pb2.TunnelFrames.FromString(content)
             except DecodeError as error:
-                raise FrameError("what has come is no frame of a tunnel") from error
+                raise FrameError("the received data is not a frame of a tunnel") from error
             yield from frames.frames
 
 
@@ -96,7 +96,7 @@ class SentBytes:
     def arrived(self, count: int) -> None:
         """Record that ``count`` bytes in total have arrived. Ignore an older count. Raises OutOfStepError."""
         if count > self.end:
-            raise OutOfStepError(f"the other end has {count} bytes, of {self.end}")
+            raise OutOfStepError(f"the other end reports {count} received bytes, but only {self.end} were sent")
         if count > self.start:
             del self._kept[: count - self.start]
             self.start = count

@@ -38,7 +38,7 @@ def _limit_exit_after_exceptions() -> None:
         try:
             _limit_exit()
         except Exception as error:  # noqa: BLE001 - never a reason to fail in another way
-            sys.stderr.write(f"tony: exit handlers may take any time: {error!r}\n")
+            sys.stderr.write(f"tony: cannot limit the time of exit handlers: {error!r}\n")
 
     sys.excepthook = show_and_limit
 
@@ -54,7 +54,7 @@ def _limit_exit() -> None:
     def end() -> None:
         began.wait()
         time.sleep(EXIT_SECONDS)
-        line = f"tony: ended {EXIT_SECONDS:g} s after the exception above, because exit handlers still run\n"
+        line = f"tony: ended {EXIT_SECONDS:g} s after the exception above, because exit handlers were still running\n"
         os.write(2, line.encode())
         os._exit(1)
 
@@ -70,7 +70,7 @@ def _prepare_jax() -> None:
 
         tony_jax.watch_for_jax()
     except Exception as error:  # noqa: BLE001 - never a reason to fail
-        sys.stderr.write(f"tony_jax: jax.distributed.initialize() needs its arguments: {error!r}\n")
+        sys.stderr.write(f"tony_jax: cannot set arguments of jax.distributed.initialize(), pass them: {error!r}\n")
 
 
 def _run_the_next() -> None:

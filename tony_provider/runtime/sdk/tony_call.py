@@ -49,7 +49,7 @@ def plain(value: Any, place: str, depth: int = 0) -> Any:
         return [plain(below, f"{place}[{index}]", depth + 1) for index, below in enumerate(value)]
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         return plain(value.item(), place)
-    raise NotJsonError(f"{place} is of type {_name(value)}, which JSON does not have")
+    raise NotJsonError(f"{place} is of type {_name(value)}, which JSON does not support")
 
 
 def _check_text(text: str, place: str) -> None:
@@ -57,7 +57,7 @@ def _check_text(text: str, place: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise NotJsonError(f"{place} holds text that UTF-8 cannot write: {text[:80]!r}") from error
+        raise NotJsonError(f"{place} contains text that UTF-8 cannot encode: {text[:80]!r}") from error
 
 
 def main() -> int:
@@ -86,7 +86,7 @@ def _dump(value: Any) -> bytes:
     data = json.dumps(value, separators=(",", ":")).encode()
     if len(data) > MAX_RESULT:
         raise NotJsonError(
-            f"as JSON it has {len(data)} bytes, of {MAX_RESULT} at most; leave what is large in TONY_MODEL_DIR"
+            f"as JSON it has {len(data)} bytes, and the limit is {MAX_RESULT}; write large data to TONY_MODEL_DIR"
         )
     return data
 

@@ -181,7 +181,7 @@ class _Queue:
         with self.lock:
             line = self._exchange(json.dumps({"input": self._name, **what}).encode() + b"\n")
         if not line:
-            raise InputError(f"input {self._name}: the executor is gone")
+            raise InputError(f"input {self._name}: the executor has closed the connection")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise InputError(f"input {self._name}: {answer['error']}")
@@ -189,12 +189,12 @@ class _Queue:
 
     def _exchange(self, line: bytes) -> bytes:
         if self._answers.closed:
-            raise InputError(f"input {self._name}: the shard was given back when the loop that took it was left")
+            raise InputError(f"input {self._name}: the shard was returned to the queue when its loop ended")
         try:
             self._socket.sendall(line)
             return self._answers.readline()
         except OSError as error:
-            raise InputError(f"input {self._name}: the executor is gone: {error}") from error
+            raise InputError(f"input {self._name}: the connection to the executor failed: {error}") from error
 
     def close(self) -> None:
         """Close the connection. The executor then gives unsettled shards back."""
@@ -253,7 +253,7 @@ def _check_there(shard: TaskShard) -> None:
     try:
         stat = Path(shard.path).stat()
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise InputError(f"{shard.uri} was listed, and is not there any more") from error
+        raise InputError(f"{shard.uri} was listed, but does not exist any more") from error
     listed = shard.uri.startswith("file:")  # copies were checked when they were made
     if (
         listed
@@ -276,7 +276,7 @@ def _queued(name: str, path: str) -> Iterator[TaskShard]:
     finally:
         queue.close()
     if answer["failed"]:
-        raise InputError(f"shards of the input {name} that could not be read: {answer['failed']}. {answer['failures']}")
+        raise InputError(f"unreadable shards of the input {name}: {answer['failed']}. {answer['failures']}")
 
 
 def _outside(local: Union[str, Iterable[str], None], format: Optional[str]) -> Iterator[TaskShard]:
@@ -294,7 +294,7 @@ def batches(
     With a queue, a shard is committed only when the loop requests the batch after its last one.
     """
     if size < 1:
-        raise ValueError("a batch has at least one example")
+        raise ValueError(f"the batch size is {size}, but must be at least 1")
     for shard in _shards(name, local, format):
         examples = iter((read or _records)(shard))
         while batch := list(islice(examples, size)):

@@ -53,7 +53,7 @@ class _Loader(importlib.abc.Loader):
         try:
             define(module.ClusterEnv)
         except Exception as error:  # noqa: BLE001 - a JAX of another kind: its own complaint is no reason to fail here
-            sys.stderr.write(f"tony_jax: jax.distributed.initialize() needs its arguments: {error!r}\n")
+            sys.stderr.write(f"tony_jax: cannot set arguments of jax.distributed.initialize(), pass them: {error!r}\n")
 
 
 def _bind_coordinator() -> None:

@@ -62,7 +62,7 @@ class Frames:
         proof = self._exactly(hashlib.sha256().digest_size)
         body = self._exactly(length)
         if not hmac.compare_digest(proof, self._proof(self._names[1], self._received, body)):
-            raise NotAuthenticError("a message does not prove to come from this job")
+            raise NotAuthenticError("a message has no valid signature of this job")
         self._received += 1
         message: dict[str, Any] = json.loads(body)
         return message
@@ -200,7 +200,7 @@ def _address(host: str) -> tuple[str, int]:
             if host == f"tony-{task_type}-{index}":
                 name, _, port = address.rpartition(":")
                 return name.strip("[]"), int(port)
-    raise LookupError(f"no container of this job is called {host}")
+    raise LookupError(f"this job has no container {host}")
 
 
 def here(command: list[str]) -> None:

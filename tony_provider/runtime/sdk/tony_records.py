@@ -47,7 +47,7 @@ def records(shard: TaskShard, opener: Optional[Opener] = None) -> Iterator[Any]:
     error_type = importlib.import_module("tony_inputs").InputError
     read = _READERS.get(shard.format or "")
     if read is None:
-        raise error_type(f"{shard.uri}: what is in it is not known; write its `format` in the job")
+        raise error_type(f"{shard.uri}: the file format is unknown; set the input's `format` in the job")
     return _named(shard, read(shard, opener), error_type)
 
 
@@ -91,7 +91,7 @@ def read_tfrecords(file: BinaryIO) -> Iterator[bytes]:
     while header := file.read(_HEADER.size):
         length = _length(header)
         if length is None:
-            raise RecordError(f"there is no TFRecord at byte {position}; it is damaged, or compressed")
+            raise RecordError(f"there is no TFRecord at byte {position}; the file is damaged or compressed")
         yield _data(file, length, position)
         position += _HEADER.size + length + _FOOTER
 
@@ -111,13 +111,13 @@ def read_tfrecord_piece(file: BinaryIO, size: int, offset: int, end: int) -> Ite
     while position < end:
         length = _length(file.read(_HEADER.size))
         if length is None:
-            raise RecordError(f"there is no TFRecord at byte {position}; it is damaged, or compressed")
+            raise RecordError(f"there is no TFRecord at byte {position}; the file is damaged or compressed")
         yield _data(file, length, position)
         position += _HEADER.size + length + _FOOTER
     following = None if position >= size else position
     if end < size and _first_record(file, size, end, min(size, position + 1)) != following:
-        what = f"where records begin cannot be told from their bytes between {end} and {position}"
-        raise RecordError(f"{what}: they have TFRecords in them, or are damaged; leave out `split_size`")
+        what = f"cannot find the start of a record between bytes {end} and {position}"
+        raise RecordError(f"{what}: the records contain TFRecords, or are damaged; leave out `split_size`")
 
 
 def _first_record(file: BinaryIO, size: int, begin: int, end: int) -> Optional[int]:
@@ -157,7 +157,7 @@ def _length(header: bytes) -> Optional[int]:
 def _data(file: BinaryIO, length: int, position: int) -> bytes:
     data = file.read(length + _FOOTER)
     if len(data) < length + _FOOTER:
-        raise RecordError(f"the TFRecord at byte {position} has an end that is missing")
+        raise RecordError(f"the TFRecord at byte {position} is cut short")
     return data[:length]
 
 
@@ -219,7 +219,7 @@ def _open(shard: TaskShard, opener: Optional[Opener]) -> Iterator[Any]:
     if shard.format == "parquet":
         end = ""  # Parquet compresses internally, whatever the name
     if end in UNREAD:
-        raise RecordError(f"what ends with {end} is not decompressed here; read it by its path, or compress it as .gz")
+        raise RecordError(f"{end} files are not decompressed; read the file by its path, or compress it as .gz")
     with _open_raw(shard, opener) as raw:
         if end not in DECOMPRESSED:
             yield raw

@@ -129,7 +129,7 @@ def commit_checkpoint(step: int, *paths: Union[str, os.PathLike[str]]) -> bool:
         return False
     number = int(step)
     if number < 0 or not paths:
-        raise ValueError("commit_checkpoint wants a step from 0 on, and the paths of a checkpoint")
+        raise ValueError("commit_checkpoint needs a step of at least 0, and the paths of a checkpoint")
     top = Path(directory).resolve()
     found = [_below(top, Path(directory, path)) for path in paths]
     files = {file: file.stat().st_size for path in found for file in _files(path)}
@@ -167,7 +167,7 @@ def export(step: int) -> Iterator[str]:
     """
     number = int(step)
     if number < 0:
-        raise ValueError("export wants a step from 0 on")
+        raise ValueError("export needs a step of at least 0")
     top = os.environ.get("TONY_EXPORT_DIR") or None
     aside = Path(tempfile.mkdtemp(prefix=".export-", dir=top))
     try:
@@ -203,7 +203,7 @@ def output(name: str, local: Union[str, os.PathLike[str], None] = None) -> str:
     if os.environ.get("TONY_TASK_TYPE"):
         raise ValueError(f"the job has no output {name!r} for this task type")
     if local is None:
-        raise ValueError(f"output {name!r}: this is no task of a job; say local=… for where to write then")
+        raise ValueError(f"output {name!r}: this process is not a task of a job; set local=… to a directory")
     Path(local).mkdir(parents=True, exist_ok=True)
     return os.fspath(local)
 
@@ -352,7 +352,7 @@ def _taken(variable: str) -> bool:
 def _below(top: Path, path: Path) -> Path:
     found = path.parent.resolve() / path.name
     if top not in found.parents or path.name == "..":
-        raise ValueError(f"commit_checkpoint: {path} does not lie below {top}")
+        raise ValueError(f"commit_checkpoint: {path} is not below {top}")
     return found
 
 

@@ -18,7 +18,7 @@ def main(host: str, port: int, seconds: float = SECONDS) -> str:
             socket.create_connection((host, port), timeout=5.0).close()
         except OSError as error:
             if time.monotonic() > until:
-                return f"nothing listens at {host}:{port} after {seconds:g} s: {error}"
+                return f"no process listens at {host}:{port} after {seconds:g} s: {error}"
             time.sleep(_PAUSE)
         else:
             return ""

@@ -69,7 +69,7 @@ class _Tracker:
             while missing:
                 if time.monotonic() > until:
                     came = self._world_size - len(missing)
-                    raise TimeoutError(f"only {came} of {self._world_size} ranks have come")
+                    raise TimeoutError(f"only {came} of {self._world_size} ranks have connected")
                 try:
                     connection, _ = server.accept()
                 except socket.timeout:

@@ -186,14 +186,14 @@ class Storage(ABC):
 
         Raises StorageNotFound, and StorageUnsupported if the store has no access lists.
         """
-        raise StorageUnsupported(uri, "let others read", "this store has no access lists that we know to set")
+        raise StorageUnsupported(uri, "grant read access to", "access lists are not supported for this store")
 
     def let_pass(self, status: FileStatus, readers: Readers) -> None:
         """Give readers the right to pass through a directory. Existing rights of other users stay.
 
         Raises the errors of ``share``.
         """
-        raise StorageUnsupported(status.path, "let others pass", "this store has no access lists that we know to set")
+        raise StorageUnsupported(status.path, "grant access through", "access lists are not supported for this store")
 
     def take_token(self, token: str, name: str = "") -> None:
         """Use a newer delegation token from now on, in all threads. Does nothing if the store needs no token.
@@ -347,7 +347,7 @@ def read_whole(storage: Storage, uri: str, size_limit: int) -> bytes:
     """Return the content of a small file. Raises StorageTooLarge if it has more than ``size_limit`` bytes."""
     data = read_bytes(storage, uri, length=size_limit + 1)
     if len(data) > size_limit:
-        raise StorageTooLarge(uri, "read", f"it has more than {size_limit} bytes, which none of its kind has")
+        raise StorageTooLarge(uri, "read", f"it has more than {size_limit} bytes, the limit for such files")
     return data
 
 

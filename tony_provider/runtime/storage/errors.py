@@ -35,7 +35,7 @@ class StorageExists(StorageError):
 class StorageNotEmpty(StorageExists):
     """A directory is not empty, and must not be removed or replaced with its content."""
 
-    default_advice = "remove it recursively or choose another place"
+    default_advice = "remove the directory recursively, or choose another path"
 
 
 class StorageIsADirectory(StorageExists):
@@ -60,7 +60,7 @@ class StorageZoneClosed(StoragePermissionDenied):
     """The path is in an encryption zone, and the server may not decrypt with the zone's key."""
 
     default_advice = (
-        "over WebHDFS DataNodes decrypt as their own user: let the zone's key be used by that one, name an HttpFS "
+        "over WebHDFS, DataNodes decrypt as their own user: permit this user to use the zone's key, name an HttpFS "
         "gateway as `webhdfs`, or choose a directory outside the zone"
     )
 
@@ -84,7 +84,7 @@ class StorageTimeout(StorageUnreachable):
 class StorageAuthError(StorageError):
     """The store does not accept the user's identity."""
 
-    default_advice = "check the Kerberos ticket or the delegation token, and that it has not expired"
+    default_advice = "check that the Kerberos ticket or the delegation token is valid and has not expired"
 
 
 class StorageTooLarge(StorageError):

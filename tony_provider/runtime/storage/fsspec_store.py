@@ -69,7 +69,7 @@ class FsspecStorage(Storage):
         self._fs = _driver(scheme, {"use_listings_cache": False, **(options or {})})
 
     def status(self, uri: str) -> FileStatus:
-        with _translated(uri, "look at"):
+        with _translated(uri, "get the status of"):
             return self._status(uri, self._fs.info(self._path(uri)))
 
     def list(self, uri: str) -> list[FileStatus]:
@@ -198,9 +198,9 @@ class FsspecStorage(Storage):
             return
         if self._fs.isdir(path):
             if not from_directory:
-                raise errors.StorageIsADirectory(target, "rename to", "a directory is there")
+                raise errors.StorageIsADirectory(target, "rename to", "it is a directory")
             if not overwrite or self._fs.ls(path, detail=False):
-                raise errors.StorageNotEmpty(target, "rename to", "a directory is there")
+                raise errors.StorageNotEmpty(target, "rename to", "it is a directory")
             self._fs.rmdir(path)
         elif not overwrite or from_directory:
             raise errors.StorageExists(target, "rename to", "it exists already")
@@ -245,7 +245,7 @@ def _driver(scheme: str, options: Mapping[str, Any]) -> Any:
         return fsspec.filesystem(scheme, **options)
     except (ImportError, ValueError) as error:
         raise errors.StorageUnsupported(
-            f"{scheme}://", "use", str(error), f"install fsspec and its driver for {scheme} where this runs"
+            f"{scheme}://", "use", str(error), f"install fsspec and its driver for {scheme} on this machine"
         ) from error
 
 

@@ -72,12 +72,12 @@ class LocalStorage(Storage):
 
     def status(self, uri: str) -> FileStatus:
         path = local_path(uri)
-        with _translated(uri, "look at", below_a_file=errors.StorageNotFound):
+        with _translated(uri, "get the status of", below_a_file=errors.StorageNotFound):
             return _status(path, path.stat())
 
     def version(self, uri: str) -> Optional[str]:
         path = local_path(uri)
-        with _translated(uri, "look at", below_a_file=errors.StorageNotFound):
+        with _translated(uri, "get the status of", below_a_file=errors.StorageNotFound):
             found = path.stat()
         # A user can set the modification time (mtime), but not the change time (ctime).
         return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
@@ -143,7 +143,7 @@ class LocalStorage(Storage):
             if source_path.is_symlink() or not is_directory:
                 source_path.lstat()
                 if target_path.is_dir():
-                    raise IsADirectoryError(errno.EISDIR, "a directory is there")
+                    raise IsADirectoryError(errno.EISDIR, "the target is a directory")
             elif os.path.lexists(target_path) and not (overwrite and target_path.is_dir()):
                 raise FileExistsError(errno.EEXIST, "the target exists already")
             _move(source_path, target_path, overwrite or is_directory)
@@ -231,7 +231,7 @@ def _open_file(path: str, flags: int) -> int:
     if stat.S_ISREG(kind) or stat.S_ISDIR(kind):  # ``open`` raises its own error for a directory
         return descriptor
     os.close(descriptor)
-    raise OSError(errno.EINVAL, "it is no file, but a pipe, a socket or a device")
+    raise OSError(errno.EINVAL, "it is not a file but a pipe, a socket or a device")
 
 
 def _write_new(path: Path, body: Body, permission: int) -> None:

@@ -44,7 +44,7 @@ def open_storage(
     if scheme == "file":
         return LocalStorage.confined_to(local_path(uri)) if confined else LocalStorage()
     if scheme in _OTHER_WORDS_FOR_FILE:
-        raise errors.StorageUnsupported(uri, "open", "it is another word for this machine's disk", "write file://")
+        raise errors.StorageUnsupported(uri, "open", "this scheme is not supported for local files", "use file://")
     if scheme not in SCHEMES:
         return FsspecStorage(scheme, fsspec_options)
     if webhdfs is None:

@@ -48,7 +48,7 @@ def parse(uri: str) -> Uri:
     authority, _, path = rest.partition("/")
     parts = [part for part in path.split("/") if part]
     if "\0" in uri or any(part in (".", "..") for part in parts):
-        raise StorageInvalidPath(uri, "use", 'a path cannot hold ".", ".." or a zero byte')
+        raise StorageInvalidPath(uri, "use", 'a path cannot contain ".", ".." or a zero byte')
     return Uri(scheme.lower(), authority, "/" + "/".join(parts))
 
 

@@ -66,7 +66,7 @@ async def test_a_gang_that_shrinks_is_dealt_anew_and_again_when_it_grows(site: M
         smaller = [await whole(parts, name) for name in ("worker:0", "worker:2")]
         assert sorted(shard.size for part in smaller for shard in part) == list(range(100))
         assert (await piece(parts, "worker:0")).parts == 2
-        assert "takes no part" in (await piece(parts, "worker:1")).problem
+        assert "is not an active reader" in (await piece(parts, "worker:1")).problem
         session.without = frozenset()
         assert [await whole(parts, f"worker:{index}") for index in range(3)] == before
 
@@ -77,7 +77,7 @@ async def test_parts_are_dealt_by_rank_to_those_who_read(site: MakeSite) -> None
         both = [await whole(parts, name) for name in ("chief:0", "worker:0")]
         assert both[0][-1].size == 99  # the largest goes to rank 0
         assert sorted(shard.size for part in both for shard in part) == list(range(100))
-        assert "takes no part" in (await piece(parts, "ps:0")).problem
+        assert "is not an active reader" in (await piece(parts, "ps:0")).problem
 
 
 async def test_who_asks_without_end_is_told_so_and_the_others_are_answered(
@@ -90,6 +90,6 @@ async def test_who_asks_without_end_is_told_so_and_the_others_are_answered(
             parts.wanted("worker:0", tony_pb2.InputPartWanted(request=number, name="data"), answers.append)
         assert parts._asked.qsize() == 64
         assert {answer.request for answer in answers} == set(range(64, 100))
-        assert all("before it has heard" in answer.problem for answer in answers)
+        assert all("wait for answers before" in answer.problem for answer in answers)
         assert (await piece(parts, "worker:1")).problem == ""
         assert (await piece(parts, "worker:0")).problem == ""

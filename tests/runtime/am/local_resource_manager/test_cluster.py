@@ -241,7 +241,7 @@ async def test_what_waits_for_those_that_still_end_is_no_more_than_may_be_had(in
 @pytest.mark.parametrize("wanted", [[ask(1, 600), ask(2, 600)], [ask(1, gpus=2), ask(2, gpus=1)]])
 async def test_what_can_never_fit_is_refused(inside: Inside, wanted: list[ContainerRequest]) -> None:
     inside.manager.request(wanted)
-    with pytest.raises(ResourceManagerError, match="the local cluster gives one job 1000 MiB, 8 vcores, 2 GPUs"):
+    with pytest.raises(ResourceManagerError, match="the local cluster's limit per job is 1000 MiB, 8 vcores, 2 GPUs"):
         await inside.next()
 
 

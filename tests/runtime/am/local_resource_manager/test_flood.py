@@ -29,7 +29,7 @@ async def test_a_job_beside_a_flood_succeeds(tmp_path: Path) -> None:
     )
     running = await start(tmp_path, job)
     await running.until("RUNNING")
-    found = re.search(r"find this application master at 127.0.0.1:(\d+)", running.log)
+    found = re.search(r"connect to this application master at 127.0.0.1:(\d+)", running.log)
     assert found
     with flooding("127.0.0.1", int(found[1]), 1100, first=10, sources=5) as flood:
         await asyncio.to_thread(flood.until_closed, 100)

@@ -148,7 +148,7 @@ async def test_job_larger_than_the_machine_is_refused_at_once(tmp_path: Path) ->
     assert result.failure
     assert result.failure.kind is FailureKind.LAUNCH
     assert "needs 3000 MiB" in result.failure.message
-    assert "gives one job 2500 MiB" in result.failure.message
+    assert "limit per job is 2500 MiB" in result.failure.message
 
 
 async def test_task_larger_than_the_machine_is_refused_with_its_key(tmp_path: Path) -> None:

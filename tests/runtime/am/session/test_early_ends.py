@@ -35,7 +35,7 @@ def test_it_fails_the_job_without_a_restart() -> None:
     assert (failure.kind, failure.task, failure.exit_code) == (FailureKind.USER, "ps:1", 0)
     assert failure.message.splitlines() == [
         "ps:1 on node3:1 ended with exit code 0, and chief:0 had not succeeded 13 s later; "
-        "a ps must run until it is stopped, and is not started again",
+        "a ps must run until it is stopped, and is not restarted",
         "bye",
     ]
     assert world.states["ps:1"] is TaskState.FAILED

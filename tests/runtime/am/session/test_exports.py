@@ -66,7 +66,7 @@ def test_who_does_not_run_is_asked_once_it_does() -> None:
     starting = world()
     ask(starting, 1000)
     assert not starting.asked_to_export
-    assert starting.noted("export_requested") == ["ann wants it; chief:0 is asked once it runs"]
+    assert starting.noted("export_requested") == ["ann wants it; chief:0 receives the request once it runs"]
     starting.run()
     assert starting.asked_to_export == [AskExport("chief:0", 1000, "ann wants it")]
 
@@ -135,7 +135,7 @@ def test_a_request_that_leads_to_nothing_is_told_after_a_while() -> None:
     ask(running, round((EPOCH + running.now) * 1000))  # somebody else, or the next checkpoint
     running.wait(150)
     [warning] = status(running).warnings
-    assert "and none has come: the program has to look for requests" in warning
+    assert "but none arrived: the program must check for requests" in warning
     running.wait(50)
     assert status(running).warnings == [warning]  # in the same words, since it is told once
     answer(running, 5, status(running).export_request.asked_ms)  # type: ignore[union-attr]
@@ -148,7 +148,7 @@ def test_an_export_that_is_not_kept_is_told_until_the_next_one_is() -> None:
     for _ in range(2):
         answer(running, 5, 1000, problem="step-5 is empty")
     told = status(running)
-    assert told.warnings == ["the export of step 5 is not on the store: step-5 is empty"]
+    assert told.warnings == ["the export of step 5 could not be stored: step-5 is empty"]
     assert told.export_request is not None
     assert told.export_request.problem == told.warnings[0]
     assert len(running.noted("export_failed")) == 1
@@ -159,5 +159,5 @@ def test_an_export_that_is_not_kept_is_told_until_the_next_one_is() -> None:
 def test_a_job_without_a_leader_says_so() -> None:
     alone = World(job({"evaluator": TaskSpec(command="true", role=Role.EVALUATOR)}), ["evaluator"])
     ask(alone, 1000)
-    assert alone.noted("export_requested") == ["ann wants it; the job has no task that could make one"]
+    assert alone.noted("export_requested") == ["ann wants it; the job has no task that can export a model"]
     assert status(alone).export_request is None

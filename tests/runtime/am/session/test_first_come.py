@@ -173,7 +173,7 @@ def test_an_executor_that_was_let_go_is_refused_by_the_next_master() -> None:
     begin(world, "worker:1")
     world.master_dies()
     executor = world.executor_of("worker:0")
-    assert world.session.refusal("worker:0", 1, executor.container.id) == "worker:0 is over"
+    assert world.session.refusal("worker:0", 1, executor.container.id) == "worker:0 has ended"
     world.register("worker:1", world.executor_of("worker:1"))
     world.tick(1.0)
     assert world.session.phase is JobState.RUNNING
@@ -274,7 +274,7 @@ def test_one_failure_too_many() -> None:
     failure = world.verdict.failure
     assert failure
     assert failure.task == "worker:1"
-    assert "one more than the 1 that tolerated_failures allows" in failure.message
+    assert "more failures than tolerated_failures allows (1)" in failure.message
 
 
 def test_restarts_come_before_tolerance() -> None:

@@ -59,38 +59,39 @@ def test_what_a_restart_waits_for() -> None:
     assert said(world) == "3 of 3 tasks running"
     world.lose("worker:1")
     why = (
-        "the container of worker:1 on node2:1 was lost: its node or NodeManager went away, or the cluster took it back"
+        "the container of worker:1 on node2:1 was lost: "
+        "its node or NodeManager failed, or the cluster reclaimed the container"
     )
     assert status(world).state is JobState.RESTARTING
-    assert said(world) == f"starting again: stopping worker:0, worker:2; {why}"
+    assert said(world) == f"restarting: stopping worker:0, worker:2; {why}"
     world.obey("worker:2")
     world.obey("worker:0", settles=False)
-    assert said(world) == f"starting again: copying the last checkpoint of worker:0; {why}"
+    assert said(world) == f"restarting: copying the last checkpoint of worker:0; {why}"
     world.settle("worker:0")
     assert [task.state for task in status(world).tasks] == [
         TaskState.REGISTERED,
         TaskState.REQUESTED,
         TaskState.REGISTERED,
     ]
-    assert said(world) == f"starting again: waiting for a new container for worker:1; {why}"
+    assert said(world) == f"restarting: waiting for a new container for worker:1; {why}"
     world.grant()
-    assert said(world) == f"starting again: waiting for worker:1 to register; {why}"
+    assert said(world) == f"restarting: waiting for worker:1 to register; {why}"
     world.answers = False
     world.run()
     world.end("worker:1", signal=9)
     world.obey_all()
-    assert said(world).startswith("starting again: waiting for the cluster to report the cause; worker:1 on node0:1")
+    assert said(world).startswith("restarting: waiting for the cluster to report the cause; worker:1 on node0:1")
     world.tick(0.5)
     world.tick(0.5)
-    assert said(world).startswith("starting again: in 4 s; worker:1 on node0:1 was killed by SIGKILL")
+    assert said(world).startswith("restarting: in 4 s; worker:1 on node0:1 was killed by SIGKILL")
     world.tick(5)
-    assert said(world).startswith("starting again: choosing the checkpoint to go on from; worker:1")
+    assert said(world).startswith("restarting: choosing the checkpoint to resume from; worker:1")
 
 
 def test_tasks_that_start_again_alone() -> None:
     world = World(job({"worker": 1, "evaluator": 1}, policy=RestartPolicy()), ["worker"]).run()
     world.lose("evaluator:0")
-    assert said(world) == "1 of 2 tasks running; evaluator:0 starts again: waiting for a new container for evaluator:0"
+    assert said(world) == "1 of 2 tasks running; evaluator:0 restarts: waiting for a new container for evaluator:0"
 
 
 def test_a_smaller_gang() -> None:
@@ -100,14 +101,14 @@ def test_a_smaller_gang() -> None:
     world.obey_all()
     world.wait(11)
     world.start_all()
-    assert said(world) == "1 of 2 tasks running, going on without worker:1"
+    assert said(world) == "1 of 2 tasks running, continuing without worker:1"
 
 
 def test_a_new_application_master() -> None:
     world = workers().run()
     world.master_dies()
     assert status(world).state is JobState.RECOVERING
-    assert said(world) == "a new application master took over; waiting for 3 executors to come back"
+    assert said(world) == "a new application master took over; waiting for 3 executors to reconnect"
     world.come_back()
     assert said(world) == "3 of 3 tasks running"
 

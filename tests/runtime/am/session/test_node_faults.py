@@ -27,7 +27,7 @@ FULL: dict[str, Any] = {
             "disk of its node is full",
         ),
         ({"exit_code": 1, "output_tail": "OSError: [Errno 30] Read-only file system"}, "is read-only"),
-        ({"exit_code": 1, "output_tail": "OSError: [Errno 98] Address already in use"}, "a port is taken on its node"),
+        ({"exit_code": 1, "output_tail": "OSError: [Errno 98] Address already in use"}, "a port is in use on its node"),
         ({"exit_code": 127}, "its node lacks a program that "),
         ({"exit_code": 126}, "its node lacks permission to execute a program that "),
         (

@@ -64,7 +64,7 @@ def test_a_gang_grows_once_its_new_executors_are_there_and_there_is_a_checkpoint
     assert not gang.stops
     gang.tick()
     assert gang.asked[-1].tasks == ("worker:0",)
-    assert gang.status.message.endswith("growing to 4 workers, once there is a checkpoint")
+    assert gang.status.message.endswith("growing to 4 workers, after the next checkpoint")
     gang.commit(5)
     assert gang.stopped() == ["worker:0", "worker:1"]
     gang.obey_all()
@@ -73,7 +73,7 @@ def test_a_gang_grows_once_its_new_executors_are_there_and_there_is_a_checkpoint
     gang.start_all()
     assert (gang.status.message, gang.status.resizing) == ("4 of 4 tasks running", {})
     assert gang.noted("resizing") == ["2 workers -> 4: the night is free"]
-    assert gang.noted("resized") == ["worker: there are 4"]
+    assert gang.noted("resized") == ["worker: resized to 4"]
     succeeds(gang)
 
 
@@ -137,7 +137,7 @@ def test_growing_while_one_is_lost() -> None:
     gang.commit(8)
     gang.obey_all()
     assert workers(gang) == ["worker:0", "worker:1", "worker:2"]
-    assert gang.noted("resized") == ["worker: there are 3"]
+    assert gang.noted("resized") == ["worker: resized to 3"]
     succeeds(gang)
 
 
@@ -149,7 +149,7 @@ def test_containers_that_are_lost_again_and_again_end_the_growth_and_not_the_job
             gang.grant()
             gang.lose("worker:2", 65)
     assert gang.session.verdict is None
-    assert gang.noted("resized") == ["worker: there are 2 of 3"]
+    assert gang.noted("resized") == ["worker: resized to 2 of 3"]
     gang.resize(worker=2)
     gang.resize(worker=3)  # once more, then
     assert len(gang.outstanding) == 1
@@ -181,7 +181,7 @@ def test_in_the_queue_all_are_waited_for() -> None:
     gang.run()
     assert workers(gang) == ["worker:0", "worker:1", "worker:2"]
     assert gang.generation == 1
-    assert gang.noted("resized") == ["worker: there are 3"]
+    assert gang.noted("resized") == ["worker: resized to 3"]
 
 
 def test_in_the_pause_after_all_was_given_back_they_are_asked_for_with_the_others() -> None:
@@ -220,7 +220,7 @@ def test_while_executors_start_the_others_begin_first() -> None:
 def test_a_gang_shrinks_at_a_checkpoint() -> None:
     gang = grown()
     gang.resize("it is day", worker=2)
-    assert gang.status.message == "4 of 4 tasks running; shrinking to 2 workers, once there is a checkpoint"
+    assert gang.status.message == "4 of 4 tasks running; shrinking to 2 workers, after the next checkpoint"
     assert gang.asked[-1].tasks == ("worker:0",)
     before = len(gang.stops)
     gang.tick()
@@ -342,7 +342,7 @@ def test_up_and_down_and_up_again() -> None:
     gang.commit(11)
     gang.obey_all()
     assert workers(gang) == ["worker:0", "worker:1", "worker:2"]
-    assert gang.noted("resized") == ["worker: there are 4", "worker: there are 2", "worker: there are 3"]
+    assert gang.noted("resized") == ["worker: resized to 4", "worker: resized to 2", "worker: resized to 3"]
     succeeds(gang)
 
 
@@ -376,11 +376,11 @@ def test_asked_twice_nothing_changes() -> None:
 @pytest.mark.parametrize(
     ("counts", "why"),
     [
-        ({}, 'tasks: a number of tasks for one type at least, such as {"worker": 4}'),
+        ({}, 'tasks: give the number of tasks for at least one type, such as {"worker": 4}'),
         ({"wroker": 2}, "tasks.wroker: the job has no such task type; it has worker, evaluator"),
-        ({"evaluator": 2}, "tasks.evaluator: it cannot be resized, since the job gives it no max_instances"),
-        ({"worker": 5}, "tasks.worker: 5 is not within 1 to 4, the min_instances and max_instances of the job"),
-        ({"worker": 0}, "tasks.worker: 0 is not within 1 to 4, the min_instances and max_instances of the job"),
+        ({"evaluator": 2}, "tasks.evaluator: cannot be resized, because the job sets no max_instances for this type"),
+        ({"worker": 5}, "tasks.worker: 5 is not between 1 and 4, the job's min_instances and max_instances"),
+        ({"worker": 0}, "tasks.worker: 0 is not between 1 and 4, the job's min_instances and max_instances"),
     ],
 )
 def test_what_the_job_does_not_allow_is_refused_and_changes_nothing(counts: dict[str, int], why: str) -> None:
@@ -394,7 +394,7 @@ def test_what_the_job_does_not_allow_is_refused_and_changes_nothing(counts: dict
 def test_without_min_instances_it_never_has_fewer_than_at_its_start() -> None:
     gang = world({"worker": task_type(2, max_instances=4)})
     assert gang.session.resizing.refusal({"worker": 1}) == (
-        "tasks.worker: 1 is not within 2 to 4, the instances and max_instances of the job"
+        "tasks.worker: 1 is not between 2 and 4, the job's instances and max_instances"
     )
     assert gang.session.resizing.refusal({"worker": 2}) is None
 
@@ -439,7 +439,7 @@ def test_a_suspended_job_only_has_another_number(number: int) -> None:
     gang.resize(worker=number)
     assert gang.session.phase is JobState.SUSPENDED
     assert not gang.outstanding
-    assert gang.noted("resized") == [f"worker: there are {number}"]
+    assert gang.noted("resized") == [f"worker: resized to {number}"]
     gang.complete_all()
     gang.master_dies()
     gang.wait(100)

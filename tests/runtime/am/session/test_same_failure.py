@@ -149,7 +149,7 @@ def test_a_step_in_between() -> None:
         fail(world)
         world.beat("worker:0", step)
     assert world.generation == 5
-    assert world.noted("stepped")[0] == "it took step 1"
+    assert world.noted("stepped")[0] == "the program reported step 1"
     fail(world)
     fail(world)
     assert ended(world)

@@ -94,7 +94,7 @@ def test_what_was_free_for_long_enough_is_taken() -> None:
     gang = world().run()
     gang.room = 10
     gang.tick()
-    assert gang.status.message == "2 of 2 tasks running; up to 4 workers when the queue has room to spare"
+    assert gang.status.message == "2 of 2 tasks running; growing to up to 4 workers when the queue has spare room"
     assert [(look.request.memory, look.most) for look in gang.looks] == [(MEMORY, 2)]
     gang.wait(SPARE - 2)
     assert not gang.outstanding
@@ -102,13 +102,13 @@ def test_what_was_free_for_long_enough_is_taken() -> None:
     assert len(gang.outstanding) == 2
     assert gang.status.resizing == {"worker": 4}
     assert gang.status.message == (
-        "2 of 4 tasks running; growing to 4 workers, since the queue has room to spare: waiting for 2 containers"
+        "2 of 4 tasks running; growing to 4 workers, because the queue has spare room: waiting for 2 containers"
     )
     comes_up(gang, 5)
     assert workers(gang) == [0, 1, 2, 3]
     assert gang.rendezvous[-1].resume == point(5, "store/step-5-1")
-    assert gang.noted("resizing") == ["2 workers -> 4: the queue has had room to spare for 1 min 40 s"]
-    assert gang.noted("resized") == ["worker: there are 4"]
+    assert gang.noted("resizing") == ["2 workers -> 4: the queue has had spare room for 1 min 40 s"]
+    assert gang.noted("resized") == ["worker: resized to 4"]
     succeeds(gang)
 
 
@@ -203,7 +203,7 @@ def test_what_nobody_gives_is_not_asked_for_any_longer_and_later_again() -> None
     assert not gang.stops
     assert gang.status.resizing == {}
     assert gang.noted("resizing")[-1] == (
-        "4 workers -> 2: 2 containers not given within 60 s (timeouts.replacement); not asked for again for 1 min 40 s"
+        "4 workers -> 2: 2 containers not granted within 60 s (timeouts.replacement); next attempt in 1 min 40 s"
     )
     for times in (1, 2):
         gang.room = 2
@@ -228,7 +228,7 @@ def test_those_that_came_stay() -> None:
     gang.start_all()
     assert workers(gang) == [0, 1, 2]
     assert not gang.outstanding
-    assert gang.noted("resized") == ["worker: there are 3"]
+    assert gang.noted("resized") == ["worker: resized to 3"]
     succeeds(gang)
 
 
@@ -281,7 +281,7 @@ def test_what_the_cluster_wants_is_given_back_once_there_is_a_checkpoint(taken: 
     asked = len(gang.asked)
     gang.preempt(f"worker:{taken}")
     assert len(gang.asked) == asked + 1
-    assert "shrinking to 3 workers, since the cluster wants containers back" in gang.status.message
+    assert "shrinking to 3 workers, because the cluster reclaims containers" in gang.status.message
     gang.commit(9)
     gang.obey_all()
     assert gang.shut_down() == [f"worker:{taken}"]
@@ -294,7 +294,7 @@ def test_what_the_cluster_wants_is_given_back_once_there_is_a_checkpoint(taken: 
     gang.start_all()
     assert not gang.outstanding
     assert vacant(gang) == ([] if taken == 3 else [f"worker:{taken}"])
-    assert gang.status.message == "3 of 3 tasks running; up to 4 workers when the queue has room to spare"
+    assert gang.status.message == "3 of 3 tasks running; growing to up to 4 workers when the queue has spare room"
     assert gang.status.use[0].tasks == 3
     assert not gang.noted("failed")
     succeeds(gang)
@@ -379,7 +379,7 @@ def test_while_it_grows_what_is_to_come_goes_first() -> None:
     assert not gang.outstanding
     assert gang.status.resizing == {}
     assert not gang.stops
-    assert gang.asked[-1].reason == "the cluster wants containers back in 15 s"
+    assert gang.asked[-1].reason == "the cluster reclaims containers in 15 s"
     succeeds(gang)
 
 

@@ -52,7 +52,7 @@ def test_all_others_wait_for_prepare(alone: bool) -> None:
     assert asked(world) == 1
     world.run()
     assert world.states["prepare:0"] is TaskState.RUNNING
-    assert told(world) == "1 of 3 tasks running; worker waits for prepare to have succeeded"
+    assert told(world) == "1 of 3 tasks running; worker waits for prepare to succeed"
     world.end("prepare:0")
     assert world.shut_down() == ["prepare:0"]
     assert asked(world) == 2
@@ -168,7 +168,7 @@ def test_waiting_has_an_end() -> None:
     failure = world.verdict.failure
     assert failure
     assert failure.kind is FailureKind.DEPENDENCY_TIMEOUT
-    expected = "after 60 s (timeouts.dependency) worker waits for prepare to have succeeded"
+    expected = "dependencies not met within 60 s (timeouts.dependency): worker waits for prepare to succeed"
     assert failure.message == expected
 
 

@@ -584,7 +584,7 @@ def test_those_at_work_save_while_a_later_type_waits_for_its_containers(granted:
     assert jobs.session.phase is (JobState.STARTING if granted else JobState.WAITING)
     jobs.suspend(REASON)
     assert (jobs.asked[-1].tasks, jobs.stops) == (("worker:0",), [])
-    assert jobs.status.message == f"to be suspended, once there is a checkpoint: {REASON}"
+    assert jobs.status.message == f"suspending after the next checkpoint: {REASON}"
     jobs.commit(5)
     jobs.obey_all()
     gone(jobs)
@@ -644,14 +644,14 @@ def test_programs_that_write_to_the_store_themselves() -> None:
 def test_what_is_said_of_it() -> None:
     jobs = world().run()
     jobs.suspend(REASON)
-    assert jobs.status.message == f"to be suspended, once there is a checkpoint: {REASON}"
+    assert jobs.status.message == f"suspending after the next checkpoint: {REASON}"
     jobs.commit(5)
-    assert jobs.status.message == f"to be suspended: stopping worker:0, worker:1; {REASON}"
+    assert jobs.status.message == f"suspending: stopping worker:0, worker:1; {REASON}"
     jobs.obey("worker:0")
     jobs.obey("worker:1", settles=False)
-    assert jobs.status.message == f"to be suspended: copying the last checkpoint of worker:1; {REASON}"
+    assert jobs.status.message == f"suspending: copying the last checkpoint of worker:1; {REASON}"
     jobs.settle("worker:1")
-    assert jobs.status.message == f"suspended: {REASON}; `airflow tony resume` has it go on"
+    assert jobs.status.message == f"suspended: {REASON}; `airflow tony resume` resumes the job"
     jobs.resume()
     assert jobs.status.message.startswith("waiting for 2 of 2 containers")
 

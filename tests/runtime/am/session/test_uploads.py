@@ -26,7 +26,7 @@ def test_what_has_ended_well_is_not_trained_again(world: World) -> None:
     assert verdict.failure is not None
     assert (verdict.status, verdict.failure.kind) == (FinalStatus.FAILED, FailureKind.UPLOAD)
     assert not verdict.failure.permanent, "another application goes on from the last checkpoint, and uploads it"
-    assert verdict.failure.message.startswith("worker:0 on node1:1 has ended well, but what it left could not be kept")
+    assert verdict.failure.message.startswith("worker:0 on node1:1 has succeeded, but what it left could not be kept")
     assert len(world.rendezvous) == 1, "it was started again"
 
 

@@ -42,8 +42,8 @@ def test_a_job_is_suspended_when_its_window_closes() -> None:
     jobs.commit(5)
     jobs.obey_all()
     assert jobs.session.phase is JobState.SUSPENDED
-    why = "none of its windows is open; the next one opens Mon 16:00 (UTC)"
-    assert jobs.status.message == f"suspended: {why}; `airflow tony resume` has it go on"
+    why = "none of the job's windows is open; the next window opens Mon 16:00 (UTC)"
+    assert jobs.status.message == f"suspended: {why}; `airflow tony resume` resumes the job"
 
 
 def test_and_goes_on_when_the_next_one_opens() -> None:
@@ -89,7 +89,7 @@ def test_a_window_that_opens_and_closes_while_no_master_is_there_ends_the_overri
     jobs.now += OPENS - CLOSES + 2 * 3600
     jobs.master_dies()
     jobs.come_back()
-    assert "none of its windows is open" in jobs.status.message
+    assert "none of the job's windows is open" in jobs.status.message
     jobs.obey_all()
     jobs.wait(CHECKPOINT_WAIT + 5)
     jobs.obey_all()

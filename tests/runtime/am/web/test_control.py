@@ -102,7 +102,7 @@ async def test_an_export_can_be_asked_for(place: Place) -> None:
 async def test_a_job_that_is_ending_exports_nothing_more(place: Place) -> None:
     place.master.session.verdict = Verdict(FinalStatus.KILLED, "enough")
     answered = await place.put("export", {"reason": "to evaluate it"})
-    assert (answered.status, answered.json()["error"]) == (409, "the job is ending: nobody is left to export a model")
+    assert (answered.status, answered.json()["error"]) == (409, "the job is ending: no task is left to export a model")
     assert place.master.asked == []
 
 
@@ -126,8 +126,8 @@ async def test_and_resumed(place: Place) -> None:
 @pytest.mark.parametrize(
     ("order", "why"),
     [
-        ("suspend", "the job is ending: nothing is left to suspend"),
-        ("resume", "the job is ending: it cannot go on any more"),
+        ("suspend", "the job is ending: it cannot be suspended any more"),
+        ("resume", "the job is ending: it cannot be resumed any more"),
     ],
 )
 @pytest.mark.parametrize("verdict", [None, Verdict(FinalStatus.KILLED, "enough")])
@@ -159,7 +159,7 @@ async def test_a_job_is_resized(place: Place) -> None:
     [
         ({"tasks": {"worker": 6}, "reason": "r"}, "not {'worker': 6}"),
         ({"tasks": {}, "reason": "r"}, "not {}"),
-        ({"tasks": {"worker": 4}, "reason": ""}, "reason: text of 1 to 2000 characters"),
+        ({"tasks": {"worker": 4}, "reason": ""}, "reason: must be text of 1 to 2000 characters"),
         ({"tasks": {"worker": "4"}, "reason": "r"}, "ResizeOrder.tasks['worker']"),
         ({"tasks": {"worker": True}, "reason": "r"}, "ResizeOrder.tasks['worker']"),
         ({"tasks": {"worker": 4.5}, "reason": "r"}, "ResizeOrder.tasks['worker']"),
@@ -180,10 +180,10 @@ async def test_a_job_that_is_ending_is_not_resized(place: Place) -> None:
     order = {"tasks": {"worker": 4}, "reason": "there is room"}
     place.master.session.resizing.is_too_late = True
     late = await place.put("resize", order)
-    assert (late.status, "never start again" in late.json()["error"]) == (409, True)
+    assert (late.status, "do not restart" in late.json()["error"]) == (409, True)
     place.master.session.verdict = Verdict(FinalStatus.KILLED, "enough")
     ending = await place.put("resize", order)
-    assert (ending.status, ending.json()["error"]) == (409, "the job is ending: nothing is left to resize")
+    assert (ending.status, ending.json()["error"]) == (409, "the job is ending: it cannot be resized any more")
     assert place.master.asked == []
 
 

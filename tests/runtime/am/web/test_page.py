@@ -239,7 +239,7 @@ async def test_the_newest_export_and_an_open_request_are_among_the_checkpoints()
     shown = await facts_of(status)
     assert shown["Newest export"].startswith("step 250, ")
     assert shown["Exported to"] == export.uri
-    assert shown["Export asked for"].endswith(" UTC")
+    assert shown["Export requested"].endswith(" UTC")
 
 
 async def test_how_much_of_an_input_is_done_is_told() -> None:

@@ -101,7 +101,7 @@ async def test_one_of_the_largest_arrives(between: Between, obeyed: list[tuple[s
 
 
 async def test_a_larger_one_is_refused(between: Between, obeyed: list[tuple[str, bytes]]) -> None:
-    with pytest.raises(UnexpectedAnswer, match="a message of more than 16384 bytes"):
+    with pytest.raises(UnexpectedAnswer, match="a message has more than 16384 bytes"):
         await between.send(b"x" * (LONGEST_MESSAGE + 1))
     assert obeyed == []
 

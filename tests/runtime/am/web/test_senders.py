@@ -45,7 +45,7 @@ async def put(path: str, **headers: str) -> tuple[Answered, list[Event]]:
 async def test_no_order_is_taken_from_a_browser(path: str, headers: dict[str, str]) -> None:
     answered, asked = await put(path, **headers)
     assert (answered.status, asked) == (403, [])
-    assert "not taken from a browser" in answered.json()["error"]
+    assert "orders from a browser are rejected" in answered.json()["error"]
 
 
 @pytest.mark.parametrize("kind", ["", "text/plain", "text/plain;charset=UTF-8", "application/x-www-form-urlencoded"])

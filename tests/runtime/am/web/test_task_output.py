@@ -97,8 +97,8 @@ async def test_of_a_former_container_the_rest_of_its_log_is_given(place: Place) 
 
 async def test_what_is_not_to_be_had_is_no_error(place: Place) -> None:
     found = await piece(place, "worker-0?attempt=2&after=5")
-    assert found == OutputPiece(2, 3, 5, 5, problem="no log was kept of attempt 2 of worker:0")
-    assert "has no executor now, and no log" in (await piece(place, "worker-1")).problem
+    assert found == OutputPiece(2, 3, 5, 5, problem="no log of attempt 2 of worker:0 was stored")
+    assert "is connected, and no log" in (await piece(place, "worker-1")).problem
 
 
 @pytest.mark.parametrize(

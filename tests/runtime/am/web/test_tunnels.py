@@ -261,7 +261,7 @@ async def test_streams_are_bounded(site: Site, echo: int) -> None:
     async with site.carrier() as carrier:
         carrier.send([opened(number, echo) for number in range(TUNNEL_STREAMS + 1)])
         await site.until(lambda: site.why(TUNNEL_STREAMS))
-        assert "64 connections through this tunnel" in site.why(TUNNEL_STREAMS)[0]
+        assert "already has 64 open connections" in site.why(TUNNEL_STREAMS)[0]
         carrier.send([tony_pb2.TunnelFrame(stream=0, closed=""), opened(99, echo), data(99, b"there is room again")])
         await site.until(lambda: site.data(99))
 
@@ -269,7 +269,7 @@ async def test_streams_are_bounded(site: Site, echo: int) -> None:
 @pytest.mark.parametrize(
     ("task", "port", "why"),
     [
-        ("worker:7", 20001, "worker:7 has no executor now"),
+        ("worker:7", 20001, "no executor of worker:7 is connected"),
         (TASK, 80, "port 80 is not of this task"),
         (TASK, 0, "no process listens on port 20001"),
     ],
@@ -296,7 +296,7 @@ async def test_the_end_of_an_executor_ends_its_streams(site: Site, echo: int) ->
         await site.until(lambda: site.data(1))
         site.streams.ended(site.link.stream)
         await site.until(lambda: site.why(1))
-    assert site.why(1) == [f"the executor of {TASK} went away"]
+    assert site.why(1) == [f"the executor of {TASK} disconnected"]
 
 
 async def test_a_tunnel_is_for_those_who_may_modify_the_application(site: Site) -> None:
@@ -307,18 +307,18 @@ async def test_tunnels_are_bounded_for_one_user_and_for_all(site: Site) -> None:
     for number in range(TUNNELS_OF_ONE):
         assert (await begun(site, "alice", f"a{number}")).status == 200
     refused = await begun(site, "alice", "one more")
-    assert (refused.status, "'alice' has 4 tunnels" in refused.json()["error"]) == (429, True)
+    assert (refused.status, "'alice' already has 4 tunnels" in refused.json()["error"]) == (429, True)
     for number in range(MOST_TUNNELS - TUNNELS_OF_ONE):
         assert (await begun(site, "bob", f"b{number}")).status == 200
-    assert "8 tunnels to this job" in (await begun(site, "carol", "c")).json()["error"]
+    assert "already has 8 open tunnels" in (await begun(site, "carol", "c")).json()["error"]
     somebody_elses = await begun(site, "bob", "a0")
-    assert (somebody_elses.status, somebody_elses.json()["error"]) == (403, "this tunnel is somebody else's")
+    assert (somebody_elses.status, somebody_elses.json()["error"]) == (403, "this tunnel belongs to another user")
 
 
 async def test_a_tunnel_that_the_master_does_not_know_is_lost(site: Site) -> None:
     async with site.carrier():
         site.tunnels._open.clear()
-        with pytest.raises(TunnelLost, match="no such tunnel any more"):
+        with pytest.raises(TunnelLost, match="this tunnel does not exist any more"):
             await asyncio.wait_for(site.running, DEADLINE)
 
 
@@ -333,7 +333,7 @@ async def test_connections_go_through_again_by_a_tunnel_to_the_next_master(site:
         async with asyncio.timeout(DEADLINE):
             while await echoed(way) != b"hello":
                 pass
-        assert news[0].startswith("the tunnel was interrupted, and is opened again: ")
+        assert news[0].startswith("reopening the tunnel after an interruption: ")
     finally:
         await asyncio.to_thread(way.__exit__)
 
@@ -370,7 +370,7 @@ async def test_an_idle_tunnel_gives_its_place_to_another_one_and_says_so(
         assert (await begun(site, "alice", "one more")).status == 429
         monkeypatch.setattr(tunnel_route, "_IDLE", -1.0)
         assert (await begun(site, "alice", "one more")).status == 200
-        with pytest.raises(TunnelEnded, match=r"nothing went through it .* another one needed its place"):
+        with pytest.raises(TunnelEnded, match=r"no data was sent for .* a new tunnel needed its place"):
             await asyncio.wait_for(site.running, DEADLINE)
 
 
@@ -394,7 +394,7 @@ async def test_whoever_comes_back_from_silence_may_open_another_one(
     await site.until(lambda: not site.tunnels._open)
     body = {"tunnel": "of a machine that sleeps", "offset": 3, "received": 0}
     back = await ask(site.cluster.server, "PUT", TUNNEL_PATH, body, {"X-User": "alice"})
-    assert (back.status, back.json()["error"]) == (410, "there is no such tunnel any more")
+    assert (back.status, back.json()["error"]) == (410, "this tunnel does not exist any more")
 
 
 async def test_a_tunnel_to_an_application_that_has_ended_says_so(site: Site) -> None:

@@ -103,7 +103,7 @@ async def test_a_rolled_token_is_for_the_next_connection(caplog: pytest.LogCaptu
             for _ in range(3):
                 assert await scheduler.allocate(beat()) is not None
         await scheduler.close()
-    assert caplog.text.count("gave a new token") == 1
+    assert caplog.text.count("received a new token") == 1
 
 
 def _body(delimited: bytes) -> bytes:

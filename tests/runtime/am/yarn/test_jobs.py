@@ -145,7 +145,7 @@ def test_executor_that_hangs_is_lost(yarn: YarnPlace) -> None:
     """And with it, its user process: its container is taken away."""
     job = yarn.submit(workers('[ "$TONY_TASK_INDEX" = 1 ] && kill -STOP $PPID; exec sleep 1000', restart="never"))
     job.end()
-    assert "nothing was heard of it for" in job.failed()
+    assert "its executor sent nothing for" in job.failed()
     failure = job.status().failure
     assert failure
     assert (failure.kind, failure.task) == (FailureKind.CONTAINER_LOST, "worker:1")

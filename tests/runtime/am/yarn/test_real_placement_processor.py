@@ -34,7 +34,7 @@ def test_what_found_no_place_is_told_and_asked_for_again(cluster: HadoopCluster,
         led.tell("request", keys=[3], memory=256, placement=apart, tags=["ps"])
         (told,) = led.event("NotPlaced")
         assert told["key"] == 3
-        assert "YARN finds no node on which its placement constraints hold" in told["reason"]
+        assert "YARN finds no node that satisfies its placement constraints" in told["reason"]
         led.tell("release", containers=[placed[0]["id"]])
         until(lambda: 3 in {event["key"] for event in led.events("Allocated")}, led.logs)
         assert len(led.events("NotPlaced")) == 1

@@ -178,7 +178,7 @@ def test_every_request_is_granted_once_though_the_resource_managers_change(
     fail_over(cluster)
     led.tell("request", keys=keys[6:], memory=256)
     until(lambda: len(led.processes()) == 1 + room, led.logs)
-    until(lambda: "the ResourceManager gave a new token" in led.logs(), led.logs)
+    until(lambda: "received a new token from the ResourceManager" in led.logs(), led.logs)
     fail_over(cluster)
     released = led.launched_first(5)
     led.tell("release", containers=released)

@@ -131,7 +131,7 @@ def test_no_more_than_a_limit(way: Way, caplog: pytest.LogCaptureFixture) -> Non
     way.keeper.round()
     way.keeper.round()
     assert list(files(way.kept)) == [EVENTS]
-    assert caplog.text.count("'large' in TONY_TENSORBOARD_DIR is not kept") == 1
+    assert caplog.text.count("'large' in TONY_TENSORBOARD_DIR is not stored") == 1
     (way.kept / "large").write_bytes(b"x" * 200)
     way.gatherer.round()
     assert len(files(way.shown)) == 1
@@ -145,7 +145,7 @@ def test_only_regular_files_are_looked_at(way: Way, tmp_path: Path, caplog: pyte
     way.put(EVENTS, b"one")
     way.keeper.round()
     assert list(files(way.kept)) == [EVENTS]
-    assert "'link' in TONY_TENSORBOARD_DIR is not kept: it is a link that leads out of the directory" in caplog.text
+    assert "'link' in TONY_TENSORBOARD_DIR is not stored: it is a link that leads out of the directory" in caplog.text
 
 
 def test_a_file_that_the_store_refuses_does_not_hold_up_the_others(way: Way, caplog: pytest.LogCaptureFixture) -> None:
@@ -156,7 +156,7 @@ def test_a_file_that_the_store_refuses_does_not_hold_up_the_others(way: Way, cap
     with pytest.raises(StorageInvalidPath):
         way.keeper.round()
     assert list(files(way.kept)) == [EVENTS]
-    assert "in TONY_TENSORBOARD_DIR is not kept: its name is not valid UTF-8" in caplog.text
+    assert "in TONY_TENSORBOARD_DIR is not stored: its name is not valid UTF-8" in caplog.text
 
 
 async def test_a_store_out_of_reach_is_a_delay_and_said_once(way: Way, caplog: pytest.LogCaptureFixture) -> None:

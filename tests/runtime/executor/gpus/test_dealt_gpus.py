@@ -156,7 +156,7 @@ async def test_a_node_with_too_few_cannot_prepare(container: Container, names: l
     running = await container("a", gpus=3)
     failed = await running.master.first("restore_failed")
     assert (failed.uri, failed.damaged) == ("", False)
-    assert failed.reason == f"the container was given 3 GPUs, and the node has 2: {', '.join(names)}"
+    assert failed.reason == f"the container was given 3 GPUs, but the node has 2: {', '.join(names)}"
 
 
 async def test_what_the_node_or_the_job_chose_stays(container: Container, launch: Launch, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_shortage_says_who_has_what(names: list[str]) -> None:
     gpus = ContainerGpus(GpuDealing(names), 2, {}, wait=0)
     with pytest.raises(NoGpusError) as error:
         gpus.environment(threading.Event())
-    start = f"the container was given 2 GPUs, and 1 of the node's 2 is free: {names[1]} is held by {os.getpid()} ("
+    start = f"the container was given 2 GPUs, but 1 of the node's 2 is free: {names[1]} is held by {os.getpid()} ("
     assert str(error.value).startswith(start)
     free = locks.take_gpu_lock(names[0])
     assert free, "what it could have is given back"
@@ -243,7 +243,7 @@ def test_another_local_user_who_holds_all_locks_keeps_no_container_from_its_gpus
     assert other.environment(threading.Event()) == {"CUDA_VISIBLE_DEVICES": names[1]}
     gpus.close()
     other.close()
-    assert f"Taking GPU {names[0]} although another user has locked it: no process is reported on it" in caplog.text
+    assert f"using GPU {names[0]}, which another user has locked: no process is known to use it" in caplog.text
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other users")

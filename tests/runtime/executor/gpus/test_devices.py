@@ -46,7 +46,7 @@ def test_the_list_of_the_fake(tmp_path: Path) -> None:
     ("script", "said"),
     [
         ("echo No devices were found; exit 6", r"nvidia-smi -L failed with exit code 6: No devices were found"),
-        ("exit 9", "failed with exit code 9: without a word"),
+        ("exit 9", "failed with exit code 9: no output"),
         ("echo nothing", "nvidia-smi -L lists no GPU"),
         ("kill -9 $$", "failed with exit code -9"),
     ],
@@ -58,7 +58,7 @@ def test_an_nvidia_smi_that_does_not_say(tmp_path: Path, script: str, said: str)
 
 
 def test_a_node_without_nvidia_smi(tmp_path: Path) -> None:
-    with pytest.raises(DevicesUnknownError, match=r"no nvidia-smi on its PATH .* \(gpu_devices\)"):
+    with pytest.raises(DevicesUnknownError, match=r"nvidia-smi, .*, is not on PATH; .* \(gpu_devices\)"):
         gpus.node_gpus({"PATH": str(tmp_path)})
 
 

@@ -146,7 +146,7 @@ class SessionCheckpoints(Part):
         group = self._groups.of(task)
         group.damaged += 1
         if group.damaged > MOST_DAMAGED:
-            why = f"and so were the {MOST_DAMAGED} newer checkpoints: none is left to resume from"
+            why = f"the {MOST_DAMAGED} newer checkpoints are damaged too, so no checkpoint is left to resume from"
             self._completion.fail(failures.given_up(failure, why), now)
         else:
             self._restarts.restart(group, failure.message, now)
@@ -222,12 +222,12 @@ class SessionExports(Part):
         """Request an export. A new request replaces an open one."""
         state, leader = self._state, self._state.leader
         if leader is None:
-            state.note("export_requested", f"{reason}; the job has no task that could make one")
+            state.note("export_requested", f"{reason}; the job has no task that can export a model")
             return
         open_one = state.export_request
         state.export_request = ExportRequest(asked_ms, reason, open_one.since_ms if open_one else asked_ms)
         asked = self.ask_again(leader)
-        when = "" if asked else f"; {leader.name} is asked once it runs"
+        when = "" if asked else f"; {leader.name} receives the request once it runs"
         state.note("export_requested", f"{reason}{when}", data=self._request_data())
 
     def ask_again(self, task: Task) -> bool:
@@ -257,7 +257,7 @@ class SessionExports(Part):
     def failed(self, task: Task, export: ExportedModel, problem: str) -> None:
         """Record an export that could not be stored. A repeated report changes nothing."""
         state, request = self._state, self._state.export_request
-        failed = f"the export of step {export.step} is not on the store: {problem}"
+        failed = f"the export of step {export.step} could not be stored: {problem}"
         if task is not self._state.leader or state.export_problem == failed:
             return
         state.export_problem = failed

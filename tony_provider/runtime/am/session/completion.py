@@ -56,7 +56,7 @@ class JobCompletion(Part):
             self._containers.shutdowns.hurry(now)
             return
         for task in self._state.tasks:
-            self._containers.shutdowns.ask(task, now, "the job is asked again to end", grace)
+            self._containers.shutdowns.ask(task, now, "the job received another order to end", grace)
 
     def stop(self, task: Task, now: float, reason: str, grace: Optional[float] = None) -> None:
         """Stop one task permanently."""
@@ -132,7 +132,7 @@ class JobCompletion(Part):
         """Fail the job if all deciding tasks have failed, although each failure alone would be tolerated."""
         failure = next((task.failure for task in self._given_up if task.failure), None)
         if failure:
-            message = f"every task that decides has failed, this one first: {failure.message}"
+            message = f"every task that decides has failed; the first failure: {failure.message}"
             self.fail(attrs.evolve(failure, message=message), now)
 
     def _is_decided(self) -> bool:
@@ -190,7 +190,7 @@ class JobCompletion(Part):
         """Record that publishing the outputs has ended. A non-empty ``problem`` is the error that fails the job."""
         self._published = True
         if problem:
-            message = f"the tasks have succeeded, and what they left cannot be published: {problem}"
+            message = f"the tasks have succeeded, but their outputs cannot be published: {problem}"
             verdict = Verdict(FinalStatus.FAILED, message, Failure(FailureKind.OUTPUT, message))
             self._state.verdict = verdict
             self._state.note("verdict", f"FAILED: {first_line(message)}", data=_noted(verdict))
@@ -248,16 +248,16 @@ class FinishedTasks(Part):
         outcome = TaskOutcome(model_dir=end.model_dir if end else "", progress=task.progress, outputs=outputs)
         data = {"tasks": {task.name: ended_record(task, outcome)}}
         if task.has_container:
-            self._state.note("over", "it has succeeded; its container is given back", task, data)
+            self._state.note("over", "the task has succeeded; releasing its container", task, data)
             self._state.emit(FlushEvents(task.name, task.attempt))
         else:
-            self._state.note("over", "it has succeeded", task, data)
+            self._state.note("over", "the task has succeeded", task, data)
 
     def release(self, task: Task, now: float) -> None:
         """Release the container of a task, because the event log contains its end."""
         if self._is_over(task) and task.recorded:
             task.released = True
-            self._containers.dismiss(task, now, "it has succeeded")
+            self._containers.dismiss(task, now, "the task has succeeded")
 
     def _is_over(self, task: Task) -> bool:
         """Return whether a task has succeeded, has reported everything, and is not about to restart."""
@@ -273,7 +273,7 @@ class FinishedTasks(Part):
 
     def do_without(self, task: Task, now: float) -> None:
         """Release the container of a task, or cancel its request, because its gang has succeeded without it."""
-        self._containers.dismiss(task, now, "the others have succeeded")
+        self._containers.dismiss(task, now, "the other tasks have succeeded")
         self._state.emit(*self._containers.gang.withdraw(task))
         task.container_gone()
         task.deadline = None
@@ -306,7 +306,7 @@ class FinishedTasks(Part):
         """Return the reason if ``tolerated_failures`` is exceeded, or an empty text if it does not apply."""
         if not self._most or not self._may_fail(task):
             return ""
-        return f"one more than the {self._most} that tolerated_failures allows"
+        return f"more failures than tolerated_failures allows ({self._most})"
 
     def _may_fail(self, task: Task) -> bool:
         return task.role is Role.WORKER and self._groups.of(task) is not self._groups.gang
@@ -317,7 +317,7 @@ class FinishedTasks(Part):
 
     def give_up(self, task: Task, failure: Failure, now: float) -> None:
         """Continue the job without this task."""
-        self._containers.dismiss(task, now, "it is given up")
+        self._containers.dismiss(task, now, "the task is given up")
         self._state.emit(*self._containers.gang.withdraw(task))
         group = self._groups.of(task)
         group.forget_start()
@@ -368,7 +368,7 @@ class EarlyEnds(Part):
         """Record that a parameter server has ended with exit code 0 without an order to stop."""
         task.enter(TaskState.SUCCEEDED)
         self._ended[task.name] = process, now
-        self._state.note("early_end", f"the tasks that decide have {self._wait:g} s to succeed as well", task)
+        self._state.note("early_end", f"ended early; waiting {self._wait:g} s for the other tasks to succeed", task)
 
     def explains(self, task: Task, failure: Failure, now: float) -> bool:
         """Return whether an early end has caused a task's failure, which then needs no other handling."""

@@ -63,7 +63,7 @@ class Containers:
     def not_placed(self, key: int, reason: str) -> None:
         """Log that the cluster cannot place a container yet, and that the request is repeated."""
         if task := self.gang.asked(key):
-            self._state.note("not_placed", f"{reason}; asking again: {self.gang.describe_requests([task])}", task)
+            self._state.note("not_placed", f"{reason}; requesting again: {self.gang.describe_requests([task])}", task)
 
     def adopt(self, task: Task, container: Container, attempt: int) -> None:
         """Take over a container that a former application master launched."""
@@ -82,8 +82,8 @@ class Containers:
         elif self.gang.complete:
             self._state.enter(JobState.STARTING)
             many = len(self.gang.wanted)
-            what = f"all {many} containers are" if many > 1 else "the container is"
-            self._state.note("gang_complete", f"{what} there")
+            what = f"all {many} containers were" if many > 1 else "the container was"
+            self._state.note("gang_complete", f"{what} granted")
 
     def _launch(self, task: Task, container: Container, now: float) -> None:
         task.container_launched(container)
@@ -135,7 +135,7 @@ class Containers:
         task.replaced += int(counted)
         if not self.gathers(task):
             task.deadline = now + self._state.job.timeouts.replacement
-        self._state.note("replaced", f"asking for another container: {first_line(reason)}", task, data)
+        self._state.note("replaced", f"requesting another container: {first_line(reason)}", task, data)
         self._state.emit(self.gang.ask([task]))
 
     def gathers(self, task: Task) -> bool:
@@ -164,8 +164,8 @@ class Containers:
 
     def _avoid(self, avoid: Optional[AvoidNodes]) -> None:
         if avoid:
-            avoided = some(avoid.nodes) if avoid.nodes else "no node"
-            self._state.note("avoiding", f"containers are asked for elsewhere than on {avoided}")
+            avoided = some(avoid.nodes) if avoid.nodes else "none"
+            self._state.note("avoiding", f"nodes that new containers avoid: {avoided}")
             self._state.emit(avoid)
 
     # ---- waiting for the whole gang ----------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Containers:
         if self._state.phase is JobState.WAITING:
             if self.gang.may_ask_again(now):
                 wanted = self.gang.wanted
-                self._state.note("asking_again", f"asking again for {self.gang.describe_requests(wanted)}")
+                self._state.note("asking_again", f"requesting again: {self.gang.describe_requests(wanted)}")
                 self._state.emit(self.gang.ask(wanted))
             elif self.gang.must_give_back(now):
                 held = sum(1 for task in self.gang.wanted if task.has_container)
@@ -199,7 +199,7 @@ class Containers:
         state.emit(*self.gang.cancel(), self.nodes.lift())
         for task in self.gang.wanted:
             self._give_back(task, now, why)
-        state.note("given_back", f"{why}; giving them back, asking again in {span(wait)}")
+        state.note("given_back", f"{why}; releasing all containers, requesting them again in {span(wait)}")
 
     def suspend(self, tasks: Sequence[Task], now: float, why: str) -> None:
         """Release the containers of these tasks. Request none until the job is resumed."""

@@ -43,7 +43,7 @@ def of_early_end(task: Task, others: Sequence[Task], seconds: float) -> Failure:
     """Return the failure of a parameter server that ended by itself ``seconds`` ago, before ``others`` succeeded."""
     message = (
         f"{_where(task)} ended with exit code 0, and {some(other.name for other in others)} had not succeeded "
-        f"{seconds:.0f} s later; a ps must run until it is stopped, and is not started again"
+        f"{seconds:.0f} s later; a ps must run until it is stopped, and is not restarted"
     )
     end = task.process.end if task.process else None
     return _failure(task, FailureKind.USER, message, end.output_tail if end else "", exit_code=0)
@@ -68,7 +68,7 @@ def of_registration(tasks: Sequence[Task], seconds: float) -> Failure:
     message = (
         f"not registered within {seconds:g} s (timeouts.registration): "
         f"{some(_where(task) for task in tasks)}. "
-        "The node may be slow to copy files, or may not reach the application master; the container's log says more"
+        "The node may be slow to copy files, or may not reach the application master; see the container's log"
     )
     return _failure(tasks[0], FailureKind.REGISTRATION_TIMEOUT, message)
 
@@ -76,7 +76,7 @@ def of_registration(tasks: Sequence[Task], seconds: float) -> Failure:
 def of_silence(task: Task, seconds: float) -> Failure:
     """Return the failure of a task whose executor has sent nothing for ``seconds``."""
     kind = FailureKind.PREEMPTED if task.preempted else FailureKind.CONTAINER_LOST
-    return _failure(task, kind, f"{_where(task)} was lost: nothing was heard of it for {seconds:.0f} s")
+    return _failure(task, kind, f"{_where(task)} was lost: its executor sent nothing for {seconds:.0f} s")
 
 
 def of_stop(task: Task) -> Failure:
@@ -104,12 +104,12 @@ def of_restore(task: Task, resume: Optional[ResumePoint], reason: str) -> Failur
 
 def of_upload(task: Task, end: ProcessEnd) -> Failure:
     """Return the failure of a task whose user process succeeded, but whose files could not be stored."""
-    return _failure(task, FailureKind.UPLOAD, f"{_where(task)} has ended well, but {end.not_kept}", "", exit_code=0)
+    return _failure(task, FailureKind.UPLOAD, f"{_where(task)} has succeeded, but {end.not_kept}", "", exit_code=0)
 
 
 def of_absence(task: Task) -> Failure:
     """Return the failure of a lost task that ran under a former application master."""
-    message = f"{task.name} was lost while no application master was there: its executor did not come back"
+    message = f"{task.name} was lost while no application master was running: its executor did not reconnect"
     return _failure(task, FailureKind.CONTAINER_LOST, message)
 
 
@@ -165,7 +165,7 @@ _PROBLEMS = tuple(
         (r"No space left on device|Disk quota exceeded", "a disk of its node is full"),
         (r"Read-only file system", "a disk of its node is read-only"),
         (r"Input/output error", "a disk of its node is broken"),
-        (r"Address already in use|EADDRINUSE", "a port is taken on its node"),
+        (r"Address already in use|EADDRINUSE", "a port is in use on its node"),
     )
 )
 _GPU_PROBLEMS = tuple(

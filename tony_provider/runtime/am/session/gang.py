@@ -185,16 +185,16 @@ class Gang:
             return None
         missing = [task for task in self.wanted if task.container is None]
         return (
-            f"no room in the queue for {limit:g} s (timeouts.queue): of {self._total} "
-            f"at most {self._most} were granted at a time; missing now: {self.describe_requests(missing)}. "
-            "Ask for less, choose another queue or node label, or wait longer"
+            f"the queue had no room for {limit:g} s (timeouts.queue): at most "
+            f"{self._most} of {self._total} were granted at a time; missing now: {self.describe_requests(missing)}. "
+            "Request less, choose another queue or node label, or wait longer"
         )
 
     def describe(self, now: float) -> str:
         """Return one line that describes what the gang waits for."""
         if self._ask_at is not None:
-            held = f"only {self._most} of {self._total} were granted; gave them back"
-            return f"{held}, asking again in {span(self._ask_at - now)}"
+            held = f"only {self._most} of {self._total} were granted; released them"
+            return f"{held}, requesting again in {span(self._ask_at - now)}"
         missing = [task for task in self.wanted if task.container is None]
         return f"waiting for {len(missing)} of {self._total}: {self.describe_requests(missing)}"
 
@@ -309,7 +309,7 @@ def requests_too_large(job: JobSpec, largest: Largest) -> Optional[str]:
             number = amount.counted_in(largest.units.get(resource, ""))
             wanted[f"resources.{resource}"] = (number, largest.resources.get(resource, 0))
         problems += [
-            f"tasks.{name}.{key}: {number} is more than the {most} that the cluster gives one container at most"
+            f"tasks.{name}.{key}: {number} is more than {most}, the cluster's limit for one container"
             for key, (number, most) in wanted.items()
             if number > most
         ]
@@ -317,9 +317,9 @@ def requests_too_large(job: JobSpec, largest: Largest) -> Optional[str]:
 
 
 _IN_WORDS = {
-    Milestone.STARTED: "to have started",
+    Milestone.STARTED: "to start",
     Milestone.READY: "to be ready",
-    Milestone.SUCCEEDED: "to have succeeded",
+    Milestone.SUCCEEDED: "to succeed",
 }
 
 
@@ -377,7 +377,7 @@ class Stages(Part):
 
     def _open(self, tasks: Sequence[Task], now: float) -> None:
         names = ", ".join(dict.fromkeys(task.type for task in tasks))
-        self._state.note("stage", f"{names}: all that it waited for is there")
+        self._state.note("stage", f"{names}: all dependencies are met")
         for task in tasks:
             task.waits_for_types = False
         if any(in_cluster(task.role) for task in tasks) and not self._state.first_come:
@@ -400,7 +400,7 @@ class Stages(Part):
         self._since = now if self._since is None else self._since
         limit = self._state.job.timeouts.dependency
         if limit is not None and now - self._since >= limit and self._state.verdict is None:
-            message = f"after {limit:g} s (timeouts.dependency) {'; '.join(self.describe())}"
+            message = f"dependencies not met within {limit:g} s (timeouts.dependency): {'; '.join(self.describe())}"
             self._completion.fail(Failure(FailureKind.DEPENDENCY_TIMEOUT, message), now)
 
     def describe(self) -> Iterator[str]:

@@ -91,7 +91,7 @@ def _exports(state: SessionState, now_ms: int) -> Iterator[str]:
     elif request and now_ms - request.since_ms >= _UNHEEDED * 1000:
         asked = clock.time_of_day(request.since_ms)
         yield (
-            f"an export of the model was asked for at {asked}, and none has come: the program has to look for requests "
+            f"an export of the model was requested at {asked}, but none arrived: the program must check for requests "
             "(tony_sdk.export_requested, TONY_EXPORT_REQUEST)"
         )
 
@@ -160,10 +160,10 @@ def message(session: Session, now: float) -> str:
         return _starting(session, now)
     if session.phase is JobState.RECOVERING:
         waiting = count(session.recovery.waiting_for, "executor")
-        return f"a new application master took over; waiting for {waiting} to come back"
+        return f"a new application master took over; waiting for {waiting} to reconnect"
     if session.phase is JobState.RESTARTING:
         restart = session.groups.gang.restart
-        return f"starting again: {_waiting_for(restart, now)}; {restart.reason}" if restart else "starting again"
+        return f"restarting: {_waiting_for(restart, now)}; {restart.reason}" if restart else "restarting"
     if session.phase is JobState.FINISHING:
         evaluators = some(task.name for task in session.tasks if not task.ending and not task.ended)
         return f"training has succeeded, waiting for {evaluators}"
@@ -178,11 +178,11 @@ def message(session: Session, now: float) -> str:
 
 def _suspended(session: Session, reason: str) -> str:
     if session.phase is JobState.SUSPENDED:
-        return f"suspended: {reason}; `airflow tony resume` has it go on"
+        return f"suspended: {reason}; `airflow tony resume` resumes the job"
     if session.suspension.waits_for_checkpoint:
-        return f"to be suspended, once there is a checkpoint: {reason}"
+        return f"suspending after the next checkpoint: {reason}"
     busy = [task for task in session.tasks if task.busy]
-    return f"to be suspended: {_stopping(busy) or 'its containers are given back'}; {reason}"
+    return f"suspending: {_stopping(busy) or 'releasing the containers'}; {reason}"
 
 
 def _starting(session: Session, now: float) -> str:
@@ -201,7 +201,7 @@ def _running(session: Session) -> str:
     said = [f"{running} of {count(len(tasks), 'task')} running", *_others(session)]
     left_out = [task for task in tasks if task.left_out and task.type not in session.sizes.requested]
     if left_out:
-        said.append(f"going on without {_names(left_out)}")
+        said.append(f"continuing without {_names(left_out)}")
     return ", ".join(said)
 
 
@@ -222,7 +222,7 @@ def _single_restarts(session: Session, now: float) -> Iterator[str]:
     for group in session.groups.every:
         begins = not any(task.has_begun for task in group.members)
         if group.restart and group is not session.groups.gang and not begins:
-            yield f"{group.name} starts again: {_waiting_for(group.restart, now)}"
+            yield f"{group.name} restarts: {_waiting_for(group.restart, now)}"
 
 
 def _waiting_for(restart: Restart, now: float) -> str:
@@ -236,7 +236,7 @@ def _waiting_for(restart: Restart, now: float) -> str:
     missing = [task for task in tasks if not task.ready]
     if missing:
         return f"waiting for {_names(missing)} to register"
-    return _wait(restart.not_before, now) or "choosing the checkpoint to go on from"
+    return _wait(restart.not_before, now) or "choosing the checkpoint to resume from"
 
 
 def _stopping(busy: Sequence[Task]) -> str:

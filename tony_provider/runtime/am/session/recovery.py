@@ -82,11 +82,11 @@ class Recovery(Part):
     def refusal(self, task: Task, attempt: int, container_id: str) -> Optional[str]:
         """Return the reason why the executor of a listed container is rejected, or None if it is accepted."""
         if container_id not in self._listed:
-            return f"{container_id} is not one of the containers that are waited for"
+            return f"the application master does not wait for {container_id}"
         if task.done:
-            return f"{task.name} is over"
+            return f"{task.name} has ended"
         if not self._state.has(task) or task.unrequested:
-            return f"the job goes on without {task.name}"
+            return f"the job continues without {task.name}"
         if task.waits_for_types:
             return f"{task.name} restarts from the beginning"
         newest = task.attempt
@@ -171,7 +171,7 @@ class Recovery(Part):
         self._containers.gang.begin(tasks, now)
         adopted = [task for task in tasks if task.has_container]
         missing = [task for task in tasks if not task.has_container]
-        self._state.note("recovered", f"{len(adopted)} of {count(len(tasks), 'task')} are back")
+        self._state.note("recovered", f"{len(adopted)} of {count(len(tasks), 'task')} have reconnected")
         self._state.emit(self._containers.nodes.choose())
         if not tasks:
             self._state.enter(JobState.RUNNING)  # waiting tasks begin next
@@ -220,7 +220,7 @@ class Recovery(Part):
         self._restarts.begin_each([task for task in (*adopted, *missing) if self._is_new(task)], now)
         for task in missing:
             if self._is_new(task):
-                self._containers.replace(task, now, "it has not begun yet", counted=False)
+                self._containers.replace(task, now, "the task has not started yet", counted=False)
             elif not task.left_out and not self._groups.of(task).decided:  # otherwise a restart already waits for it
                 self._restarts.record_failure(task, task.failure or failures.of_absence(task), now)
         known = [task for task in missing if not self._is_new(task)]
@@ -230,7 +230,7 @@ class Recovery(Part):
             if not any(map(self._continues, group.members)):
                 continue
             if group.decided or (not group.root_cause.pending and group.name in behind):
-                self._restarts.restart(group, "the former application master was about to start it again", now)
+                self._restarts.restart(group, "the former application master was about to restart it", now)
 
     def _check_end(self, task: Task, process: ProcessState, now: float) -> None:
         if process.end and not process.end.stopped and not self._is_outdated(task, process):

@@ -82,7 +82,7 @@ class ExecutorReports(Part):
         task.replaced = 0
         if task.state is TaskState.REGISTERED and process.stop_by is None:
             task.enter(TaskState.RUNNING)
-        self._state.note("started", f"user process {start}, of generation {process.generation}", task)
+        self._state.note("started", f"start {start} of its user process, in generation {process.generation}", task)
 
     def process_ended(self, task: Task, end: ProcessEnd, now: float) -> None:
         process = task.process
@@ -179,7 +179,7 @@ class ExecutorReports(Part):
 MOST_REPLACEMENTS = 3  # limit of consecutive containers of a task lost before its user process ran
 
 _IN_A_ROW = (
-    f"{MOST_REPLACEMENTS} more were lost before it without the user process having run: "
+    f"the {MOST_REPLACEMENTS} containers before it were also lost before the user process ran: "
     "check the nodes, and the files that are copied to them"
 )
 _NODE_TROUBLE = (
@@ -289,7 +289,7 @@ class ContainerFailures(Part):
             self._sizes.stop_requesting(task)
         elif task.left_out:
             task.enter(TaskState.LOST)
-            self._state.note("given_up", "no more containers are asked for: the gang does without it", task)
+            self._state.note("given_up", "no more containers are requested: the gang continues without the task", task)
         else:
             why, permanent = _IN_A_ROW if too_many else "", is_permanent(failure, self._state.job.restart)
             self._restarts.give_up(task, failures.given_up(failure, why, permanent=permanent), now)

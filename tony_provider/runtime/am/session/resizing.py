@@ -17,7 +17,7 @@ from tony_provider.runtime.common.quantities import count, some, span
 from tony_provider.runtime.jobspec.model import GrowRule, Role, resize_refusal
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 
-_WHY = (", since the queue has room to spare", ", since the cluster wants containers back")  # second text if it shrinks
+_WHY = (", because the queue has spare room", ", because the cluster reclaims containers")  # second text if it shrinks
 
 
 class Resizing(Part):
@@ -97,7 +97,7 @@ class Resizing(Part):
             task.start_at_reset, task.start = first.start_at_reset, max(task.start, starts, first.start_at_reset)
         if state.generation.number:
             state.generation.without |= {task.name for task in new if task.left_out}
-        state.note_sizing("larger", f"there are to be {count(self._sizes.requested[name], name)}", data=self._left_out)
+        state.note_sizing("larger", f"growing to {count(self._sizes.requested[name], name)}", data=self._left_out)
         if not first.waits_for_types and state.phase is not JobState.SUSPENDED:
             self._containers.join(new, now)
 
@@ -121,13 +121,13 @@ class Resizing(Part):
         self._checkpoint_wait.end()
         self._drop(types, leaving)
         self._follow([], leaving)
-        self._containers.part(leaving, now, "the job goes on with fewer")
+        self._containers.part(leaving, now, "the job continues with fewer tasks")
         for task in leaving:
             if state.has(task):
                 task.stop_requesting()
         attempts = {task.name: {"attempt": task.attempt} for task in leaving}
         names = some(task.name for task in leaving)
-        state.note_sizing("smaller", f"going on without {names}", data={**self._left_out, "tasks": attempts})
+        state.note_sizing("smaller", f"continuing without {names}", data={**self._left_out, "tasks": attempts})
 
     def _drop(self, types: Sequence[str], leaving: Sequence[Task]) -> None:
         """Remove leaving and unrequested tasks, but only above the highest index of a remaining task of their type."""
@@ -157,7 +157,7 @@ class Resizing(Part):
         for name in done:
             there = sum(1 for task in self._state.of_type[name] if not task.left_out)
             of = f" of {self._sizes.requested[name]}" if there < self._sizes.requested[name] else ""
-            self._finish(name, f"{name}: there are {there}{of}")
+            self._finish(name, f"{name}: resized to {there}{of}")
 
     def _finish(self, name: str, message: str) -> None:
         self._checkpoint_wait.end()
@@ -183,14 +183,14 @@ class Resizing(Part):
             to_come = [task for task in tasks if _is_to_come(task)]
             requested = [task for task in to_come if task.state is TaskState.REQUESTED]
             if number < there:
-                yield f"shrinking to {count(number, name)}{why}, once there is a checkpoint"
+                yield f"shrinking to {count(number, name)}{why}, after the next checkpoint"
             elif requested or number > there:
                 missing = len(requested) + number - there
                 yield f"growing to {count(number, name)}{why}: waiting for {count(missing, 'container')}"
             elif starting := [task.name for task in to_come if not task.ready]:
                 yield f"growing to {count(number, name)}{why}: waiting for {some(starting)} to register"
             elif to_come:
-                yield f"growing to {count(number, name)}{why}, once there is a checkpoint"
+                yield f"growing to {count(number, name)}{why}, after the next checkpoint"
 
 
 def _is_to_come(task: Task) -> bool:
@@ -243,7 +243,7 @@ class Elastic(Part):
         for task in tasks:
             task.left_out, task.deadline = True, None
         names = some(task.name for task in tasks)
-        self._state.note("smaller", f"going on without {names}: no container for it was granted in time")
+        self._state.note("smaller", f"continuing without {names}: no container was granted in time")
 
     def _enough_left(self, task_type: str, leaving: Collection[Task]) -> bool:
         of_type = [task for task in self._state.tasks if task.type == task_type]
@@ -359,7 +359,7 @@ class SpareRoom(Part):
 
     def _use(self, name: str, least: int) -> None:
         number = min(self._sizes.number(name) + least, self._sizes.policy_limit(name))
-        self._sizes.request({name: number}, f"the queue has had room to spare for {span(self._spare)}", by_policy=True)
+        self._sizes.request({name: number}, f"the queue has had spare room for {span(self._spare)}", by_policy=True)
 
     @property
     def _is_calm(self) -> bool:
@@ -396,8 +396,8 @@ class SpareRoom(Part):
         self._failed_attempts += 1
         self._not_before = now + wait
         limit = self._state.job.timeouts.replacement
-        what = f"{count(missing, 'container')} not given within {limit:g} s (timeouts.replacement)"
-        reason = f"{what}; not asked for again for {span(wait)}"
+        what = f"{count(missing, 'container')} not granted within {limit:g} s (timeouts.replacement)"
+        reason = f"{what}; next attempt in {span(wait)}"
         self._sizes.request({name: self._sizes.number(name) - missing}, reason, by_policy=True)
 
     # ---- descriptions ------------------------------------------------------------------------------------------
@@ -406,4 +406,4 @@ class SpareRoom(Part):
         """Yield the types that could still grow."""
         for name in self._growable():
             if name not in self._sizes.requested and not self._groups.gang_has_succeeded:
-                yield f"up to {count(self._sizes.policy_limit(name), name)} when the queue has room to spare"
+                yield f"growing to up to {count(self._sizes.policy_limit(name), name)} when the queue has spare room"

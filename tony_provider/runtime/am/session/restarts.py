@@ -70,7 +70,7 @@ class Restarts(Part):
         for task in tasks:
             group = self._groups.of(task)
             choice = ResumeChoice(generation.number, made=True, resume=generation.resume)
-            group.restart = Restart("its container is there", [task], not_before=now, choice=choice)
+            group.restart = Restart("its container was granted", [task], not_before=now, choice=choice)
             self._active[group.name] = group
 
     def record_failure(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
@@ -87,7 +87,7 @@ class Restarts(Part):
         if failure.kind is FailureKind.OUT_OF_MEMORY and self._containers.sizes.raise_memory(task.type):
             memory = self._containers.sizes.of(task.type).memory
             data = {"memory": self._containers.sizes.raised}
-            self._state.note("memory_raised", f"containers of {task.type} get {memory} MiB from now on", data=data)
+            self._state.note("memory_raised", f"new containers of {task.type} request {memory} MiB", data=data)
             task.needs_replacement = task.has_container
         if failure.kind is FailureKind.NODE:
             self._leave_node(task, failure)
@@ -290,7 +290,7 @@ class Restarts(Part):
         self._state.restarts += 1
         what = "the gang" if group.name == GANG else group.name
         wait = f" in {delay:g} s" if delay else ""
-        self._state.note("restarting", f"{what} starts again{wait}: {group.restart.reason}", data=self._data(group))
+        self._state.note("restarting", f"{what} restarts{wait}: {group.restart.reason}", data=self._data(group))
 
     def _data(self, group: RestartGroup) -> dict[str, Any]:
         group.decided = True
@@ -315,7 +315,7 @@ class Restarts(Part):
             if (resume := self._resume_of(task)) and saves_checkpoints(task.role):
                 self._state.emit(NoteSoundResume(resume))
         if group.progress.has_reported(step) and (data := self._forget([group])):
-            self._state.note("stepped", f"it took step {step}", task, data=data)
+            self._state.note("stepped", f"the program reported step {step}", task, data=data)
 
     def saved(self, save: CommittedSave, savers: Iterable[Task]) -> dict[str, Any]:
         """Record a committed checkpoint. Return the failures and restarts that it makes obsolete, for the event log.
@@ -392,7 +392,7 @@ class ProcessStarts(Part):
         if task.ending or task.given_up:
             return
         if task.needs_replacement and not task.busy:
-            self._containers.dismiss(task, now, "its container is given back")
+            self._containers.dismiss(task, now, "its container is released")
         if task.container_ended and not task.left_out:
             self._containers.replace(task, now, reason)
 

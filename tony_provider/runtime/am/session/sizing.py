@@ -155,7 +155,7 @@ class TypeSizes(Part):
         size, number = self._types[task.type], len(self.present(task.type))
         if size.requested is not None and size.requested > number:
             self._types[task.type] = attrs.evolve(size, requested=number)
-        message = f"going on without {task.name}, until the queue has room to spare again"
+        message = f"continuing without {task.name} until the queue has spare room again"
         self._state.note_sizing("smaller", message, data=data)
 
     def reset_to_needed(self, reason: str) -> None:
@@ -168,7 +168,7 @@ class TypeSizes(Part):
             task.request_again()
         if unrequested:
             names = some(task.name for task in unrequested)
-            self._state.note_sizing("occupied", f"{names}: their indices are used again")
+            self._state.note_sizing("occupied", f"{names}: these task indices are in use again")
         own = [name for name in self.using_spare if self._types[name].requested is None or self._types[name].by_policy]
         self.request({name: self.needed(name) for name in own}, reason, by_policy=True)
 
@@ -183,7 +183,7 @@ def _goes_first(task: Task) -> tuple[bool, bool, bool, int]:
 
 
 def _at_most(number: Optional[int]) -> str:
-    return "as many as there is room for" if number is None else f"no more than {number} from now on"
+    return "limited only by the room in the queue" if number is None else f"at most {number} from now on"
 
 
 class AdvanceNotices(Part):
@@ -191,7 +191,7 @@ class AdvanceNotices(Part):
 
     def preempting(self, container_ids: Sequence[str], seconds: Optional[float]) -> None:
         tasks = [self._containers.task_in(container_id) for container_id in container_ids]
-        why = "the cluster wants containers back"
+        why = "the cluster reclaims containers"
         new = self._mark_preempted([task for task in tasks if task], "preempting", why, seconds)
         if new and not self._sizes.give_back(new, why):  # the shrinking itself requests a checkpoint
             self._checkpoints.ask(_with_time(why, seconds))
@@ -278,10 +278,10 @@ class Suspension(Part):
             return
         if week.is_open(moment):
             if self._is_by_windows:
-                self._resume("one of its windows is open", now)
+                self._resume("one of the job's windows is open", now)
         elif self.reason is None and moment >= self._state.sizing.override_until:
             opening = week.in_words(week.next_opening(moment))
-            why = f"none of its windows is open; the next one opens {opening} ({windows.zone})"
+            why = f"none of the job's windows is open; the next window opens {opening} ({windows.zone})"
             self._hold(why, HoldSource.WINDOWS)
 
     def _hold(self, reason: str, source: HoldSource) -> None:
@@ -298,7 +298,7 @@ class Suspension(Part):
         if self._state.phase is JobState.SUSPENDED:
             self._start_again(now)
         else:
-            self._restarts.restart_all(f"the job is not suspended after all: {reason}", now)
+            self._restarts.restart_all(f"the suspension is cancelled: {reason}", now)
 
     # ---- the suspension --------------------------------------------------------------------------------------------
 
@@ -332,7 +332,7 @@ class Suspension(Part):
 
     def _reset_sizes(self) -> None:
         if not self._groups.gang_has_succeeded:
-            self._sizes.reset_to_needed("it is suspended, and begins with what it needs")
+            self._sizes.reset_to_needed("the job is suspended; it resumes with the required number of tasks")
 
     @property
     def _message(self) -> str:
@@ -358,7 +358,7 @@ class Suspension(Part):
         self._containers.suspend([task for task in self._state.tasks if self._starts_again(task)], now, self._message)
         if hold := self._state.sizing.hold:
             self._state.sizing.hold = attrs.evolve(hold, released=True)
-        self._state.note_sizing("suspended", "no container is held or asked for")
+        self._state.note_sizing("suspended", "all containers are released, and none is requested")
 
     def _starts_again(self, task: Task) -> bool:
         return not task.done and not task.waits_for_types and not self._groups.is_needless(task)

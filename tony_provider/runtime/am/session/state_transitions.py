@@ -35,43 +35,43 @@ _STOPPED = "the job has ended"
 _NOT_TO_BE_HAD = "no container is available, and the gang continues without it"
 _START = "its user process is ordered"
 _SUSPENDED = "the job is suspended: no task runs, and no container is requested"
-_OVER = "every container has ended, or its executor has taken leave"
+_OVER = "every container has ended, or its executor has signed off"
 
 JOB: Transitions[JobState] = {
     JobState.WAITING: {
-        JobState.STARTING: "the containers of the whole gang are there",
+        JobState.STARTING: "all containers of the gang were granted",
         JobState.RECOVERING: "the application master is not the first one of its application",
         JobState.SUSPENDED: _SUSPENDED,
         JobState.FINISHING: "the verdict is known",
     },
     JobState.STARTING: {
         JobState.RUNNING: "all executors have registered: a generation begins",
-        JobState.WAITING: "a lost container was not replaced in time: all are given back",
+        JobState.WAITING: "a lost container was not replaced in time: all containers are released",
         JobState.SUSPENDED: _SUSPENDED,
         JobState.FINISHING: "the verdict is known",
     },
     JobState.RUNNING: {
-        JobState.RESTARTING: "the gang starts again",
-        JobState.WAITING: "what a gang has waited for is there: its containers are asked for",
+        JobState.RESTARTING: "the gang restarts",
+        JobState.WAITING: "the dependencies of a gang are met: its containers are requested",
         JobState.SUSPENDED: _SUSPENDED,
-        JobState.FINISHING: "the verdict is known, or all that decide have succeeded",
+        JobState.FINISHING: "the verdict is known, or all tasks that decide have succeeded",
     },
     JobState.RESTARTING: {
         JobState.RUNNING: "the next generation begins",
-        JobState.WAITING: "a lost container was not replaced in time: all are given back",
+        JobState.WAITING: "a lost container was not replaced in time: all containers are released",
         JobState.SUSPENDED: _SUSPENDED,
         JobState.FINISHING: "the verdict is known",
     },
     JobState.SUSPENDED: {
-        JobState.WAITING: "the job is resumed: its containers are asked for",
-        JobState.RUNNING: "the job is resumed, and only tasks that have waited for others are left",
+        JobState.WAITING: "the job is resumed: its containers are requested",
+        JobState.RUNNING: "the job is resumed, and the only remaining tasks are those that waited for others",
         JobState.FINISHING: "the verdict is known",
     },
     JobState.RECOVERING: {
-        JobState.RUNNING: "executors with user processes are back",
-        JobState.STARTING: "all executors of the gang are back, and no user process had started yet",
+        JobState.RUNNING: "executors with user processes have reconnected",
+        JobState.STARTING: "all executors of the gang have reconnected, but no user process had started yet",
         JobState.SUSPENDED: "the job is suspended, and no task runs any more",
-        JobState.WAITING: "no executor is back, or only a part of a gang that had not started yet",
+        JobState.WAITING: "no executor has reconnected, or only some of a gang that had not started yet",
         JobState.FINISHING: "the verdict is known",
     },
     JobState.FINISHING: {
@@ -84,66 +84,66 @@ JOB: Transitions[JobState] = {
 TASK: Transitions[TaskState] = {
     TaskState.REQUESTED: {
         TaskState.STARTING: "a container was granted, and its executor is launched",
-        TaskState.REGISTERED: "its executor is back, at a new application master",
-        TaskState.SUCCEEDED: "a former application master knew that it has",
-        TaskState.FAILED: "no container is to be had for it",
+        TaskState.REGISTERED: "its executor has reconnected to a new application master",
+        TaskState.SUCCEEDED: "the records of a former application master contain its success",
+        TaskState.FAILED: "no container is available for it",
         TaskState.LOST: _NOT_TO_BE_HAD,
         TaskState.STOPPED: _STOPPED,
     },
     TaskState.STARTING: {
         TaskState.REGISTERED: "its executor has registered",
-        TaskState.REQUESTED: "the container was lost, or is given back",
+        TaskState.REQUESTED: "the container was lost or released",
         TaskState.FAILED: "no executor registers, and another container would not help",
         TaskState.LOST: "the container was lost, and another one would not help",
         TaskState.STOPPED: _STOPPED,
     },
     TaskState.REGISTERED: {
         TaskState.RUNNING: "its user process has started",
-        TaskState.REQUESTED: "another container is asked for",
-        TaskState.SUCCEEDED: "its user process ended well, as a former application master had ordered it",
+        TaskState.REQUESTED: "another container is requested",
+        TaskState.SUCCEEDED: "its user process succeeded, which a former application master had started",
         TaskState.FAILED: "its user process could not be started",
         TaskState.LOST: "the container was lost",
         TaskState.STOPPED: _STOPPED,
     },
     TaskState.RUNNING: {
-        TaskState.REGISTERED: "its user process was stopped, and another one is to start",
-        TaskState.REQUESTED: "another container is asked for",
-        TaskState.SUCCEEDED: "its user process ended well",
+        TaskState.REGISTERED: "its user process was stopped, and a new one will start",
+        TaskState.REQUESTED: "another container is requested",
+        TaskState.SUCCEEDED: "its user process succeeded",
         TaskState.FAILED: "its user process failed",
         TaskState.LOST: "the container was lost",
         TaskState.STOPPED: _STOPPED,
     },
     TaskState.SUCCEEDED: {
         TaskState.REGISTERED: _START,
-        TaskState.REQUESTED: "another container is asked for, to start again with the gang",
-        TaskState.FAILED: "it is a parameter server, and ended before the others could do without it",
+        TaskState.REQUESTED: "another container is requested, to restart with the gang",
+        TaskState.FAILED: "it is a parameter server, and ended while other tasks still needed it",
     },
     TaskState.FAILED: {
-        TaskState.REGISTERED: "it starts again in its container",
-        TaskState.REQUESTED: "another container is asked for",
+        TaskState.REGISTERED: "it restarts in its container",
+        TaskState.REQUESTED: "another container is requested",
         TaskState.LOST: "the container was lost before the failure was handled",
     },
     TaskState.LOST: {
-        TaskState.REGISTERED: "it starts again: its container is there after all",
-        TaskState.REQUESTED: "another container is asked for",
-        TaskState.FAILED: "it is given up, and the job goes on",
+        TaskState.REGISTERED: "it restarts, because its container still exists",
+        TaskState.REQUESTED: "another container is requested",
+        TaskState.FAILED: "it is given up, and the job continues",
     },
 }
 
 CONTAINER: Transitions[ContainerState] = {
     ContainerState.NONE: {
-        ContainerState.LAUNCHED: "the cluster has granted it, or a former application master's executor is back",
-        ContainerState.UNUSED: "the task needs none any more",
+        ContainerState.LAUNCHED: "the cluster granted it, or a former application master's executor has reconnected",
+        ContainerState.UNUSED: "the task does not need a container any more",
     },
     ContainerState.LAUNCHED: {
         ContainerState.ENDED: "it has ended, or was given up",
     },
     ContainerState.UNUSED: {
-        ContainerState.NONE: "another one is asked for",
+        ContainerState.NONE: "another container is requested",
     },
     ContainerState.ENDED: {
-        ContainerState.NONE: "another one is asked for",
-        ContainerState.LAUNCHED: "a newer one was launched by a former application master, and its executor is back",
+        ContainerState.NONE: "another container is requested",
+        ContainerState.LAUNCHED: "a former application master launched a newer one, and its executor has reconnected",
     },
 }
 

@@ -60,7 +60,7 @@ class Timers(Part):
         if lifetime is not None:
             yield self._started + lifetime, f"the job's lifetime of {lifetime:g} s (timeouts.lifetime) is over"
         if deadline is not None:
-            yield deadline - self._state.epoch, "the job's deadline (timeouts.deadline) has come"
+            yield deadline - self._state.epoch, "the job's deadline (timeouts.deadline) has passed"
 
     # ---- missing containers and executors ----------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class Liveness(Part):
         if process.end is None:
             self._context.container_failures.not_stopped(task, now)
         else:
-            self._context.reports.settled(task, Settlement(process.start, "its last copies took too long"), now)
+            self._context.reports.settled(task, Settlement(process.start, "copying checkpoints took too long"), now)
 
     def _check_stalls(self, now: float) -> None:
         limit = self._state.job.timeouts.stall

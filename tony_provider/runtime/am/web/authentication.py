@@ -78,8 +78,8 @@ def check_no_browser(head: Head) -> None:
     if (sign := _sign_of_browser(head)) is not None:
         raise HttpError(
             HTTPStatus.FORBIDDEN,
-            f"orders are not taken from a browser ({sign}), since any page of this ResourceManager could send them "
-            "with your name: use airflow tony, Airflow's pages, or a program such as curl",
+            f"orders from a browser are rejected ({sign}), because any page of this ResourceManager could send them "
+            "in your name: use airflow tony, Airflow's pages, or a program such as curl",
         )
 
 
@@ -133,11 +133,11 @@ class YarnAuthenticator(Authenticator):
         for each in (self._lists[access], *self._administrators):
             if await each.allows(user):
                 return
-        wanted = "look at" if access is AccessType.VIEW else "interfere with"
+        wanted = "view" if access is AccessType.VIEW else "modify"
         raise HttpError(
             HTTPStatus.FORBIDDEN,
             f"{user or 'an unnamed user'} may not {wanted} this application of {', '.join(sorted(self._owners))}: "
-            f"neither its access list {access.value} nor YARN's administrators and the queue's have that user",
+            f"the user is not in its access list {access.value}, and not an administrator of YARN or of the queue",
         )
 
 
@@ -258,7 +258,7 @@ def _read(secrets: Mapping[str, bytes], store: str, password: str) -> JavaKeysto
     return JavaKeystore.read(secrets[store], secrets.get(password, b"").decode("utf-8", "replace"))
 
 
-_HOW = f"the password of this page is in the application's folder, in the file {SECRET_FILE}; any user name will do"
+_HOW = f"the password of this page is in the application's folder, in the file {SECRET_FILE}; any user name is accepted"
 
 
 class LocalAuthenticator(Authenticator):

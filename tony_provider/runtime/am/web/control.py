@@ -99,7 +99,7 @@ class Control:
     async def _answer(self, cls: type[Any], obey: Callable[..., object], request: HttpRequest) -> HttpResponse:
         order = _read(request, cls)
         if not (0 < len(order.reason) <= _LONGEST_REASON and is_writable(order.reason)):
-            raise HttpError(HTTPStatus.BAD_REQUEST, f"reason: text of 1 to {_LONGEST_REASON} characters")
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"reason: must be text of 1 to {_LONGEST_REASON} characters")
         return HttpResponse.of_object(obey(self, order, request.user), HTTPStatus.ACCEPTED)
 
     def _post(self, event: Event, user: str) -> None:
@@ -110,7 +110,7 @@ class Control:
         """End the job. A repeated order changes nothing, unless it would end the job earlier."""
         grace = self._timeouts.grace if order.grace is None else order.grace
         if not (math.isfinite(grace) and 0 <= grace <= _LONGEST_GRACE):
-            raise HttpError(HTTPStatus.BAD_REQUEST, f"grace: a number of seconds from 0 to {_LONGEST_GRACE:.0f}")
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"grace: must be a number of seconds, 0 to {_LONGEST_GRACE:.0f}")
         now = asyncio.get_running_loop().time()
         ends_at = now + stop_seconds(grace, self._timeouts.checkpoint)
         if self._ends_at is None or ends_at < self._ends_at:
@@ -125,14 +125,14 @@ class Control:
 
     def _export(self, order: ExportOrder, user: str) -> object:
         if self._master.session.verdict is not None:
-            raise HttpError(HTTPStatus.CONFLICT, "the job is ending: nobody is left to export a model")
+            raise HttpError(HTTPStatus.CONFLICT, "the job is ending: no task is left to export a model")
         asked, status = ExportRequested(order.reason, epoch_ms()), self._master.status()
         self._post(asked, user)
         return {"asked_ms": asked.asked_ms, "newest": status.export, "checkpoint": status.checkpoint}
 
     def _suspend(self, order: SuspendOrder, user: str) -> object:
         """Suspend the job. A repeated order changes nothing."""
-        state = self._running_state("nothing is left to suspend")
+        state = self._running_state("it cannot be suspended any more")
         self._post(order, user)
         stop = self._timeouts.grace + self._timeouts.checkpoint + STOP_SLACK
         longest = CHECKPOINT_WAIT + stop + KEEP_LOGS + RELEASE_WAIT
@@ -140,17 +140,17 @@ class Control:
 
     def _resume(self, order: ResumeOrder, user: str) -> object:
         """Resume a suspended job, or cancel a pending suspension. Otherwise the order changes nothing."""
-        state = self._running_state("it cannot go on any more")
+        state = self._running_state("it cannot be resumed any more")
         self._post(order, user)
         return {"state": state}
 
     def _resize(self, order: ResizeOrder, user: str) -> object:
         """Resize types of tasks. A repeated order changes nothing."""
-        state, resizing = self._running_state("nothing is left to resize"), self._master.session.resizing
+        state, resizing = self._running_state("it cannot be resized any more"), self._master.session.resizing
         if problem := resizing.refusal(order.tasks):
             raise HttpError(HTTPStatus.BAD_REQUEST, problem)
         if resizing.is_too_late:
-            raise HttpError(HTTPStatus.CONFLICT, "the tasks that train together have succeeded: they never start again")
+            raise HttpError(HTTPStatus.CONFLICT, "the tasks that train together have succeeded and do not restart")
         before = {name: self._master.session.sizes.number(name) for name in order.tasks}
         self._post(order, user)
         return {"before": before, "state": state}
@@ -265,7 +265,7 @@ def token_route(access: StoreAccess, context: ssl.SSLContext) -> Optional[Route]
 async def _obey(access: StoreAccess, user: str, order: bytes) -> bytes:
     try:
         token = load_json(order, StoreToken)
-        log.info("%r brings a token of the store", user)
+        log.info("%r sent a token of the store", user)
         return dump_json(await access.take(token))
     except (CodecError, TokenRefusedError) as error:
         raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from error

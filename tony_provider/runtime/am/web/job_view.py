@@ -115,7 +115,7 @@ def _export(status: JobStatus) -> list[tuple[str, str]]:
     if status.export is not None:
         found += [("Newest export", status.export.label), ("Exported to", status.export.uri)]
     if status.export_request is not None:
-        found.append(("Export asked for", moment(status.export_request.since_ms)))
+        found.append(("Export requested", moment(status.export_request.since_ms)))
     return found
 
 

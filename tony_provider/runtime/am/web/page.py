@@ -264,7 +264,7 @@ def tasks(page: PageContent) -> Html:
     more = None
     if hidden := len(page.status.tasks) - len(page.tasks):
         link = element("a", "show all", href=f"?{EVERY_TASK}")
-        more = element("p", f"{hidden:,} tasks more: ", link, class_="more")
+        more = element("p", f"{hidden:,} more tasks: ", link, class_="more")
     return join(
         element("h2", "Tasks ", element("small", task_counts(page.status.tasks))),
         element("div", element("table", element("thead", head), element("tbody", *rows)), class_="wide"),

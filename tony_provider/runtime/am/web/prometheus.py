@@ -30,37 +30,37 @@ Labels = tuple[tuple[str, str], ...]
 Sample = tuple[Family, Labels, Number]
 """One series with its present value."""
 
-JOB_INFO = Family("tony_job_info", "Always 1; its labels say which application of which job this is.")
+JOB_INFO = Family("tony_job_info", "Always 1; the labels identify the job and its application.")
 JOB_STATE = Family("tony_job_state", "1 for the state that the job is in, 0 for the others.")
-TASK_STATE = Family("tony_task_state", "Always 1; the label state is the one that the task is in.")
-METRIC = Family("tony_task_metric", "What its program has reported last under the name in the label metric.")
-LEFT_OUT = Family("tony_series_left_out", "Series that this page has no room for.")
+TASK_STATE = Family("tony_task_state", "Always 1; the label state contains the state of the task.")
+METRIC = Family("tony_task_metric", "Last value that the program reported for the metric in the label metric.")
+LEFT_OUT = Family("tony_series_left_out", "Number of series left out because of the size limit of this page.")
 
 # A value of None is unknown, and has no series.
 OF_JOB: Sequence[tuple[Family, Callable[[JobStatus], Optional[Number]]]] = (
-    (Family("tony_job_progress_ratio", "How far the job is, from 0 to 1."), lambda job: job.progress),
+    (Family("tony_job_progress_ratio", "Progress of the job, from 0 to 1."), lambda job: job.progress),
     (
-        Family("tony_job_start_time_seconds", "When the job began, since the epoch."),
+        Family("tony_job_start_time_seconds", "Start time of the job, in seconds since the epoch."),
         lambda job: job.started_ms / 1000 if job.started_ms else None,
     ),
-    (Family("tony_job_generation", "How often the tasks were brought together."), lambda job: job.generation),
+    (Family("tony_job_generation", "Number of the current generation."), lambda job: job.generation),
     (Family("tony_job_restarts_total", "Restarts, of the gang or of single tasks."), lambda job: job.restarts),
     (
-        Family("tony_job_master_attempt", "Which application master of the application it is."),
+        Family("tony_job_master_attempt", "Attempt number of the application master, counted from 1."),
         lambda job: job.am_attempt,
     ),
     (Family("tony_job_checkpoint_step", "Step of the newest committed checkpoint."), lambda job: job.checkpoint_step),
-    (Family("tony_job_resumed_step", "Step that the generation went on from."), lambda job: job.resumed_step),
-    (Family("tony_job_warnings", "Warnings so far."), lambda job: len(job.warnings)),
+    (Family("tony_job_resumed_step", "Step that the current generation resumed from."), lambda job: job.resumed_step),
+    (Family("tony_job_warnings", "Number of warnings so far."), lambda job: len(job.warnings)),
 )
 OF_TASK: Sequence[tuple[Family, Callable[[TaskStatus], Optional[Number]]]] = (
     (
-        Family("tony_task_attempt", "Which of its containers the task has, counted from 1."),
+        Family("tony_task_attempt", "Number of the task's current container, counted from 1."),
         lambda task: task.attempt,
     ),
     (Family("tony_task_starts_total", "Starts of the task's user processes."), lambda task: task.start),
     (
-        Family("tony_task_heartbeat_timestamp_seconds", "When its executor was last heard of."),
+        Family("tony_task_heartbeat_timestamp_seconds", "Time of the executor's last message, since the epoch."),
         lambda task: None if task.heartbeat_ms is None else task.heartbeat_ms / 1000,
     ),
 )
@@ -74,15 +74,15 @@ def _measured(metric: Metric, process: Process) -> Optional[Number]:
 OF_PROCESS: Sequence[tuple[Family, Callable[[Process], Optional[Number]]]] = (
     *((metric.prometheus, partial(_measured, metric)) for metric in IN_STATUS if metric.prometheus),
     (
-        Family("tony_task_step", "The step that its program has reported last."),
+        Family("tony_task_step", "Last step that the program reported."),
         lambda process: process.progress.step if process.progress else None,
     ),
     (
-        Family("tony_task_steps_planned", "How many steps its program has said that there will be."),
+        Family("tony_task_steps_planned", "Total number of steps that the program reported."),
         lambda process: process.progress.total_steps if process.progress else None,
     ),
     (
-        Family("tony_task_steps_per_second", "Its speed."),
+        Family("tony_task_steps_per_second", "Steps per second of the program."),
         lambda process: process.progress.steps_per_second if process.progress else None,
     ),
 )

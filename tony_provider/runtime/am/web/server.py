@@ -250,7 +250,7 @@ class WebServer:
         self._resting[listening] = loop.call_later(_REST, self._listen, listening)
         if not self._told:
             self._told = True
-            log.warning("no connection to the page can be accepted at present: %s", error)
+            log.warning("cannot accept connections to the page at present: %s", error)
 
     def _begin(self, accepted: socket.socket, source: str) -> None:
         expected = self._expects(source)
@@ -435,7 +435,7 @@ class HttpConnection:
         except HttpError as error:
             return error.response()
         except h11.RemoteProtocolError as error:
-            return HttpError(error.error_status_hint, f"this is no HTTP/1.1: {error}").response()
+            return HttpError(error.error_status_hint, f"the request is not valid HTTP/1.1: {error}").response()
         except asyncio.TimeoutError:
             return HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "the application master is too busy").response()
         except _BrokenOff:
@@ -470,7 +470,7 @@ class HttpConnection:
             while isinstance(event := await self._next(deadline), h11.Data):
                 body += event.data
                 if len(body) > MOST_BODY:
-                    raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {MOST_BODY} bytes")
+                    raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has more than {MOST_BODY} bytes")
         finally:
             self.waits = False
         return bytes(body)
@@ -490,7 +490,7 @@ class HttpConnection:
         try:
             return await wait_with_timeout(self._reader.read(_CHUNK), deadline - asyncio.get_running_loop().time())
         except asyncio.TimeoutError as error:
-            raise HttpError(HTTPStatus.REQUEST_TIMEOUT, "the request did not come in time") from error
+            raise HttpError(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time") from error
         except OSError as error:
             raise _BrokenOff(str(error)) from error
 

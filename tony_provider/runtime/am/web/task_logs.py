@@ -95,7 +95,7 @@ def task_of(status: JobStatus, path: str) -> TaskStatus:
             return task
     known = ", ".join(path_of_task(task.name) for task in status.tasks[:5])
     more = ", …" * (len(status.tasks) > 5)
-    raise HttpError(HTTPStatus.NOT_FOUND, f"there is no such task; its tasks are {known}{more}")
+    raise HttpError(HTTPStatus.NOT_FOUND, f"there is no such task; the tasks of the job are {known}{more}")
 
 
 def number_of(query: dict[str, list[str]], name: str, most: int, least: int = 1) -> Optional[int]:
@@ -105,7 +105,7 @@ def number_of(query: dict[str, list[str]], name: str, most: int, least: int = 1)
     text = query[name][-1]
     if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER and least <= int(text) <= most:
         return int(text)
-    raise HttpError(HTTPStatus.BAD_REQUEST, f"{name}: a number from {least} to {most}")
+    raise HttpError(HTTPStatus.BAD_REQUEST, f"{name}: must be a number from {least} to {most}")
 
 
 OUTPUT_PATH = "/" + http_messages.OUTPUT_PATH
@@ -187,7 +187,7 @@ class LogTails:
                 problem = str(error)
             kept = await self._read(task, attempt, size)
         if kept is None:
-            raise NoTailError(f"{problem}, and no log was kept of attempt {attempt}")
+            raise NoTailError(f"{problem}, and no log of attempt {attempt} was stored")
         return kept
 
     async def former(self, task: str, attempt: int, size: int) -> bytes:
@@ -195,7 +195,7 @@ class LogTails:
         async with self._turn:
             kept = await self._read(task, attempt, size)
         if kept is None:
-            raise NoTailError(f"no log was kept of attempt {attempt} of {task}: its container had no time for that")
+            raise NoTailError(f"no log of attempt {attempt} of {task} was stored: its container ended too early")
         return kept
 
     async def current_after(self, task: str, attempt: int, after: int, size: int) -> LogPiece:
@@ -220,7 +220,7 @@ class LogTails:
         async with self._turn:
             kept = await self._kept(task, attempt, partial(_read_after, after=after, size=size))
         if kept is None:
-            raise NoTailError(f"{problem}{', and ' if problem else ''}no log was kept of attempt {attempt} of {task}")
+            raise NoTailError(f"{problem}{', and ' if problem else ''}no log of attempt {attempt} of {task} was stored")
         return kept
 
     def masked(self, data: bytes) -> bytes:
@@ -265,7 +265,7 @@ class LogTails:
         except StorageNotFound:
             return None
         except asyncio.TimeoutError as error:
-            raise NoTailError(f"the store did not give {uri} within {_STORE_SECONDS:g} s") from error
+            raise NoTailError(f"the store did not return {uri} within {_STORE_SECONDS:g} s") from error
         except StorageError as error:
             raise NoTailError(str(error)) from error
 

@@ -109,13 +109,13 @@ class TensorBoard:
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
         if HTTPStatus.MULTIPLE_CHOICES <= found.status < HTTPStatus.BAD_REQUEST:
             # TensorBoard only redirects to its own root, which has another address here.
-            raise HttpError(HTTPStatus.NOT_FOUND, "TensorBoard has nothing there")
+            raise HttpError(HTTPStatus.NOT_FOUND, "TensorBoard has no page at this address")
         return _response(found, request.head.path)
 
     def _not_up(self) -> HttpResponse:
         task = self._task()
         if task is not None and task.state.is_final:
-            return _page("TensorBoard has ended", f"It is {task.state.value}; the log of {TENSORBOARD_TASK} says more.")
+            return _page("TensorBoard has ended", f"State: {task.state.value}; see the log of {TENSORBOARD_TASK}.")
         doing = f" ({task.state.value.lower()})" if task is not None else ""
         return _again("TensorBoard is starting", f"{TENSORBOARD_TASK} is not ready yet{doing}.", _LOAD_AGAIN, "")
 
@@ -271,7 +271,7 @@ def plugin_refusal(path: str, query: str) -> str:
         if name != _PROFILER:
             return f"This page does not show the plug-in {name}; {_INSTEAD}"
         if places := sorted(_PLACES & parse_qs(query, keep_blank_values=True).keys()):
-            return f"The profiler on this page opens no other places ({', '.join(places)})"
+            return f"The profiler on this page does not accept hosts or directories as parameters ({', '.join(places)})"
         if route.rstrip("/") not in _PROFILER_READS and not _STATIC.fullmatch(route.rstrip("/")):
             return f"The profiler's {route} is not available on this page; {_INSTEAD}"
     return ""

@@ -68,7 +68,7 @@ class Tunnels:
             tunnel.take(part.offset, data)
             found = b""
             if part.over:
-                self._end(part.tunnel, "its user has closed it")
+                self._end(part.tunnel, "its user has closed the tunnel")
             elif part.received is not None:
                 found = await tunnel.bytes_after(part.received)
         except (PipeError, FrameError, OutOfStepError) as error:
@@ -94,21 +94,21 @@ class Tunnels:
         if found is None:
             return self._begun(part, user)
         if found.user != user:
-            raise HttpError(HTTPStatus.FORBIDDEN, "this tunnel is somebody else's")
+            raise HttpError(HTTPStatus.FORBIDDEN, "this tunnel belongs to another user")
         return found
 
     def _begun(self, part: TunnelPart, user: str) -> MasterTunnel:
         problem: Optional[str] = None
         if part.offset or not part.data or not 0 < len(part.tunnel) <= _LONGEST_NAME:
-            raise HttpError(HTTPStatus.GONE, "there is no such tunnel any more")
+            raise HttpError(HTTPStatus.GONE, "this tunnel does not exist any more")
         of_user = [name for name, each in self._open.items() if each.user == user]
         if len(of_user) >= limits.TUNNELS_OF_ONE and not self._one_gives_way(of_user):
-            problem = f"{user!r} has {limits.TUNNELS_OF_ONE} tunnels to this job already"
+            problem = f"{user!r} already has {limits.TUNNELS_OF_ONE} tunnels to this job, the limit"
         elif len(self._open) >= limits.MOST_TUNNELS and not self._one_gives_way(self._open):
-            problem = f"{limits.MOST_TUNNELS} tunnels to this job are open already"
+            problem = f"this job already has {limits.MOST_TUNNELS} open tunnels, the limit"
         if problem:
-            wait = f"one whose command was killed is gone within {span(_SILENCE + _LOOK)}"
-            raise HttpError(HTTPStatus.TOO_MANY_REQUESTS, f"{problem}: close one; {wait}")
+            wait = f"a tunnel whose command was killed ends within {span(_SILENCE + _LOOK)}"
+            raise HttpError(HTTPStatus.TOO_MANY_REQUESTS, f"{problem}: close a tunnel; {wait}")
         log.info("%r opens a tunnel", user)
         tunnel = self._open[part.tunnel] = MasterTunnel(self._context, user, self._streams)
         return tunnel
@@ -118,7 +118,7 @@ class Tunnels:
         name = min(names, key=lambda each: self._open[each].used)
         if asyncio.get_running_loop().time() - self._open[name].used <= _IDLE:
             return False
-        self._end(name, f"nothing went through it for {span(_IDLE)}, and another one needed its place")
+        self._end(name, f"no data was sent for {span(_IDLE)}, and a new tunnel needed its place")
         return True
 
     def _end(self, name: str, why: str) -> None:
@@ -142,7 +142,7 @@ class Tunnels:
             now = asyncio.get_running_loop().time()
             for name, tunnel in list(self._open.items()):
                 if now - tunnel.heard > _SILENCE:
-                    self._forget(name, f"nothing was heard of its user for {span(_SILENCE)}")
+                    self._forget(name, f"its client sent nothing for {span(_SILENCE)}")
 
 
 _PIECE = 64 << 10  # bytes per read from TLS
@@ -217,7 +217,7 @@ class MasterTunnel:
 
     def _open_stream(self, frame: tony_pb2.TunnelFrame) -> None:
         if frame.stream in self._open:
-            raise FrameError("a stream is opened again")
+            raise FrameError("a frame opens a stream that is already open")
         try:
             self._open[frame.stream] = self._new_stream(frame)
         except NoStreamError as error:
@@ -225,7 +225,7 @@ class MasterTunnel:
 
     def _new_stream(self, frame: tony_pb2.TunnelFrame) -> TunnelStream:
         if len(self._open) >= limits.TUNNEL_STREAMS:
-            raise NoStreamError(f"{limits.TUNNEL_STREAMS} connections through this tunnel are open already")
+            raise NoStreamError(f"this tunnel already has {limits.TUNNEL_STREAMS} open connections, the limit")
         return self._streams.open(frame.open, frame.stream, self._hear)
 
     def _hear(self, frame: tony_pb2.TunnelFrame) -> None:
@@ -237,7 +237,7 @@ class MasterTunnel:
         self._flush()
         self._forget_if_over(frame.stream)
         if self._sent.held > _MOST_HELD:  # the client opens and closes streams without reading the answers
-            self.end("its user does not take what comes")
+            self.end("its client does not read the data that it receives")
 
     def _forget_if_over(self, number: int) -> None:
         if number in self._open and self._open[number].is_over:

@@ -103,7 +103,7 @@ class AMRMClient:
             except InvalidApplicationMasterRequest as error:
                 if not lost:
                     raise
-                log.warning("registered already, and the answer was lost: %s", error)
+                log.warning("this application master is already registered, and the first response was lost: %s", error)
                 return None
 
         try:
@@ -163,7 +163,7 @@ class AMRMClient:
     def _use_token(self, token: Token) -> None:
         """Use a token for later connections. Until the next connection, YARN sends the token with each response."""
         if token != self._token:
-            log.info("the ResourceManager gave a new token")
+            log.info("received a new token from the ResourceManager")
             self._token = token
             self._client.use_token(token)
 
@@ -198,7 +198,7 @@ class AMRMClient:
         try:
             await self._register()
         except InvalidApplicationMasterRequest as error:
-            log.info("registered already: %s", error)  # the response to an earlier attempt was lost
+            log.info("already registered: %s", error)  # the response to an earlier attempt was lost
         self._forgotten = False
 
     def _refused(self, error: RpcError, seconds: float) -> RpcError:
@@ -222,7 +222,7 @@ class AMRMClient:
             except (RpcConnectionError, RpcTimeout) as error:
                 if loop.time() >= deadline:
                     raise
-                log.warning("%s; trying again", error)
+                log.warning("%s; retrying", error)
                 await asyncio.sleep(_RETRY_DELAY)
 
 
@@ -306,7 +306,7 @@ class NMClient:
         if client is None:
             token = self._tokens.get(address)
             if token is None:
-                raise HadoopError("YARN gave no token for this node")
+                raise HadoopError("YARN sent no token for this node")
             client = self._clients[address] = RpcClient(
                 [address], CONTAINER_MANAGEMENT_PROTOCOL, token, settings=self._settings
             )

@@ -65,8 +65,8 @@ _IDLE = 1.0  # seconds between heartbeats otherwise
 _BUSY_FOR = 10.0  # seconds after a change in which answers are expected
 _LEAST = 0.05  # minimum seconds between heartbeats
 _NOT_PLACED = {
-    yarn.RRP_COULD_NOT_PLACE_ON_NODE: "YARN finds no node on which its placement constraints hold",
-    yarn.RRP_COULD_NOT_SCHEDULE_ON_NODE: "the nodes on which its placement constraints hold have no room, or its queue",
+    yarn.RRP_COULD_NOT_PLACE_ON_NODE: "YARN finds no node that satisfies its placement constraints",
+    yarn.RRP_COULD_NOT_SCHEDULE_ON_NODE: "its queue, or the nodes that satisfy its placement constraints, have no room",
 }
 
 
@@ -241,7 +241,7 @@ class YarnResourceManager(ResourceManager):
         for status in answer.completed_container_statuses:
             self._completed(status)
         if answer.a_m_command == yarn.AM_SHUTDOWN and answer.HasField("a_m_command"):
-            self._end("the ResourceManager told this application master to shut down")
+            self._end("the ResourceManager ordered this application master to shut down")
 
     def _found_late(self, container: yarn.ContainerProto) -> None:
         """Release a container of a former attempt, on a node that reported after this attempt had registered.
@@ -281,7 +281,7 @@ class YarnResourceManager(ResourceManager):
     def _not_placed(self, rejected: yarn.RejectedSchedulingRequestProto) -> None:
         key = rejected.request.allocationRequestId
         if self._asks.not_placed(key, asyncio.get_running_loop().time()):
-            self._events.put(NotPlaced(key, _NOT_PLACED.get(rejected.reason, "YARN finds no place for it")))
+            self._events.put(NotPlaced(key, _NOT_PLACED.get(rejected.reason, "YARN finds no node for the container")))
 
     def _completed(self, status: yarn.ContainerStatusProto) -> None:
         container_id = ContainerId.from_proto(status.container_id)

@@ -61,7 +61,7 @@ def _header(file: BinaryIO) -> dict[str, Any]:
     """Return the header of a ``.npy`` file. Raises Unreadable."""
     beginning = file.read(len(_MAGIC) + 2)
     if not beginning.startswith(_MAGIC) or len(beginning) < len(_MAGIC) + 2:
-        raise Unreadable("it does not begin like an array")
+        raise Unreadable("it does not start with the header of an array")
     length = int.from_bytes(file.read(2 if beginning[-2] == 1 else 4), "little")
     if length > _LONGEST_HEADER:
         raise Unreadable("its header is too long")

@@ -31,7 +31,7 @@ def read_program_manifest(path: Path) -> ProgramManifest:
     except (TypeError, KeyError, AttributeError) as error:
         raise Unreadable(f"it is not a manifest of a checkpoint ({error!r})") from error
     if not is_count(step):
-        raise Unreadable("its step is not a whole number from 0 on")
+        raise Unreadable("its step is not a whole number of at least 0")
     if not files:
         raise Unreadable("it names no files")
     return int(step), _inside(entry), [_file(*each) for each in files]

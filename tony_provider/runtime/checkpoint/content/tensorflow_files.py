@@ -83,7 +83,7 @@ def _table(data: bytes) -> Iterator[tuple[int, bytes]]:
 def _block(data: bytes, offset: int, size: int) -> bytes:
     block = data[offset : offset + size + _TRAILER]
     if len(block) < size + _TRAILER or offset + len(block) > len(data) - _FOOTER:
-        raise Unreadable("the index leads beyond its own end")
+        raise Unreadable("the index refers to data beyond its own end")
     if masked_crc32c(crc32c(block[:-4])) != int.from_bytes(block[-4:], "little"):
         raise Unreadable("the index is damaged: a checksum in it is wrong")
     if block[size]:
@@ -96,7 +96,7 @@ def _entries(block: bytes) -> Iterator[tuple[int, bytes]]:
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     if end < 0:
-        raise Unreadable("the index is damaged: a block without an end")
+        raise Unreadable("the index is damaged: a block has no end")
     at = length = 0
     while at < end:
         shared, at = read_varint(block, at)
@@ -144,7 +144,7 @@ def check_hdf5(path: Path) -> None:
         beginning = file.read(64)
         size = file.seek(0, 2)
     if len(beginning) < 64 or beginning[:8] != _HDF5_MAGIC:
-        raise Unreadable("it does not begin as an HDF5 file does")
+        raise Unreadable("it does not start with an HDF5 signature")
     version = beginning[8]
     if version not in _END_AT:
         raise Unreadable(f"version {version} of HDF5's superblock is unknown")
@@ -153,7 +153,7 @@ def check_hdf5(path: Path) -> None:
         raise Unreadable(f"its addresses have {offset_size} bytes instead of 8")
     (end,) = struct.unpack_from("<Q", beginning, _END_AT[version])
     if size != end:
-        raise Unreadable(f"it has {size} bytes, but its header says {end}: it was not written to its end")
+        raise Unreadable(f"it has {size} bytes, but {end} according to its header: it is incomplete")
 
 
 _CONFIG = "config.json"  # required member of an archive

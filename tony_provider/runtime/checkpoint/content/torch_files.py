@@ -166,7 +166,7 @@ class _Machine:
 
     def _take(self, count: int) -> list[Any]:
         if count > len(self._stack):
-            raise ValueError("it takes more values than the stack has")
+            raise ValueError("an operation uses more values than the stack has")
         taken = self._stack[len(self._stack) - count :]
         del self._stack[len(self._stack) - count :]
         return taken
@@ -365,7 +365,7 @@ def _described_by(pickle: PickleContent, is_sure: bool) -> TorchFile:
 def _plain_pickle(file: BinaryIO) -> TorchFile:
     pickle = read(file)
     if file.read(1):
-        raise Unreadable("data follows its pickle")
+        raise Unreadable("unexpected data follows its pickle")
     return _described_by(pickle, True)
 
 

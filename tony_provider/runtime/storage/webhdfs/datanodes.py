@@ -80,7 +80,7 @@ class SilentDataNodes:
     def add(self, host: str) -> None:
         with self._lock:
             self._until[host] = self._clock() + _AVOIDED
-        log.warning("DataNode %s does not answer; others are used for the next %g s", host, _AVOIDED)
+        log.warning("DataNode %s does not answer; using other DataNodes for the next %g s", host, _AVOIDED)
 
     def answers(self, host: str) -> None:
         """Stop avoiding a DataNode that answers."""
@@ -126,7 +126,7 @@ class SilentDataNodes:
                 connection.request("GET", f"{parts.path.partition(ROOT)[0]}{_PROBE_PATH}")
                 connection.getresponse()
         except BROKEN as error:
-            log.debug("the probe of %s: %s", parts.netloc, error)
+            log.debug("the probe of %s failed: %s", parts.netloc, error)
             return False
         return True
 
@@ -212,14 +212,14 @@ class DataNodes:
                 failures.none(error)
         if location is None or not _is_url(location):
             raise errors.StorageError(
-                str(call.uri), call.what, "the server names no DataNode", "give the NameNodes' addresses, not HttpFS's"
+                str(call.uri), call.what, "the server names no DataNode", "use the NameNodes' addresses, not HttpFS's"
             )
         if self._transport.is_readable(location):  # the URL may contain a token
             raise errors.StorageError(
                 str(call.uri),
                 call.what,
                 f"only https is configured, but the NameNode redirects to http://{urlsplit(location).netloc}",
-                "have DataNodes speak https, too (dfs.http.policy), or name the NameNodes' http addresses",
+                "enable https on the DataNodes (dfs.http.policy), or use the NameNodes' http addresses",
             )
         return _as_asked(location, call.uri.path)
 
@@ -389,13 +389,13 @@ class _Failures:
 
 def _failed(call: Call, error: BaseException, server: str = "") -> errors.StorageUnreachable:
     if isinstance(error, NotNow):
-        return errors.StorageUnreachable(str(call.uri), call.what, str(error), "try again when HDFS is ready")
+        return errors.StorageUnreachable(str(call.uri), call.what, str(error), "retry when HDFS is ready")
     kind = errors.StorageTimeout if isinstance(error, TIMEOUTS) else errors.StorageUnreachable
     return kind(
         str(call.uri),
         call.what,
         f"DataNode {server}: {describe_failure(error)}" if server else describe_failure(error),
-        "the NameNode sends us there: this machine must resolve and reach the DataNodes' names and HTTP ports",
+        "the NameNode redirects to DataNodes: this machine must resolve their names and reach their HTTP ports",
     )
 
 
@@ -450,7 +450,7 @@ def _send_body(connection: HTTPConnection, location: str, call: Call, body: Body
     if body.size is None:
         return _send_chunk(connection, b"", framed=True)
     if sent != body.size:
-        raise errors.StorageError(str(call.uri), call.what, "its source became shorter while it was read")
+        raise errors.StorageError(str(call.uri), call.what, "the source became shorter during the upload")
     return None
 
 
@@ -465,7 +465,7 @@ def _hang_up(connection: HTTPConnection) -> None:
         while connection.sock.recv(CHUNK):
             pass
     except OSError as error:
-        log.debug("A DataNode did not acknowledge an aborted transfer: %s", error)
+        log.debug("a DataNode did not acknowledge an aborted transfer: %s", error)
 
 
 def _send_chunk(connection: HTTPConnection, chunk: bytes, *, framed: bool) -> Optional[Exception]:

@@ -40,7 +40,7 @@ def key_server_addresses(uri: str) -> list[str]:
     scheme, separator, hosts = parts.netloc.partition("@")
     host_list, _, port = hosts.partition(":")
     if parts.scheme != SCHEME or not separator or scheme not in _PORTS or not host_list:
-        raise ValueError(f"{uri!r} is no key server; write kms://http@host:9600/kms or kms://https@host:9600/kms")
+        raise ValueError(f"{uri!r} is no key server's URI; use kms://http@host:9600/kms or kms://https@host:9600/kms")
     return [f"{scheme}://{host}:{port or _PORTS[scheme]}{parts.path.rstrip('/')}" for host in host_list.split(";")]
 
 
@@ -95,4 +95,4 @@ class KeyServer:
         try:
             return read()
         except (ValueError, KeyError, TypeError) as error:
-            raise errors.StorageError(self.uri, "use", f"it answers as no key server does: {error!r}") from error
+            raise errors.StorageError(self.uri, "use", f"its answer is not that of a key server: {error!r}") from error

@@ -88,7 +88,7 @@ class NameNodes:
                 answer = self._ask_one(address, call, deadline)
             except ssl.SSLCertVerificationError as error:
                 raise errors.StorageAuthError(
-                    str(call.uri), call.what, f"{address}: {error.verify_message}", "name its authority as ca_file"
+                    str(call.uri), call.what, f"{address}: {error.verify_message}", "set ca_file to its authority"
                 ) from error
             except (NotNow, *BROKEN) as error:
                 failures[address] = error

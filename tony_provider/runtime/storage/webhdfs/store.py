@@ -115,10 +115,11 @@ class WebHdfsStorage(Storage):
         parsed = self._parse(uri)
         try:
             return self._ask(
-                Call("GET", "GETFILESTATUS", parsed, "look at"), lambda json: _file_status(parsed, json["FileStatus"])
+                Call("GET", "GETFILESTATUS", parsed, "get the status of"),
+                lambda json: _file_status(parsed, json["FileStatus"]),
             )
         except errors.StorageNotADirectory as error:  # a parent of the path is a file
-            raise errors.StorageNotFound(uri, "look at", error.problem) from error
+            raise errors.StorageNotFound(uri, "get the status of", error.problem) from error
 
     def list(self, uri: str) -> list[FileStatus]:
         parsed = self._parse(uri)
@@ -163,7 +164,7 @@ class WebHdfsStorage(Storage):
             few.append(self._at(target)._datanodes.silent.may_block_writes and self._replicates(target))
             if few[-1]:
                 params["replication"] = "1"
-            return Call("PUT", "CREATE", tried[-1], f"write {uri} by way of", params)
+            return Call("PUT", "CREATE", tried[-1], f"write {uri} via the temporary file", params)
 
         try:
             self._send(create, body, target.parent)
@@ -208,7 +209,7 @@ class WebHdfsStorage(Storage):
         others = right.value if readers.everybody else "---"
         owner = "rw-" if right is Right.READ else "rwx"
         entries = [f"user::{owner}", *readers.named(right), f"group::{others}", f"other::{others}"]
-        self._set_entries("SETACL", uri, "let others read", entries)
+        self._set_entries("SETACL", uri, "grant read access to", entries)
 
     def let_pass(self, status: FileStatus, readers: Readers) -> None:
         group = (status.permission or 0) >> 3 & 0o7  # the mask, if there is an access list
@@ -219,7 +220,7 @@ class WebHdfsStorage(Storage):
         else:
             # Without a mask entry, HDFS would compute a wider mask, and so admit users that the current mask excludes.
             entries.append(f"mask::{_written(group | 0o1)}")
-        self._set_entries("MODIFYACLENTRIES", status.path, "let others pass", entries)
+        self._set_entries("MODIFYACLENTRIES", status.path, "grant access through", entries)
 
     def _set_entries(self, op: str, uri: str, what: str, entries: Sequence[str]) -> None:
         self._answer(Call("PUT", op, self._parse(uri), what, {"aclspec": ",".join(entries)}))
@@ -323,7 +324,7 @@ class WebHdfsStorage(Storage):
         Returns an empty string if there is none, or if HDFS does not report it, as in Hadoop 2. Raises
         StorageUnreachable.
         """
-        call = Call("GET", "GETSERVERDEFAULTS", Uri("hdfs", "", "/"), "ask for the key server of")
+        call = Call("GET", "GETSERVERDEFAULTS", Uri("hdfs", "", "/"), "get the key server of")
         try:
             return self._ask(call, lambda json: str(json["FsServerDefaults"].get("keyProviderUri") or ""))
         except errors.StorageUnreachable:
@@ -339,10 +340,10 @@ class WebHdfsStorage(Storage):
         allowed = self._at(parsed).config.authorities
         if allowed and parsed.authority and parsed.authority not in allowed:
             raise errors.StorageInvalidPath(
-                uri, "use", f"{parsed.authority} is not the cluster that is connected to", f"that is {allowed[0]}"
+                uri, "use", f"{parsed.authority} is not the cluster of the connection", f"use {allowed[0]}"
             )
         if not is_writable(parsed.path):
-            raise errors.StorageInvalidPath(ascii(uri), "use", "HDFS has no names but those in UTF-8")
+            raise errors.StorageInvalidPath(ascii(uri), "use", "names in HDFS must be valid UTF-8")
         return parsed
 
     def _ask(self, call: Call, read: Callable[[dict[str, Any]], T], deadline: Optional[Deadline] = None) -> T:
@@ -358,7 +359,7 @@ class WebHdfsStorage(Storage):
     def _check_writable(self, target: Uri, body: Body, overwrite: bool) -> None:
         """Raise early if the target cannot be written. Small files skip the check: the rename checks again anyway."""
         if ":" in target.path:
-            raise errors.StorageInvalidPath(str(target), "write", 'HDFS has no names with ":"')
+            raise errors.StorageInvalidPath(str(target), "write", 'HDFS does not permit ":" in names')
         if target.path != "/" and body.size is not None and body.size <= CHUNK:
             return
         there = self._status_if_any(target)
@@ -398,7 +399,7 @@ class WebHdfsStorage(Storage):
         except errors.StorageError as error:
             log.log(
                 logging.DEBUG if self._cannot_share else logging.WARNING,
-                "only its owner may read %s: %s",
+                "could not share %s, so only its owner can read it: %s",
                 target,
                 error,
             )
@@ -427,7 +428,7 @@ class WebHdfsStorage(Storage):
     def _why_not_renamed(self, source: Uri, target: Uri, what: str) -> errors.StorageError:
         for needed in (source, target.parent):
             if not self.exists(str(needed)):
-                return errors.StorageNotFound(str(source), what, f"there is no {needed}")
+                return errors.StorageNotFound(str(source), what, f"{needed} does not exist")
         if self.exists(str(target)):
             return errors.StorageExists(str(source), what, f"{target} exists already")
         return errors.StorageError(str(source), what, f"HDFS refused to rename it to {target} without giving a reason")
@@ -444,7 +445,7 @@ class WebHdfsStorage(Storage):
         try:
             self._remove(temporary, recursive=False, deadline=Deadline(_CLEAN_UP_TIMEOUT))
         except errors.StorageError as error:
-            log.warning("A failed write may have left a temporary file: %s", error)
+            log.warning("a failed write may have left a temporary file: %s", error)
 
 
 def _blocks(located: dict[str, Any]) -> str:
@@ -463,7 +464,7 @@ def _understood(call: Call, answer: WebHdfsAnswer, read: Callable[[dict[str, Any
         return read(answer.json)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise errors.StorageError(
-            str(call.uri), call.what, "the server's answer is not WebHDFS's", "is its address a NameNode's?"
+            str(call.uri), call.what, "the server's answer is not from WebHDFS", "check that its address is a NameNode"
         ) from error
 
 

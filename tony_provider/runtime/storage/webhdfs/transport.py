@@ -50,7 +50,7 @@ def _is_address(_instance: object, _attribute: object, value: list[str]) -> None
     for address in value:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError(f"{address!r} is no WebHDFS address; write http://host:9870 or https://host:9871")
+            raise ValueError(f"{address!r} is not a WebHDFS address; use http://host:9870 or https://host:9871")
 
 
 def _without_trailing_slash(addresses: list[str]) -> list[str]:
@@ -92,7 +92,7 @@ class WebHdfsConfig:
 
 def spnego_error(host: str, problem: str, advice: Optional[str] = None) -> StorageAuthError:
     """Return the error for a failed SPNEGO exchange with a host. Used as ``error`` of ``gss.Tickets``."""
-    return StorageAuthError(f"HTTP@{host}", "speak with", problem, advice)
+    return StorageAuthError(f"HTTP@{host}", "authenticate with", problem, advice)
 
 
 class NoDataNode(errors.StorageUnreachable):
@@ -214,12 +214,12 @@ def _kind(exception: str, message: str, code: int) -> type[errors.StorageError]:
 
 def _problem(exception: str, message: str, code: int) -> str:
     if exception:
-        return f"HDFS says {exception}: {explained(_first_line(message))}"
+        return f"HDFS reports {exception}: {explained(_first_line(message))}"
     if code in (401, 403) and (known := reason(message)):
-        return f"the server does not accept our Kerberos ticket: {known.meaning} ({code}: {message}); {known.remedy}"
+        return f"the server does not accept the Kerberos ticket: {known.meaning} ({code}: {message}); {known.remedy}"
     if code in (401, 403):
-        return f"the server wants Kerberos or a delegation token, or does not accept ours ({code}: {message})"
-    return f"the server answered {code} without WebHDFS's words; is this address a NameNode's? It said: {message}"
+        return f"the server requires Kerberos or a delegation token, or rejects the one sent ({code}: {message})"
+    return f"the server is not WebHDFS: check that its address is a NameNode's. It answered {code}: {message}"
 
 
 def _remote_exception(answer: WebHdfsAnswer) -> tuple[str, str]:
@@ -322,7 +322,7 @@ def read_answer(response: HTTPResponse, deadline: Deadline) -> WebHdfsAnswer:
         if size > _MAX_ANSWER:
             raise HTTPException(f"its answer is longer than {_MAX_ANSWER} bytes")
     if response.length:  # number of missing bytes, which read() with a size does not report
-        raise HTTPException("it closed the connection within its answer")
+        raise HTTPException("it closed the connection before the end of its answer")
     authenticate = response.getheader("WWW-Authenticate")
     date = response.headers.get("Date")  # the first header, because a filter of Hadoop adds a second one
     return WebHdfsAnswer(response.status, response.getheader("Location"), b"".join(parts), authenticate, date)
