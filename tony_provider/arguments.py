@@ -1,4 +1,4 @@
-"""Checks of single arguments, and readable errors in a task's log, shared by operators and sensors.
+"""Check single arguments of operators and sensors, and keep the errors in a task's log readable.
 
 Airflow logs an exception with all its causes and all stack frames. The messages of this provider's exceptions already
 contain the information that a user needs, so causes and frames are removed from the log.
@@ -61,7 +61,7 @@ def yes_or_no(name: str, value: bool) -> bool:
 
 
 def names(argument: str, value: Any) -> list[str]:
-    """Return the argument as a list of texts. Raises ValueError, also for a text, which is a sequence of letters."""
+    """Return the argument as a list of texts. Raises ValueError, also for a single text instead of a list."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) and each.strip() for each in value):
         raise ValueError(f"{argument} is {value!r} and should be a list of texts")
     return list(value)
@@ -102,7 +102,7 @@ def text_of(argument: str, given: Mapping[str, Any], key: str) -> str | None:
 
 
 def empty_to_none(task: Any, names: Iterable[str]) -> None:
-    """Set rendered arguments of ``task`` without a value to None.
+    """Set each of the arguments ``names`` of ``task`` to None if its rendered value is blank or the text "None".
 
     Jinja renders None as the text "None", for example for a parameter that was left empty.
     """
@@ -116,7 +116,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def with_readable_errors(method: Method) -> Method:
-    """Decorator for an operator's method that Airflow calls: removes causes and stack frames from our own errors.
+    """Decorator for a method that Airflow calls. Removes causes and stack frames from errors of this provider.
 
     The removed parts are logged at level DEBUG. All other errors may be bugs of this provider, and are unchanged.
     """
@@ -162,10 +162,10 @@ class ReadableTemplates(_Operator):
 
 @contextmanager
 def naming_templates(task: BaseOperator, content: Any, env: Environment) -> Iterator[None]:
-    """Context manager around the rendering of ``content``, a field of the task or a part of one.
+    """Context manager around the rendering of ``content``, which is a field of the task or a part of a field.
 
-    Raises TonySpecError for invalid template syntax, TemplateNotFound for a missing file, which a retry may fix, and
-    UndefinedError. Each error names the field, and the invalid text or file.
+    Raises TonySpecError for invalid template syntax, UndefinedError for an undefined name, and TemplateNotFound for a
+    missing file. A retry can fix a missing file. Each error names the field, and the invalid text or file.
     """
     try:
         with naming_text(content, env):
@@ -198,7 +198,7 @@ def naming_field(name: str) -> Iterator[None]:
 
 
 def _with_text(error: Exception, content: Any, env: Environment) -> Exception:
-    """Return the error with the text that caused it, unless the error already contains a text nested in it."""
+    """Return the error with ``content`` added. If ``content`` is a mapping or list, the error already has its text."""
     if not isinstance(content, str):
         return error
     if isinstance(error, TemplateSyntaxError):
@@ -212,7 +212,7 @@ def _with_text(error: Exception, content: Any, env: Environment) -> Exception:
 
 
 def _line(error: TemplateSyntaxError, content: str) -> str:
-    """Return the line with the error, of the text or of the file that the error names."""
+    """Return the line with the error: from the source that the error contains, otherwise from ``content``."""
     lines = (error.source or content).splitlines()
     line = lines[error.lineno - 1].strip() if 0 < error.lineno <= len(lines) else content
     if error.name:

@@ -131,7 +131,7 @@ def without_empty_xcoms(result: Mapping[str, Any]) -> dict[str, Any]:
 
 T = TypeVar("T")
 
-_asked: set[asyncio.Future[Any]] = set()  # calls in progress, before Airflow 3.2
+_asked: set[asyncio.Future[Any]] = set()  # calls in progress; used only before Airflow 3.2
 
 
 async def in_thread(act: Callable[[], T], pool: ThreadPoolExecutor | None = None) -> T:
@@ -139,8 +139,8 @@ async def in_thread(act: Callable[[], T], pool: ThreadPoolExecutor | None = None
     if is_at_least(3, 2):
         return await asyncio.get_running_loop().run_in_executor(pool, act)
     # Before 3.2, Airflow sends a thread's request in the triggerer's event loop, and finds that loop only from
-    # asgiref's threads. From another thread, the answer would be mistaken for the answer to another request, which ends
-    # the triggerer.
+    # asgiref's threads. From another thread, Airflow would mistake the answer for that of another request, and the
+    # triggerer would end.
     from asgiref.sync import sync_to_async
 
     # If the caller is cancelled, the call continues, because a request must not be abandoned before its answer arrives.
@@ -157,7 +157,7 @@ def _done(asked: asyncio.Future[Any]) -> None:
 
 @attrs.frozen
 class _StateStore:
-    """Airflow's task state store. All methods may raise any exception, because its backend may."""
+    """Airflow's task state store. Each method may raise any exception, because the store's backend is configurable."""
 
     is_airflows: ClassVar[bool] = True
     name: ClassVar[str] = "Airflow's task_state_store"  # for messages
@@ -181,7 +181,7 @@ class _StateStore:
 
 @attrs.frozen
 class _XComs:
-    """XComs of the task, which last for one try including its deferrals. Values with ``forever`` are not accepted."""
+    """Substitute for the store: XComs of the task, kept for one try and its deferrals. Rejects ``forever`` values."""
 
     is_airflows: ClassVar[bool] = False
     name: ClassVar[str] = "The substitute for Airflow's task_state_store"

@@ -1,4 +1,4 @@
-"""The section ``[tony]`` of Airflow's configuration, with settings of the whole installation, read on use."""
+"""The section ``[tony]`` of Airflow's configuration: settings of the whole installation, read at each use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Option:
 
     def read(self) -> float:
         """Return the option's configured value, otherwise its default. Raises ConfigurationProblem."""
-        from airflow.providers.common.compat.sdk import conf  # here: Airflow reads ``info`` at its start
+        from airflow.providers.common.compat.sdk import conf  # here, because Airflow reads ``info`` at start
 
         text = str(conf.get(SECTION, self.name, fallback=self.default))
         try:

@@ -67,8 +67,8 @@ class TonyTaskKilled(AirflowException):
 
 
 class TonyJobMissed(AirflowFailException):
-    """The condition of a sensor can no longer be met: the job ended differently, or no job will come."""
+    """The condition of a sensor can no longer be met: the job ended in another state, or no job will start."""
 
 
 class TonyJobStale(AirflowFailException):
-    """A job runs, but some tasks are silent or too slow; the message names each."""
+    """A job runs, but some tasks are silent or too slow; the message names these tasks."""

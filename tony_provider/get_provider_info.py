@@ -8,7 +8,7 @@ from tony_provider.configuration import provider_config
 from tony_provider.hooks.fields import CONNECTION_FIELDS, FIELD_BEHAVIOUR
 
 _INTEGRATION = "TonY"
-# These are names and not imported classes, because Airflow calls this before its own classes can be imported.
+# Names instead of classes, because Airflow calls get_provider_info before its own classes can be imported.
 _LINKS = ("TrainingJobLink", "YarnApplicationLink", "JobPageLink", "TensorBoardLink", "FilesLink")
 
 

@@ -48,7 +48,7 @@ def newest_model(
 
 @pass_context
 def run_date(context: Context) -> datetime:
-    """Return the date of the run, like the portal and mails: ``{{ macros.tony.run_date() | ds }}``.
+    """Return the run's date, as the portal and notifications show it: ``{{ macros.tony.run_date() | ds }}``.
 
     Raises UndatedRun if the run is for a partition without a date.
     """

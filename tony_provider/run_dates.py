@@ -1,4 +1,4 @@
-"""The date of a DAG run, which only this module determines.
+"""Determine the date of a DAG run.
 
 Summaries, the portal, notifications, templates and the example DAGs all call these functions, so that they show the
 same date for a run.
@@ -25,10 +25,11 @@ class UndatedRun(ValueError):  # noqa: N818 - named for what is wrong
 def run_date(run: Any) -> datetime:
     """Return the date that a DAG run is for.
 
-    A run of a partition has the date of the partition, because Airflow gives it no data interval and may create it
-    years later. Any other run has its logical date or, without one, the time after which it may run.
+    A run of a partition has the date of the partition, because Airflow gives such a run no data interval and may create
+    the run years later. Any other run has its logical date or, without one, the time after which it may run.
 
-    ``run`` is a DAG run as tasks, callbacks or the database have it, or a dictionary of its fields.
+    ``run`` is any of Airflow's objects for a DAG run (of a task, a callback or the database), or a dictionary of the
+    run's fields.
 
     Raises UndatedRun if the partition has no date.
     """
@@ -56,9 +57,9 @@ def known_run_date(run: Any) -> datetime | None:
 
 
 def period_end(run: Any) -> datetime:
-    """Return the end of the period that a DAG run is for: the end of its data interval, or its date without one.
+    """Return the end of the period that a DAG run is for: the end of its data interval, otherwise the run's date.
 
-    Use this, and not ``run_date``, to compare periods: a model must not start with the weights of a later one.
+    Use this function, and not ``run_date``, to compare periods: a model must not start with weights of a later period.
 
     Raises UndatedRun if the run is for a partition without a date.
     """

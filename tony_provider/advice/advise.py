@@ -58,7 +58,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-_PAGES = (  # in an installed package, and in the repository
+_PAGES = (  # places of advice.md: in an installed package, and in the repository
     Path(__file__).with_name("advice.md"),
     Path(__file__).parents[2] / "docs" / "advice.md",
 )
@@ -67,7 +67,7 @@ _PAGES = (  # in an installed package, and in the repository
 def rule_documentation(rule: str) -> str:
     """Return the section of a rule without its title, or "" if there is none.
 
-    Raises FileNotFoundError if no page exists.
+    Raises FileNotFoundError if ``advice.md`` is missing.
     """
     page = next((each for each in _PAGES if each.exists()), _PAGES[0]).read_text(encoding="utf-8")
     _, _, section = page.partition(f"\n## {rule}\n")
@@ -80,7 +80,7 @@ def advice_lines(advice: Sequence[Advice], application_id: str) -> list[str]:
     return [*lines, f"Details of the advice: airflow tony advise {application_id} --explain"] if lines else []
 
 
-MOST = 3  # pieces of advice: users ignore longer lists
+MOST = 3  # maximum pieces of advice, because users ignore longer lists
 
 
 def advise(job: JobHistory, former: Sequence[JobSummary] = (), rules: Iterable[Rule] = RULES) -> list[Advice]:
@@ -88,7 +88,7 @@ def advise(job: JobHistory, former: Sequence[JobSummary] = (), rules: Iterable[R
 
     :param former: summaries of earlier applications of the same task of the DAG, oldest first.
 
-    Damaged or missing data raises no error: a rule that fails because of it is skipped and logged.
+    A rule that fails because of damaged or missing data is skipped and logged, and raises no error.
     """
     case = Case(job, [each for each in former if each.application_id != job.application_id])
     found = sorted(_asked(case, rules), key=lambda each: -each.gain)[:MOST]
@@ -132,7 +132,7 @@ APPLIED_RULES = (MemoryTooLittle(), MemoryTooMuch(), VcoresIdle())
 
 @attrs.frozen
 class NextRun:
-    """Advice for the next run, and the id of the application that the figures come from."""
+    """Advice for the next run, and the ID of the application on whose figures the advice is based."""
 
     application_id: str
     advice: Sequence[Advice]
@@ -141,8 +141,8 @@ class NextRun:
 def advise_next(job: JobSpec, former: Sequence[JobSummary]) -> NextRun | None:
     """Return advice on the resources of the job, or None if no former application is suitable.
 
-    The advice uses the last application that succeeded, or a later one that was killed for its memory. The rules
-    compare its use with the resources that ``job`` requests.
+    The advice is based on the last application that succeeded or was killed for its memory. The rules compare the
+    resources that this application used with the resources that ``job`` requests.
     """
     at = next((n for n in reversed(range(len(former))) if _tells(former[n])), None)
     if at is None:
@@ -159,7 +159,7 @@ def _tells(run: JobSummary) -> bool:
 
 
 def _as_if(job: JobSpec, run: JobSummary) -> JobHistory:
-    """Return the history of ``run`` with the specification of ``job``, because rules compare use with requests."""
+    """Return the history of ``run`` as if it had requested the resources of ``job``, for comparison with its use."""
     failed = _is_out_of_memory(run)
     status = JobStatus(
         run.application_id,

@@ -1,4 +1,4 @@
-"""Input and base class of the advice rules: one application's history, and summaries of earlier ones.
+"""Base class of the advice rules, and their input: an application's history, and summaries of earlier applications.
 
 Metrics are classified by their names: evaluation or training, and whether lower values are better.
 """
@@ -20,7 +20,7 @@ from tony_provider.runtime.common.codec import from_plain
 from tony_provider.runtime.jobspec.model import TENSORBOARD, JobSpec
 from tony_provider.runtime.protocol.status import Failure, FinalStatus, JobState, TimeUse, TypeUse
 
-INPUT_WAIT = "input_wait"  # share of the time, 0 to 1, in which the program waited for its input
+INPUT_WAIT = "input_wait"  # metric: share of the time (0 to 1) in which the program waited for its input
 
 _EVALUATION = {"val", "valid", "validation", "eval", "evaluation", "test", "dev", "holdout"}
 _LOWER = {"loss", "error", "err", "rmse", "mse", "mae", "mape", "perplexity", "ppl", "wer", "cer", "logloss", "nll"}
@@ -32,13 +32,13 @@ def _words(metric: str) -> set[str]:
 
 
 def is_of_evaluation(metric: str) -> bool:
-    """Return whether the name indicates data that is not trained on: ``val_loss``, ``eval/accuracy``, ``auc``."""
+    """Return whether the name indicates a metric of evaluation data: ``val_loss``, ``eval/accuracy``, ``auc``."""
     words = _words(metric)
     return bool(words & _EVALUATION) or bool(words & (_HIGHER - {"accuracy", "acc"}) and "train" not in words)
 
 
 def gets_lower(metric: str) -> bool | None:
-    """Return whether lower values are better according to the name, or None if the name does not indicate it."""
+    """Return whether lower values are better, judged by the name, or None if the name does not show this."""
     words = _words(metric)
     if words & _LOWER:
         return True
@@ -66,16 +66,16 @@ def telling(metrics: Iterable[str]) -> list[str]:
 
 T = TypeVar("T")
 
-# Seconds of training after which the measured use is representative. In a shorter time a program may not have read all
-# its data, evaluated or saved once, and its initial reading and compilation dominate.
+# Seconds of training after which the measured use is representative. A shorter training may end before the program has
+# read all its data, evaluated or saved a checkpoint. In addition, initial reading and compilation dominate its use.
 ENOUGH_TRAINING = 300.0
-_SEVERAL = 3  # agreeing runs for high confidence
-_MOST = 0.8  # share of the examined runs that must agree
+_SEVERAL = 3  # minimum number of agreeing runs for high confidence
+_MOST = 0.8  # minimum share of agreeing runs for high confidence
 
 
 @attrs.frozen
 class TypeRuns:
-    """Requested and used resources of one task type in this application and in former successful ones."""
+    """Requested and used resources of one task type in this application and in former successful applications."""
 
     now: TypeUse
     former: Sequence[TypeUse]
@@ -127,9 +127,9 @@ class Case:
         return [TypeRuns(each, [was for run in self.successes for was in _of(run, each.type)]) for each in known]
 
     def asked_vcores(self, use: TypeUse) -> int:
-        """Return the vcores per container in the specification.
+        """Return the vcores per container that the specification requests.
 
-        The containers of a former run may have had other numbers.
+        The number in ``use`` may differ, because ``use`` may be of a former run.
         """
         spec = self.spec
         return use.vcores if spec is None else spec.tasks[use.type].vcores
@@ -137,7 +137,7 @@ class Case:
     def share_of_time(self, part: Callable[[TimeUse], float], least: float) -> tuple[float, Confidence]:
         """Return the share of the total time that a part took, 0 if it is unknown.
 
-        Return also the confidence, to which each former application with at least the share ``least`` adds.
+        Also return the confidence. It rises with the number of former applications whose share was at least ``least``.
         """
         return _share(part, self.times), agreement(self.former, lambda run: _share(part, run.times) >= least)
 
@@ -148,7 +148,7 @@ class Case:
                 yield event
 
     def nodes(self) -> dict[str, str]:
-        """Return the node of each task by task name, if known."""
+        """Return the nodes of tasks by task name. Leave out tasks whose node is unknown."""
         return {each.name: each.node for each in (self.job.status.tasks if self.job.status else []) if each.node}
 
 
@@ -168,21 +168,21 @@ def _is_sound(figures: TypeUse | TimeUse) -> bool:
 
 
 def _share(part: Callable[[TimeUse], float], times: TimeUse) -> float:
-    """Return the share of a part in the time from the submission to the end, except for suspensions."""
+    """Return the share that a part has of the time from submission to end, without suspensions."""
     before = times.waiting + times.localisation + times.start
     total = before + times.training + times.restarts + times.end
     return part(times) / total if total > 0 else 0.0
 
 
 def confidence(saying: int, of: int) -> Confidence:
-    """Return the confidence if ``saying`` of ``of`` examined applications, this one included, support the advice."""
+    """Return the confidence if ``saying`` of ``of`` applications, including this one, support the advice."""
     if saying >= _SEVERAL and saying >= _MOST * of:
         return Confidence.HIGH
     return Confidence.MEDIUM if saying > 1 and saying >= of / 2 else Confidence.LOW
 
 
 def agreement(others: Collection[T], agrees: Callable[[T], bool]) -> Confidence:
-    """Return the confidence in advice from this application, given how many ``others`` agree."""
+    """Return the confidence in advice that this application and the agreeing ``others`` support."""
     return confidence(1 + sum(map(agrees, others)), 1 + len(others))
 
 
@@ -193,7 +193,7 @@ class Rule(ABC):
 
     @abstractmethod
     def advise(self, case: Case) -> Advice | None:
-        """Return advice, or None if there is none or too little data. May raise if the history is damaged."""
+        """Return advice, or None if the rule has none, or too little data. May raise if the history is damaged."""
 
     def advice(
         self,
@@ -203,7 +203,7 @@ class Rule(ABC):
         change: dict[str, Any] | None = None,
         **evidence: Any,
     ) -> Advice:
-        """Build the rule's advice. ``gain`` is the share of the job's cost that was unnecessary, clipped to 0 to 1."""
+        """Build the rule's advice. ``gain`` is the unnecessary share of the job's cost, limited to 0 to 1."""
         return Advice(
             rule=self.name,
             text=text,

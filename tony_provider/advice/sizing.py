@@ -22,7 +22,7 @@ MIB = 1 << 20
 MEMORY_HEAD_ROOM = 1.25  # factor on the peak: samples miss short peaks, and data grows
 EXECUTOR_MEMORY = 64  # MiB for the executor in each container
 MEMORY_STEP = 256  # MiB: recommended values are multiples of this
-LEAST_MEMORY = 512  # MiB
+LEAST_MEMORY = 512  # MiB: minimum recommended value
 
 
 def needed_memory(most_rss_bytes: int) -> int:
@@ -32,7 +32,7 @@ def needed_memory(most_rss_bytes: int) -> int:
 
 
 def most_used_memory(runs: TypeRuns) -> int | None:
-    """Return the peak in bytes over all tasks of the type and all known runs, or None if no run has a figure."""
+    """Return the peak use in bytes of all tasks of the type in all runs, or None if no run has a figure."""
     known = [each.most_rss_bytes for each in (runs.now, *runs.former) if each.most_rss_bytes]
     return max(known, default=None)
 
@@ -60,12 +60,12 @@ def memory_change(wanted: Iterable[tuple[str, int]]) -> dict[str, dict[str, dict
 
 
 _HEAD_ROOM = 1.5  # factor on the mean use of vcores
-_NOISE = 0.05  # of a core: measurements of a fully busy core may exceed it by this much
-_FULL = 0.9  # share of the granted vcores: a run above it may have needed more
+_NOISE = 0.05  # cores by which the measured use of a fully busy core may exceed 1
+_FULL = 0.9  # a run that used more than this share of its vcores may have needed more vcores
 
 
 def needed_vcores(use: TypeUse, asked: int) -> int:
-    """Return the vcores to request for a job that requests ``asked``, from the use in one run.
+    """Return the vcores to request instead of ``asked``, from the use in one run.
 
     The number covers the mean with head-room, and the busiest half minute. If the run had fewer vcores than ``asked``
     and used them all, its real need is unknown. The result is then at least 1.5 times the vcores that it had.
@@ -83,7 +83,7 @@ _WEIGHT = 0.5  # memory counts as half of a container's resources, and vcores as
 
 
 def is_surplus(asked: int, needed: int) -> bool:
-    """Return whether the amount that is needed is so far below the requested amount that advice is worth it."""
+    """Return whether the needed amount is so far below the requested amount that advice is worthwhile."""
     return needed <= _WORTH * asked
 
 
@@ -93,15 +93,15 @@ class Surplus:
 
     wanted: Mapping[str, int]  # amount to request, by task type
     worst: TypeRuns  # the type that wastes most
-    gain: float  # share of the job's cost
+    gain: float  # share of the job's cost that is wasted
 
     @classmethod
     def find(
         cls, types: Sequence[TypeRuns], asked: Callable[[TypeRuns], int], needed: Callable[[TypeRuns], int | None]
     ) -> Surplus | None:
-        """Compare what ``asked`` and ``needed`` return for each task type; ``needed`` returns None if it is unknown.
+        """Compare the requested and the needed amount of each task type. Return None if no type has a surplus.
 
-        Return None if no type has a surplus.
+        ``asked`` returns the requested amount. ``needed`` returns the needed amount, or None if it is unknown.
         """
         found = [(runs, need) for runs in types if (need := needed(runs)) is not None and is_surplus(asked(runs), need)]
         if not found:
@@ -117,8 +117,8 @@ class Surplus:
 
 _READ = {"memory": parse_memory, "vcores": parse_integer}
 _BOUNDS = ("at_least", "at_most")
-_LESS = 4  # divisor of the job's own value, for the default of at_least
-_MORE = 2  # factor on the job's own value, for the default of at_most
+_LESS = 4  # at_least is by default the job's own value divided by this
+_MORE = 2  # at_most is by default the job's own value times this
 
 
 @attrs.frozen
@@ -146,7 +146,7 @@ class Limits:
         return cls({key: _bounds(key, bounds) for key, bounds in given.items()})
 
     def within(self, change: Mapping[str, Any], job: JobSpec) -> dict[str, Any]:
-        """Return the part of ``change`` that may be applied to the job, limited to the allowed values."""
+        """Return the part of ``change`` that may be applied to the job, with values within the limits."""
         found: dict[str, dict[str, Any]] = {}
         for task_type, wanted in change.get("tasks", {}).items():
             for key, value in wanted.items():
@@ -157,7 +157,7 @@ class Limits:
         return {"tasks": found} if found else {}
 
     def _bounded(self, key: str, own: int, wanted: int) -> int:
-        """Return the allowed value nearest to ``wanted``. Never lower a value that should be raised."""
+        """Return the allowed value nearest to ``wanted``. Never change ``own`` in the opposite direction."""
         least, most = self.by_key[key]
         least = -(-own // _LESS) if least is None else least
         most = own * _MORE if most is None else most

@@ -36,7 +36,7 @@ from tony_provider.runtime.common.text import one_line, printable
 from tony_provider.runtime.jobspec.units import UnitError, parse_duration, parse_memory
 from tony_provider.runtime.storage.errors import StorageError
 
-_WIDE = 1 << 14  # characters; the width of output that is no terminal, wider than any path
+_WIDE = 1 << 14  # characters; width of output to a file or pipe, wider than any path
 
 _MEBIBYTE = 1 << 20
 
@@ -44,7 +44,7 @@ _MEBIBYTE = 1 << 20
 def print_rows(rows: Sequence[Mapping[str, object]], output: str, *, whole: bool = False) -> None:
     """Print rows in the format ``output``. With ``whole``, a terminal wraps cells such as paths, and cuts none."""
     console = AirflowConsole(emoji=False)
-    if output == "table" and (whole or not console.is_terminal):  # JSON would be padded with blanks up to the width
+    if output == "table" and (whole or not console.is_terminal):  # only tables: JSON would be padded with blanks
         console.width = _WIDE
     if output not in ("json", "yaml"):  # those formats escape control characters
         rows = [{key: _cell(value, output) for key, value in row.items()} for row in rows]
@@ -54,7 +54,7 @@ def print_rows(rows: Sequence[Mapping[str, object]], output: str, *, whole: bool
 def _cell(value: object, output: str) -> object:
     if not isinstance(value, str):
         return value
-    return escape(one_line(value)) if output == "table" else one_line(value)  # rich would read cells as markup
+    return escape(one_line(value)) if output == "table" else one_line(value)  # rich parses cells as markup
 
 
 def as_text(text: str, style: str = "") -> Text:
@@ -63,7 +63,7 @@ def as_text(text: str, style: str = "") -> Text:
 
 
 def say(text: str) -> None:
-    """Print a command's output, unless it is a table. The text may contain untrusted names."""
+    """Print output of a command that is not a table. The text may contain untrusted names."""
     print(printable(text), flush=True)  # noqa: T201 - output of the command
 
 
@@ -109,7 +109,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def until_interrupted() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C and terminating signals set, so that none of them interrupts the cleanup."""
+    """Yield an event. Ctrl-C and terminating signals set the event, and do not interrupt the cleanup."""
     over = threading.Event()
     before = {each: signal.signal(each, lambda *_: over.set()) for each in _ENDING}
     try:
@@ -121,7 +121,7 @@ def until_interrupted() -> Iterator[threading.Event]:
 
 Command = Callable[[Namespace], None]
 
-_INTERRUPTED = 130  # exit code of shells
+_INTERRUPTED = 130  # exit code that shells return after Ctrl-C
 
 
 def command(function: Command) -> Command:
@@ -138,10 +138,10 @@ def command(function: Command) -> Command:
                 function(args)
         except (ClusterError, StorageError, TonySpecError, ConfigurationProblem, AirflowTooOld) as error:
             sys.stdout.flush()
-            raise SystemExit(printable(str(error))) from error  # may contain names and text of a job
+            raise SystemExit(printable(str(error))) from error  # the message may quote names and text of a job
         except KeyboardInterrupt:
             raise SystemExit(_INTERRUPTED) from None
-        except BrokenPipeError:  # for example of a pipe into head
+        except BrokenPipeError:  # the reader of the output, such as head, has ended
             sys.stdout = None
             raise SystemExit(1) from None
 
@@ -158,11 +158,11 @@ def hook_of(args: Namespace) -> TonyHook:
 
 
 NamedJob = tuple[TonyJob, Application | None]
-"""A job that a command names, and what the cluster reports of it; None if the cluster does not know it (anymore)."""
+"""A job, and its application as the cluster reports it, or None if the cluster does not know the job (anymore)."""
 
 
 def job_of(hook: TonyHook, args: Namespace) -> NamedJob:
-    """Return the job that the arguments name by ID or by its training's tag. Raises NotFound."""
+    """Return the job that the arguments name, by application ID or by the tag of a training. Raises NotFound."""
     application_id, tag = args.application_id or "", getattr(args, "tag", None) or ""
     if bool(application_id) == bool(tag):
         raise NotFound("name one application: by its id, or by its training's tag with --tag")
@@ -170,7 +170,7 @@ def job_of(hook: TonyHook, args: Namespace) -> NamedJob:
 
 
 def find_job(hook: TonyHook, *, application_id: str = "", tag: str = "", what: str = "") -> NamedJob:
-    """Return the job with this ID or tag. ``what`` describes it in the message. Raises NotFound."""
+    """Return the job with this ID or tag. The error message names the job by ``what``, if given. Raises NotFound."""
     found = hook.application_ref(application_id=application_id, tag=tag)
     if found is None:
         raise NotFound(
@@ -182,10 +182,10 @@ def find_job(hook: TonyHook, *, application_id: str = "", tag: str = "", what: s
 
 @contextmanager
 def running_job(args: Namespace, advice: str = "") -> Iterator[TonyJob]:
-    """Open the connection that the arguments name, and yield the running job that they name.
+    """Open the connection of the arguments, and yield the running job that the arguments name. Raises NotFound.
 
-    The connection's staging directory may have no files of the job. Raises NotFound. If the job has ended, exit with a
-    message that ends with ``advice``, a format string for the application ID.
+    The job may be from another connection, whose staging directory has its files. If the job has ended, exit with a
+    message. ``advice`` is the end of this message, a format string for the application ID.
     """
     with hook_of(args) as hook:
         job, application = job_of(hook, args)
@@ -200,7 +200,7 @@ def reason_of(args: Namespace) -> str:
 
 
 def jobs_of(hook: TonyHook, args: Namespace) -> list[TonyJob]:
-    """Return all jobs that the arguments name: by IDs, tags, or a DAG, its task and runs.
+    """Return all jobs that the arguments name: by application IDs, by tags, or by DAG, task and runs.
 
     Raises NotFound if a job is unknown, or if the staging directory has no files of it.
     """

@@ -48,7 +48,7 @@ def doctor(args: Namespace) -> None:
 
 @command
 def advise(args: Namespace) -> None:
-    """Print at most three pieces of advice, or with ``--patch`` a merge patch of their changes."""
+    """Print at most three pieces of advice. With ``--patch``, print the advised changes as a merge patch instead."""
     with hook_of(args) as hook:
         job = expect_directory(job_of(hook, args)[0]).history()
         former = hook.former_runs(job.labels).summaries

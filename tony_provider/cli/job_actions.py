@@ -25,7 +25,7 @@ BY = "`airflow tony kill`"
 def kill(args: Namespace) -> None:
     """Stop a job through its master, or kill the application if the master is unreachable.
 
-    Exits with 1 if it does not end in time.
+    Exits with 1 if the job does not end in time.
     """
     grace = None if args.grace is None else seconds_of("--grace", args.grace)
     order = KillOrder(reason_of(args), by=BY, grace=grace)
@@ -34,7 +34,7 @@ def kill(args: Namespace) -> None:
         if application is None or application.is_final:
             say(f"{job} has already ended")
             return
-        if job.identity is None:  # from another staging directory, so there are no files to remove
+        if job.identity is None:  # its files are in an unknown staging directory, and cannot be removed
             job.kill(str(order))
             say(f"{job} is being killed")
             return
@@ -59,7 +59,7 @@ def suspend(args: Namespace) -> None:
 
 @command
 def resume(args: Namespace) -> None:
-    """Resume a suspended job. It is no error if the job is not suspended: it continues."""
+    """Resume a suspended job. It is no error if the job is not suspended."""
     with running_job(args) as job:
         answer = job.resume(reason_of(args))
     if answer.get("state") == JobState.SUSPENDED:
@@ -121,7 +121,7 @@ def export(args: Namespace) -> None:
 
 @command
 def checkpoint(args: Namespace) -> None:
-    """Copy the files of a checkpoint, as the task with the given rank sees them. The directory must not exist yet."""
+    """Copy the files of a checkpoint that the task with the given rank sees, to a directory that does not exist yet."""
     directory = Path(args.directory).absolute()
     if directory.exists():
         raise SystemExit(f"{directory} already exists; name a directory that the command can create")

@@ -34,7 +34,7 @@ from tony_provider.runtime.parsing.parse import EVERYTHING, Layers, load_source,
 
 
 def secrets_from_environment(names: Sequence[str]) -> dict[str, str]:
-    """Return values of secrets from the environment: a command line is public. Raises TonySpecError."""
+    """Read the secrets from environment variables, because command lines are public. Raises TonySpecError."""
     if missing := [name for name in names if name not in os.environ]:
         raise TonySpecError(f"--secret: the environment has no variable {', '.join(missing)} with the secret's value")
     return {name: os.environ[name] for name in names}
@@ -46,7 +46,7 @@ def submission_labels(run_id: str) -> dict[str, str]:
 
 
 def write_files(texts: Mapping[Path, str], *, force: bool) -> None:
-    """Write each file. Raises TonySpecError before the first one if a file exists or its directory does not."""
+    """Write all files. If a file exists or a directory is missing, raise TonySpecError before writing anything."""
     for path in texts:
         if path.exists() and not force:
             raise TonySpecError(f"{path} already exists; use --force to replace it")
@@ -70,7 +70,7 @@ _ENDINGS = (".tony.yaml", ".tony.yml", ".tony.json", ".yaml", ".yml", ".json")
 
 @attrs.frozen
 class JobFile:
-    """A job file before rendering: the job, whose texts may name parameters, and the parameters."""
+    """A job file before rendering: its parameters, and the job, in which texts may refer to parameters."""
 
     job: Mapping[str, Any]
     parameters: Mapping[str, Parameter]
@@ -94,9 +94,9 @@ def read_job_file(path: Path) -> JobFile:
 
 
 def read_job(args: Namespace, hook: TonyHook) -> tuple[JobSpec, Layers]:
-    """Return the job that the command line names, with its options applied, and the layers that the job consists of.
+    """Return the job with the options of the command line, and the layers from which the job was merged.
 
-    Raises TonySpecError with all problems, or for an unreadable file.
+    Raises TonySpecError if the file is unreadable, or with all problems of the job.
     """
     path = Path(args.job)
     try:
@@ -109,7 +109,7 @@ def read_job(args: Namespace, hook: TonyHook) -> tuple[JobSpec, Layers]:
             secrets=getattr(args, "secret", None) or [],
             queue_timeout=None,
             overrides=overrides_of(getattr(args, "set", None) or []),
-            allowed_overrides=EVERYTHING,  # a user who types overrides could write the file as well
+            allowed_overrides=EVERYTHING,  # a user who types overrides could also edit the file
             presets=lambda: hook.settings.presets,
         )
         return job_of(layers), layers
@@ -140,7 +140,7 @@ def search_path(args: Namespace) -> list[Path]:
 
 
 def file_roots(args: Namespace) -> list[Path]:
-    """Return further paths for the job's files, next to ``search_path``: the current directory, and typed paths."""
+    """Return more directories and files that the job may use: the current directory, and paths in options."""
     return [Path.cwd(), *typed_files(args)]
 
 
@@ -175,12 +175,12 @@ def overrides_of(given: Sequence[str]) -> dict[str, Any]:
     return overrides
 
 
-_CONNECTION = "tony_conn_id"  # argument of the operator
+_CONNECTION = "tony_conn_id"  # name of the operator's argument
 
 
 @command
 def dag(args: Namespace) -> None:
-    """Write a DAG file. First check the job, with its parameters' defaults or the values of ``--param``."""
+    """Check the job with the values of ``--param`` or the parameters' defaults, and write a DAG file for it."""
     path = Path(args.job)
     file = read_job_file(path)
     required = [name for name, each in file.parameters.items() if each.is_required]
@@ -256,10 +256,10 @@ def _job(imported: ImportedJob, job: Mapping[str, Any]) -> str:
         comments += [_HEAD, *(f"- {each}" for each in imported.left_out)]
     text = job_text(job, comments)
     if any(mark in text for mark in MARKS):
-        text = job_text({TEMPLATES: False, **job}, comments)  # foreign text and comments are not templates
+        text = job_text({TEMPLATES: False, **job}, comments)  # imported text must not be rendered
     if parse_job(split_parameters(load_source(text))[1]) != parse_job(
         job
-    ):  # the written file must give the checked job
+    ):  # the written file must parse to the checked job
         raise TonySpecError(f"Not imported: a job file cannot represent the values of {imported.source}")
     return text
 

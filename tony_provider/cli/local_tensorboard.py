@@ -47,7 +47,7 @@ from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.event_files.event_file_mirror import MOST_FILES, EventFileMirror, MirrorRound, is_event_file
 from tony_provider.runtime.storage.errors import StorageError
 
-_SELDOM = 10  # factor of the refresh interval if no training runs
+_SELDOM = 10  # factor for the refresh interval while no training runs
 _END_SECONDS = 10.0  # time for the thread to stop
 _PROFILES = "plugins/profile/"  # data of TensorBoard's profiler
 
@@ -90,7 +90,7 @@ class EventFileCopy:
         self.news: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.trouble: Exception | None = None  # error of the last copy; None if it succeeded
         self.fault: Exception | None = None  # the unexpected error that ended the thread; None if there was none
-        self.runs = True  # whether a training runs, as far as known
+        self.runs = True  # whether a training ran when the cluster last answered; True at first
 
     def start(self) -> None:
         self._thread.start()
@@ -103,7 +103,7 @@ class EventFileCopy:
             self._thread.join(_END_SECONDS)
 
     def held(self, directory: Path) -> tuple[int, int]:
-        """Return number and bytes of the files below ``directory``. Do not call this during a copy."""
+        """Return the number and the total bytes of files below ``directory``. Do not call this during a copy."""
         return self._mirror.held(directory)
 
     def _work(self) -> None:
@@ -112,7 +112,7 @@ class EventFileCopy:
                 self._look()
                 self.looked.set()
                 self._given_up.wait(self._refresh if self.runs else _SELDOM * self._refresh)
-        except Exception as fault:  # noqa: BLE001 - raised by the command
+        except Exception as fault:  # noqa: BLE001 - the main thread raises it
             self.fault = fault
             self.looked.set()
 
@@ -120,7 +120,7 @@ class EventFileCopy:
         trouble: Exception | None = None
         try:
             self.runs = any(self._hook.find(training) for training in self._trainings)
-        except (ClusterError, StorageError) as error:  # copying may still succeed
+        except (ClusterError, StorageError) as error:  # the copy may still succeed
             trouble = error
         try:
             done = self._mirror.round(self._given_up)
@@ -131,7 +131,7 @@ class EventFileCopy:
         self._tell_left_out(done)
 
     def _tell_trouble(self, trouble: Exception | None) -> None:
-        """Report the start and the end of a problem, but none after the stop."""
+        """Report the start and the end of a problem. Report nothing after ``stop``."""
         if self._given_up.is_set():
             return
         if trouble is not None and self.trouble is None:
@@ -159,7 +159,7 @@ FIRST_PORT = 6006  # TensorBoard's default
 LAST_PORT = 6105
 _SERVER_END_SECONDS = 5.0
 _ANSWER_SECONDS = 5.0  # time limit for TensorBoard's answer to one request
-_SAID = 2000  # maximum bytes of TensorBoard's output in a message
+_SAID = 2000  # maximum bytes of TensorBoard's output in an error message
 
 
 class TensorBoardProblem(ClusterError):  # noqa: N818 - named for what it is
@@ -202,8 +202,8 @@ def _is_free(port: int) -> bool:
 class TensorBoardServer:
     """TensorBoard for one directory, from ``start`` to ``stop``.
 
-    TensorBoard has no login, and other users may have accounts on this machine. So it serves a path that only this
-    process knows.
+    TensorBoard has no login, and other users may have accounts on this machine. Therefore, TensorBoard serves a secret
+    path, which only this process knows.
 
     :param private: the command's directory, which TensorBoard removes if the command is killed. It contains
         ``directory`` with the data, and ``own`` for TensorBoard's own files.
@@ -238,10 +238,10 @@ class TensorBoardServer:
                 [sys.executable, str(program), str(self._private)],
                 cwd=self._own,
                 env=environment,
-                stdin=subprocess.PIPE,  # when the pipe closes, TensorBoard ends, even if SIGKILL ends this command
+                stdin=subprocess.PIPE,  # TensorBoard ends when this pipe closes, even after SIGKILL of this command
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for the command, which then ends TensorBoard
+                start_new_session=True,  # Ctrl-C reaches only this command, which then ends TensorBoard
             )
 
     @property
@@ -261,7 +261,7 @@ class TensorBoardServer:
             connection.close()
 
     def expect_running(self) -> None:
-        """Raise TensorBoardProblem with TensorBoard's output if it has ended."""
+        """If TensorBoard has ended, raise TensorBoardProblem with its output."""
         code = self._process.poll() if self._process is not None else None
         if code is not None:
             said = replaced(self._output.read_bytes()[-_SAID:].decode("utf-8", "replace")).strip()
@@ -286,13 +286,13 @@ class TensorBoardServer:
 
 
 _PERIOD = 0.2  # seconds between two checks
-_START_SECONDS = 60.0  # for TensorBoard to answer
+_START_SECONDS = 60.0  # time limit for TensorBoard to start and answer
 _SHORTEST_REFRESH = 1.0  # minimum seconds of --refresh
 
 
 @command
 def tensorboard(args: Namespace) -> None:
-    """Copy event files and show them until Ctrl-C or a signal. Removes all local files at the end."""
+    """Copy event files and show them until Ctrl-C or a signal. Removes the local copies at the end."""
     refresh = max(_SHORTEST_REFRESH, seconds_of("--refresh", args.refresh))
     size_limit = bytes_of("--most", args.most)
     expect_tensorboard()
@@ -320,9 +320,9 @@ def tensorboard(args: Namespace) -> None:
 
 @attrs.frozen
 class _Jobs:
-    """The data to show, and its trainings."""
+    """The directories of event files to show, and the trainings that write these files."""
 
-    labels: dict[str, str]  # display name of each directory of event files on the store, by its URI
+    labels: dict[str, str]  # display name of each directory of event files, by the URI of the directory
     trainings: list[Identity]
 
 
@@ -347,7 +347,7 @@ def _private_directory() -> Iterator[Path]:
 
 
 def _first_look(copy: EventFileCopy, sources: Mapping[str, Path], over: threading.Event) -> bool:
-    """Wait for the first copy, and print its result. Return False if the user ends the command before.
+    """Wait for the first copy, and print the result. Return False if the user ends the command first.
 
     Raises NotFound if there is no data, and no running training that could write any. Raises the error that prevents
     reading the store.

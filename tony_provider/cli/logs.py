@@ -16,13 +16,13 @@ from tony_provider.watching.task_output import OutputChunk, OutputFollower, Outp
 
 _SECONDS = 10.0  # time limit for one answer of an application master
 _PAUSE = 2.0  # seconds between two polls of a running task
-_TAIL = 64 << 10  # bytes of the kept log of a task that has just ended
-_AM = "am"  # the application master, in place of a task
+_TAIL = 64 << 10  # maximum bytes to print from the end of the stored log of a task that has just ended
+_AM = "am"  # value of --task for the application master
 
 
 @command
 def logs(args: Namespace) -> None:
-    """Print the kept logs of ended tasks, or the end of the output of running tasks."""
+    """Print the stored logs if the job has ended, or the newest output of its tasks if the job runs."""
     with hook_of(args) as hook:
         job, application = job_of(hook, args)
         if args.task == _AM:
@@ -36,7 +36,7 @@ def logs(args: Namespace) -> None:
 
 
 def _live(job: TonyJob, args: Namespace) -> None:
-    """Print the output of running tasks, with ``--follow`` until the application ends."""
+    """Print the newest output of running tasks. With ``--follow``, continue until the application ends."""
     live = _followers(job, args.task)
     while True:
         application = job.application()
@@ -56,7 +56,7 @@ def _live(job: TonyJob, args: Namespace) -> None:
         if over or not args.follow:
             return
         time.sleep(_PAUSE)
-        if not live:  # its tasks are known once its master has begun
+        if not live:  # the master reports the tasks once it has started
             live = _followers(job, args.task)
 
 
@@ -65,7 +65,7 @@ def _followers(job: TonyJob, task: str | None) -> list[OutputFollower]:
 
 
 def _explain(live: list[OutputFollower]) -> None:
-    """Raise NotFound with the problems if there was no output at all."""
+    """If no task's output could be read, raise NotFound with the reasons."""
     if all(each.problem for each in live):
         raise NotFound("; ".join(each.problem for each in live) or "no task has started yet")
 
@@ -79,7 +79,7 @@ def _tasks(job: TonyJob, task: str | None) -> list[str]:
 
 
 def _rest(job: TonyJob, live: OutputFollower) -> list[OutputChunk]:
-    """Return the kept output of the task's newest container that was not shown yet."""
+    """Return the stored output of the task's newest container, from the first byte that was not printed yet."""
     kept = kept_output(job, live.task, live.position, _TAIL)
     if kept is None:
         return []

@@ -1,8 +1,8 @@
 """The commands ``airflow tony gc``, ``renew``, ``portal rebuild``, ``env build`` and ``runtime build``.
 
 ``gc`` removes files of old trainings from the staging directory. ``renew`` sends newer HDFS tokens to running jobs.
-``portal rebuild`` adds jobs to the portal's list again. The others build a Python environment for jobs, and a runtime
-archive for the Python versions of the nodes.
+``portal rebuild`` adds jobs to the portal's list again. ``env build`` builds a Python environment for jobs, and
+``runtime build`` builds a runtime archive for the Python versions of the nodes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def gc(args: Namespace) -> None:
 
 
 def _before(option: str, text: str) -> int:
-    """Return the time that is the duration ``text`` before now, in epoch milliseconds."""
+    """Subtract the duration ``text`` from the current time. Return epoch milliseconds."""
     return int((time.time() - seconds_of(option, text)) * 1000)
 
 
@@ -112,7 +112,7 @@ def _say(args: Namespace, text: str) -> None:
 
 @command
 def renew(args: Namespace) -> None:
-    """Send a newer token to each named application that needs one, or to all running ones.
+    """Send a newer token to each application that needs one: the named ones, or by default all running ones.
 
     With ``--now``, an application receives a token even if it does not need one yet. Exits with 1 if an application
     needs a token and does not receive it.
@@ -127,7 +127,7 @@ def renew(args: Namespace) -> None:
 
 
 def _renew(job: TonyJob, *, now: bool) -> bool:
-    """Print the result for one application. Return False if it needs a token and did not receive it."""
+    """Send a token if the application needs it, and print the result. Return False if a needed token was not sent."""
     seen = observe(job)
     if seen.outage is not None:
         say(f"{job}: {seen.outage}")
@@ -176,7 +176,7 @@ def rebuild(args: Namespace) -> None:
 
 
 def _rebuilt(hook: TonyHook, identity: Identity) -> Iterator[tuple[str, str, bool]]:
-    """Yield for each of the training's newest applications its ID, the outcome, and whether reading it failed."""
+    """For each of the training's newest applications, yield the ID, the outcome, and whether reading failed."""
     for application_id in hook.application_ids(identity)[-KEPT:]:
         try:
             yield application_id, _outcome(hook.job(application_id, identity)), False
@@ -185,7 +185,7 @@ def _rebuilt(hook: TonyHook, identity: Identity) -> Iterator[tuple[str, str, boo
 
 
 def _outcome(job: TonyJob) -> str:
-    from tony_provider.cli.portal_table import kept_instance  # here: Airflow before 3.3 has no such table
+    from tony_provider.cli.portal_table import kept_instance  # imported here: Airflow before 3.3 has no such table
 
     labels = job.labels()
     if not {"dag_id", "run_id", "task_id"} <= labels.keys():
@@ -198,7 +198,7 @@ def _outcome(job: TonyJob) -> str:
         int(index) if index.isdecimal() else -1,
         submitted_by(labels),
     )
-    if run.identity(job.hook, labels.get("checkpoint_key")) != job.identity:  # a job may write its own labels
+    if run.identity(job.hook, labels.get("checkpoint_key")) != job.identity:  # a job may forge its labels
         return f"its labels name another training: {run.task_id} of {run.dag_id}"
     kept = kept_instance(run)
     if kept is None:
@@ -225,7 +225,7 @@ _OLDEST = 9
 
 @command
 def build_env(args: Namespace) -> None:
-    """Build an environment. Prints only the URI to stdout, so that shells can use it; the rest goes to stderr."""
+    """Build an environment. Prints the URI to stdout for use in scripts, and everything else to stderr."""
     python = None if args.python is None else _version(args.python, "3.12")
     target = BuildTarget.of(python, args.platform)
     requirements = read_requirements(Path(args.requirements))

@@ -1,4 +1,4 @@
-"""``airflow tony notebook``: run Jupyter in a container like a job's task, and connect to it.
+"""``airflow tony notebook``: run Jupyter as the task of a job, and connect to it.
 
 The notebook has the environment and files of a job, which a job file or an earlier application defines.
 """
@@ -66,21 +66,21 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class NotebookOrigin:
-    """The job from which a notebook gets its environment, with the files and the checkpoint that it starts with."""
+    """The job from which a notebook gets environment and files, and the checkpoint with which the notebook starts."""
 
     job: JobSpec
     overrides: Mapping[str, Any]  # overrides for the notebook's job
     search_path: Sequence[Path] = ()  # where to search for the job's files
     file_roots: Sequence[Path] = ()  # additional allowed directories of these files
-    checkpoint: str | None = None  # URI of the chain whose newest checkpoint the notebook receives
+    checkpoint: str | None = None  # URI of a checkpoint chain; the notebook receives the newest checkpoint
     news: Sequence[str] = ()  # messages for the user
 
 
 def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
     """Return the job and the checkpoint that the command line names, or None if it names neither.
 
-    If both a job file and an application are named, the job is from the file, and the checkpoint from the application's
-    training. Raises NotFound, TonySpecError, SourceMissing, Unconfirmed.
+    If the command line names both a job file and an application, the job comes from the file, and the checkpoint from
+    the application's training. Raises NotFound, TonySpecError, SourceMissing, Unconfirmed.
     """
     overrides = overrides_of(args.set or [])
     origin = None
@@ -126,9 +126,9 @@ _LOOK = 1.0  # seconds between two polls of the job
 _ASK = 0.5  # seconds between two requests to Jupyter during its start
 _LOOK_FOR_WARNINGS = 30.0  # seconds between two polls for warnings while connected
 _ANSWER_SECONDS = 10.0
-_SERVER_SECONDS = 300.0  # from the container's start: a slow disk may delay the import of Jupyter
-_END_SECONDS = 60.0  # seconds that an application may take to end after its master
-_MOST_BYTES = 1 << 20  # maximum bytes of a response
+_SERVER_SECONDS = 300.0  # time limit from the container's start; importing Jupyter from a slow disk takes long
+_END_SECONDS = 60.0  # time limit for an application to end after its master has ended
+_MOST_BYTES = 1 << 20  # maximum bytes of Jupyter's response
 
 
 class Interrupted(Exception):  # noqa: N818 - says what happened
@@ -136,7 +136,7 @@ class Interrupted(Exception):  # noqa: N818 - says what happened
 
 
 class _Reached(Exception):  # noqa: N818 - says what happened
-    """The container runs."""
+    """Raised to end the wait, because the container runs."""
 
 
 @attrs.frozen
@@ -145,7 +145,7 @@ class NotebookConnection:
 
     job: TonyJob
     token: str = attrs.field(repr=False)
-    _answers: threading.Event = attrs.field(factory=threading.Event, init=False)  # the server has answered
+    _answers: threading.Event = attrs.field(factory=threading.Event, init=False)  # set after Jupyter's first answer
 
     def wait_for_container(self, over: threading.Event) -> None:
         """Wait until the container runs, and print the reasons for the wait.
@@ -191,7 +191,7 @@ class NotebookConnection:
 
     @contextmanager
     def telling_warnings(self) -> Iterator[None]:
-        """Print the job's warnings meanwhile, in particular those about work that does not reach the store."""
+        """Print the job's warnings within this context, for example that changes are not copied to the store."""
         over = threading.Event()
         threading.Thread(target=self._tell_warnings, args=(over,), name="warnings", daemon=True).start()
         try:
@@ -212,7 +212,7 @@ class NotebookConnection:
             told = warnings
 
     def _asked(self, port: int) -> str | None:
-        """Return the start path that Jupyter reports, or None if it does not answer yet."""
+        """Return the path of Jupyter's start page, or None if Jupyter does not answer yet."""
         connection = http.client.HTTPConnection(HOST, port, timeout=_ANSWER_SECONDS)
         try:
             connection.request("GET", "/", headers={"Authorization": f"token {self.token}"})
@@ -227,7 +227,7 @@ class NotebookConnection:
     def ending(self, error: TunnelEnded) -> str:
         """Describe how the notebook has ended.
 
-        Raises JobEndedBadly if it failed, and ``error`` if it continues.
+        Raises JobEndedBadly if the notebook failed, and ``error`` if the notebook still runs.
         """
         if wait_for_end(self.job.application, _END_SECONDS) is not None:
             raise error
@@ -243,7 +243,7 @@ class NotebookConnection:
         return "\n".join([f"The notebook has {why}. NOT all of its work is kept:", *(f"  - {each}" for each in lost)])
 
     def _returned(self) -> dict[str, Any]:
-        """Return the result that the notebook's program has left, or an empty dictionary if it is unreadable."""
+        """Return the result of the notebook's program, or an empty dictionary if the result is unreadable."""
         try:
             returned: Any = self.job.returned()
         except (ClusterError, StorageError):
@@ -252,7 +252,7 @@ class NotebookConnection:
 
 
 def _lost(returned: dict[str, Any], status: JobStatus | None) -> list[str]:
-    """Return descriptions of work that is not on the store: not saved by the program, or not copied there."""
+    """Return a line for work that the program did not save, and for saved work that was not copied to the store."""
     lost = [str(returned["not_kept"])] if returned.get("not_kept") else []
     newest = returned.get("kept")
     if status is not None and isinstance(newest, int):
@@ -262,18 +262,18 @@ def _lost(returned: dict[str, Any], status: JobStatus | None) -> list[str]:
     return lost
 
 
-_DAG_ID = "notebook"  # first part of the DAG ID in the identity of notebooks; the user follows
+_DAG_ID = "notebook"  # a notebook's identity has the DAG ID "notebook:USER"
 _TASK_ID = "notebook"
 _LIFETIME = 12 * 3600.0  # seconds, unless the command or the connection sets it
 _SHORTEST = 60.0  # minimum seconds of a lifetime
-_BEFORE_THE_END = 300.0  # seconds from the notebook's own end, which saves its work, to YARN's limit
-_SHARE = 0.1  # maximum share of the lifetime for these seconds
+_BEFORE_THE_END = 300.0  # the notebook saves its work and ends this many seconds before YARN's limit
+_SHARE = 0.1  # _BEFORE_THE_END is at most this share of the lifetime
 _PERIOD = 0.2  # seconds between two checks for the end
 
 
 @command
 def notebook(args: Namespace) -> None:
-    """Open a notebook, and connect to it until Ctrl-C. The notebook continues."""
+    """Open a notebook, and connect to it until Ctrl-C. After that, the notebook continues to run."""
     expect_local_port(args.local_port)
     with hook_of(args) as hook:
         origin = origin_of(hook, args)
@@ -291,7 +291,7 @@ def notebook(args: Namespace) -> None:
 
 @attrs.frozen
 class _Notebook:
-    """A notebook that runs, or has been submitted."""
+    """A notebook that was submitted, and may already run."""
 
     name: str
     job: TonyJob
@@ -303,7 +303,7 @@ def _identity(hook: TonyHook, name: str) -> Identity:
 
 
 def _running(hook: TonyHook, name: str) -> _Notebook | None:
-    """Return the notebook with this name that has not ended."""
+    """Return the notebook with this name, or None if no such notebook runs or waits."""
     identity = _identity(hook, name)
     for application in hook.find(identity):
         job = hook.job(application.id, identity)
@@ -406,7 +406,8 @@ def _lead(args: Namespace, found: _Notebook) -> None:
 def _tell_more(args: Namespace, found: _Notebook, port: int) -> None:
     """Print how to return to the notebook, and how to end it.
 
-    ``port`` is a port of this machine, or 0 for any. With the same port, a page that is still open keeps working.
+    ``port`` is the local port to use again, or 0 for any port. If the port stays the same, pages that are still open in
+    the browser keep working.
     """
     more = f" --conn-id {args.conn_id}" if args.conn_id != TonyHook.default_conn_name else ""
     back = f" --local-port {port}" if port else ""

@@ -1,6 +1,6 @@
 """``airflow tony tunnel``: reach a port of a job's task from this machine.
 
-Contains also the check of a local port and the opening of a browser, which ``airflow tony notebook`` shares.
+``airflow tony notebook`` also uses the functions that check a local port and open a browser.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _SECONDS = 120.0  # time limit for the browser
 def open_browser(url: str) -> None:
     """Open a browser at ``url`` without the URL on a command line, which all users of this machine could read.
 
-    The browser opens a local server, which redirects it to ``url``. The server answers once, and only a process of this
-    user.
+    The browser opens a local server, which redirects to ``url``. The server redirects only once, and answers only
+    processes of this user.
     """
     door = _Door(url)
     threading.Thread(target=door.keep, name="browser", daemon=True).start()
@@ -87,7 +87,7 @@ class _Door(ThreadingTCPServer):
 
 class _Doorman(BaseHTTPRequestHandler):
     server: _Door
-    timeout = _SECONDS  # for a connection without data
+    timeout = _SECONDS  # seconds until a connection without data is closed
 
     def do_GET(self) -> None:
         if self.path != "/" or self.server.is_passed.is_set():

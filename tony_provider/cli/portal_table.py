@@ -33,7 +33,7 @@ class KeptInstance:
             return found is not None and plain_of(found.value)[0].get("verdict") is not None
 
     def write(self, summary: JobSummary) -> None:
-        """Write the summary as the task itself does: in two parts, and its ID into the list of the task instance."""
+        """Write the summary as a task does: in two rows, and with its application ID in the task instance's list."""
         first, details = in_parts(summary)
         with create_session() as session:
             self._put(session, DETAILS_KEY + summary.application_id, details)

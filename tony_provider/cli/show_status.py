@@ -144,9 +144,9 @@ def job_table(
     troubles: Sequence[str] = (),
     checkpoints: Sequence[str] = (),
 ) -> RenderableType:
-    """Return a job's state, progress and tasks, to be printed.
+    """Return a printable table with a job's state, progress and tasks.
 
-    ``troubles`` explain why the table is not up to date. ``checkpoints`` are the lines of the kept checkpoints.
+    ``troubles`` explain why the table is not up to date. ``checkpoints`` has one line for each kept checkpoint.
     """
     facts = _named(application_id, application, status, directory)
     facts += [("checkpoint", as_text(each)) for each in checkpoints]
@@ -154,7 +154,7 @@ def job_table(
     parts += [as_text(trouble, "yellow") for trouble in troubles]
     if status is not None and status.tasks:
         if status.total_steps and not status.state.is_final:
-            bar = Table.grid()  # rich does not end the line after a bar alone
+            bar = Table.grid()  # without a table, rich prints no line break after a bar
             bar.add_row(ProgressBar(total=status.total_steps, completed=status.step or 0, width=60))
             parts.append(bar)
         parts.append(_tasks(status))
@@ -164,7 +164,7 @@ def job_table(
 def _facts(facts: Sequence[tuple[str, Text]]) -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column()
-    grid.add_column(overflow="fold")  # so that users can copy paths
+    grid.add_column(overflow="fold")  # wrap paths instead of cutting them, so that users can copy them
     for name, value in facts:
         grid.add_row(as_text(name, "bold"), value)
     return grid
@@ -235,13 +235,13 @@ def _row(task: TaskStatus, over: bool) -> tuple[Text, ...]:
 
 
 def _process_row(process: ProcessStatus) -> tuple[Text, ...]:
-    """Return the row of a process, which follows its task's row."""
+    """Return the row of a further process, which is shown below the row of its task."""
     empty = Text()
     return (as_text(process.name), empty, empty, empty, *_figures(process), empty)
 
 
 def _figures(task: TaskStatus | ProcessStatus, *, is_over: bool = False) -> tuple[Text, ...]:
-    """Return steps, steps per second and the values of metrics."""
+    """Return the cells for steps, steps per second and metrics."""
     progress = task.progress
     return (
         as_text(steps(progress.step) if progress else ""),
@@ -333,7 +333,7 @@ def _whole(seen: JobSnapshot) -> dict[str, Any]:
 
 @command
 def list_applications(args: Namespace) -> None:
-    """List live applications, with options also those that the cluster still remembers; newest first."""
+    """List live applications, ended ones (``--ended``) or both (``--all``), the newest first."""
     live = None if args.all else not args.ended
     with hook_of(args) as hook:
         found = hook.get_conn().applications(ApplicationFilter(live=live, user=args.user))

@@ -44,7 +44,7 @@ from tony_provider.runtime.protocol.status import JobStatus
 def describe_key_origins(
     job: JobSpec, completed: JobSpec, layers: Layers, conn_id: str, *, explain: bool
 ) -> Iterator[str]:
-    """Yield a line for each key that was set, and with ``explain`` also for all others.
+    """Yield a line for each key that was set. With ``explain``, also yield lines for keys with default values.
 
     ``completed`` is the job with the defaults of the connection ``conn_id``.
     """
@@ -128,7 +128,7 @@ def _amount(amount: Amount) -> str:
 
 
 def _ranks(job: JobSpec) -> dict[str, tuple[int, int]]:
-    """Return the lowest and the highest rank of each type that has ranks."""
+    """Return the lowest and the highest rank of each task type whose tasks have ranks."""
     processes = [
         TaskAddress(task_type, index, job.role(task_type))
         for task_type, task in job.tasks.items()
@@ -180,7 +180,7 @@ def _said(job: JobSpec) -> str:
     return f"{job.name} ({job.framework}: {tasks})"
 
 
-DAG_ID = "cli"  # first part of the DAG ID in the identity of trainings without a DAG; the user follows
+DAG_ID = "cli"  # without a DAG, a training's identity has the DAG ID "cli:USER"
 
 
 @command
@@ -225,7 +225,7 @@ def submit(args: Namespace) -> None:
 
 
 def _tell(args: Namespace, short: str, text: str) -> None:
-    """Print the text, or only ``short`` with ``--quiet``, for scripts."""
+    """Print ``text``. With ``--quiet``, which is for scripts, print only ``short``."""
     if not args.quiet:
         say(text)
     elif short:

@@ -27,15 +27,15 @@ _LOOK = 1.0  # seconds between two polls for a table
 
 
 class JobEndedBadly(ClusterError):  # noqa: N818 - named for what it is
-    """The followed job failed, so the command exits with 1. The message is the job's own."""
+    """The followed job failed, so the command exits with 1. The message describes the failure."""
 
 
 def wait_for_job(job: TonyJob, limits: WatchLimits = NO_LIMITS) -> JobStatus | None:
     """Follow the job until it ends, remove files that it no longer needs, and return its last status.
 
-    On a terminal, a table shows the job. Otherwise, each change is printed as a line. If the job exceeds the limits of
-    its wait, this call ends it. Raises JobEndedBadly. Raises ClusterError and StorageError if the cluster is
-    unreachable for long.
+    On a terminal, a table shows the job. Otherwise, each change is printed as a line. If the job waits
+    for containers longer than ``limits`` allows, this call ends the job. Raises JobEndedBadly. Raises ClusterError and
+    StorageError if the cluster is unreachable for long.
     """
     console = Console()
     follow = _in_table if console.is_terminal else _in_lines
@@ -60,8 +60,8 @@ def watch_until_end(
 ) -> WatchResult:
     """Observe the job every ``pause`` seconds until it has ended, and return the result.
 
-    ``say`` is called with lines about changes. ``show`` is called repeatedly with the last observation, None before the
-    first one, and with lines about unavailable peers.
+    ``say`` is called with lines about changes. ``show`` is called repeatedly with the last observation (None before
+    the first one) and with lines about unreachable services.
     """
     watch = JobWatch(job.application_id, limits, say)
     newest: Observation | None = None
@@ -91,7 +91,7 @@ def _in_table(console: Console, job: TonyJob, limits: WatchLimits) -> WatchResul
         last: list[Observation] = []
 
         def show(seen: Observation | None, troubles: list[str]) -> None:
-            """Show the observation, or the last useful one if this one has no data because of an outage."""
+            """Show the observation. If an outage left it without data, show the last observation with data."""
             if seen is not None and (seen.outage is None or seen.master is not None):
                 last[:] = [seen]
             application, status = (last[0].application, last[0].newest) if last else (None, None)

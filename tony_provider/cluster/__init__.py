@@ -1,1 +1,1 @@
-"""The cluster that a job runs on, as Airflow uses it: the Cluster interface, its backends, submission."""
+"""Airflow's access to the clusters that run jobs: the Cluster interface, its backends, and submissions."""

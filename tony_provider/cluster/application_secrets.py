@@ -38,9 +38,9 @@ _HMAC_KEY_BYTES = 32
 def application_secrets(application_id: str, user_secrets: Mapping[str, str]) -> dict[str, bytes]:
     """Create the secrets of one application, by the names that ``contract`` defines.
 
-    - The certificate of an authority (P-256). Its private key is discarded here.
+    - The certificate of an authority (P-256). The authority's private key is discarded here.
     - A certificate for the application master, named after the application, and one for the master's clients.
-    - HMAC keys for the tasks, for the master's address, and for user processes, which authenticate each other.
+    - HMAC keys: one for the tasks, one for the master's address, one with which user processes authenticate each other.
     - The user's own secrets.
     """
     authority_key = ec.generate_private_key(ec.SECP256R1())
@@ -165,7 +165,7 @@ def registries_in(data: bytes, where: str) -> dict[str, str]:
 
 
 def registry_tokens(registries: Mapping[str, str], application_id: str) -> dict[str, Token]:
-    """Return the tokens for these registries that go into an application's credentials, by their aliases."""
+    """Return one token for each registry, by the alias in the application's credentials."""
     return {
         f"{registry}-{application_id}": Token.of_registry(registry, auth, application_id)
         for registry, auth in registries.items()

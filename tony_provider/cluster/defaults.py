@@ -1,6 +1,6 @@
-"""Defaults of a tony connection. Every `airflow` command imports this module, so it imports nothing."""
+"""Defaults of a tony connection. Every `airflow` command imports this module, so it must stay free of imports."""
 
 from __future__ import annotations
 
 NAMESPACE = "airflow"
-CALL_SECONDS = 60.0  # for one call to the ResourceManagers, including all retries and failovers
+CALL_SECONDS = 60.0  # limit for one call to the ResourceManagers, including all retries and failovers

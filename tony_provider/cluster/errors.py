@@ -13,7 +13,7 @@ from tony_provider.runtime.storage.errors import StorageError
 
 
 class ClusterError(Exception):
-    """Base of all errors between Airflow and a cluster.
+    """Base class of all errors of clusters and submissions.
 
     ``permanent`` is True if the same call cannot succeed until a person changes something, so a retry is useless.
     """
@@ -24,13 +24,13 @@ class ClusterError(Exception):
 def is_unforeseen(error: BaseException) -> bool:
     """Return whether an error is neither a ClusterError nor a StorageError. Its log line then needs a traceback.
 
-    Code that reads answers of a cluster or files of an application may raise any error, because they are untrusted.
+    Code that reads answers of a cluster or files of an application may raise any error, because this data is untrusted.
     """
     return not isinstance(error, ClusterError | StorageError)
 
 
 class ClusterUnreachable(ClusterError):
-    """No ResourceManager, or no active one, answered before the deadline."""
+    """No ResourceManager answered before the deadline, or none of them is active."""
 
 
 class ClusterAuthError(ClusterError):
@@ -38,7 +38,7 @@ class ClusterAuthError(ClusterError):
 
 
 class ConfigurationHidden(ClusterAuthError):
-    """The ResourceManager shows its configuration only to administrators, so the connection must state the setting."""
+    """The ResourceManager shows its configuration only to administrators, so the connection must have the setting."""
 
 
 class ConnectionProblem(ClusterError):
@@ -141,7 +141,7 @@ class StagingFailed(ClusterError):
 
 @contextmanager
 def staging_errors() -> Iterator[None]:
-    """Convert StorageErrors of a submission to StagingFailed. A context manager that is also a decorator."""
+    """Convert StorageErrors of a submission to StagingFailed. Use it as a context manager or decorator."""
     try:
         yield
     except StorageError as error:

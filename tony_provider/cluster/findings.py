@@ -131,7 +131,7 @@ def _line(finding: Finding) -> str:
 
 @attrs.frozen
 class Need:
-    """A condition that earlier checks must fulfill; otherwise a check is skipped."""
+    """A condition on the results of earlier checks. If it is not met, a check that needs it is skipped."""
 
     missing: str  # why the check is skipped if the condition is not met
     is_met: Callable[[], bool]
@@ -145,7 +145,7 @@ class Check:
     """A check of one item: the function that runs it, and the conditions that it needs.
 
     If the function yields a text instead of a Finding, the text is a problem of a job. ``error`` is the class of the
-    error for it.
+    error that reports this problem.
     """
 
     what: str
@@ -169,7 +169,7 @@ class Check:
             return self.findings()
         except (ClusterError, StorageError) as error:
             return [problem(self.what, str(error), "")]
-        except Exception as error:  # noqa: BLE001 - a check that fails must not hide what the others found
+        except Exception as error:  # noqa: BLE001 - a failed check must not hide the findings of other checks
             return [problem(self.what, f"the check itself failed: {error!r}", "please report this")]
 
 

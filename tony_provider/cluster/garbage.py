@@ -52,10 +52,11 @@ from tony_provider.runtime.storage.stores import leftovers
 
 T = TypeVar("T")
 
-_FRESH_SECONDS = 20.0  # a full scan is repeated before the next removal if it is older than this
-_FRESH_TIMES = 5.0  # and older than the scan's own duration times this
+# Before a removal, a full scan is repeated if it is older than _FRESH_SECONDS and than _FRESH_TIMES its duration.
+_FRESH_SECONDS = 20.0
+_FRESH_TIMES = 5.0
 _LONGEST_WRITE = 86400.0  # seconds after which an unfinished file counts as abandoned
-_CHEAP_SECONDS = 0.5  # if a list of new chains and models takes longer, several items share it
+_CHEAP_SECONDS = 0.5  # if listing new chains and models takes longer, several items share one list
 
 
 # Files and directories of an application's history. After the removal of a model, the result that names it stays. The
@@ -89,7 +90,7 @@ class GarbageItem:
     uri: str
     kind: GarbageKind
     size: int  # bytes that its removal frees
-    newest_ms: int  # epoch, the last change of anything in it; the last use or the build of an environment
+    newest_ms: int  # epoch ms of the last change; for an environment, of its build or last use
     kept_because: str = ""  # why it stays although it is old; empty if it may be removed
     keeps_history: bool = False  # True if only the history of this application stays
 
@@ -101,7 +102,7 @@ class TrainingItem(GarbageItem):
     identity: Identity = attrs.field(kw_only=True)
 
 
-class CannotJudge(ClusterError):  # noqa: N818 - named for what is wrong, as the others
+class CannotJudge(ClusterError):  # noqa: N818 - named for what is wrong
     """An unreadable file may name items that are still needed, so nothing is removed."""
 
     permanent = True
@@ -145,8 +146,8 @@ class Garbage:
     def remove(self, wanted: Sequence[GarbageItem], before_ms: int) -> Iterator[RemovedGarbage]:
         """Remove the items of ``wanted`` one by one, after checking each again immediately before its removal.
 
-        A submission records on the store what it uses before its application starts. This method therefore checks the
-        store first and the cluster second. The full scan is slow, so it is repeated only now and then.
+        Before its application starts, a submission records on the store which items it uses. This method therefore
+        checks the store first and the cluster second. The full scan is slow, so it is repeated only when it is too old.
         """
         everything = _TimedCache(lambda: self._scan(before_ms), lambda took: max(_FRESH_SECONDS, _FRESH_TIMES * took))
         news = _TimedCache(lambda: self._news(everything.last), lambda took: took - _CHEAP_SECONDS)
@@ -177,7 +178,7 @@ class Garbage:
         return _Scan(items, {uri: judged[uri] for uri in old})
 
     def _news(self, scan: _Scan) -> list[_Needed]:
-        """Return items that chains written since the scan need, and models now published outside of ``jobs``."""
+        """Return the needs of chains that were written since the scan, and of models published outside of ``jobs``."""
         written = []
         for job_dir in self._directories(self.layout.jobs_dir):
             for status in self._directories(job_dir.path):
@@ -196,7 +197,7 @@ class Garbage:
         """Return why the store's present state requires the item to stay, or an empty string if it may be removed."""
         if why := next((each.why for each in needed if each.concerns(item)), ""):
             return why
-        if item.kind is GarbageKind.APPLICATION:  # its removable chains are already removed
+        if item.kind is GarbageKind.APPLICATION:  # the removable chains of the training are already removed
             owners = self._owners(self._chains_of(item.identity))
             if why := next((each.why for each in owners if each.concerns(item)), ""):
                 return why
@@ -284,7 +285,7 @@ class Garbage:
     def _items(self, versions: list[str]) -> Iterator[TrainingItem]:
         """Yield all items of trainings. Skip files whose names show that they do not belong to this provider.
 
-        :param versions: the version files that the search finds are appended to it.
+        :param versions: list to which the found version files are appended.
         """
         for job_dir in self._directories(self.layout.jobs_dir):
             identity = Identity.parse(job_dir.name)
@@ -306,7 +307,7 @@ class Garbage:
     ) -> Iterator[TrainingItem]:
         size, newest = 0, status.modified_ms
         history = _History()
-        if kind is GarbageKind.CHAIN and identity is not None:  # its owner may not have written yet
+        if kind is GarbageKind.CHAIN and identity is not None:  # the owner may not have written a file yet
             newest = max(newest, self._taken_ms(identity))
         for each in self._below(status.path, links=False):  # the removal of a link does not remove its target
             size += each.size
@@ -319,7 +320,7 @@ class Garbage:
             return
         keeps_history = self.history_ms is not None and history.newest_ms >= self.history_ms
         if keeps_history and not history.others:
-            return  # only its history is left
+            return  # only the history is left
         size -= history.size if keeps_history else 0
         yield TrainingItem(status.path, kind, size, newest, keeps_history=keeps_history, identity=identity)
 
@@ -391,7 +392,7 @@ class Garbage:
                 yield _Needed(about.warm_start, uri, f"{uri} was warm-started from it")
 
     def _owners(self, chains: Iterable[TrainingItem]) -> Iterator[_Needed]:
-        """Yield the directories of the applications that own these chains. Their results show how the chains ended."""
+        """Yield the directories of the chains' owners. The result of an owner shows how its chain ended."""
         for item in chains:
             try:
                 owners = TrainingOwners(self.storage, self.layout.job_dir(item.identity))
@@ -430,7 +431,7 @@ class _History:
 
     size: int = 0
     newest_ms: int = 0  # epoch; 0 if there is no history
-    others: bool = False  # the directory holds more than the history
+    others: bool = False  # whether the directory holds more than the history
 
     def add(self, status: FileStatus, directory: str) -> None:
         name = status.path[len(directory) :].lstrip("/").partition("/")[0]
@@ -484,7 +485,8 @@ class _Needed:
     def concerns(self, item: GarbageItem) -> bool:
         """Return whether the needed URI is the item, is in the item, or contains the item.
 
-        A chain does not keep itself. Only paths are compared, because one file system may have several names.
+        Return False for the chain that has the need itself. Only paths are compared, because one file system may have
+        several names.
         """
         if self.by == item.uri:
             return False

@@ -1,6 +1,6 @@
 """HTTP requests whose answers are limited in size and time, because a job or another untrusted server may answer.
 
-The module also has the requests of a diagnosis, which explain why a server did not answer as expected.
+The module also sends diagnostic requests, and explains why a server did not answer as expected.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class _Bounded:
 CONNECT_SECONDS = 2.0  # to open a connection
 ANSWER_SECONDS = 3.0  # for a server to answer
 _LONGEST_ANSWER = 30.0  # seconds from the request to the answer's last byte
-_IPC = "Hadoop IPC port"  # part of the answer of Hadoop's RPC ports to an HTTP request
+_IPC = "Hadoop IPC port"  # text in the answer of a Hadoop RPC port to an HTTP request
 
-# For each kind of Hadoop server: a path that the server answers, a key in that answer, and the server's description.
+# For each kind of Hadoop server: a URL path, a key in the server's answer to it, and a description of the server.
 _NATURES = (
     ("/ws/v1/cluster/info", "clusterInfo", "a ResourceManager's web address"),
     ("/webhdfs/v1/?op=GETHOMEDIRECTORY&user.name=nobody", "Path", "a NameNode's web address"),
@@ -96,7 +96,7 @@ class Unanswered(Exception):  # noqa: N818
 
 @attrs.frozen
 class RequestOptions:
-    """Options of a diagnosis' requests: certificates, proxies, authentication."""
+    """Options of diagnostic requests: certificates, proxies, authentication."""
 
     verify: bool | str = True
     trust_env: bool = False

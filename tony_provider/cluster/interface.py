@@ -60,7 +60,7 @@ def _failure(failure: Failure) -> Failure:
 
 
 def _task(task: TaskStatus) -> TaskStatus:
-    """Return the task's status within the limits. Return the same object if possible: there can be thousands."""
+    """Return the task's status within the limits. Copy it only if necessary, because there can be thousands."""
     found = task
     if task.progress is not None and _is_large(task.progress):
         found = attrs.evolve(found, progress=_progress(task.progress))
@@ -105,7 +105,7 @@ class Application:
     tracking_url: str | None = attrs.field(default=None, converter=_web_address)
     diagnostics: str = ""
     progress: float = 0.0  # 0 to 1
-    started_ms: int = 0  # epoch, time of the submission
+    started_ms: int = 0  # time of the submission in epoch milliseconds
     finished_ms: int | None = None
     tags: list[str] = attrs.field(factory=list)
     attempt: str | None = None  # id of the current application attempt; None if unknown
@@ -161,7 +161,7 @@ class Submission:
 
     @property
     def am_files(self) -> dict[str, LocalizedResource]:
-        """All files of the application master's container, by their names in its directory."""
+        """All files of the application master's container, by file name in the container."""
         return container_files(self.description.runtime, self.description_file, self.am_resources)
 
 
@@ -169,15 +169,15 @@ CONTROL_SECONDS = 20.0  # default time limit for an answer of an application mas
 
 
 class Cluster(ABC):
-    """A cluster on which applications run: checks, starts, watches and ends them.
+    """A cluster: checks jobs, and starts, watches and ends applications.
 
-    All methods block, retry until a deadline, and may be called from several threads. In addition to the errors that
-    they name, all methods raise ClusterUnreachable, ClusterAuthError and UnexpectedAnswer.
+    All methods block, retry until a deadline, and may be called from several threads. In addition to the errors in
+    their docstrings, all methods raise ClusterUnreachable, ClusterAuthError and UnexpectedAnswer.
     """
 
     @property
     def clock_ahead(self) -> float:
-        """Seconds by which the cluster's clock was ahead of this machine's at its last answer. 0 if unknown."""
+        """Seconds by which the cluster's clock was ahead of ours at the cluster's last answer. 0 if unknown."""
         return 0.0
 
     @abstractmethod
@@ -238,7 +238,7 @@ class Cluster(ABC):
 
         :param path: URL path and query of the request.
         :param body: JSON body of a PUT request. If None, send a GET request.
-        :param is_text: True for an answer in plain text, which is returned as bytes, instead of a JSON object.
+        :param is_text: True if the answer is plain text, returned as bytes. False if it is a JSON object.
 
         Raises MasterOutOfReach if no master accepts the request within ``seconds``: it has not started yet, has ended,
         or does not answer. Raises ClusterAuthError if the user is not allowed to send the request.
@@ -321,14 +321,14 @@ class Cluster(ABC):
         """Return the settings with which the application master accesses this cluster and serves its job."""
 
     def client_configuration(self) -> dict[str, str]:
-        """Return the properties that Hadoop clients on the nodes need, or {} without Hadoop or if they are hidden."""
+        """Return the properties that Hadoop clients on the nodes need, or {} if the cluster hides them or has none."""
         return {}
 
     @abstractmethod
     def master_lost_after(self) -> float:
-        """Return after how many seconds without an application master the cluster will start no further one.
+        """Return the seconds without an application master after which the cluster will not start another master.
 
-        This is longer than the cluster needs to notice a master's death and to start the next one.
+        This is longer than the cluster needs to notice a master's death and to start the next master.
         """
 
     @property
@@ -351,7 +351,7 @@ def _read_answer(answer: Any, kind: type[T], problem: str) -> T:
         raise UnexpectedAnswer(f"{problem}: {error}") from error
 
 
-_POLL = 0.5  # seconds before the second check
+_POLL = 0.5  # seconds between the first and the second check
 _PAUSE_GROWTH = 1.2
 
 

@@ -1,6 +1,6 @@
 """Time limits of an application, and time zone offsets for the nodes.
 
-A node may have no time zone data, or older data, so the submission computes the offsets.
+The submission computes the offsets, because a node may have no time zone data or outdated data.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def zone_offsets(zone: str, now: float) -> list[ZoneOffset]:
 
 
 def _change(info: ZoneInfo, before: float, after: float) -> ZoneOffset:
-    """Return the offset that starts between two moments (epoch seconds), with its start to the minute."""
+    """Return the offset that starts between two moments (epoch seconds), and its start, rounded to a minute."""
     seconds = _offset(info, after)
     while after - before > _EXACT:
         middle = (before + after) / 2
@@ -55,7 +55,7 @@ def seconds_left(timeouts: Timeouts, now: float) -> float | None:
 
 
 def problems(job: JobSpec, now: float) -> list[str]:
-    """Return the problem that the job has no time left, or none within its windows. Return [] if it has time."""
+    """Return a problem if the deadline has passed or if the job ends before a window opens, otherwise []."""
     deadline = job.timeouts.deadline
     if deadline is not None and deadline <= now:
         return [f"timeouts.deadline: {_written(deadline)} is in the past; set a future time"]

@@ -53,7 +53,7 @@ class NamedObject:
 
     key: str  # such as files[0] or inputs.clicks.paths[1]
     uri: str
-    is_input: bool = False  # True for inputs, which the job's tasks read and which are never copied from this machine
+    is_input: bool = False  # True for inputs of tasks, which are never copied from this machine
 
 
 def named_objects(job: JobSpec) -> Iterator[NamedObject]:
@@ -78,8 +78,8 @@ class KeptJob:
     """A recorded job that can run again with the files that the store keeps."""
 
     job: JobSpec
-    masked: list[str]  # variables that are removed from the job, because the record masks their values
-    left_out: list[str] = attrs.field(factory=list)  # keys that are removed, because they name files of this machine
+    masked: list[str]  # removed variables of the job, because the record masks their values
+    left_out: list[str] = attrs.field(factory=list)  # removed keys of the job, because they name files of this machine
 
 
 @attrs.frozen
@@ -134,9 +134,9 @@ def _listed(objects: list[NamedObject]) -> str:
 
 
 def _without_client_config(job: JobSpec, layout: Layout) -> tuple[JobSpec, list[str]]:
-    """Remove ``docker.client_config`` if it names a file of this machine, which has the credentials of the caller.
+    """Return the job without a ``docker.client_config`` on this machine, and the removed keys.
 
-    Also return the removed keys.
+    Such a file has the credentials of the caller.
     """
     docker = job.docker
     if docker is None or docker.client_config is None or not _is_local(docker.client_config, layout):
@@ -215,7 +215,7 @@ _OF_JOB = (
 _OF_TASK = (
     *("memory", "vcores", "gpus", "resources", "node_label", "docker", "env", "python_env", "files", "archives"),
 )
-_OF_PLACEMENT = ("nodes", "racks", "required", "attributes")  # not its rules, which relate training containers
+_OF_PLACEMENT = ("nodes", "racks", "required", "attributes")  # inherited keys, without rules about training containers
 _GRACE = 60.0  # seconds for Jupyter to end and to pack the notebook's files
 _LAST_COPY = 600.0  # seconds to copy the packed files to the store
 _SAVES = 2  # number of these copies that stay on the store
@@ -350,7 +350,7 @@ def expect_kernel(opened: OpenCluster, job: JobSpec, search_path: Sequence[Path]
 
 
 def _known(content: EnvironmentContent | None, sources: Sources, key: str) -> Collection[str] | None:
-    """Return the packages of an environment. Return None if they are unknown, or for wheels, which extend a Python."""
+    """Return the packages of an environment. Return None if they are unknown, as for wheels on top of a Python."""
     if content is None or content.kind is EnvironmentKind.WHEELS:
         return None
     if content.packages is not None:

@@ -72,8 +72,8 @@ def _open_local(settings: Settings) -> OpenCluster:
     if uris.scheme(settings.staging_dir) in SCHEMES:
         raise ConnectionProblem("a local cluster's staging_dir must be a directory on this machine, not on HDFS")
     staging_dir = str(uris.parse(settings.staging_dir))
-    # Other users must not write to these directories: this user runs files from both, and signals processes that the
-    # files name.
+    # Other users must not write to these directories, because this user runs files from both, and signals processes
+    # whose PIDs are in the files.
     for field, directory in (("staging_dir", local_path(staging_dir)), ("local_root", settings.local.root)):
         try:
             expect_own_directory(directory)
@@ -115,7 +115,7 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     staging_dir = _staging_uri(settings.staging_dir or f"/user/{user}/.tony", rest)
     cluster = YarnCluster(rest, user=user, scheduler=yarn.scheduler, autoscaling=yarn.autoscaling)
     negotiate = own_tickets().negotiate if yarn.kerberos else None
-    aside = own_tickets(spnego_error).negotiate if yarn.kerberos else None  # for servers other than the store's
+    aside = own_tickets(spnego_error).negotiate if yarn.kerberos else None  # for servers other than the store
     others = {each.name: WebHdfsStorage(as_who(each.webhdfs), negotiate=aside) for each in yarn.other_hdfs}
     storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate, others=others, confined=True)
     if not isinstance(storage, WebHdfsStorage):

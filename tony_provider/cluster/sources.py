@@ -52,8 +52,8 @@ log = logging.getLogger(__name__)
 def user_cache(wanted: Path | None = None) -> Path:
     """Return ``wanted``, or by default the directory ``tony-provider`` in the user's general cache directory.
 
-    It holds runtime archives and the hashes of large files. Raises OSError, or StagingFailed if another user could
-    write there.
+    The directory holds runtime archives and the hashes of large files. Raises OSError, or StagingFailed if another user
+    could write there.
     """
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     directory = wanted or base / "tony-provider"
@@ -90,7 +90,7 @@ def sha256_of_local(path: Path) -> str:
     stat = path.stat()
     if stat.st_size <= _SMALL:
         return read()
-    # Users can set a file's modification time (mtime), but not its change time (ctime).
+    # Include the change time (ctime), because users cannot set it, unlike the modification time (mtime).
     return _remembered(f"{stat.st_dev} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}", read)
 
 
@@ -127,7 +127,7 @@ class _Rules:
 
     directory: Path
     of_files: GitIgnoreSpec
-    of_directories: GitIgnoreSpec  # the same rules without trailing slashes, to match paths of directories
+    of_directories: GitIgnoreSpec  # the rules without trailing slashes, to match paths of directories
 
     @classmethod
     def of_lines(cls, directory: Path, lines: Sequence[str]) -> _Rules:
@@ -201,7 +201,7 @@ _MOST_OUTSIDE = 10  # files outside of the roots that an error message lists
 class LocalSource:
     """A file on this machine that is to be staged, with its hash."""
 
-    name: str  # in the container's working directory
+    name: str  # path in the container's working directory
     path: Path
     sha256: str
     size: int  # bytes
@@ -233,7 +233,7 @@ class Sources:
 
     local: list[LocalSource]  # to be staged
     stored: list[StoredSource]
-    client_config: LocalSource | LocalizedResource | None = None  # ``docker.client_config``; only Airflow reads it
+    client_config: LocalSource | LocalizedResource | None = None  # ``docker.client_config``, which only Airflow reads
 
     @property
     def all(self) -> list[Source]:
@@ -245,7 +245,7 @@ class Sources:
 class _Use:
     """The entry of a job that names a source."""
 
-    path: str  # of the entry, for messages
+    path: str  # path of the entry, for messages
     key: str
     task_type: str | None
 
@@ -266,7 +266,7 @@ class SourceFinder:
         self._outside: list[str] = []
         self._local: list[LocalSource] = []
         self._stored: list[StoredSource] = []
-        self._hashed: dict[Path, LocalSource] = {}  # so that an environment of many task types is read once
+        self._hashed: dict[Path, LocalSource] = {}  # an environment of many task types is hashed only once
 
     def find(self, job: JobSpec) -> Sources:
         self._problems, self._outside, self._local, self._stored, self._hashed = [], [], [], [], {}
@@ -474,7 +474,7 @@ def _environments(job: JobSpec) -> Iterator[tuple[_Use, PythonEnv]]:
 
 
 def _below_environment(source: str) -> str:
-    """Return the path in a container of a file that belongs to its environment: a PEX or a wheel."""
+    """Return the path in a container for a PEX or a wheel, which belongs to the container's environment."""
     return f"{contract.PYTHON_ENV_DIR}/{source.rstrip('/').rpartition('/')[2]}"
 
 

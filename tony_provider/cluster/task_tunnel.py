@@ -1,7 +1,7 @@
 """Tunnel from a local port to a port of a task, through the application master.
 
-A TaskTunnel listens on a local port and forwards its connections. It exchanges frames in TLS with the master through a
-TunnelConnection, which sends PUT requests and retries failed requests.
+A TaskTunnel listens on a local port and forwards its connections. It exchanges TLS-encrypted frames with the
+application master through a TunnelConnection, which sends PUT requests and retries failed requests.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 ACTION = "tunnel"
 LOST_SECONDS = 60.0  # seconds without an answer of the master after which the tunnel ends
-_ANSWER_SECONDS = TUNNEL_WAIT + 8.0  # for one request; below the timeout of YARN's proxy (20 s)
+_ANSWER_SECONDS = TUNNEL_WAIT + 8.0  # time limit of one request; below the timeout of YARN's proxy (20 s)
 _PAUSE = 1.0  # seconds before a failed request is retried
 _GOODBYE = 3.0  # seconds for the request that closes the tunnel
 _PIECE = 64 << 10  # maximum bytes of one read from TLS
@@ -194,7 +194,7 @@ def expect_running(cluster: Cluster, application_id: str) -> None:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run a slow call in a daemon thread, so that it does not delay the exit of the process; return its result."""
+    """Return the result of a slow call. A daemon thread runs it, so it does not delay the exit of the process."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
 
@@ -208,7 +208,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             found, problem = work(), None
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
+        except BaseException as error:  # noqa: BLE001 - raised in the caller
             found, problem = None, error
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, found, problem)
@@ -285,13 +285,13 @@ class TaskTunnel:
         self._thread.join(_JOIN_SECONDS)
 
     def wait(self, seconds: float) -> bool:
-        """Wait up to ``seconds`` for the tunnel's end. Return whether it has ended. Raises its ClusterError."""
+        """Wait up to ``seconds`` for the tunnel's end. Return whether it has ended. Raises the error that ended it."""
         over = self._over.wait(seconds)
         if over and self._problem is not None:
             raise self._problem
         return over
 
-    # ---- in its thread -----------------------------------------------------------------------------------------
+    # ---- in the tunnel's thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -302,7 +302,7 @@ class TaskTunnel:
             self._problem = error
         except PipeError as error:
             self._problem = TunnelEnded(str(error))
-        except Exception as error:  # noqa: BLE001 - it is raised where somebody waits
+        except Exception as error:  # noqa: BLE001 - raised by ``wait``
             self._problem = error
         finally:
             self._over.set()
@@ -322,7 +322,7 @@ class TaskTunnel:
                 await self._carrier.say_goodbye()
 
     async def _carry(self) -> None:
-        """Open a tunnel, and a new one whenever it is lost, as long as the application runs."""
+        """Open a tunnel, and reopen it whenever it is lost, as long as the application runs."""
         while True:
             self._carrier = carrier = TunnelConnection(self._master, self._hear)
             carrying = asyncio.ensure_future(carrier.run())
@@ -348,7 +348,7 @@ class TaskTunnel:
         try:
             await self._pass_through(reader, writer)
         except asyncio.CancelledError:
-            pass  # asyncio's server would log it as an error
+            pass  # asyncio's server would log the cancellation as an error
         finally:
             self._connections.discard(task)
             if not writer.is_closing():

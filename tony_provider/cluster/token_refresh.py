@@ -1,4 +1,4 @@
-"""Send newer HDFS tokens to the master of a running application, with TLS inside of control requests.
+"""Send newer HDFS tokens to the master of a running application, with TLS inside control requests.
 
 The module also checks at submission whether a job may outlive its tokens or this worker's Kerberos ticket.
 """
@@ -45,7 +45,7 @@ class MasterContact:
 
 
 def read_master_contact(storage: Storage, application_dir: str) -> MasterContact:
-    """Read the contact from the store; it exists while the application runs. Raises UnexpectedAnswer, StorageError."""
+    """Read the contact, which the store holds while the application runs. Raises UnexpectedAnswer, StorageError."""
     uri = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     try:
         found = read_json(read_whole(storage, uri, APPLICATION_LIMIT))
@@ -141,9 +141,9 @@ def refresh_store_tokens(
 ) -> TokenLife | None:
     """Send newer tokens to the master of a running application; return how long the store's token lives.
 
-    Return None if the store uses no tokens. The application's other tokens are also sent. If one of these cannot be
-    fetched, its error is raised after all others were sent. Raises ClusterError, StorageError. Cancels tokens that
-    could not be delivered.
+    Return None if the store uses no tokens. The application's tokens for other servers are also sent. If one of these
+    cannot be fetched, its error is raised after the remaining tokens were sent. Raises ClusterError, StorageError.
+    Cancels tokens that could not be delivered.
     """
     if opened.tokens is None:
         return None
@@ -164,6 +164,6 @@ def refresh_store_tokens(
 
 
 def _order(token: StoreToken) -> bytes:
-    """Encode the token without empty keys, so that masters of older releases, with one token each, also accept it."""
+    """Encode the token without empty keys, because masters of older releases know only a single token."""
     plain = to_plain(token)
     return json.dumps({key: value for key, value in plain.items() if value != []}).encode()

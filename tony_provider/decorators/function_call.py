@@ -49,7 +49,7 @@ def function_command_patch(whole: Mapping[str, Any], function: str) -> Mapping[s
 
 
 def encode_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-    """Return the call as JSON, independent of how the arguments are passed.
+    """Return the call as JSON, which does not depend on whether an argument was passed by position or by keyword.
 
     Raises TonySpecError for arguments that JSON cannot represent.
     """
@@ -71,7 +71,7 @@ def encode_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
 
 
 def write_function_files(folder: Path, text: str, call: bytes) -> list[Resource]:
-    """Write the function and its call to ``folder``. Return them as files of a job, with fixed names for all tries."""
+    """Write the function and its call to ``folder``. Return them as files of a job; all tries use the same names."""
     (folder / tony_call.FUNCTION_FILE).write_text(text, encoding="utf-8")
     (folder / tony_call.ARGUMENTS_FILE).write_bytes(call)
     return [Resource(str(folder / name), name) for name in (tony_call.FUNCTION_FILE, tony_call.ARGUMENTS_FILE)]

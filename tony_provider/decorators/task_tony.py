@@ -37,7 +37,7 @@ def global_names(source: str, *, known: Collection[str]) -> list[str]:
     """Return the global names that the function in ``source`` uses, without built-in names.
 
     Names in annotations are left out, because annotations are not evaluated. ``known`` are names that the DAG file
-    defines. Such a name is included even if it is that of a built-in.
+    defines. Such a name is included even if a built-in has the same name.
     """
     stripped = _WithoutAnnotations().visit(ast.parse(source))
     used: set[str] = set()
@@ -92,11 +92,11 @@ class TrainingFunction:
     def of(cls, function: Callable[..., Any]) -> TrainingFunction:
         """Return the file for ``function``.
 
-        Raises TonySpecError with all reasons why it cannot run without the DAG file.
+        Raises TonySpecError with all reasons why the function cannot run without the DAG file.
         """
         if problem := _kind_problem(function):
             raise TonySpecError(f"@task.tony: {problem}")
-        assert isinstance(function, FunctionType)  # noqa: S101 - everything else is a problem
+        assert isinstance(function, FunctionType)  # noqa: S101 - ensured by ``_kind_problem``
         code = function.__code__
         where = f"{code.co_name} ({Path(code.co_filename).name}, line {code.co_firstlineno})"
         try:
@@ -248,7 +248,7 @@ class _TonyDecoratedOperator(DecoratedOperator, TonyTrainOperator):
 
 
 def _named(argument: Any) -> Any:
-    """Return an XCom argument, which exists only before rendering, as its template. Return others unchanged."""
+    """Return an XCom argument, which exists only before rendering, as its template. Return other values unchanged."""
     return str(argument) if isinstance(argument, XComArg) else argument
 
 
@@ -264,7 +264,7 @@ def tony_task(
     rank 0: JSON of at most 1 MiB. See docs/decorator.md.
 
     :param multiple_outputs: whether to push each key of the returned mapping as a separate XCom; default: according to
-        the function's return annotation, like with ``@task``.
+        the function's return annotation, as with ``@task``.
     :param kwargs: the arguments of ``TonyTrainOperator``; ``job`` is required.
 
     Raises TonySpecError at the parse of the DAG file if the function cannot run without the file.

@@ -69,7 +69,7 @@ def _is_of_something_else(record: logging.LogRecord) -> bool:
 def mask_of(secrets: Mapping[str, str]) -> Callable[[str, str], str]:
     """Return a function that masks text for display like Airflow, and additionally masks the values of ``secrets``.
 
-    Its arguments are the text, and the name of the variable whose value the text is, or "".
+    Its arguments are the text, and the name of the variable that has this text as its value, or "".
     """
     from airflow.providers.common.compat.sdk import redact
 
@@ -103,7 +103,7 @@ def connections_of_database() -> Iterator[None]:
 
 DEFAULT_WEBHDFS_CONN_ID = "webhdfs_default"
 _DEFAULT_RM_PORT = 8088  # yarn-default.xml
-_DEFAULT_LOCAL_VCORES = 8  # as in NodeManagers: vcores are shares of processors
+_DEFAULT_LOCAL_VCORES = 8  # the default of NodeManagers; a vcore need not be a whole processor
 _SCHEMES = ("http", "https")
 CONN_TYPE = "tony"
 _NOTHING = "none"
@@ -247,8 +247,8 @@ def _master_keytab(extra: _Extra) -> MasterKeytab | None:
 def _user(connection: Connection, yarn: YarnSettings | None) -> str | None:
     """Return the user as Hadoop's clients determine it.
 
-    This is the connection's login. Without a login, it is the owner of the Kerberos ticket (None), the user of WebHDFS,
-    or the owner of this process.
+    The user is the connection's login. Without a login, it is the owner of the Kerberos ticket (returned as None), the
+    user of WebHDFS, or the owner of this process.
     """
     if connection.login:
         return str(connection.login)
@@ -328,7 +328,7 @@ def _key_server(extra: _Extra) -> str | None:
 def _webhdfs_of(connection: Connection) -> WebHdfsConfig:
     """Read the connection like WebHDFSHook.
 
-    It has comma-separated hosts, one port, the path in the schema, and TLS settings in the extra.
+    The connection has comma-separated hosts, one port, the path in the schema, and TLS settings in the extra.
     """
     extra = _extra_of(connection)
     scheme = "https" if _true(extra.get("use_ssl", False)) else "http"
@@ -362,7 +362,7 @@ def _extra_of(connection: Connection) -> Mapping[str, Any]:
     return extra
 
 
-_EMPTY: dict[str, Callable[[], Any]] = {"texts": list, "mapping": dict, "named_texts": dict}  # None for others
+_EMPTY: dict[str, Callable[[], Any]] = {"texts": list, "mapping": dict, "named_texts": dict}  # other kinds: None
 T = TypeVar("T")
 Member = TypeVar("Member", Network, Backend)
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-EXPORT_SECONDS = 300.0  # for the program to check for requests, export its model and upload it
+EXPORT_SECONDS = 300.0  # time for the program to notice the request, and to export and upload its model
 _EXPORT_POLL = 1.0  # seconds between two checks for the export
 _LONGEST_PAUSE = 5.0  # seconds between two checks whether the job has ended
 _TAIL = 64 << 10  # default size of the returned end of a task's output, in bytes
@@ -78,13 +78,13 @@ class NotExported(ClusterError):  # noqa: N818 - named for what is wrong
 class TonyJob:
     """One submitted job, running or ended. ``TonyHook.submit`` and ``TonyHook.job`` return it.
 
-    Its methods block and end by deadlines, like those of the hook. They raise ClusterError and StorageError. Methods
+    Its methods block for a limited time, like those of the hook. They raise ClusterError and StorageError. Methods
     that need the job's files raise NoJobDirectory if the staging directory has no files of the application.
     """
 
     hook: TonyHook = attrs.field(eq=False, repr=False)
     application_id: str
-    identity: Identity | None  # identity of its training; None if the staging directory has none of its files
+    identity: Identity | None  # the training's identity; None if the staging directory has no files of the job
 
     def __str__(self) -> str:
         return self.application_id
@@ -157,9 +157,9 @@ class TonyJob:
         return read_specification(self.hook.storage(), self.directory, missing)
 
     def history(self) -> JobHistory:
-        """Return all kept records of the job, and in ``missing`` the unreadable ones.
+        """Return all kept records of the job, with a line in ``missing`` for each unreadable record.
 
-        Reads many small files: some seconds for large jobs.
+        This reads many small files, which takes some seconds for a large job.
         """
         return read_history(self.hook.storage(), self.directory)
 
@@ -287,9 +287,9 @@ class TonyJob:
     def resize(self, tasks: Mapping[str, int], reason: str) -> dict[str, Any]:
         """Change the number of the running job's tasks by type: ``{"worker": 4}``.
 
-        Return the numbers before this request, which an earlier request may have set (``before``), and the state of the
-        job (``state``). Raises NotResizable, a ClusterError, before any request if the job does not allow this or the
-        cluster could never run it.
+        Return ``before``, the numbers before this request (an earlier request may have set them), and ``state``, the
+        state of the job. Raises NotResizable, a ClusterError, before any request if the job does not allow the change,
+        or the cluster could never run so many tasks.
         """
         if self.identity is not None:
             self._check_resize(tasks)
@@ -441,7 +441,7 @@ class TonyJob:
         write_access(self.hook.storage(), self.directory, NotebookAccess(token))
 
     def notebook_token(self) -> str | None:
-        """Return the stored token of a notebook, or None if it has ended or the job is not a notebook."""
+        """Return the stored token of a notebook, or None if the job has ended or is not a notebook."""
         from tony_provider.cluster.notebooks import read_access
 
         access = read_access(self.hook.storage(), self.directory)
@@ -451,7 +451,7 @@ class TonyJob:
 def resized(job: JobSpec, counts: Mapping[str, int]) -> JobSpec:
     """Return the job with these numbers of tasks by type, all of them required.
 
-    Its windows are removed, because the job is already running.
+    Its time windows (``windows``) are removed, because the job is already running.
     """
     tasks = {
         name: attrs.evolve(task, instances=counts[name], min_instances=None, max_instances=None, grow=GrowRule.ASKED)

@@ -123,7 +123,7 @@ class OpenMlflowRun:
     def close_later(self, application_id: str, reason: str) -> None:
         """Close the run in a separate thread, so that an unreachable server delays nothing."""
         try:
-            server = MlflowServer.of_connection(self.conn_id)  # other threads may not query Airflow
+            server = MlflowServer.of_connection(self.conn_id)  # read here, because other threads must not query Airflow
         except Exception as error:  # noqa: BLE001 - Airflow may raise anything
             log.warning("MLflow's run %s of %s stays open: %s", self.run_id, application_id, error)
         else:

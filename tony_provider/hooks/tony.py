@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # imported on use, because few processes need them
 class TonyHook(BaseHook):
     """Interface to one cluster: YARN, or this machine. ``submit`` and ``job`` return the handle of a job, a TonyJob.
 
-    All methods block and end by deadlines; from asyncio use ``asyncio.to_thread``. They raise ClusterError (see
+    All methods block for a limited time; from asyncio, use ``asyncio.to_thread``. They raise ClusterError (see
     ``cluster/errors.py``; its ``permanent`` states whether a retry can help) and StorageError. Close the hook, or use
     it as a context manager.
 
@@ -165,7 +165,7 @@ class TonyHook(BaseHook):
     ) -> TonyJob:
         """Check the job, stage its files, start it, and return its handle. After an error nothing remains.
 
-        Every other running application of this training is ended first, so that only one does the work.
+        Every other running application of this training is ended first, so that only one application does the work.
 
         :param before_submit: called with the job before the cluster receives its application, so that the caller can
             record the ID. If it raises an exception, the job is not submitted.
@@ -206,7 +206,7 @@ class TonyHook(BaseHook):
         return self.owners(identity).newest().owner.application_id or None
 
     def owners(self, identity: Identity) -> TrainingOwners:
-        """Return the training's owners: the applications that were submitted for it, and the tries that wait."""
+        """Return the training's owners: its submitted applications, and the tries of its task that wait for them."""
         return TrainingOwners(self.storage(), self.layout.job_dir(identity))
 
     def find(self, identity: Identity) -> list[Application]:
@@ -220,7 +220,7 @@ class TonyHook(BaseHook):
     def application_ref(self, *, application_id: str = "", tag: str = "") -> ApplicationRef | None:
         """Return the application with this id, or the newest one with this tag, or None if it is unknown.
 
-        ApplicationFinder defines whose applications are included.
+        ApplicationFinder defines which users' applications are included.
         """
         finder = self._finder()
         return finder.of_application(application_id) if application_id else finder.of_tag(tag)
@@ -275,7 +275,7 @@ class TonyHook(BaseHook):
         return results.job_status(self.storage(), directory, may_have_ended=may_have_ended)
 
     def former_runs(self, labels: Mapping[str, str]) -> PreviousRuns:
-        """Return the record of the latest applications, over all runs, of the DAG's task that these labels name.
+        """Return the record of the latest applications of the DAG's task that ``labels`` name, over all runs.
 
         Return an empty record for labels without a task. Raises RecordUnreadable, a ClusterError, if the file is
         invalid.
@@ -309,8 +309,8 @@ class TonyHook(BaseHook):
     def export(self, application_id: str, reason: str, *, seconds: float = EXPORT_SECONDS) -> ExportedModel:
         """Request an export of a running job's model, and wait up to ``seconds`` for it. The job continues.
 
-        Return its directory on the store (``uri``) and its ``step``. Raises NotExported, a ClusterError, if there is
-        none: the program does not check for requests, the job ends, or the export fails.
+        Return the export's directory on the store (``uri``) and its ``step``. Raises NotExported, a ClusterError, if no
+        export is made in time: the program does not check for requests, the job ends, or the export fails.
         """
         return self.job(application_id).export(reason, seconds=seconds)
 

@@ -44,7 +44,7 @@ FRAMEWORKS = {
     "xflow": "generic",
     "xdl": "generic",
 }
-_OF_THEIRS = {  # by type of application: what its programs receive only in Hbox
+_OF_THEIRS = {  # type of application -> what only Hbox provides for its programs
     "distlightgbm": "lightGBMlist.txt is not written",
     **dict.fromkeys(("distlightlda", "lightlda"), "lightLDAEndPoints.txt is not written"),
     "xflow": "DMLC_ROLE, DMLC_PS_ROOT_URI and others are not set, and no scheduler of ps-lite is started",
@@ -72,7 +72,7 @@ def _framework(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> Non
 
 
 def _files(target: str, *, are_stored: bool = False) -> KeyRule:
-    """Return a rule for comma-separated files ``PATH#NAME``, which are local or on HDFS."""
+    """Return a rule for comma-separated ``PATH#NAME``. The files are on HDFS if ``are_stored``, otherwise local."""
 
     def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
         for each in words(value):
@@ -100,7 +100,7 @@ def _output(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
 
 
 def path_and_name(value: str, default: str) -> tuple[str, str]:
-    """Split ``PATH#NAME``."""
+    """Split ``PATH#NAME``. Without a name, return ``default`` as the name."""
     path, _, name = value.partition("#")
     return path, name or default
 
@@ -121,7 +121,7 @@ def _tensorboard(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> N
 
 
 def _of(name: str, field: str, read: Callable[[Any], Any]) -> KeyRule:
-    """Return a rule for a key of a task type. Like Hbox, it ignores the key if the application lacks the task type."""
+    """Return a rule for a key of a task type. Like Hbox, the rule ignores the key without such a task type."""
 
     def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
         made = read(value)
@@ -291,7 +291,7 @@ _WITH_SERVERS = (
     "lightlda",
     "xflow",
     "xdl",
-)  # Hbox ignores ps for other types
+)  # application types with parameter servers; Hbox ignores --ps-num for other types
 
 
 def _knows(source: Source) -> bool:
@@ -327,7 +327,7 @@ def _read(source: Source) -> Draft:
 
 
 def _key(name: str) -> str:
-    """Return Hbox's name of an XLearning key, which has another prefix."""
+    """Return Hbox's name for a key. The same key has another prefix in XLearning."""
     return f"hbox.{name.removeprefix('xlearning.')}" if name.startswith("xlearning.") else name
 
 
@@ -367,7 +367,10 @@ def _task_types(draft: Draft, said: dict[str, str], kind: str) -> None:
 
 
 def _servers(draft: Draft) -> None:
-    """Make servers of generic jobs workers with ``decides: false``, and MXNet jobs without servers standalone."""
+    """Give the parameter servers of generic jobs the role worker and ``decides: false``.
+
+    MXNet jobs without servers become standalone.
+    """
     framework, servers = draft.get("framework"), draft.tasks.get("ps")
     if framework == "mxnet" and servers is None:
         draft.put("framework", "standalone", "--app-type")
@@ -407,7 +410,7 @@ def _ports(draft: Draft, settings: dict[str, str]) -> None:
 
 
 def _commands(draft: Draft, options: Options, kind: str) -> None:
-    """Set the command of all tasks, which first links Hbox's output directories to the job's outputs."""
+    """Set the command of all tasks. The command first links Hbox's output directories to the job's outputs."""
     command = " ".join(options.rest and [shlex.quote(each) for each in options.rest])
     command = command or options.last("launch-cmd") or options.last("hbox-cmd") or ""
     links = [f'ln -sfn "$TONY_OUTPUT_{input_name(name).upper()}" {shlex.quote(name)}' for name in _outputs(options)]

@@ -21,23 +21,23 @@ from tony_provider.runtime.parsing.parse import load_source
 
 _ENDS = re.compile(r"[&;|]+")  # separators of shell commands
 _REDIRECTS = re.compile(r"[0-9]?>")
-# line continuation, also with a comment after the backslash, as in documents
+# line continuation; in documentation, a comment may follow the backslash
 _GOES_ON = re.compile(r"\\(?:[ \t]+#[^\n]*)?\r?\n")
 _BEFORE = re.compile(r"exec|nohup|time|sudo|do|then|else|[{(!]|[A-Za-z_]\w*=.*", re.DOTALL)  # words before a command
 _QUOTED = re.compile(r"'[^']*'")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _ARRAY = re.compile(r"\$\{\w+\[[@*]\]")
-_MOST_BYTES = 1 << 20  # of a file, which takes up to 20 s to parse; TonY's whole configuration has about 100 KiB
-_LONGEST_LINE = 1 << 15  # characters of a command; parsing time is quadratic
-_MOST_WRITTEN_OUT = 8 << 20  # characters and values of a document with its aliases expanded
+_MOST_BYTES = 1 << 20  # maximum bytes of a file; parsing takes up to 20 s. TonY's whole configuration has about 100 KiB
+_LONGEST_LINE = 1 << 15  # maximum characters of a command, because parsing time is quadratic
+_MOST_WRITTEN_OUT = 8 << 20  # maximum characters plus values of a document after the expansion of its aliases
 
 
 @attrs.frozen(slots=False)  # cached properties need a __dict__
 class Source:
     """A file with its text, or the words of a call."""
 
-    label: str  # name in messages
-    folder: Path  # base of relative paths
+    label: str  # name of the source in messages
+    folder: Path  # directory to which relative paths refer
     text: str = ""
     words: Sequence[str] = ()
 
@@ -53,7 +53,7 @@ class Source:
     def document(self) -> Mapping[str, Any] | None:
         """The mapping that the text contains in YAML or JSON, or None if it contains no mapping.
 
-        Raises NotImportable if aliases expand to far more than was written.
+        Raises NotImportable if the document is too large after the expansion of its YAML aliases.
         """
         if not self.is_file or self.begins_like_xml:
             return None
@@ -72,7 +72,7 @@ class Source:
         return plain
 
     def calls(self, is_call: Callable[[Sequence[str]], bool]) -> list[Sequence[str]]:
-        """Return the words of each call that ``is_call`` accepts: the source's own words, or commands of a script."""
+        """Return the words of each call that ``is_call`` accepts, from the source's own words or from its script."""
         if self.words:
             return [self.words] if is_call(self.words) else []
         return [words for _, words in self._commands if is_call(words)]
@@ -86,7 +86,7 @@ class Source:
         return [(line, words) for line in lines for words in _commands_in(line)]
 
     def shell_variables(self, is_call: Callable[[Sequence[str]], bool]) -> list[str]:
-        """Return the variables that a shell would replace in the calls of a script that ``is_call`` accepts."""
+        """Return the variables that a shell would replace in the script's calls of the client (see ``is_call``)."""
         lines = [] if self.words else [line for line, words in self._commands if is_call(words)]
         return list(dict.fromkeys(name for line in lines for name in _VARIABLE.findall(_QUOTED.sub("", line))))
 
@@ -108,9 +108,9 @@ class Source:
         missing: str,
         after: Callable[[Sequence[str]], Sequence[str]] = lambda call: call[1:],
     ) -> list[str]:
-        """Return the words after the program of the only call that ``is_call`` accepts, or the source's own words.
+        """Return the arguments of the only call that ``is_call`` accepts, or the source's own words without a call.
 
-        Raises NotImportable with ``missing`` if there are none.
+        ``after`` returns the arguments of a call. Raises NotImportable with the message ``missing`` if there are none.
         """
         call = self.call(is_call)
         given = list(self.words if call is None else after(call))
@@ -120,7 +120,7 @@ class Source:
 
 
 def _size(plain: Any, known: dict[int, int]) -> int:
-    """Return the characters and values of a document with its aliases expanded, without expanding them."""
+    """Return the size (characters plus values) that a document would have after the expansion of its aliases."""
     if isinstance(plain, str):
         return len(plain) + 1
     if not isinstance(plain, (Mapping, list)):
@@ -132,7 +132,7 @@ def _size(plain: Any, known: dict[int, int]) -> int:
 
 
 def _commands_in(line: str) -> Iterator[list[str]]:
-    """Yield the words of each command in a line; nothing for comments and incomplete commands."""
+    """Yield the words of each command in a line. Skip comments and incomplete commands."""
     if line.lstrip().startswith("#") or len(line) > _LONGEST_LINE:
         return
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
@@ -198,9 +198,10 @@ class Options:
 
 
 def read_options(words: Sequence[str], *, flags: Collection[str] = (), hyphens: Sequence[str] = ("--", "-")) -> Options:
-    """Parse the options at the beginning of ``words``; the rest begins with the first word that is no option.
+    """Parse the options at the beginning of ``words``, up to the first word that is no option.
 
-    An option takes the next word or the text after ``=``; ``flags`` take no word. Raises NotImportable.
+    The value of an option is the text after ``=``, or else the next word. ``flags`` are the options that have no value.
+    Raises NotImportable.
     """
     given: list[tuple[str, str]] = []
     place = 0
@@ -229,7 +230,7 @@ class System:
     name: str  # value of --from
     title: str  # display name
     page: str  # documentation page, without suffix
-    takes: str  # forms that are read, for messages
+    takes: str  # description of the supported files and calls, for messages
     keys: Sequence[Keys]  # all key tables, for the documents
     knows: Callable[[Source], bool]  # whether a file or call belongs to this system
     read: Callable[[Source], Draft]  # raises NotImportable
@@ -248,8 +249,8 @@ def for_sh(text: str) -> str:
 def python_call(program: str, *, arguments: str | None, python: str | None, in_venv: bool, top: str) -> str:
     """Return the command that TonY's client builds for a program.
 
-    If ``in_venv``, a relative ``python`` is in the environment of ``unpacked_environment``. ``top`` is the path from
-    the command's directory to the working directory.
+    If ``in_venv``, a relative ``python`` is a path in the environment that ``unpacked_environment`` adds.
+    ``top`` is the path from the command's directory to the working directory.
     """
     if python is not None and in_venv and not python.startswith("/"):
         python = f"{top}{_VENV}/{python}"
@@ -257,7 +258,7 @@ def python_call(program: str, *, arguments: str | None, python: str | None, in_v
 
 
 def unpacked_environment(draft: Draft, environment: str) -> None:
-    """Unpack an environment into the same directory as TonY, because commands may name files in it."""
+    """Unpack an environment into the directory that TonY uses, because commands may name files in that directory."""
     draft.add("archives", f"{environment}::{_VENV}", "-python_venv")
     draft.leave_out(
         "-python_venv",
@@ -305,10 +306,10 @@ _MOST_FILES = 10_000  # limit for one directory
 
 
 def carry_variables(draft: Draft, folder: Path, variables: Mapping[str, str], instead: Mapping[str, str]) -> None:
-    """Make commands export the other system's variables that their programs read, and list those without a value.
+    """Make commands export the variables of the other system that programs read. List variables without a value.
 
     Only programs that are among the job's files and on this machine are searched for variables. ``variables`` maps the
-    other system's names to shell expressions. ``instead`` maps names without an expression to the alternative.
+    other system's names to shell expressions. ``instead`` maps each name without an expression to advice.
     """
     already = _given(draft.get("framework"))
     wanted = [name for name in (*variables, *instead) if name not in already]
@@ -341,14 +342,14 @@ def _names(text: str, name: str) -> bool:
 
 
 def _variable_texts(draft: Draft, folder: Path) -> Iterator[str]:
-    """Yield the texts of the job's programs that this machine has and can read."""
+    """Yield the texts of the job's programs that exist on this machine and are readable."""
     for each in draft.files():
         for program in islice(_inside(folder / each.partition("::")[0]), _MOST_FILES):
             try:
                 if program.suffix in _PROGRAMS and program.stat().st_size <= _MOST_BYTES:
                     yield program.read_text(encoding="utf-8", errors="replace")
             except (OSError, ValueError):
-                continue  # the file is missing or unreadable, is not a regular file, or has an impossible name
+                continue  # the file is missing or unreadable, is not a regular file, or has an invalid name
 
 
 def _inside(path: Path) -> Iterator[Path]:

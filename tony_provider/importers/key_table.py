@@ -32,7 +32,7 @@ class NotImportable(ValueError):  # noqa: N818 - named for what is wrong
 class NotCarriedOver:
     """A part of another system's job that is not carried over, or that has another meaning in a job specification."""
 
-    key: str  # of the other system
+    key: str  # key of the other system
     why: str  # reason, and the alternative in a job specification
     value: object = NOT_GIVEN
 
@@ -50,36 +50,36 @@ class ImportedJob:
     system: str  # title of the system, such as TonY
     source: str  # file or call that was read
     job: Mapping[str, Any]  # a valid job specification
-    arguments: Mapping[str, Any]  # arguments of the DAG's task, such as retries, for which a job has no keys
+    arguments: Mapping[str, Any]  # operator arguments, such as retries, for which a job has no keys
     left_out: Sequence[NotCarriedOver]
 
 
 KeyPath = tuple[str, ...]
 
-TYPE = "<type>"  # in a table: name of a task type, which may be renamed
-REST = "<setting>"  # in a table: any text, also with dots; other placeholders match no dot
+TYPE = "<type>"  # in a key of a table: a task type's name, which the import may change
+REST = "<setting>"  # in a key of a table: any text, also with dots; other placeholders match no dots
 _NAME = re.compile(r"<[^>]+>")
 
 _SERVICE_ROLES = {role.value for role in Role} - {Role.WORKER.value} | {"tensorboard"}
-_MOST_LETTERS = 32  # limit for a task type's name
+_MOST_LETTERS = 32  # maximum characters of a task type's name
 
 
 class Draft:
-    """A job specification while it is built. ``origins`` maps each key that was set to the other system's key."""
+    """A job specification while it is built. ``origins`` maps each key of the job to the other system's key."""
 
     def __init__(self) -> None:
         self.job: dict[str, Any] = {}
         self.arguments: dict[str, Any] = {}
         self.left_out: list[NotCarriedOver] = []
         self.origins: dict[KeyPath, str] = {}
-        self.no_command: dict[str, str] = {}  # task type -> where the other system has its command
-        self.exports = ""  # prefix of every command
+        self.no_command: dict[str, str] = {}  # task type -> why the import may lack its command, for the error message
+        self.exports = ""  # shell command before every task's command, which exports variables
         self._types: dict[str, str] = {}  # the other system's name of a task type -> our name
         self._reported: set[str] = set()  # repr of each item in ``left_out``
         self._added: set[tuple[KeyPath, str]] = set()  # elements added to lists
 
     def put(self, path: KeyPath | str, value: Any, key: str, names: Sequence[str] = ()) -> None:
-        """Set our key at ``path`` to the value of their ``key``. ``names`` replace each ``<…>`` in a dotted path."""
+        """Set our key at ``path`` to the value of their ``key``. ``names`` fill each ``<…>`` of a dotted path."""
         path = self._path(path, names)
         place = self.job
         for name in path[:-1]:
@@ -100,16 +100,16 @@ class Draft:
             self.put(path, [value], key)
 
     def add_file(self, path: KeyPath | str, source: str, name: str, key: str) -> None:
-        """Append a file or an archive to our list, with its name in the container if this differs from the source's."""
+        """Append a file or archive to our list. Add its name in the container if the source's name differs."""
         own_name = PurePosixPath(source).name
         self.add(path, f"{source}::{name}" if (name or own_name) != own_name else source, key)
 
     def put_environment(
         self, above: KeyPath, given: Mapping[str, Any], key: str, separator: str = "."
     ) -> dict[str, str]:
-        """Set environment variables below our path ``above``, and record variables that a job must not set.
+        """Set environment variables below our path ``above``. List variables that a job must not set as left out.
 
-        Return the variables that were set. ``separator`` joins their ``key`` and the name of a variable.
+        Return the variables that were set. In messages, ``separator`` joins their ``key`` and a variable's name.
         """
         taken: dict[str, str] = {}
         for name, value in given.items():
@@ -150,7 +150,7 @@ class Draft:
     def report_servers(self, key: str) -> None:
         """Report a task type that others depend on, because it may be a server that never ends by itself.
 
-        ``key`` names the task type in the message, with ``{theirs}`` or ``{ours}`` in place of its name.
+        ``key`` is a format string for the key in the message: ``{theirs}`` or ``{ours}`` is the task type's name.
         """
         needed = {other for task in self.tasks.values() for other in task.get("after", {})}
         for theirs, ours in self._types.items():
@@ -160,7 +160,7 @@ class Draft:
                 return
 
     def remove(self, path: KeyPath) -> Any:
-        """Remove our key, or an element of a list; returns its value."""
+        """Remove the key or list element at our path, and return its value."""
         place: Any = self.job
         for name in path[:-1]:
             place = place[int(name)] if isinstance(place, list) else place[name]
@@ -196,7 +196,7 @@ class Draft:
         return self._types[name]
 
     def known_type(self, name: str) -> str | None:
-        """Return the name that ``task_type`` chose for their task type, or None if it was not called."""
+        """Return our name for their task type, or None if ``task_type`` was not called for it."""
         return self._types.get(name)
 
     def service_type(self, name: str) -> str:
@@ -242,9 +242,9 @@ class BadValue(ValueError):  # noqa: N818 - named for what is wrong
 class KeyRule:
     """Conversion of one key of the other system."""
 
-    here: str  # our keys, for documents; empty if there are none
+    here: str  # our keys, for the documentation; empty if no key of ours corresponds
     carry: Carry
-    why: str = ""  # reason, if the key is not carried over
+    why: str = ""  # why the key is not carried over; empty if the rule carries it over
 
 
 def mapped_to(here: str, read: Callable[[Any], Any] = lambda value: value) -> KeyRule:
@@ -319,13 +319,16 @@ class Keys:
     def carry_options(
         self, draft: Draft, given: Iterable[tuple[str, Any]], prefix: str = "", unknown: str = "unknown key"
     ) -> None:
-        """Apply the rules to keys and values. List keys without a rule as ``unknown``, after ``prefix``."""
+        """Apply the rules to keys and values.
+
+        A key without a rule is left out with the reason ``unknown``. The message names ``prefix`` and the key.
+        """
         for key, value in given:
             if not self.carry(draft, key, value):
                 draft.leave_out(f"{prefix}{key}", f"{unknown}{self.hint(key)}", value)
 
     def carry_all(self, draft: Draft, plain: Mapping[str, Any], above: str = "") -> None:
-        """Apply the rules to all keys of a mapping, at any depth. Unknown keys with a value are listed."""
+        """Apply the rules to all keys of a mapping, at any depth. List unknown keys unless their values are empty."""
         for name, value in plain.items():
             key = f"{above}{str(name).replace('.', _DOT)}" if above else str(name)
             if value is None or value in ("", {}, []) or self.carry(draft, key, value):
@@ -414,7 +417,7 @@ def seconds(value: Any) -> str | None:
 
 
 def memory(value: Any) -> Any:
-    """Return a memory size, with decimal units (which a job rejects) converted to MiB and rounded up."""
+    """Return a memory size. Decimal units, which a job rejects, are converted to MiB and rounded up."""
     text = str(value).strip()
     if found := _DECIMAL.fullmatch(text):
         size = float(found[1]) * 1000 ** (_POWERS.index(found[2].lower()) + 1)
@@ -423,7 +426,7 @@ def memory(value: Any) -> Any:
 
 
 def user(value: Any) -> str:
-    """Return a user's name. Raises BadValue if it does not match the grammar."""
+    """Return the value if it is a valid user name. Raises BadValue."""
     if not isinstance(value, str) or not USER.fullmatch(value):
         raise BadValue(USER_RULE)
     return value

@@ -38,15 +38,15 @@ from tony_provider.runtime.jobspec.model import Role
 
 _REFERENCE = re.compile(r"\$\{([^}$\s]+)\}")
 _OF_THE_CLIENT = re.compile(r"\$\{(?:user|java|os|env)\.[^}$\s]+\}")
-_MOST_FILLED = 20  # limit for references in one value, as in Hadoop
-_LONGEST = 1 << 16  # maximum characters of a value with references
+_MOST_FILLED = 20  # maximum number of references to replace in one value, as in Hadoop
+_LONGEST = 1 << 16  # characters; in longer values, references are not replaced
 
 
 def read_properties(text: str, source: str) -> dict[str, str]:
-    """Return the properties by name; the last of duplicates wins. Raises NotImportable.
+    """Return the properties by name. The last property with a name wins. Raises NotImportable.
 
-    Document types and their entities are rejected: with them a file of some hundred bytes can fill the machine's memory
-    or read other files.
+    Document types and entities are rejected, because with them, a file of some hundred bytes can fill the machine's
+    memory or read other files.
     """
     try:
         root = fromstring(text, forbid_dtd=True)
@@ -100,7 +100,7 @@ _ENABLED = ("tony.docker.enabled", "tony.application.docker.enabled")
 _OF_TYPE = re.compile(r"tony\.docker\.([^.]+)\.image")
 _MOUNTS = "tony.docker.containers.mount"
 _APPLICATIONS_RULES = "tony.application.placement-spec"
-_MASTER = "am"  # TonY's task type of its application master
+_MASTER = "am"  # TonY's name for its application master in keys
 
 
 # -- images ------------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def _type_of(key: str) -> str:
 
 
 def _own_or_alls(known: Mapping[str, str], name: str, what: str) -> tuple[str, str]:
-    """Return the key and value for a task type, otherwise the key and value for all containers."""
+    """Return a task type's own key and its value. If there is none, return the key for all containers and its value."""
     own = f"tony.{name}.{what}"
     key = own if own in known else f"tony.containers.{what}"
     return key, known.get(key, "")
@@ -207,7 +207,7 @@ def _say_names(draft: Draft, key: str, rules: Rules, tags: Mapping[str, list[str
 
 _CLIENT = re.compile(r"(?:--class=)?com\.linkedin\.tony\.(?:cli\.\w+|TonyClient)")
 _FLAGS = ("debug", "help")
-_NOTEBOOKS = "NotebookSubmitter"  # a client that does not wait for the server that it starts
+_NOTEBOOKS = "NotebookSubmitter"  # TonY's client for notebooks, which starts a server and does not wait for it
 _VARIABLES = {
     "CLUSTER_SPEC": "$TONY_CLUSTER_SPEC",
     "JOB_NAME": "$TONY_TASK_TYPE",
@@ -221,8 +221,8 @@ _INSTEAD = {
     "TASK_NUM": "count the addresses of the task's type in TONY_CLUSTER_SPEC",
     "TB_PORT": "leave out the program's own TensorBoard, write into TONY_TENSORBOARD_DIR, and set `tensorboard: true`",
 }
-_LISTS = ("tony.containers.envs", "tony.execution.envs", "tony.containers.resources")  # -conf appends to these
-_DEFAULTS = {"memory": "2g", "vcores": "1", "gpus": "0"}  # for ps and worker in tony-default.xml
+_LISTS = ("tony.containers.envs", "tony.execution.envs", "tony.containers.resources")  # keys to which -conf appends
+_DEFAULTS = {"memory": "2g", "vcores": "1", "gpus": "0"}  # values for ps and worker in tony-default.xml
 _FRAMEWORKS = ("tensorflow", "pytorch", "mxnet", "horovod", "standalone")
 
 
@@ -258,7 +258,7 @@ def _after_client(given: Sequence[str]) -> list[str]:
 
 
 def _properties(options: Options, folder: Path) -> dict[str, str]:
-    """Return the properties of the configuration file, overridden by the call's own."""
+    """Return the properties of the configuration files, overridden by the properties in the call."""
     properties: dict[str, str] = {}
     for name in options.all("conf_file"):
         properties.update(read_properties(read_text(folder / name), name))
@@ -331,7 +331,7 @@ def _task_types(draft: Draft, known: Mapping[str, str], framework: str) -> None:
 
 
 def _is_of_absent(draft: Draft, key: str) -> bool:
-    """Return whether a key, such as one of TonY's defaults, belongs to a task type without instances."""
+    """Return whether a key belongs to a task type without instances. TonY's defaults contain such keys."""
     found = re.fullmatch(
         r"tony\.([^.]+)\.(memory|vcores|gpus|resources|command|node-label|depends-on|alt-placement-spec)", key
     )
@@ -341,7 +341,7 @@ def _is_of_absent(draft: Draft, key: str) -> bool:
 
 
 def _say_absent(draft: Draft, known: Mapping[str, str], absent: Mapping[str, str]) -> None:
-    """List keys of task types without a number of instances, unless they are TonY's own defaults."""
+    """List keys of task types without a number of instances, unless the values are TonY's defaults."""
     for key, value in absent.items():
         _, name, last = key.split(".")
         if f"tony.{name}.instances" not in known and value != _DEFAULTS.get(last):
@@ -381,7 +381,7 @@ def _options(draft: Draft, options: Options) -> None:
     OPTIONS.carry_options(draft, options.given, "-", "not an option of TonY's client")
     put_container_environment(draft, "-container_env", pairs(options.all("container_env")))
     shell_environment = pairs(options.all("shell_env"))
-    draft.put_environment((), shell_environment, "-shell_env", " ")  # overrides the variables of containers
+    draft.put_environment((), shell_environment, "-shell_env", " ")  # overrides -container_env
     if called := options.last("appname") or options.last("app_name"):
         draft.put("name", called, "-appname")
     if (log_dir := options.last("sidecar_tensorboard_log_dir")) is not None:

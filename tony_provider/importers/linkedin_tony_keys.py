@@ -48,14 +48,14 @@ _VERSION = "says which TonY submitted it"
 
 
 def _resources(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    """Carry over ``SRC`` or ``SRC::NAME``, each with optional ``#archive``, for one task type or all."""
+    """Carry over files and archives (``SRC``, ``SRC::NAME``, ``SRC#archive``) of one task type or of all."""
     for each in words(value):
         is_archive = each.endswith("#archive")
         draft.add((*draft.place(names), "archives" if is_archive else "files"), each.removesuffix("#archive"), key)
 
 
 def put_container_environment(draft: Draft, key: str, given: Mapping[str, str]) -> None:
-    """Carry over variables of all containers, which user processes inherit. They may contain YARN's image variables."""
+    """Carry over the variables of all containers, including YARN's image variables. User processes inherit them."""
     draft.put_environment((), take_image(draft, (), key, given), key, " ")
 
 
@@ -97,14 +97,14 @@ def _sidecars(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None
 
 
 def _depends_on(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    """Give the role ``once`` to task types that another type depends on, because TonY waits until they have ended."""
+    """Give the role ``once`` to task types that another type depends on, because TonY waits for their end."""
     for other in _types(draft, value):
         if other in {role.value for role in Role}:
             draft.leave_out(key, f"{other} trains with the others, and types that train together start together", value)
         elif other in draft.tasks:
             draft.put(("tasks", other, "role"), Role.ONCE.value, key)
             _after(draft, draft.task_type(names[0]), other, key)
-            for name in draft.tasks:  # all types of a gang wait for the same
+            for name in draft.tasks:  # types that train together start together, so all of them wait
                 if name != other and "role" not in draft.tasks[name]:
                     _after(draft, name, other, key)
 
@@ -124,7 +124,7 @@ def _after(draft: Draft, name: str, other: str, key: str) -> None:
 
 
 def _of_evaluators(carry: Carry) -> KeyRule:
-    """Return a rule that carries a key over for evaluators and lists it for other types.
+    """Return a rule that carries a key over for evaluators, and leaves it out for other task types.
 
     Only evaluators have a time limit after the end of the training.
     """

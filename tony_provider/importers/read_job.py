@@ -1,6 +1,6 @@
 """Import a job: detect the system of a file or call, read it, and check the result with our own parser.
 
-Also explains why jobs of known but unsupported systems are not read.
+For jobs of known but unsupported systems, the error explains why they are not read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class UnsupportedSystem:
     title: str  # display name
     knows: Callable[[Source], bool]
     why: str
-    page: str  # documentation page
+    page: str  # documentation page and its purpose, for the error message
 
 
 def _is_sparks(source: Source) -> bool:
@@ -99,7 +99,7 @@ def finish_import(
     """Return the imported job after validation.
 
     ``command`` is for task types without a known command; ``given`` overrides keys of the job. Values that our parser
-    rejects are removed and listed with its message. Raises NotImportable if the job then lacks something.
+    rejects are removed, and listed with the parser's message. Raises NotImportable if the rest is no valid job.
     """
     _give_command(draft, command)
     finish_images(draft)
@@ -152,7 +152,7 @@ def _expect_commands(draft: Draft, job: Mapping[str, Any]) -> None:
 
 
 def _leave_behind(draft: Draft, error: SpecError, given: Mapping[str, Any]) -> None:
-    """Remove invalid values that were carried over. Raise NotImportable if the problems have another cause."""
+    """Remove invalid values that were carried over. Raise NotImportable if none of them causes a problem."""
     wrong: dict[KeyPath, tuple[str, str]] = {}
     for problem in error.problems:
         found = _origin(draft, _steps(problem.path))
@@ -160,7 +160,7 @@ def _leave_behind(draft: Draft, error: SpecError, given: Mapping[str, Any]) -> N
             wrong.setdefault(found[0], (found[1], problem.message))
     if not wrong:
         raise NotImportable(_format_problems(error.problems)) from error
-    for path in sorted(wrong, key=_place, reverse=True):  # later elements of a list first
+    for path in sorted(wrong, key=_place, reverse=True):  # list elements from the end, so that indexes stay valid
         key, message = wrong[path]
         draft.leave_out(key, f"{'.'.join(path)} here {message}", draft.remove(path))
         draft.origins.pop(path, None)
@@ -243,9 +243,10 @@ def imported_from(
     command: str | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> ImportedJob:
-    """Import the job in a file, or in the call ``words``, from the system ``system`` or the detected one.
+    """Import a job of ``system``, or of the detected system.
 
-    ``command`` is for task types without a known command; ``given`` overrides keys of the job. Raises NotImportable.
+    ``words`` are the path of a file or the words of a call. ``command`` is for task types without a known command;
+    ``given`` overrides keys of the job. Raises NotImportable.
     """
     source = source_of(words)
     of = _system(source, system)

@@ -31,7 +31,7 @@ from tony_provider.importers.key_table import (
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 _NOBODY = "no user program runs in the master, because it has no script"
 _SKEIN = re.compile(r"\bskein (?:kv|application|driver|config)\b|-m skein[\w.]*")
-_MANY = 1000  # restarts that stand for an unlimited number
+_MANY = 1000  # our budget for Skein's unlimited restarts
 
 
 def _script(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
@@ -84,7 +84,7 @@ def _named_files(value: Any) -> Mapping[str, Any] | None:
 
 
 def _is_nobodys(draft: Draft, names: Sequence[str]) -> bool:
-    """Return whether the key is of a master that runs no user program."""
+    """Return whether the key belongs to Skein's master, and the master runs no user program."""
     return not names and "chief" not in draft.tasks
 
 
@@ -124,7 +124,7 @@ def _failures(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None
 
 
 def _of_master(name: str, read: Callable[[Any], Any]) -> Carry:
-    """Carry over a resource of the master: to our chief, if the master runs a script, otherwise to ``am``."""
+    """Return a function that carries a resource of the master over: to our chief if it has a script, else to ``am``."""
 
     def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
         draft.put(("tasks", "chief", name) if "chief" in draft.tasks else ("am", name), read(value), key)

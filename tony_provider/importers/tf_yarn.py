@@ -1,7 +1,7 @@
 """Import tf-yarn jobs from Python source with one call of ``run_on_yarn(…)``.
 
-The source is parsed and never executed. Only constants, simple expressions of them, and names with a single value are
-evaluated; computed values are listed as not carried over.
+The source is parsed and never executed. The importer evaluates constants, simple expressions of constants, and names
+that are assigned only once. It lists all other values as not carried over.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 _LARGEST = 1 << 62
 _DEEPEST = 50
-_LONGEST = 100_000  # characters of a text
+_LONGEST = 100_000  # maximum characters of a concatenated text
 
 
 class Computed(ValueError):  # noqa: N818 - named for what is wrong
@@ -51,18 +51,18 @@ class Computed(ValueError):  # noqa: N818 - named for what is wrong
 
 @attrs.frozen
 class PythonSource:
-    """The syntax tree of a program, and the values of its names."""
+    """The syntax tree of a program, and the expressions that it assigns to names."""
 
     tree: ast.Module
     name: str  # file name
     _known: dict[ast.expr, Any] = attrs.field(factory=dict, repr=False)  # cache of evaluated expressions
-    # None: not a plain assignment
+    # the expressions assigned to a name; None for a value without a plain assignment, such as a loop variable
     _values: Mapping[str, Sequence[ast.expr | None]] = attrs.field(init=False, repr=False)
-    _modules: Mapping[str, str] = attrs.field(init=False, repr=False)  # module by the name under which it is imported
+    _modules: Mapping[str, str] = attrs.field(init=False, repr=False)  # local name of an imported module -> module
 
     @_values.default
     def _values_of_names(self) -> Mapping[str, Sequence[ast.expr | None]]:
-        """Return everything that is assigned to each name, also by loops and as an argument."""
+        """Return the assigned expressions of each name, with None for each loop and function parameter that sets it."""
         alone = {
             id(to): node.value
             for node in ast.walk(self.tree)
@@ -89,7 +89,7 @@ class PythonSource:
 
     @classmethod
     def parse(cls, text: str, name: str) -> PythonSource:
-        """Parse the text. Raises ValueError if it is no Python."""
+        """Parse the text. Raises ValueError if the text is not valid Python."""
         try:
             return cls(ast.parse(text), PurePath(name).name)
         except (SyntaxError, RecursionError, MemoryError) as error:
@@ -142,7 +142,7 @@ class PythonSource:
         raise Computed(ast.unparse(node))
 
     def pairs(self, node: ast.expr) -> Iterator[tuple[ast.expr | None, ast.expr]]:
-        """Yield the keys and values of a dict literal, or of a name that has one. The key is None for ``**mapping``."""
+        """Yield the items of a dict literal, also if a name has it as value. For ``**mapping``, the key is None."""
         if isinstance(node, ast.Name):
             node = self._assigned(node.id, node)
         if not isinstance(node, ast.Dict):
@@ -188,7 +188,7 @@ _CALL = "run_on_yarn"
 _CPU = "cpu"  # tf-yarn's name for nodes without a label
 _LABELS = ("NodeLabel", "TaskFlavor")
 _ACCESS = ("view_users", "view_groups", "modify_users", "modify_groups")
-_NAMES = ("experiment_fn", "task_specs")  # of positional arguments
+_NAMES = ("experiment_fn", "task_specs")  # names of the positional arguments
 _OLDER_NAMES = ("pyenv_zip_path", *_NAMES)
 _EXPERIMENT = "PytorchExperiment"
 _OF_EXPERIMENT = ("model", "main_fn", "train_dataset", "dataloader_args", "n_workers_per_executor")
@@ -221,7 +221,7 @@ def _put_env(draft: Draft, above: KeyPath, key: str, value: Any) -> None:
 
 
 def _access(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    """Carry over the arguments of skein's ``ACLs(…)``, whose default is that everyone may view."""
+    """Carry over the arguments of Skein's ``ACLs(…)``. Without them, tf-yarn lets everyone view the job."""
     for name, given in value.items():
         if name in _ACCESS:
             who, what = name.split("_")
@@ -335,9 +335,9 @@ def _arguments(draft: Draft, call: ast.Call) -> dict[str, ast.expr]:
 
 
 def _is_specs_named(call: ast.Call) -> bool:
-    """Return whether the second of two positional arguments is ``experiment_fn``.
+    """Return whether a call has two positional arguments, and passes ``task_specs`` by keyword.
 
-    It is if ``task_specs`` is passed as a keyword argument.
+    In such a call, the second positional argument is ``experiment_fn``.
     """
     return len(call.args) == len(_NAMES) and any(each.arg == "task_specs" for each in call.keywords)
 
@@ -401,7 +401,7 @@ def _tasks(draft: Draft, program: PythonSource, given: Mapping[str, ast.expr]) -
 
 
 def _processes(draft: Draft, program: PythonSource) -> None:
-    """Carry over the number of processes of each worker, which older versions take from the experiment."""
+    """Carry over the number of processes per worker, which is in ``PytorchExperiment`` in older tf-yarn versions."""
     key = _OF_EXPERIMENT[-1]
     for call in program.calls(_EXPERIMENT):
         named = {each.arg: each.value for each in call.keywords if each.arg is not None}
@@ -439,7 +439,7 @@ def _spec(spec: ast.Call) -> dict[str, ast.expr]:
 
 
 def _spec_value(program: PythonSource, node: ast.expr) -> Any:
-    """Return the value of a task's argument; None for the CPU label, which means no node label."""
+    """Return the value of a task's argument. Return None for the label ``CPU``, which means nodes without a label."""
     found = _label(program, node)
     return None if found == _CPU and isinstance(node, ast.Attribute) else found
 

@@ -1,6 +1,6 @@
 """Import TorchX jobs: an AppDef in JSON or YAML, or a call of ``torchx run`` with a standard component.
 
-Commands of torchrun are replaced by the program that it starts.
+A call of torchrun is replaced by the command that torchrun would start.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tony_provider.importers.key_table import (
 _TORCHRUN = ("torchrun", "torch.distributed.run")
 MACROS = {"app_id": "$TONY_APPLICATION_ID", "replica_id": "$TONY_TASK_INDEX", "img_root": ".", "base_img_root": "."}
 MACRO = re.compile(r"\$\{(\w+)\}")
-FLAGS = ("dryrun", "wait", "log", "tee_logs", "stdin")  # of torchx run
+FLAGS = ("dryrun", "wait", "log", "tee_logs", "stdin")  # options of torchx run that have no value
 _MODULE, _NO_PYTHON = ("m", "module"), ("no-python", "no_python")
 _FLAGS_OF_TORCHRUN = (*_MODULE, *_NO_PYTHON, "run-path", "run_path", "standalone")
 
@@ -50,7 +50,7 @@ class RoleCommand:
 
 
 def command_of(draft: Draft, key: str, entrypoint: str, args: Sequence[str]) -> RoleCommand:
-    """Return the program that torchrun would start, because jobs do not need torchrun. Keep other commands."""
+    """Return the command of a role. Replace torchrun, which jobs do not need, by the program that it would start."""
     given = [entrypoint, *args]
     if PurePosixPath(entrypoint).name in ("bash", "sh") and len(args) == 2 and args[0] == "-c":
         try:
@@ -88,7 +88,7 @@ def shell_word(text: str) -> str:
     return filled if re.fullmatch(r"[\w$./=:-]+", filled) else f'"{filled}"'
 
 
-_NO_VALUE = -1  # of a resource; means no value
+_NO_VALUE = -1  # stands for a resource without a value in TorchX
 _NODES = re.compile(r"(?:(?:(?P<least>\d+):)?(?P<nodes>\d+)x)?(?P<processes>\d+)")
 _TORCHRUN_LEFT = "the application master runs the rendezvous, and each process receives its rank"
 _IMAGE = "TorchX's own image is not used; set `docker: {image: …}` or `python_env`"
@@ -96,7 +96,7 @@ _NO_RETRIES = (
     "0, TorchX's default, is `restart: {budget: 0}`; without this key, tasks restart up to 3 times, from "
     "their newest checkpoint"
 )
-_OF_MOUNTS = {  # parts of the option -> fields of an AppDef
+_OF_MOUNTS = {  # name in the option --mounts -> field of an AppDef
     **dict.fromkeys(("src", "source"), "src_path"),
     **dict.fromkeys(("dst", "destination", "target"), "dst_path"),
     **dict.fromkeys(("readonly", "read_only"), "read_only"),

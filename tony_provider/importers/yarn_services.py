@@ -87,7 +87,7 @@ def _rules(given: Mapping[str, Any], kind: str, scope: str, tags: list[str], our
 
 
 def _tag(draft: Draft, name: str) -> str:
-    """Return our allocation tag for a component: the name of its task type. YARN services use the component's name."""
+    """Return our tag for a component, the task type's name. The tag in YARN services is the component's name."""
     return draft.known_type(name) or name
 
 
@@ -115,14 +115,14 @@ def _put_attributes(draft: Draft, key: str, ours: str, kind: str, attributes: Ma
 
 
 def _put_label(draft: Draft, key: str, ours: str, partitions: list[str]) -> None:
-    """Carry over the node partitions of a constraint, whatever its type, as a node label."""
+    """Carry over the node partitions of a constraint of any type as a node label."""
     if len(partitions) == 1:
         draft.put(("tasks", ours, "node_label"), partitions[0], f"{key}.node_partitions")
     elif partitions:
         draft.leave_out(f"{key}.node_partitions", "a container has one `node_label`; YARN uses the first", partitions)
 
 
-_OF_ALL = {  # keys of the service that are defaults of its components -> our key
+_OF_ALL = {  # keys of a service that are defaults for its components -> our keys
     "launch_command": "command",
     "resource": "vcores",
     "number_of_containers": "instances",
@@ -130,7 +130,7 @@ _OF_ALL = {  # keys of the service that are defaults of its components -> our ke
 _CONSTANT = re.compile(
     r"\$\{(?:(?:SERVICE|COMPONENT)_[A-Z_]+|USER|DOMAIN|THIS_HOST|CONTAINER_ID|CLUSTER_[A-Z_]+|[A-Z0-9_-]+_(?:IP|HOST))\}"
 )
-# escapes for YARN, which writes the command between double quotes into a bash script
+# escapes in commands, because YARN writes a command between double quotes into a bash script
 _ESCAPED = re.compile(r"\\([$`\"\\])")
 _OF_A_RUNNING_ONE = "describes a running service; a definition does not need this"
 _NOT_WRITTEN = "files are not generated from properties; write the file yourself, and name it in `files`"
@@ -353,7 +353,7 @@ def _image(artifact: Mapping[str, Any]) -> Any:
 
 
 def _entry_point(draft: Draft, name: str, key: str, plain: Mapping[str, Any], component: Mapping[str, Any]) -> None:
-    """Record that the image's own entry point is unknown; drop a command that is only arguments for it."""
+    """Record that the image's entry point is unknown. Drop a command that has only arguments for the entry point."""
     env = {**nested_mapping(plain, "configuration", "env"), **nested_mapping(component, "configuration", "env")}
     if str(env.get(ENTRY_POINT, "")).lower() == "true":
         given = draft.tasks[name].pop("command", None)
@@ -364,7 +364,7 @@ def _entry_point(draft: Draft, name: str, key: str, plain: Mapping[str, Any], co
 
 
 def _waits(draft: Draft) -> None:
-    """Make tasks wait only for the start of components without a readiness check.
+    """If a component has no readiness check, make dependent tasks wait only for its start.
 
     YARN considers such a component ready when it has an address, which is about when it has started.
     """

@@ -37,11 +37,11 @@ _KEYS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     f"{_DOCKER}DELAYED_REMOVAL": ("delayed_removal", boolean),
 }
 _OF_THE_JOB = f"{_DOCKER}CLIENT_CONFIG"
-_RUNTIMES = {"docker": None, "runc": "runc", "default": "none"}  # None: an image implies docker
+_RUNTIMES = {"docker": None, "runc": "runc", "default": "none"}  # None: no key, because an image implies docker
 
 
 def take_image(draft: Draft, above: KeyPath, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Move YARN's container runtime variables to the ``docker`` key below a path; returns the other variables."""
+    """Convert YARN's container runtime variables to ``docker`` keys below a path. Return the other variables."""
     rest = {}
     for name, value in given.items():
         if not name.startswith(_PREFIX):
@@ -75,7 +75,10 @@ def _put_runtime(draft: Draft, above: KeyPath, full_key: str, runtime: str) -> N
 
 
 def finish_images(draft: Draft) -> None:
-    """Remove image settings of tasks without an image, and disable images of the job for such tasks."""
+    """Remove image settings that have no effect.
+
+    If the job has no image of its own, tasks without an image must not inherit its ``docker`` settings.
+    """
     jobs = draft.get("docker") or {}
     if jobs.get("image"):
         return
@@ -162,7 +165,7 @@ def _attribute(words: list[str], text: str) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield the parts between colons outside brackets."""
+    """Split at colons that are not within brackets, and yield the parts."""
     depth, begin = 0, 0
     for index, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -176,17 +179,17 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def beside(tags: list[str], scope: str) -> dict[str, Any]:
-    """Return a constraint: on the same node or rack as a container with one of the tags."""
+    """Return the constraint to run on the same node or rack as a container with one of the tags."""
     return {"affinity": tags, **_of(scope)}
 
 
 def apart(tags: list[str], scope: str) -> dict[str, Any]:
-    """Return a constraint: not on the same node or rack as any container with one of the tags."""
+    """Return the constraint not to run on the node or rack of any container with one of the tags."""
     return {"anti_affinity": tags, **_of(scope)}
 
 
 def counted(tag: str, scope: str, least: int, most: int, own: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield a constraint on the number of containers with the tag per node or rack; nothing if any number is allowed.
+    """Yield a constraint on the containers with the tag per node or rack. Yield none if any number is allowed.
 
     YARN counts only the containers that already exist. Our ``max`` also counts the new container, if it has the tag.
     """
@@ -214,7 +217,7 @@ def _of(scope: str) -> Mapping[str, str]:
 
 
 def own_tags_in(rules: Rules) -> Iterator[str]:
-    """Yield the tags of the application itself that the rules name."""
+    """Yield the tags in the rules that refer to containers of the same application."""
     for rule in rules.constraints:
         named = [
             *rule.get("affinity", []),

@@ -1,4 +1,4 @@
-"""The section ``parameters`` of a job file, with the values that users set for each run and their constraints.
+"""The section ``parameters`` of a job file, which defines values that users set for each run.
 
 A parameter has the JSON Schema keys of Airflow's ``Param``, so a DAG's trigger form has the same constraints.
 """
@@ -15,7 +15,7 @@ from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, SpecError
 from tony_provider.runtime.jobspec.units import UnitError, parse_boolean, parse_integer
 
 SECTION = "parameters"
-TEMPLATES = "templates"  # with `templates: false` Jinja renders no text of the job
+TEMPLATES = "templates"  # key of a job file; with `templates: false`, Jinja renders no text of the job
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXTS = ("title", "description", "section", "format", "pattern")
@@ -26,7 +26,7 @@ _KEYS = ("type", "default", *_TEXTS, *_OF_ITS_TYPE, *_LENGTHS, *_LISTS)
 
 
 class Misread(ValueError):  # noqa: N818 - named for what is wrong
-    """A value does not have the type of its parameter. The text states the expected type."""
+    """A value does not have the type of its parameter. The message states the expected type."""
 
 
 @attrs.frozen
@@ -35,7 +35,7 @@ class Parameter:
 
     type: str  # string, integer, number or boolean
     default: Any = NOT_GIVEN  # NOT_GIVEN for a required parameter
-    schema: Mapping[str, Any] = attrs.field(factory=dict)  # all other keys, in JSON Schema
+    schema: Mapping[str, Any] = attrs.field(factory=dict)  # all other keys of the definition, in JSON Schema
 
     @property
     def is_required(self) -> bool:
@@ -43,7 +43,7 @@ class Parameter:
 
     @property
     def whole_schema(self) -> dict[str, Any]:
-        """Return the schema with its type, for a validator."""
+        """Return the JSON Schema of a value, including ``type``."""
         return {"type": self.type, **self.schema}
 
     def wrong_with(self, value: Any) -> str:
@@ -56,7 +56,7 @@ class Parameter:
 
 
 def has_templates(plain: Mapping[str, Any]) -> bool:
-    """Return whether Jinja renders the texts of a job file, which ``templates: false`` turns off.
+    """Return whether Jinja renders the texts of a job file. The key ``templates: false`` turns this off.
 
     Raises SpecError.
     """
@@ -91,7 +91,7 @@ def split_parameters(plain: Mapping[str, Any]) -> tuple[dict[str, Parameter], di
 
 
 def read_value(kind: str, value: Any) -> Any:
-    """Convert a value, or text from YAML or the command line, to a type. Raises Misread."""
+    """Convert a value to the type ``kind``. Values from YAML or a command line may be text. Raises Misread."""
     try:
         return _READERS[kind](value)
     except (UnitError, ValueError) as error:

@@ -1,7 +1,7 @@
 """Parse and render the templates in job text.
 
-The text is parsed before Jinja renders its templates, so a rendered value cannot change the structure of the job. Also
-contains the check of which template expressions a job file may use.
+The text is parsed before Jinja renders its templates, so a rendered value cannot change the structure of the job. The
+module also checks that a job file uses only the permitted template expressions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RULE = (
 
 
 def load_templated(text: str, path: str = "") -> Mapping[str, Any]:
-    """Return the mapping that job text holds in YAML or JSON, with its templates as they are.
+    """Parse job text in YAML or JSON into a mapping, and leave its templates unrendered.
 
     ``path`` is a prefix for the path of each problem. Raises SpecError, with a remedy, for text that would be a job
     only after rendering.
@@ -58,7 +58,7 @@ def _check(plain: Mapping[str, Any], text: str, path: str) -> None:
 
 
 def _texts(plain: Any, seen: set[int]) -> Iterator[tuple[bool, str]]:
-    """Yield each text, and whether it is a key. Yield a text that YAML aliases repeat only once."""
+    """Yield keys as ``(True, text)``, other texts as ``(False, text)``. Yield parts repeated by YAML aliases once."""
     if isinstance(plain, str):
         yield False, plain
     if not isinstance(plain, (Mapping, list)) or id(plain) in seen:
@@ -73,7 +73,7 @@ def _texts(plain: Any, seen: set[int]) -> Iterator[tuple[bool, str]]:
 _TEMPLATE = MARKS[:2]  # without Jinja's comments, which look like bash's ${#name}
 _PARAMS, _MACROS = "params", "macros"
 _QUOTE = "macros.tony.quote"
-# Syntax that templates of a job file may use. The file's author may be unknown to the person who runs its DAG.
+# Templates of a job file may use only this syntax, because users may run DAGs with job files of unknown authors.
 _NODES = (
     *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Tuple, nodes.List),
     *(nodes.If, nodes.For, nodes.Assign, nodes.CondExpr, nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not),
@@ -128,9 +128,9 @@ def _value(name: str, parameter: Parameter, texts: Mapping[str, str], problems: 
 
 
 def rendered_job(job: Mapping[str, Any], values: Mapping[str, Any], quote: Callable[[object], str]) -> dict[str, Any]:
-    """Return the job with its templates rendered, each text separately, so that a value never becomes a key.
+    """Return the job with rendered templates. Each text is rendered alone, so that a value never becomes a key.
 
-    Templates may use ``params``, and ``macros.tony.quote``, which is ``quote``. Raises SpecError for other expressions.
+    Templates may use ``params``, and ``macros.tony.quote``, which calls ``quote``. Raises SpecError for other names.
     """
     environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
     context = {_PARAMS: values, "macros": SimpleNamespace(tony=SimpleNamespace(quote=quote))}
@@ -160,8 +160,8 @@ def _more(error: Exception) -> str:
 def check_names(job: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> None:
     """Check that the templates of a job file use its parameters, ``macros.tony.quote``, and nothing else.
 
-    A DAG would render them with all of Airflow's context. The check covers every branch of a template, because
-    rendering with one set of values takes only some branches. Raises SpecError.
+    Without this check, a DAG would render the templates with all of Airflow's context. Rendering with one set of values
+    takes only some branches of a template; this check covers all of them. Raises SpecError.
     """
     used: dict[str, str] = {}
     problems = []
@@ -188,7 +188,7 @@ def check_names(job: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> 
 
 
 def _parsed(path: str, text: str) -> tuple[nodes.Template, list[str]]:
-    """Parse a template. Return also the names in it that a job file may not use. Raises SpecError."""
+    """Parse a template. Return its syntax tree, and what a job file must not use in it. Raises SpecError."""
     try:
         tree = SandboxedEnvironment().parse(text)
         names = meta.find_undeclared_variables(tree)
@@ -200,7 +200,7 @@ def _parsed(path: str, text: str) -> tuple[nodes.Template, list[str]]:
     if len(of_macros) == len(quotes):
         names.discard(_MACROS)
     if any(node.name == "self" for node in tree.find_all(nodes.Name)):
-        names.add("self")  # because it holds the whole context
+        names.add("self")  # `self` gives access to the whole context
     return tree, (sorted(names - {_PARAMS}) + files) or sorted(set(_not_allowed(tree)))
 
 
@@ -263,7 +263,7 @@ def _is_quote(node: nodes.Getattr) -> bool:
 
 
 def _parameters_in(tree: nodes.Template) -> Iterator[str]:
-    """Yield the parameters that a template names."""
+    """Yield the names of the parameters that a template uses."""
     for node in tree.find_all(nodes.Getattr):
         if _is_params(node.node):
             yield node.attr

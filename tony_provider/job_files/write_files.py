@@ -1,6 +1,6 @@
 """Write a job file in YAML, or a DAG file for a job in the format of ``ruff format``.
 
-If the file goes to another directory, its relative paths are changed to lead to the same files.
+If the new file is in another directory, relative paths are adjusted so that they refer to the same files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RESOURCES = ("files", "archives")
 
 
 def with_moved_paths(job: Mapping[str, Any], before: Path, after: Path) -> dict[str, Any]:
-    """Return the job with paths relative to ``before`` made relative to ``after``. Keep names in containers."""
+    """Return the job with its relative paths moved from the base ``before`` to ``after``. Keep names in containers."""
     if before.resolve() == after.resolve():
         return dict(job)
     whole = _place(job, before, after)
@@ -65,11 +65,11 @@ def _path(source: Any, before: Path, after: Path) -> Any:
     if not isinstance(source, str) or "://" in source or source.startswith("/") or has_template(source):
         return source
     path = before / source.strip()
-    return os.path.relpath(path.parent.resolve() / path.name, after.resolve())  # a link keeps its own name
+    return os.path.relpath(path.parent.resolve() / path.name, after.resolve())  # the name of a link is not resolved
 
 
-_WIDTH = 116  # of comments
-_ONE_LINE = 1 << 20  # characters; commands are not wrapped
+_WIDTH = 116  # maximum characters of a comment line
+_ONE_LINE = 1 << 20  # maximum characters of a line, so large that commands are not wrapped
 
 
 class _Dumper(yaml.SafeDumper):
@@ -83,7 +83,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    is_shown = all(line.isprintable() for line in text.split("\n"))  # YAML parsers change line ends such as NEL
+    is_shown = all(line.isprintable() for line in text.split("\n"))  # YAML parsers would change NEL
     style = ("|" if "\n" in text else None) if is_shown else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -98,23 +98,23 @@ def job_text(job: Mapping[str, Any], comments: Sequence[str] = ()) -> str:
 
 
 def comment(text: str) -> list[str]:
-    """Return a paragraph as lines of a comment; the lines below a hyphen are indented."""
-    text = one_line(text)  # some characters end a comment in YAML, although Python does not take them for line ends
+    """Wrap a paragraph into comment lines. In a list item, indent the lines after the first."""
+    text = one_line(text)  # some characters end a line in YAML, and so the comment, but not in Python
     hanging = "#   " if text.startswith("- ") else "# "
     lines = wrap(text, _WIDTH, initial_indent="# ", subsequent_indent=hanging, break_long_words=False)
     return lines or ["#"]
 
 
-_LINE_WIDTH = 88  # fits also wider limits; longer values are split, one element per line with a trailing comma
+_LINE_WIDTH = 88  # longer values have one element per line; their trailing commas keep ruff from joining them
 _STEP = "    "
-_CALL = "literal"  # airflow.sdk.literal
+_CALL = "literal"  # airflow.sdk.literal in a DAG file
 
 
 def python_literal(value: Any, indent: int = 0, before: int = 0, after: int = 1) -> str:
     """Return the source of a plain value, list or mapping.
 
-    ``indent`` is the number of indentation levels of its first line. ``before`` and ``after`` are the numbers of other
-    characters on that line.
+    ``indent`` is the indentation level of the value's first line. ``before`` and ``after`` are the numbers of
+    characters before and after the value on this line.
     """
     flat = _flat(value)
     fits = len(_STEP) * indent + before + len(flat) + after <= _LINE_WIDTH and "\n" not in flat
@@ -165,7 +165,7 @@ def _reads_as_it_is(text: str) -> bool:
 
 
 _TASK = "train"
-_MOST_LETTERS = 200  # of a DAG's id; Airflow's limit is 250
+_MOST_LETTERS = 200  # maximum characters of a DAG's ID; Airflow's limit is 250
 _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -185,7 +185,7 @@ class DagFile:
     def text(self) -> str:
         """Return Python source in the format of ``ruff format``.
 
-        In a job with parameters, templates stay templates. All other texts that look like templates become literals.
+        Texts that look like templates become literals, except in a job with parameters, whose templates are rendered.
         """
         job = dict(self.job) if self.parameters else as_literals(self.job)
         arguments = as_literals(self.arguments)
@@ -209,7 +209,7 @@ class DagFile:
         names = ["DAG", *(["Param"] if self.parameters else [])]
         scheduled = ["from datetime import datetime\n"] if self.schedule else []
         ours = "from tony_provider.operators.tony import TonyTrainOperator\n"
-        # Airflow 3.0 does not export the name from airflow.sdk itself.
+        # In Airflow 3.0, airflow.sdk does not export `literal`.
         literal = "from airflow.sdk.definitions.template import literal\n" if literals else ""
         return "\n".join([*scheduled, f"from airflow.sdk import {', '.join(names)}\n{literal}{ours}"])
 

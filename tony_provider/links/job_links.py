@@ -29,7 +29,8 @@ class _PushedLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """Return the address, or an empty string if the operator pushed none, for example in a rejected task.
 
-        After its end, the task calls this and pushes the result again. Airflow would log an error for a missing XCom.
+        At the end of a task, Airflow calls this method and pushes the result again. Airflow would log an error for a
+        missing XCom.
         """
         return XCom.get_value(ti_key=ti_key, key=self.xcom_key) or "" if getattr(operator, "has_links", False) else ""
 
@@ -89,7 +90,7 @@ def portal_page(application_id: str) -> str:
 def push_links(ti: RuntimeTaskInstanceProtocol, application_id: str, pages: Pages, *, tensorboard: bool) -> None:
     """Push the links of a started application to the task's XComs.
 
-    Missing pages get an empty address, which shows no link, because Airflow logs an error for a missing XCom.
+    For a missing page, push an empty address. Airflow then shows no link, but for a missing XCom it would log an error.
     """
     from tony_provider.runtime.jobspec.container_content import (
         TENSORBOARD_PAGE,  # here: every DAG file loads this module

@@ -1,4 +1,4 @@
-"""The message about a training, which a notifier's templates use as ``tony``, and its escaping for a medium."""
+"""The message about a training, named ``tony`` in a notifier's templates, and the escaping of its texts."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def for_medium(news: TrainingMessage, medium: Medium) -> TrainingMessage:
 
 @attrs.frozen(kw_only=True)
 class EscapedMessage(TrainingMessage):
-    """The message for one medium; ``html`` is the same for every medium."""
+    """The message with its texts escaped for one medium; ``html`` is the same for every medium."""
 
     plain: TrainingMessage = attrs.field(repr=False)
     medium: Medium

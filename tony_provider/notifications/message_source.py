@@ -116,7 +116,7 @@ def _of(run: Any, name: str) -> Any:
 
 
 def _date(date: datetime | None) -> str:
-    """Format a date, without the time at midnight."""
+    """Format a date with its time. Omit the time if it is midnight."""
     text = date.isoformat() if date is not None else ""
     day, _, time = text.partition("T")
     return day if time.startswith("00:00:00") else text[:16]
@@ -148,7 +148,7 @@ class TrainingFacts:
     missing: list[str] = attrs.field(factory=list)
 
     def fill(self, hook: TonyHook) -> None:
-        """Read the store and, unless it has the result, query the cluster. Raises ClusterError, StorageError."""
+        """Read the store, and query the cluster unless the job has a result. Raises ClusterError, StorageError."""
         self.application_id = self.application_id or hook.newest_application(self.identity)
         if self.application_id is None:
             self.missing.append(_NOTHING)
@@ -175,7 +175,7 @@ def collect_facts(hook: TonyHook, at: TrainingFacts, seconds: float, tell: Calla
 
     ``tell`` is called with each problem, for the log.
     """
-    hook.get_conn()  # loads modules and queries Airflow, so not in a thread that may be abandoned
+    hook.get_conn()  # not in a thread that may be abandoned, because this loads modules and queries Airflow
     [call] = run_in_threads([lambda: at.fill(hook)], seconds, "tony-news")
     if not call.done():
         problem = f"the cluster and its store did not answer within {seconds:g} s"
@@ -267,7 +267,7 @@ def _failure(occasion: CallbackEvent, status: JobStatus | None) -> Failure | Non
 
 
 def _cause(occasion: CallbackEvent, look: TrainingFacts | None, failure: Failure | None) -> str:
-    """Return the first line of the cause that is known first: Airflow's exception, otherwise the job's failure."""
+    """Return the first line of the cause: an exception from Airflow, the job's failure, or another known reason."""
     error = occasion.exception
     if error is not None and not isinstance(error, TonyJobFailed):
         return f"{type(error).__name__}: {first_line(_said(error))}"
@@ -379,7 +379,7 @@ class MessageSource:
         task: TonyTrainOperator | None,
         missing: list[str],
     ) -> TrainingFacts:
-        """Return the facts with the parts that come from Airflow, before queries to the cluster and the store."""
+        """Return the facts that are known from Airflow, without a query to the cluster or the store."""
         key = _rendered(task, task.checkpoint_key, context) or None if task is not None else None
         which: dict[str, Any] = {
             "dag_id": occasion.dag_id,
@@ -421,10 +421,10 @@ class MessageSource:
         return before.run_id if before is not None else None
 
     def _knows_secrets(self, task: TonyTrainOperator | None, context: Mapping[str, Any]) -> bool:
-        """Whether this process knows the training's secrets, and thus can mask its output.
+        """Whether this process knows the training's secrets, and thus can mask them in the training's output.
 
-        Not every process that runs callbacks knows them. The last lines in a failure's message need no masking, because
-        the training's own processes have masked them.
+        Not every process that runs callbacks knows the secrets. The last lines in a failure's message need no masking,
+        because the training's own processes have masked these lines.
         """
         if task is None:
             return False
@@ -444,9 +444,10 @@ def _training(task: Any) -> TonyTrainOperator | None:
 
 
 def _rendered(task: TonyTrainOperator, text: str | None, context: Mapping[str, Any]) -> Any:
-    """Return the value of a template field, which is rendered in a running task, but a template in a DAG's callback.
+    """Return the rendered value of a template field.
 
-    A rendered value is not rendered again, because it may come from a trigger form.
+    In a running task, ``text`` is already rendered; in a DAG's callback, it is still a template. A rendered value is
+    not rendered again, because it may come from a trigger form.
     """
     is_template = text and "{" in text and not task.is_rendered
     return task.render_template(text, context) if is_template else text  # type: ignore[arg-type]

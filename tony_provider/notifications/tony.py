@@ -31,7 +31,8 @@ class TonyNotifier(BaseNotifier):
     deadlines. See docs/notifications.md.
 
     :param notifier: a notifier of any provider, or a callable that receives the context with ``tony``. Or the class of
-        a notifier, or its import path: TonyNotifier then creates it with all further arguments. A deadline needs the
+        a notifier, or the import path of such a class: TonyNotifier then creates the notifier with all further
+        arguments. A deadline needs the
         import path, because its arguments must be JSON.
     :param task_id: the training task of the message, for callbacks of a DAG or a deadline. In callbacks of a task, this
         is the task itself; default: the DAG's first training that has not succeeded, otherwise its last one.
@@ -97,7 +98,7 @@ class TonyNotifier(BaseNotifier):
         return for_medium(source.news(context), medium)
 
     def _sender(self) -> BaseNotifier | Sender:
-        """Return a copy of a notifier, because rendering replaces its templates."""
+        """Return the function, or a copy of the notifier, because rendering replaces a notifier's templates."""
         return copy.copy(self.notifier) if isinstance(self.notifier, BaseNotifier) else self.notifier
 
 

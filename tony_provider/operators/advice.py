@@ -41,7 +41,7 @@ _BLAMED = (FailureKind.OUT_OF_MEMORY, FailureKind.USER, FailureKind.CONTAINER_LO
 
 @attrs.define
 class EndedJobAdvice:
-    """The history of an ended application, and the advice on it; empty if the store did not answer."""
+    """The history of an ended application, and advice based on it. Both are missing if the store did not answer."""
 
     history: JobHistory | None = None
     advice: list[Advice] = attrs.field(factory=list)
@@ -58,7 +58,7 @@ class Adviser:
     # -- when a try has ended ------------------------------------------------------------------------------------------
 
     def conclude(self, job: TonyJob) -> EndedJobAdvice:
-        """Log advice, and keep the application's figures for advice on later runs.
+        """Log advice on the ended application, and keep its figures for advice on later runs.
 
         Handles all exceptions. Returns an empty result if the store does not answer within SECONDS.
         """
@@ -67,7 +67,7 @@ class Adviser:
         return judged if in_time else EndedJobAdvice()
 
     def timed_out(self, job: TonyJob) -> None:
-        """Record a timeout of the task. If advice was applied, it may have made the application too slow.
+        """Withdraw applied advice after a timeout of the task, because it may have made the application too slow.
 
         Handles all exceptions, and takes at most SECONDS.
         """
@@ -158,7 +158,7 @@ class Adviser:
         """Apply a change.
 
         Raises SpecError, a ValueError, if the change makes the job invalid, and JobRejected if the cluster could not
-        run it.
+        run the job.
         """
         if not change:
             return request

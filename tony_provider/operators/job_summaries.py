@@ -1,6 +1,6 @@
 """The summary of a try's application, for Airflow's pages and for reports.
 
-If parts of it cannot be read, the task logs a warning and continues after a few seconds.
+If parts of the summary cannot be read, the task logs a warning and continues after a few seconds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ T = TypeVar("T")
 def begun_summary(job: TonyJob, run: TaskInstanceInfo, run_date: str | None, **more: Any) -> JobSummary:
     """Return the summary of a started job: data of the task in Airflow, and the readable data of the job's files.
 
-    ``more``: further fields.
+    ``more`` are further fields of the summary.
     """
     fingerprint: dict[str, str] = {}
     with contextlib.suppress(ClusterError, StorageError):
@@ -78,7 +78,7 @@ READ_SECONDS = 5.0  # time limit of the cluster and the store
 KEEP_SECONDS = 3.0  # time limit of Airflow's store
 HURRIED_SECONDS = 0.7  # replaces both limits if Airflow is about to kill this process
 RESTORE_SECONDS = 10.0  # time after which no further earlier application is summarized
-KEPT = 20  # summaries of one task instance: each clearing may add one
+KEPT = 20  # maximum summaries of one task instance, because each clearing may add one
 
 
 class Summaries:
@@ -135,7 +135,7 @@ class Summaries:
         return kept
 
     def record_exit(self, job: TonyJob, *, hurried: bool = False) -> None:
-        """Store a summary of the job's present state at the end of the try, unless its final summary is stored.
+        """At the end of the try, store a summary of the job's present state, unless its final summary is stored.
 
         ``hurried``: Airflow is about to kill this process, so the time limits are shorter.
         """
@@ -184,7 +184,7 @@ class Summaries:
             summary = summarize(self._begun(job, try_number), history, application, advice)
             if self._store is not None:
                 first, details = in_parts(summary)
-                # The details come first, so that a reader who sees the end also finds the details.
+                # Store the details first, so that a reader of the final summary also finds its details.
                 self._store.set(DETAILS_KEY + job.application_id, details, forever=True)
                 self._store.set(JOB_KEY + job.application_id, first, forever=True)
             return summary
@@ -212,7 +212,7 @@ class Summaries:
         [call] = run_in_threads([act], seconds, "tony-summary")
         if not call.done():
             problem = f"{who} has not answered within {seconds:g} s"
-        elif error := call.exception():  # the task is worth more than its summary
+        elif error := call.exception():  # the task is more important than its summary
             problem = str(error) or type(error).__name__
         else:
             return call.result()
@@ -220,9 +220,9 @@ class Summaries:
         return None
 
     def _restore(self, store: StateStore, newest: TonyJob) -> None:
-        """Summarize earlier applications of the training if Airflow has no summary with their end.
+        """Summarize earlier applications of the training whose final summaries are missing in Airflow.
 
-        Such summaries are missing if a try died, or if Airflow has discarded them.
+        A final summary is missing if a try died, or if Airflow has discarded it.
         """
         give_up = time.monotonic() + RESTORE_SECONDS
         hook, identity = newest.hook, newest.training

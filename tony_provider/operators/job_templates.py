@@ -56,15 +56,15 @@ _WHOLE = (
 class JobTemplatesMixin(ReadableTemplates):
     """Mixin that renders the fields ``job`` and ``overrides`` of an operator value by value.
 
-    Only a whole ``job`` that the DAG's author wrote can be the name of a job file. Airflow's own ``template_ext`` would
-    load every text with such an ending, at any depth and also in other fields.
+    A text is the name of a job file only if it is the whole ``job`` and the DAG's author wrote it. With Airflow's own
+    ``template_ext``, Airflow would load a file for every text with such an ending, at any depth and in all fields.
     """
 
     job: Any
     overrides: Any
     secrets: Any
     is_rendered = False  # whether Airflow has rendered the template fields, which then contain values
-    has_secret_values = False  # whether ``secrets`` comes from another task; then it is not rendered
+    has_secret_values = False  # whether ``secrets`` comes from another task, and thus must not be rendered
 
     def _do_render_template_fields(
         self,
@@ -160,7 +160,7 @@ def _parsed(text: str, env: Environment, path: str = "", file: str | None = None
     try:
         return load_templated(text, path)
     except SpecError as error:
-        if _is_expression(text, env, file):  # raises Jinja's error for a template that it cannot read
+        if _is_expression(text, env, file):  # raises Jinja's error for an invalid template
             raise TonySpecError(_WHOLE) from error
         raise TonySpecError(str(error)) from error
 

@@ -94,7 +94,7 @@ def parameters(job: JobSpec, mask: Mask) -> dict[str, str]:
 
 
 def points(ended: EndedTry) -> list[MetricPoint]:
-    """Return the metrics that the job reported, its times and restarts, and the curves that the summary has."""
+    """Return points for the job's metrics, times and restarts, and for the curves in its summary."""
     time_ms, status = ended.finished_ms or ended.started_ms or 0, ended.status
     step = (status and status.step) or 0
     values: dict[str, float | None] = dict(status.metrics) if status is not None else {}
@@ -168,7 +168,7 @@ class MlflowRun:
         return {"MLFLOW_TRACKING_URI": self.server.uri, "MLFLOW_RUN_ID": found.info.run_id}
 
     def end(self, ended: EndedTry) -> str:
-        """Write the result of the try, and return the run's ID. A repeated call writes the same."""
+        """Write the result of the try, and return the run's ID. Repeated calls write the same values."""
         with self.server.client() as client:
             from mlflow.entities import Metric, RunTag
 
@@ -182,9 +182,10 @@ class MlflowRun:
         return run_id
 
     def _found_or_created(self, client: MlflowClient, application_id: str | None, started_ms: int | None = None) -> Run:
-        """Return the training's newest run, or a new run if the newest one records the success of another application.
+        """Return the training's newest run, or a new run.
 
-        A new run starts at ``started_ms``, in epoch milliseconds; None for now.
+        Create a new run if there is none, or if the newest run records the success of another application. It
+        starts at ``started_ms``, in epoch milliseconds; None for now.
         """
         experiment = self._experiment(client)
         found = self._remembered(client, experiment) or self._tagged(client, experiment)
@@ -211,7 +212,7 @@ class MlflowRun:
             found = client.get_experiment_by_name(name)
             if found is None or error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-            return str(found.experiment_id)  # another task was faster
+            return str(found.experiment_id)  # another task has just created it
 
     def _remembered(self, client: MlflowClient, experiment: str) -> Run | None:
         """Return the stored run, or None if it was deleted, or belongs to another server, experiment or training."""
@@ -254,7 +255,7 @@ class MlflowRun:
 
 
 def known_run(options: MlflowOptions, store: StateStore, training: str) -> OpenMlflowRun | None:
-    """Return the run of a training whose ID is in Airflow's store, or None without a stored ID."""
+    """Return the MLflow run of a training, by the run ID in Airflow's store, or None without a stored ID."""
     known = _remembered(store)
     return OpenMlflowRun(options.conn_id, known, training) if known is not None else None
 

@@ -37,7 +37,7 @@ class OpenLineageMixin:
     resume_from: Mapping[str, Any] | str | None
     checkpoint_key: str | None
     secrets: Mapping[str, str] | None
-    told: dict[str, Any] | None = None  # the training's result, once it exists
+    told: dict[str, Any] | None = None  # the training's result; None until it exists
 
     def parse_job(self, secrets: Collection[str]) -> ParsedJob:
         raise NotImplementedError
@@ -53,7 +53,7 @@ class OpenLineageMixin:
         return OperatorLineage(inputs=self._datasets(self._read(job)), outputs=self._datasets(written))
 
     def get_openlineage_facets_on_complete(self, task_instance: RuntimeTaskInstanceProtocol) -> Lineage:
-        """Return what the training has read and written, with the facets that identify it."""
+        """Return the datasets that the training has read and written, with the facets that identify the training."""
         from airflow.providers.common.compat.openlineage.facet import ExternalQueryRunFacet
         from airflow.providers.openlineage.extractors import OperatorLineage
 
@@ -71,7 +71,7 @@ class OpenLineageMixin:
         return lineage
 
     def get_openlineage_facets_on_failure(self, task_instance: RuntimeTaskInstanceProtocol) -> Lineage:
-        """Return the datasets as at the start, with the facets. Airflow itself reports the error."""
+        """Return the same datasets as at the start, with the facets. Airflow itself reports the error."""
         return self._identified(self.get_openlineage_facets_on_start(), task_instance)
 
     def _identified(self, lineage: Lineage, task_instance: RuntimeTaskInstanceProtocol) -> Lineage:
@@ -87,7 +87,7 @@ class OpenLineageMixin:
             bundleVersion=getattr(bundle, "version", None),
             dagVersionId=str(version) if version is not None else None,
         )
-        with contextlib.suppress(ClusterError):  # the task reports it
+        with contextlib.suppress(ClusterError):  # the task itself reports this error
             identity = TaskInstanceInfo.of(cast("Context", {"ti": task_instance})).identity(
                 self.hook, self.checkpoint_key
             )
@@ -95,7 +95,7 @@ class OpenLineageMixin:
         return lineage
 
     def _job(self) -> JobSpec | None:
-        with contextlib.suppress(TonySpecError):  # the task reports it
+        with contextlib.suppress(TonySpecError):  # the task itself reports this error
             return self.parse_job(self.secrets or {}).specification
         return None
 
@@ -128,13 +128,13 @@ class OpenLineageMixin:
         return datasets
 
     def _authority_of(self, scheme: str) -> str:
-        """Return the authority of URIs without one: ``hdfs:///…`` is the HDFS of the connection."""
+        """Return the authority for URIs that have none: ``hdfs:///…`` stands for the connection's HDFS."""
         from tony_provider.cluster.errors import ClusterError
         from tony_provider.runtime.storage import uris
         from tony_provider.runtime.storage.errors import StorageError
 
         if scheme != "file":
-            with contextlib.suppress(ClusterError, StorageError):  # the task reports it
+            with contextlib.suppress(ClusterError, StorageError):  # the task itself reports this error
                 own = uris.parse(self.hook.layout.root)
                 return own.authority if own.scheme == scheme else ""
         return ""

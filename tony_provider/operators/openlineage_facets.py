@@ -11,8 +11,8 @@ class TonyDagJobFacet(JobFacet):
     """The versions of the DAG that the training was started with."""
 
     bundleName: str | None = None  # noqa: N815 - OpenLineage's form
-    bundleVersion: str | None = None  # noqa: N815 - as the bundle names it, such as a commit; None if it has none
-    dagVersionId: str | None = None  # noqa: N815 - Airflow's
+    bundleVersion: str | None = None  # noqa: N815 - in the bundle's own form, such as a commit; None if it has none
+    dagVersionId: str | None = None  # noqa: N815 - Airflow's ID of the DAG version
 
 
 @attrs.define

@@ -102,7 +102,7 @@ _SHOWN = 1000  # characters of the returned value that the task's log shows
 
 @attrs.frozen
 class Outcome:
-    """Result, logs and cleanup of a try whose application has ended or is not waited for."""
+    """Result, logs and cleanup of a try, after its application has ended or if the task does not wait for its end."""
 
     job: TonyJob
     this_try: TryInfo
@@ -157,7 +157,7 @@ class Outcome:
             self._log_unstored(tasks)
 
     def _log_unstored(self, tasks: Sequence[TaskStatus]) -> None:
-        """Log how many files were not stored, for a job that stored none, unless the number is unknown."""
+        """For a job that stored no files, log how many files its tasks left, unless this number is unknown."""
         lost = {task.name: task.unstored for task in tasks if task.unstored}
         if lost:
             self.log.warning(_NOTHING_STORED, some(f"{name} ({count(files, 'file')})" for name, files in lost.items()))
@@ -200,7 +200,7 @@ class Outcome:
             self.log.info("The job's newest checkpoint is %s: %s", status.checkpoint.label, status.checkpoint.uri)
         try:
             title, tail = self._log_tail(error, rest)
-        except Exception as problem:  # the failure is what matters
+        except Exception as problem:  # the job's failure is more important than this problem
             message = "Cannot read the logs of %s: %s"
             self.log.warning(message, self.job, problem, exc_info=is_unforeseen(problem))
             return
@@ -212,7 +212,7 @@ class Outcome:
             self.log.warning("No output of %s is stored: it printed nothing, or ended before its log was stored", title)
 
     def _log_tail(self, error: TonyJobFailed, rest: RemainingOutput) -> tuple[str, str | None]:
-        """Return the task or master that wrote the log, and its end, or None if the end was shown while the job ran."""
+        """Return the name of the log's task or master, and the end of the log, or None if it was already shown."""
         task = error.failure.task if error.failure is not None else None
         if task is None:
             return "the application master", self.job.master_log()
@@ -223,7 +223,7 @@ class Outcome:
 
 
 def with_own_outputs(status: JobStatus, job: JobSpec, log: Logger) -> JobStatus:
-    """Return the status without outputs whose location differs from the job's, and log a warning for each.
+    """Return the status without outputs at another location than the job specifies. Log a warning for each of them.
 
     A job can report any location. An output is also left out if the job was changed after the application was
     submitted.
@@ -259,11 +259,11 @@ REST_LINES = 40  # maximum lines of a task's output that are logged at the end o
 
 @attrs.frozen
 class RemainingOutput:
-    """Output that is logged at the end of a job: of which tasks, and what was already shown while the job ran."""
+    """Selects the output to log at the end of a job: the tasks in ``wish``, without output that was already shown."""
 
     wish: OutputSelection | None
     told: ShownPositions = attrs.field(factory=dict)
-    secrets: Collection[str] = attrs.field(factory=tuple, repr=False)  # values that are masked in it
+    secrets: Collection[str] = attrs.field(factory=tuple, repr=False)  # values to mask in the output
 
     def tasks(self, status: JobStatus) -> list[str]:
         """Return the names of the tasks whose output is shown."""
@@ -285,7 +285,7 @@ def task_log_tail(job: TonyJob, task: str) -> str:
 
     Raises StorageError.
     """
-    # One byte more shows whether the first line is whole.
+    # Read one byte more than needed: it shows whether the first line is complete.
     return end_of_log(job.kept_log(task, TAIL_BYTES + 1) or b"", TAIL_BYTES).decode("utf-8", "replace")
 
 
@@ -305,7 +305,7 @@ class JobResult:
     checkpoint: str | None = None  # the newest checkpoint in the storage: "snapshot 7 (step 120, saved 14:03:12 UTC)"
     checkpoint_step: int | None = None  # step of that checkpoint; None if it has none
     checkpoint_dir: str | None = None  # URI of that checkpoint; None if checkpoint.after_success is "remove"
-    export_dir: str | None = None  # URI of the newest export of the model that was made while it trained
+    export_dir: str | None = None  # URI of the newest model export that was made during the training
     export_step: int | None = None  # step of that export
     tracking_url: str | None = None  # the application's page on the cluster
     queue: str | None = None  # YARN queue of the application

@@ -49,10 +49,11 @@ class ParsedJob:
 
 
 def render_secrets(task: TonyTrainOperator, context: Context) -> dict[str, str]:
-    """Return the secrets' values by name, for the task's processes. Call this in each process of the Airflow task.
+    """Return the values of the secrets by name, and mask them in this process's log.
 
-    Each process masks the values in its own log. Only texts of the DAG's author are rendered as templates; values that
-    another task returned for a mapped task are used unchanged. Raises TonySpecError.
+    Call this in each process of the Airflow task, because the masking applies to one process. Only texts of the DAG's
+    author are rendered as templates; values that another task returned for a mapped task are used unchanged. Raises
+    TonySpecError.
     """
     given = task.secrets or {}
     if not isinstance(given, Mapping):
@@ -92,7 +93,8 @@ def layers_of(
     arguments: dict[str, Any] = {"name": name, "queue": queue, "env": dict(env or {}), "secrets": sorted(secrets)}
     given = {key: value for key, value in arguments.items() if value}
     if queue_timeout is not None:
-        # The application master enforces this timeout for jobs without a watcher, and reports the missing containers.
+        # The application master enforces this timeout even if no Airflow task watches the job, and reports the missing
+        # containers.
         given["timeouts"] = {"queue": _seconds(queue_timeout)}
     try:
         over = load_source(overrides, OVERRIDES) if overrides else {}
@@ -107,7 +109,7 @@ def layers_of(
 
 
 def job_alone(job: Mapping[str, Any] | str) -> Mapping[str, Any]:
-    """Return the job without its file's parameters: Airflow renders it with the DAG's params. Raises SpecError."""
+    """Return the job without its file's parameter definitions, which the DAG's params replace. Raises SpecError."""
     return split_parameters(load_source(job))[1]
 
 
@@ -121,7 +123,7 @@ def job_of(layers: Layers, completed: Callable[[Mapping[str, Any]], Mapping[str,
 
 
 def check_shown(wanted: Sequence[str], job: JobSpec) -> None:
-    """Check that the job has these tasks, whose output is to be shown. Raises TonySpecError."""
+    """Check that the job has the tasks ``wanted``, whose output the task's log will show. Raises TonySpecError."""
     counts = {task_type: task.instances for task_type, task in job.tasks.items()}
     if job.tensorboard is not None:
         counts[TENSORBOARD] = 1
@@ -162,7 +164,7 @@ def request_of(
 
 
 def search_path(dag: DAG) -> list[Path]:
-    """Return the directories of the job's local files: the DAG's, then those of its templates."""
+    """Return where to search the job's local files: the DAG file's directory, then the DAG's template directories."""
     further = dag.template_searchpath or []
     return [Path(dag.folder), *map(Path, [further] if isinstance(further, str) else further)]
 
@@ -170,7 +172,7 @@ def search_path(dag: DAG) -> list[Path]:
 def bundle_folder(dag: DAG) -> Path:
     """Return the root of the bundle that contains the DAG's file, or the file's directory if the bundle is unknown.
 
-    The root of a bundle is often a link to its newest version.
+    The root of a bundle is often a symbolic link to the bundle's newest version.
     """
     file, relative = Path(dag.fileloc), Path(dag.relative_fileloc or "")
     depth = len(relative.parts)
@@ -203,7 +205,7 @@ def origin_of(
 ) -> ChainOrigin:
     """Return the origin of a new checkpoint chain, from the operator's arguments.
 
-    ``checkpoint_key``: of this task. Raises TonySpecError.
+    ``checkpoint_key`` is the key of this task. Raises TonySpecError.
     """
     if warm_start is not None and not isinstance(warm_start, str):
         raise TonySpecError(f"warm_start: should be the URI of a model's directory, not {shown(warm_start)}")
@@ -227,7 +229,7 @@ def _training(hook: TonyHook, run: TaskInstanceInfo, given: Any, checkpoint_key:
         text_of("resume_from", given, each) for each in ("run_id", "dag_id", "task_id", "checkpoint_key")
     )
     if run_id is None:
-        return None  # a template that found no run
+        return None  # the template for ``run_id`` found no run
     dag_id, task_id = dag_id or run.dag_id, task_id or run.task_id
     index = _number(given, "map_index")
     if key is not None and index is not None:
@@ -248,7 +250,7 @@ def _number(given: Mapping[str, Any], key: str) -> int | None:
     if value is None or value == "":
         return None
     try:
-        return int(value)  # templates give text
+        return int(value)  # a rendered template is text
     except (TypeError, ValueError) as error:
         raise TonySpecError(f"resume_from.{key}: should be a whole number, not {shown(value)}") from error
 
@@ -269,7 +271,7 @@ def print_submission(task: TonyTrainOperator) -> None:
 
 
 def _without_templates(task: TonyTrainOperator) -> TonyTrainOperator:
-    """Return a copy of the task with the job of its file, and with the plain texts of all literals.
+    """Return a copy of the task, with the job read from its file, and each ``literal`` replaced by its text.
 
     If ``resume_from`` or ``warm_start`` is a template that only a run can render, the copy's training begins at step 0.
     """

@@ -99,7 +99,7 @@ def _generations(events: Events, finished_ms: int) -> Iterator[JobSpan]:
         if following is None or (following == doing != "generation"):
             continue
         if following == "waiting" and doing != _SUSPENDED:
-            continue  # the request belongs to the start of the job, or to a later stage
+            continue  # only a request after a suspension starts a ``waiting`` span here
         if now is not None:
             yield JobSpan(now[0], now[1], event["time_ms"], {"tony.generation": number})
         if following == "generation":
@@ -110,7 +110,7 @@ def _generations(events: Events, finished_ms: int) -> Iterator[JobSpan]:
 
 
 def _following(event: Mapping[str, Any]) -> str | None:
-    """Return the gang's activity after this event: empty for none, or None for an unrelated event."""
+    """Return the gang's activity after this event: "" if it has none, or None if the event is unrelated."""
     name = event.get("event")
     if name == "rendezvous":
         return "generation"
@@ -131,7 +131,7 @@ def _data(event: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 
 
 def _checkpoints(events: Events) -> Iterator[JobSpan]:
-    """Yield checkpoints, from the program's save until the commit to the store."""
+    """Yield a span for each checkpoint, from the program's save until the commit to the store."""
     for event in events:
         if event.get("event") == "checkpoint":
             point, end = _data(event, "checkpoint"), event["time_ms"]
@@ -156,7 +156,7 @@ def trace_environment() -> dict[str, str]:
         return {}
     carrier: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(carrier)
-    return {name.upper(): value for name, value in carrier.items()}  # names of OpenTelemetry for environments
+    return {name.upper(): value for name, value in carrier.items()}  # OpenTelemetry's names of environment variables
 
 
 def report_trace(ended: EndedTry, events: Callable[[], Events]) -> None:
@@ -210,15 +210,15 @@ class Telemetry:
 
     task: TonyTrainOperator
     run: TaskInstanceInfo
-    identity: Callable[[], Identity]  # of the training; may raise like the hook
+    identity: Callable[[], Identity]  # returns the training's identity; may raise the hook's exceptions
     store: StateStore
-    summary: JobSummary | None = None  # if present, its curves are reported as well
+    summary: JobSummary | None = None  # the application's summary, with the curves to report; None if there is none
     history: JobHistory | None = None  # the application's records; None if they were not read yet
     _ended: WatchResult | None = None
     _open: OpenMlflowRun | None = None  # MLflow's run; None until MLflow was notified of the start
 
     def completed(self, request: SubmissionRequest) -> SubmissionRequest:
-        """Add the environment variables and credentials that reports need to the request. Raises TonySpecError."""
+        """Return the request with the environment variables and credentials for reports. Raises TonySpecError."""
         environment, credentials = trace_environment(), {}
         run = self._mlflow_run()
         if run is not None:
@@ -243,7 +243,7 @@ class Telemetry:
 
     @property
     def secrets(self) -> list[str]:
-        """Credentials of MLflow that the job's programs know. Reading this property makes Airflow mask them."""
+        """MLflow credentials that the job's programs receive. Reading this property makes Airflow mask them in logs."""
         with self._bearing("MLflow's password is not masked in the job's output"):
             options = MlflowOptions.of(self.task.mlflow)
             if options is not None:
@@ -255,7 +255,7 @@ class Telemetry:
         self._ended = ending
 
     def close_mlflow_run_in_background(self, application_id: str, reason: str) -> None:
-        """Close MLflow's run in parallel: Airflow may end this process before the job has ended."""
+        """Close the MLflow run in another thread now, because Airflow may end this process before the job ends."""
         with self._bearing("MLflow's run stays open"):
             if (run := self.open_run) is not None:
                 run.close_later(application_id, reason)
@@ -304,7 +304,7 @@ class Telemetry:
         return known if known is not None and known.application_id == job.application_id else job.history()
 
     def _mlflow_run(self) -> MlflowRun | None:
-        """Return None if the task has no ``mlflow``. Raises TonySpecError."""
+        """Return the MLflow run, or None if the task has no argument ``mlflow``. Raises TonySpecError."""
         options = MlflowOptions.of(self.task.mlflow)
         if options is None:
             return None

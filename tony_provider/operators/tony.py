@@ -41,7 +41,7 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
     """Run a distributed training on YARN, or on this machine, and wait for it.
 
     If a worker dies, the next try attaches to the running application of the previous try, or returns its result. After
-    a failure, the next try starts a new application. This one resumes from the newest verified checkpoint, unless the
+    a failure, the next try starts a new application, which resumes from the newest verified checkpoint, unless the
     commands, the environment or the files have changed. A task that is cleared after a success trains from the
     beginning. See docs/how-it-works.md, "Retry is resume".
 
@@ -75,12 +75,12 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
     :param resume: how a new application uses the checkpoints of earlier applications. ``auto`` resumes from the newest
         checkpoint after a failure, unless the commands, the environment or the files have changed. ``always`` also
         resumes after such changes, and after a success. ``never`` begins at step 0. Templated.
-    :param resume_from: the checkpoint from which this training starts until it has stored one itself. For the newest
-        checkpoint of another training, give a mapping of ``run_id`` and, if they differ from this task's, ``dag_id``,
-        ``task_id`` and ``map_index`` or ``checkpoint_key``. The key ``snapshot`` selects an older checkpoint by its
-        number. Or give the URI of a chain or a checkpoint: a result's ``checkpoint_chain`` or ``checkpoint_dir``. To
-        return to an older checkpoint of this training, add ``resume="never"``. An empty ``run_id`` or text has no
-        effect. Templated.
+    :param resume_from: the checkpoint from which this training starts until it has stored its own first checkpoint. For
+        the newest checkpoint of another training, give a mapping with ``run_id``. If they differ from this task's, add
+        ``dag_id``, ``task_id``, and either ``map_index`` or ``checkpoint_key``. The key ``snapshot`` selects an older
+        checkpoint by its number. Or give the URI of a chain or a checkpoint: a result's ``checkpoint_chain`` or
+        ``checkpoint_dir``. To return to an older checkpoint of this training, add ``resume="never"``. An empty
+        ``run_id`` or text has no effect. Templated.
     :param warm_start: URI of a directory on the job's store with a model, from which the training code may take its
         initial weights at step 0. The code finds the files in ``TONY_WARM_START``. The URI may also name a checkpoint,
         or a checkpoint chain, which stands for its newest checkpoint. An empty text has no effect. For an earlier
@@ -98,8 +98,8 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
         limits: ``{"memory": {"at_least": "1GiB", "at_most": "16GiB"}, "vcores": {"at_most": 8}}``. Without a limit,
         ``at_least`` is a quarter of the job's value, and ``at_most`` twice that value. See docs/advice.md.
     :param on_kill_action: what happens to the application when a user marks or clears this task, or when its worker
-        shuts down. ``kill`` stops it, with the grace of its user processes. ``keep`` lets the next try attach to it. A
-        timeout of the task kills it in any case.
+        shuts down. ``kill`` stops it, with a grace period for its user processes. ``keep`` lets the next try attach
+        to it. A timeout of the task ends the application in any case.
     :param show_output: tasks whose output appears in the task's log, in lines such as
         ``worker:0 | epoch 3, loss 0.21``. Write ``"leader"`` for the chief or rank 0, a list of tasks such as
         ``["worker:0", "evaluator:0"]``, or False for none. The number of lines is limited, and values of ``secrets``
@@ -107,8 +107,8 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
     :param multiple_outputs: each key of the result is a separate XCom, as in ``train.output["model_dir"]``.
     :return: see ``JobResult``.
 
-    Raises TonySpecError and TonyJobRejected, which are not retried, TonyJobFailed, TonyQueueTimeout,
-    TonyKilledExternally, AirflowTaskTimeout, and ClusterError or StorageError if the cluster is unreachable.
+    Raises TonySpecError and TonyJobRejected, which Airflow does not retry. Also raises TonyJobFailed, TonyQueueTimeout,
+    TonyKilledExternally and AirflowTaskTimeout, and ClusterError or StorageError during an outage.
     """
 
     template_fields: Sequence[str] = (
@@ -239,7 +239,7 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
     def dry_run(self) -> None:
         """Print the exact submission as YAML with masked secrets: its files, and its requests to the cluster.
 
-        Outside a run, templates may not be rendered. If ``resume_from`` or ``warm_start`` is such a template, the
+        Outside a run, some templates cannot be rendered. If ``resume_from`` or ``warm_start`` is such a template, the
         output shows a training that begins at step 0. Raises the errors that a try raises before it starts.
         """
         from tony_provider.operators.submission import print_submission
@@ -247,7 +247,7 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
         print_submission(self)
 
     def parse_job(self, secrets: Collection[str]) -> ParsedJob:
-        """Return the job with all arguments merged over it. ``secrets``: names. Raises TonySpecError."""
+        """Return the job with all arguments merged over it. ``secrets`` are names of secrets. Raises TonySpecError."""
         from tony_provider.operators.submission import ParsedJob, job_of, layers_of
 
         layers = layers_of(

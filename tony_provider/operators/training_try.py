@@ -91,13 +91,13 @@ class StartedApplication:
     """The application that a try waits for: submitted by this try, or found from an earlier one."""
 
     job: TonyJob
-    attached: bool = False  # an earlier try started it
-    has_ended: bool = False  # it has succeeded, but Airflow has no result of it
+    attached: bool = False  # whether an earlier try started the application
+    has_ended: bool = False  # True if it has succeeded, and only its result must still be delivered to Airflow
 
 
 @attrs.frozen
 class ApplicationStarter:
-    """Starts the application of one try, or finds the one that an earlier try started."""
+    """Starts the application of one try, or finds the application that an earlier try started."""
 
     hook: TonyHook
     this_try: TryInfo
@@ -138,7 +138,7 @@ class ApplicationStarter:
             return StartedApplication(job, attached=True, has_ended=not before.is_live)
         if before is not None:
             self.log.info("The previous application: %s", before)
-            # If both its master and its try died, nothing has removed its temporary files yet.
+            # If the application's master and its try both died, its temporary files still exist.
             clean_up(self._job(request, before.application_id), self.log.warning)
         return self.submit(request)
 
@@ -155,7 +155,7 @@ class ApplicationStarter:
         return self.submit(request)
 
     def _begin(self, request: SubmissionRequest) -> Owner:
-        """Register this try as the training's owner, so that earlier tries lose ownership. Return the present owner."""
+        """Register this try as the training's owner, so that earlier tries lose ownership. Return the new owner."""
         owners = self.hook.owners(request.identity)
         return owners.begin(self.this_try.waiting).owner
 
@@ -269,7 +269,7 @@ class TrainingTry:
             raise ClusterUnreachable(f"{self._job} could not be watched any more: {told.error}")
         ending = WatchResult(told.reason, told.last_message)
         if ending.reason in (WatchEnd.FINISHED, WatchEnd.FORGOTTEN) or self._has_ended():
-            ending = self._wait(WatchLimits())  # observes how it ended, also through outages
+            ending = self._wait(WatchLimits())  # observes how the application ended, and retries during outages
         return self._conclude(ending)
 
     def continue_without_trigger(self, failure: Exception) -> Any:
@@ -346,12 +346,12 @@ class TrainingTry:
         return secrets
 
     def _adopt_application(self, application_id: str) -> None:
-        """Make the application of this try, which another process has started, known to the kill switch."""
-        self._hook.get_conn()  # imports the backend now: a kill's thread would block on an import of the main thread
+        """Register an application of this try, started by another process, so that the kill switch can end it."""
+        self._hook.get_conn()  # import now: a kill's thread would block on an import that the main thread has begun
         self._job = self._switch.job = self._hook.job(application_id, self._identity)
 
     def _is_mine(self, application_id: str) -> bool:
-        """Return whether the cluster knows the application as this training's; False if the cluster does not answer."""
+        """Return whether the application has this training's tag; False if the cluster does not answer."""
         try:
             application = self._hook.application(application_id)
         except ClusterError as error:
@@ -444,8 +444,9 @@ class TrainingTry:
         )
         left = try_state.DeferralNote(self._try.id, self._try.max_tries, job.application_id, job.kill)
         try_state.write_deferral_note(self._store, left)
-        # dag.test() runs the trigger itself. A triggerer with the same database would run it too, and mistake the next
-        # events for a user's action. In dag.test(), no scheduler fails the task.
+        # dag.test() runs the trigger itself. A triggerer with the same database would also run it, and would end the
+        # application, because it mistakes the next events for a user's action. So in dag.test(), disable this kill.
+        # ``earliest`` is not needed either, because no scheduler fails a task of dag.test().
         is_test = is_of_dag_test(self._context)
         watched = attrs.evolve(job, kill=job.kill and not is_test)
         task.defer(
@@ -480,7 +481,7 @@ class TrainingTry:
         return result
 
     def _end_if_killed(self) -> None:
-        """Raise TonyTaskKilled if the kill switch was pulled, after ending the application unless it must be kept.
+        """If the kill switch was pulled, end the application, unless it must be kept, and raise TonyTaskKilled.
 
         After on_kill(), Airflow continues execute(). If execute() returned, Airflow would record success.
         """
@@ -552,9 +553,9 @@ class TrainingTry:
         return RemainingOutput(self._wish(fresh=False), self._told, [*self._secrets, *self._telemetry.secrets])
 
     def _was_killed_for_another_try(self, ending: WatchResult) -> bool:
-        """Return whether the kill was for an earlier try of a task that was cleared while it was deferred.
+        """Return whether the application was killed for an earlier try, which was deferred when its task was cleared.
 
-        The next try of such a task starts before the job of the earlier one is killed.
+        After such a clearing, this try may start, and attach to the application, before the application is killed.
         """
         if not killed_by_airflow(ending.application) or killed_for(ending.application) == self._try.name:
             return False

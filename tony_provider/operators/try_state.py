@@ -45,13 +45,13 @@ _NOTES = "The store of the jobs"
 
 
 class StateStore:
-    """A task's values in Airflow's ``task_state_store``; ``notes`` keep those that are stored ``forever``.
+    """A task's values in Airflow's ``task_state_store``. Values that are stored ``forever`` are also kept in ``notes``.
 
     Airflow has no such store before 3.3, and later versions delete a task's values when the task is cleared. So without
     ``notes`` values may get lost even if they are stored ``forever``.
 
-    No method raises: no training depends on these values. An installation may have its own backend, ``[workers]
-    state_store_backend``, which runs in this process and may raise any exception.
+    No method raises, because no training depends on these values. The methods log all exceptions of the store's
+    backend, which an installation may replace (``[workers] state_store_backend``).
     """
 
     def __init__(self, context: Context, log: Logger, notes: TrainingNotes | None = None) -> None:
@@ -65,7 +65,7 @@ class StateStore:
         return self._store.is_airflows
 
     def get(self, key: str, *, forever: bool = False) -> JsonValue:
-        """Return the value that was stored under ``key``, or None if there is none or the store does not answer.
+        """Return the value under ``key``, or None if there is no value or the store does not answer.
 
         Pass the same ``forever`` as to ``set``.
         """
@@ -113,7 +113,7 @@ STARTS_KEY = "tony_starts_anew"
 _GONE = ("failed", "skipped", "upstream_failed", "removed")  # final states of task instances, except success
 TRIGGER_FAILURE_WINDOW = 3600.0  # seconds
 MAX_TRIGGER_FAILURES = 3  # failures of one try's triggers within the window; after more, the try waits in the worker
-MAX_RESUBMISSIONS = 3  # of one try: that many earlier tries may still kill an application of this try by mistake
+MAX_RESUBMISSIONS = 3  # limit for one try; it resubmits after a kill that was meant for an earlier try's application
 
 
 @attrs.frozen
@@ -144,7 +144,7 @@ class TaskInstanceInfo:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The origin of the job, for its event log."""
+        """The labels with which a job records the task instance that submitted it."""
         told = {name: str(value) for name, value in attrs.asdict(self).items()}
         if self.map_index < 0:
             del told["map_index"]
@@ -153,12 +153,12 @@ class TaskInstanceInfo:
 
 @attrs.frozen
 class TryInfo:
-    """One try of a task. It distinguishes the marks and kills of this try from those of other tries."""
+    """Identifies one try of a task, so that its marks and kills are not mistaken for those of another try."""
 
     number: int
     max_tries: int  # number of the last allowed try; Airflow raises it when the task is cleared
     id: str  # Airflow's ID of this try; unlike ``number``, it is unique even if the run is deleted and created again
-    run: str = ""  # names the task's run, within which try numbers are comparable
+    run: str = ""  # all IDs of the task instance; try numbers are comparable only if these IDs are equal
 
     @classmethod
     def of(cls, context: Context) -> TryInfo:
@@ -172,12 +172,12 @@ class TryInfo:
 
     @property
     def name(self) -> str:
-        """The try's name in the diagnostics of an application that it kills."""
+        """The try's name, as used in the diagnostics of an application that the try kills."""
         return f"try {self.number} ({self.id})"
 
     @property
     def waiting(self) -> WaitingTry:
-        """This try, in the form in which the store records it as the one that waits for the application."""
+        """A record for the store: this try waits for the training's application."""
         return WaitingTry(self.name, self.number, self.run, self.id)
 
     def delivered_mark(self) -> Delivered:
@@ -199,7 +199,7 @@ def is_of_dag_test(context: Context) -> bool:
 
 
 def instance_exists(context: Context, map_index: int) -> bool:
-    """Whether Airflow has a mapped instance with this index that has succeeded or may still do so.
+    """Whether Airflow has a mapped instance with this index that has succeeded or may still succeed.
 
     Return False if Airflow does not answer.
     """
@@ -245,15 +245,16 @@ def may_defer_again(store: StateStore, this_try: TryInfo, log: Logger) -> bool:
 def may_resubmit(store: StateStore, this_try: TryInfo) -> bool:
     """Count a resubmission of this try, and return whether it is allowed.
 
-    A try submits its job again if its application reports a kill for another try. The count is limited because a job
-    writes its own final message, and could report this each time. Return False if Airflow's store fails.
+    A try submits its job again if the final message of its application reports a kill for another try. The count is
+    limited because the job itself writes this message, and could report such a kill each time. Return False if
+    Airflow's store fails.
     """
     times = _counted(store, STARTS_KEY, this_try, math.inf)
     return times is not None and times <= MAX_RESUBMISSIONS
 
 
 def _counted(store: StateStore, key: str, this_try: TryInfo, seconds: float) -> int | None:
-    """Count a call for this try, together with its earlier calls within the last ``seconds``.
+    """Record a call for this try, and count the try's calls within the last ``seconds``.
 
     Return the count including this call, or None if the store fails.
     """
@@ -309,22 +310,22 @@ _NAMED = 100  # maximum characters of an invalid ID in a message
 
 @attrs.frozen
 class DeferralNote:
-    """A note about a deferred try and its running application. It exists while no process of the try is active.
+    """A note about a deferred try and its running application. The note exists while no process of the try is active.
 
     The try writes the note before the deferral, and removes it when it resumes.
     """
 
     try_id: str
-    max_tries: int  # the last try that Airflow allowed at that time
+    max_tries: int  # number of the last try that Airflow allowed when the note was written
     application_id: str
     kill: bool  # whether a user's action on the task ends the application
 
     def was_cut_short(self, this_try: TryInfo) -> bool:
         """Whether a user cleared the task while this try was deferred. ``this_try`` is a later try.
 
-        Without clearing, a later try with the note means that a process died before the deferral or before the
-        resumption. Only clearing raises ``max_tries``. It is not detected if the DAG's ``retries`` were lowered by the
-        same number.
+        Only clearing raises ``max_tries``. If a later try finds the note with the same ``max_tries``, a process died
+        just before the deferral or the resumption. Clearing is not detected if the DAG's ``retries`` were lowered by
+        the same number.
         """
         return this_try.id != self.try_id and this_try.max_tries != self.max_tries
 
@@ -350,11 +351,11 @@ def delete_deferral_note(store: StateStore) -> None:
 
 
 def end_abandoned_application(store: StateStore, left_by: BeginningTry, log: Logger) -> None:
-    """End the application of an earlier try if its task was cleared during the deferral, and it still runs.
+    """End the application of an earlier try if the task was cleared while that try was deferred.
 
     The note is untrusted: the job and all users who may clear or mark the task can write it. It only names an
-    application, which is ended if the task's own connection confirms that this task started it. A failure does not stop
-    this try.
+    application. The application is ended if it still runs, and if the task's own connection confirms that this task
+    started it. A failure does not stop this try.
     """
     left = _noted(store, log)
     if left is None:
@@ -379,7 +380,7 @@ def _noted(store: StateStore, log: Logger) -> DeferralNote | None:
         return None
     try:
         found = from_plain(plain, DeferralNote, ignore_unknown=True)
-    except CodecError as error:  # from another release
+    except CodecError as error:  # written by another release of this provider
         log.warning("Cannot check whether an earlier try was cleared while it was deferred: %s", error)
         return None
     if not is_application_id(found.application_id):

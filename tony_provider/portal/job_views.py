@@ -64,7 +64,7 @@ def entries(document: Mapping[str, Any]) -> int:
 
 
 _SAMPLES = 1000  # maximum samples of one task
-_METRICS = 100  # maximum metrics of one task, the most reported first; a master keeps 50
+_METRICS = 100  # maximum metrics of one task, the most often reported first; a master keeps 50
 _OTHERS = ("task", "values", "metrics")
 
 
@@ -124,7 +124,7 @@ _LONGEST = 16 << 10  # limit for the characters of a line
 def end_of_output(data: bytes, tail: int) -> str:
     """Return the last lines of a log, at most ``tail`` bytes, as a terminal shows them; ``CUT`` marks omitted output.
 
-    If the log is longer than ``tail``, ``data`` must have one byte more: it shows whether the first line is complete.
+    If the log is longer than ``tail``, ``data`` must have one byte more, to show whether the first line is complete.
     """
     lines = end_of_log(data, tail).split(b"\n")
     text = "\n".join(displayed_line(line, _LONGEST) for line in lines)
@@ -145,8 +145,8 @@ def first_lines(plain: Any) -> Any:
 def tensorboard_commands(rows: Iterable[Row]) -> list[str]:
     """Return one TensorBoard command for the jobs of each connection and proxy user, in the order of the rows.
 
-    There are several commands because each reads through only one connection. Jobs without a known connection, for
-    example because of damaged summaries, are left out.
+    There may be several commands, because each command reads through only one connection. Jobs without a known
+    connection, for example because of damaged summaries, are left out.
     """
     groups: dict[tuple[str, str | None], list[str]] = {}
     for row in rows:

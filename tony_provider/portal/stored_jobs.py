@@ -96,8 +96,8 @@ _FIELDS: dict[str, tuple[Any, tuple[type, ...]]] = {
 def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
     """Return the row of a stored summary, with the DAG, run and task from the database ``columns``.
 
-    A field that ``value`` lacks, or has in a wrong form, gets its default; wrong forms are listed in ``problems``. The
-    ``state`` is the verdict, or None without a verdict.
+    A field that ``value`` lacks, or has in a wrong form, gets its default; fields in a wrong form are listed in
+    ``problems``. The ``state`` is the verdict, or None without a verdict.
     """
     plain, problems = plain_of(value)
     row: Row = {"application_id": key.removeprefix(JOB_KEY), **columns}
@@ -133,7 +133,7 @@ def with_state(row: Row, task_state: str | None, *, is_newest: bool) -> Row:
 
 
 def _waiting(times: Mapping[str, Any]) -> float | None:
-    """Return seconds in the queue and in waiting for containers, or None if neither is known."""
+    """Return the seconds that the job waited in the queue and for containers, or None if neither is known."""
     queue, allocation = times.get("queue"), times.get("allocation")
     if not _is_number(queue) and not allocation:
         return None
@@ -279,7 +279,7 @@ class StoredJobs:
         found = self._rows(Stored.key == JOB_KEY + application_id) if "\0" not in application_id else []
         if not found:
             return None
-        # The state depends on what else the task instance has started.
+        # The state also depends on the other applications that the task instance has started.
         row = next((row for row in self.siblings(found[0]) if row["application_id"] == application_id), None)
         if row is not None and len(found) > 1:
             others = ", ".join(f"{each['task_id']} of {each['dag_id']}" for each in found[1:4])
@@ -493,7 +493,7 @@ class DagDate:
 
 
 def runs_of(session: Session, dag_id: str) -> list[DagDate]:
-    """Return the newest runs of the DAG, ordered by date, without those whose date is unknown."""
+    """Return the newest runs of the DAG, ordered by date. Runs with an unknown date are left out."""
     about_date = (DagRun.partition_key, DagRun.partition_date, DagRun.logical_date, DagRun.run_after)
     newest_first = func.coalesce(*about_date[1:]).desc()
     query = select(DagRun.run_id, *about_date).where(DagRun.dag_id == dag_id).order_by(newest_first).limit(_RUNS)

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class ResourceKind(str, Enum):
-    """Whether a file is unpacked in the container."""
+    """The kind of a localised file: a FILE is used as it is, an ARCHIVE is unpacked in the container."""
 
     FILE = "FILE"
     ARCHIVE = "ARCHIVE"
@@ -59,7 +59,7 @@ class LocalizedResource:
     size: int  # bytes, exactly as the store reports it; YARN rejects the file if this differs
     modified_ms: int  # epoch milliseconds, exactly as the store reports them; YARN rejects the file if they differ
     kind: ResourceKind = ResourceKind.FILE
-    sha256: Optional[str] = None  # hexadecimal, of the submitted content; None for the user's own file on the store
+    sha256: Optional[str] = None  # hexadecimal checksum of the submitted content; None for the user's own file
 
     @property
     def is_verified(self) -> bool:
@@ -76,7 +76,7 @@ class YarnAccess:
     administrators: Optional[str] = None  # yarn.admin.acl if YARN enforces access lists, otherwise None
     queue_administrators: list[str] = attrs.field(factory=list)  # access lists of the job's queue and its parent queues
     racks: dict[str, str] = attrs.field(factory=dict)  # rack by node name, for nodes in placement requests of the job
-    rpc_protection: str = ""  # hadoop.rpc.protection: accept these levels and stronger ones; empty: any
+    rpc_protection: str = ""  # value of hadoop.rpc.protection: these levels and stronger ones are accepted; empty: any
 
 
 @attrs.frozen
@@ -91,12 +91,12 @@ class LocalAccess:
 
 @attrs.frozen
 class GpuDealing:
-    """Settings for GPUs that the nodes do not isolate.
+    """Settings for nodes that do not isolate GPUs between containers.
 
-    The executors on a node use locks to divide its GPUs among themselves.
+    The executors on a node use locks to divide the node's GPUs among themselves.
     """
 
-    devices: list[str] = attrs.field(factory=list)  # GPUs of each node for CUDA_VISIBLE_DEVICES; empty: from nvidia-smi
+    devices: list[str] = attrs.field(factory=list)  # each node's GPUs, for CUDA_VISIBLE_DEVICES; empty: see nvidia-smi
 
 
 @attrs.frozen
@@ -117,7 +117,7 @@ class ApplicationDescription:
     application_dir: str  # URI of the application's directory on the store
     webhdfs: Optional[
         WebHdfsConfig
-    ]  # access to the store from the nodes if the store is on WebHDFS; its token is in the credentials
+    ]  # access from the nodes to a store on WebHDFS, or None; the token of the store is in the credentials
     resources: list[LocalizedResource]  # files of every task's container, without the runtime archive and this file
     runtime: LocalizedResource  # the runtime archive
     runtime_pythons: list[str] = attrs.field(factory=list)  # Python versions that the runtime archive was built for
@@ -127,7 +127,7 @@ class ApplicationDescription:
     local: Optional[LocalAccess] = None
     shared_checkpoints: str = ""  # path of the directory for all tasks' checkpoints; empty: each task has its own
     chain_dir: str = ""  # URI of the checkpoint chain's directory on the store
-    epoch: int = 0  # number of this application among the applications that have owned its training
+    epoch: int = 0  # number of this application in the sequence of the owners of its training, see ``Epoch``
     continues: Optional[str] = None  # URI of another checkpoint chain, or of a checkpoint in it, to start from
     warm_start: Optional[str] = None  # URI of a model's directory on the store, for initial weights
     master_lost_after: float = 60.0  # seconds without an application master after which executors stop their processes
@@ -139,7 +139,7 @@ class ApplicationDescription:
     environment: dict[str, str] = attrs.field(factory=dict)  # variables of user processes; the job's own override them
     authority: str = ""  # PEM certificate of the authority for the application master; its private key is discarded
     other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # other HDFS file systems for inputs, outputs and programs
-    zone_offsets: list[ZoneOffset] = attrs.field(factory=list)  # of the time zone of the job's windows; empty: UTC
+    zone_offsets: list[ZoneOffset] = attrs.field(factory=list)  # UTC offsets for the job's windows; empty: UTC
     key_server: str = ""  # URI (kms://…) of the key server if the application has a token for it, otherwise empty
     version: int = 1
 
@@ -181,7 +181,7 @@ def read_description(directory: Path, secrets: Mapping[str, bytes]) -> Applicati
 def take_credentials(environ: Mapping[str, str]) -> Credentials:
     """Read a container's token file and delete it. Raises ContainerError.
 
-    Otherwise, any process of the same user on the node could read the file, and a server in the job might expose it.
+    A file that stayed could be read by any process of the same user on the node, or exposed by a server in the job.
     The file is not needed again, because each attempt of a master or task has its own container.
     """
     path = Path(required_variable(environ, contract.ENV_TOKEN_FILE))
@@ -248,18 +248,18 @@ def clean_up(storage: Storage, application_dir: str) -> None:
 def clear_outputs(storage: Storage, application_dir: str) -> None:
     """Remove the temporary files that tasks have left next to the paths of outputs. Raises StorageError.
 
-    Covers the job's own store, and other stores if this process can reach them.
+    Files on the job's own store are removed, and files on other stores if this process can reach those stores.
     """
     about = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     try:
         description = load_json(read_whole(storage, about, APPLICATION_LIMIT), ApplicationDescription)
     except StorageNotFound:
-        return  # it was already cleaned up
+        return  # the application was already cleaned up
     except (CodecError, StorageTooLarge) as error:
         log.warning("cannot read %s, so temporary files next to its outputs remain: %s", about, error)
         return
-    # The job's programs can overwrite the description, so it must not determine the application's ID or grant access to
-    # local disks.
+    # The job's programs can overwrite the description. So the application's ID and the access to local disks must not
+    # depend on the description.
     application_id, local = uris.name(application_dir), uris.scheme(application_dir) == "file"
     stores = JobStores(storage, application_dir)
     try:
@@ -275,7 +275,7 @@ def clear_outputs(storage: Storage, application_dir: str) -> None:
 
 
 def _whole_exports(storage: Storage, uri: str) -> list[str]:
-    """Return the names of complete exports, whose content is never removed because it belongs to the program."""
+    """Return the names of complete exports. Their content is never removed, because it belongs to the program."""
     try:
         found = storage.list(uri)
     except StorageNotFound:

@@ -1,11 +1,12 @@
 """History of an application: its event log and the samples of its tasks, in segment files on the store.
 
 Samples are the resource use, progress and metrics of a task. A segment is a file of gzipped JSON lines: a header, then
-events or samples, oldest first. It is written once, and read as far as it is intact.
+events or samples, oldest first. A segment is never changed after it is written. Readers return all lines before
+damaged data.
 
-Each application master numbers its events from 1, and the name of an event segment contains the range of its events. A
-later segment may replace several small segments, which are then removed. One event ``dropped`` replaces old events that
-were dropped.
+Each application master numbers its events from 1. The name of an event segment contains the numbers of its first and
+last event. A later segment may replace several small segments, which are then removed. If old events are dropped, one
+event ``dropped`` takes their place.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from tony_provider.runtime.storage.errors import STORE_ERRORS, StorageError, Sto
 GZIP = 31  # zlib's window bits for a gzip header
 _MOST_UNREADABLE = 10_000  # unreadable lines after which the rest of a file is not read
 _LINE = re.compile(rb"[^\n]+")
-_MOST_MEMBERS = 100  # members of a gzip file; segments have one or two, and reading a member copies the rest
+_MOST_MEMBERS = 100  # limit for the members of a gzip file: segments have one or two, and each member copies the rest
 _TOO_LARGE = "it is too large: the rest is not read"
 _AT_ONCE = 8  # files read concurrently, because a store's latency for each file dominates
 
@@ -59,7 +60,7 @@ class SegmentContent(Generic[H, T]):
     header: H
     values: list[T]
     problems: list[str]  # what is missing and why, for users
-    size: int  # bytes of its text
+    size: int  # bytes of the uncompressed text
 
 
 def compressed(lines: Iterable[bytes]) -> bytes:
@@ -98,8 +99,9 @@ def read_content(
 ) -> SegmentContent[H, T]:
     """Read a segment from the bytes of its file, which may be truncated or invalid.
 
-    ``default`` is the header of the newest known version, returned if the file has none. ``read`` returns the value of
-    a line, or None if the line is invalid. ``most_bytes`` and ``most`` limit the text and the values that are read.
+    ``default`` is a header of the newest known version. It is returned if the file has no valid header.
+    ``read`` returns the value of a line, or None if the line is invalid. ``most_bytes`` and ``most`` limit how much
+    text and how many values are read.
     """
     text, problem = decompressed(data, most_bytes)
     problems = [problem] if problem else []
@@ -119,7 +121,7 @@ def read_content(
 def _read_lines(
     text: bytes, read: Callable[[bytes], Optional[T]], *, most: int, is_cut: bool
 ) -> tuple[list[T], list[str]]:
-    """Return the values of lines, and what is missing, for users. If ``is_cut``, an unfinished last line is ignored."""
+    """Return the values of lines, and messages about missing lines. If ``is_cut``, ignore an unfinished last line."""
     values: list[T] = []
     unreadable = 0
     for match in _LINE.finditer(text):  # an iterator, because there may be millions of lines
@@ -169,11 +171,11 @@ def _content(storage: Storage, file: FileStatus) -> Union[bytes, StorageError]:
 
 EVENTS_VERSION = 1  # format version of segments
 APPLICATION = "application"  # the first event, with the labels
-DROPPED = "dropped"  # an event that replaces old ones, and its key with their number
+DROPPED = "dropped"  # name of the event that replaces old events, and of the key with the number of these events
 _NAME = re.compile(r"events-(\d{1,9})-(\d{1,9})-(\d{1,9})\.jsonl\.gz")
-_LATEST_MS = 1 << 53  # limit for valid times
-_DEEPEST = 50  # nested levels of an event; application masters write three
-_LONGEST = 8 << 20  # bytes of a line; an event that replaces many needs a few for each of 10,000 tasks
+_LATEST_MS = 1 << 53  # a time is valid if its absolute value is below this limit
+_DEEPEST = 50  # maximum nesting of an event; application masters write three levels
+_LONGEST = 8 << 20  # maximum bytes of a line; a ``dropped`` event needs a few bytes for each of 10,000 tasks
 
 
 @attrs.frozen(order=True)
@@ -240,13 +242,13 @@ class EventLines:
 
     events: list[dict[str, Any]]
     problems: list[str]  # what is missing and why, for users
-    size: int = 0  # bytes of their text
+    size: int = 0  # bytes of the uncompressed text
 
 
 def read_event_segment(data: bytes, *, most_bytes: int, most_events: int) -> EventLines:
     """Read the events of a segment from the bytes of its file, which may be truncated or invalid.
 
-    ``most_bytes`` and ``most_events`` limit the text and the events that are read.
+    ``most_bytes`` and ``most_events`` limit how much text and how many events are read.
     """
     found = read_content(data, EventSegmentHeader(), _event, most_bytes=most_bytes, most=most_events)
     return EventLines(found.values, found.problems, found.size)
@@ -266,10 +268,10 @@ def _event(line: bytes) -> Optional[dict[str, Any]]:
     return event if isinstance(time_ms, int) and abs(time_ms) < _LATEST_MS else None
 
 
-_MOST_BYTES = 16 << 20  # limit for the files of all segments, many times what application masters write
+_MOST_BYTES = 16 << 20  # limit for the bytes of all files, many times what application masters write
 _MOST_TEXT = 32 << 20  # limit for the uncompressed text of all segments, in bytes
 _MOST_EVENTS = 100_000  # limit for the events of all segments
-_LOOKS = 5  # limit for listings of the directory, which repeat if a listed segment is replaced
+_LOOKS = 5  # limit for listings: the directory is listed again if a listed segment was replaced
 
 
 @attrs.frozen
@@ -281,7 +283,7 @@ class StoredSegment:
 
 
 def event_segments(storage: Storage, application_dir: str) -> list[StoredSegment]:
-    """Return all segments of an application's event log, oldest first, including replaced ones.
+    """Return all segments of an application's event log, oldest first, including segments that were replaced.
 
     Raises StorageError.
     """
@@ -332,9 +334,9 @@ class _Reading:
     missing: list[str]
     is_anything: bool = False
     _reached: dict[int, int] = attrs.field(factory=dict)  # last number read, by attempt of the application master
-    _bytes: int = 0  # of files, so far
-    _text: int = 0  # bytes of uncompressed text, so far
-    _events: int = 0  # so far
+    _bytes: int = 0  # bytes of the files read so far
+    _text: int = 0  # bytes of uncompressed text read so far
+    _events: int = 0  # number of events read so far
 
     def events(self) -> Iterator[dict[str, Any]]:
         for look in range(1, _LOOKS + 1):
@@ -385,7 +387,7 @@ class _Reading:
             self._miss(f"{segment.file}: {problem}")
         self._events += len(found.events)
         self._text += found.size
-        # An event's position gives its number only if the segment is complete. Skip events that were read before.
+        # Skip events that were read before. The number of each event is known only in a complete segment.
         twice = max(0, reached + 1 - segment.first) if len(found.events) == segment.events else 0
         return found.events[twice:]
 
@@ -397,7 +399,7 @@ class _Reading:
 
 
 def _without_covered(segments: Sequence[EventRange]) -> list[EventRange]:
-    """Return the segments in order, without replaced ones."""
+    """Return the segments in order, without segments that another one replaces."""
     kept: list[EventRange] = []
     for each in sorted(segments, key=lambda one: (one.am_attempt, one.first, -one.last)):
         if not kept or not kept[-1].covers(each):
@@ -414,43 +416,43 @@ class TaskSample:
     time_ms: int  # end of the interval, in epoch milliseconds
     seconds: float  # length of the interval
     task: str  # such as worker:0
-    attempt: int = 1  # attempt of its container, from 1
+    attempt: int = 1  # number of the task's attempt, from 1
     generation: int = 0
     values: MetricValues = attrs.field(factory=dict)  # aggregates of metrics that executors measure
-    step: Optional[int] = None  # newest value
-    steps_per_second: Optional[float] = None  # newest value
+    step: Optional[int] = None  # newest step
+    steps_per_second: Optional[float] = None  # newest speed
     metrics: dict[str, float] = attrs.field(factory=dict)  # newest values that the program reported, by name
 
 
 SAMPLES_VERSION = 1  # format version of segments
 _SAMPLES_NAME = re.compile(r"series-(\d{1,9})-(\d{1,9})\.jsonl\.gz")
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_EXACT = 2.0**53  # integers below it are written exactly
-_LARGEST = 1 << 64  # limit of a counter
-_SAMPLES_LONGEST = 1 << 20  # bytes of a line
+_EXACT = 2.0**53  # integers below this limit are written exactly
+_LARGEST = 1 << 64  # integers in a sample must be below this limit
+_SAMPLES_LONGEST = 1 << 20  # maximum bytes of a line
 
 
 @attrs.frozen(kw_only=True)
 class SampleSegmentHeader:
-    """First line of a segment. Counts of omitted values start at 0 with each application master."""
+    """First line of a segment of samples. Each application master counts its omitted samples and metrics from 0."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
     version: int = SAMPLES_VERSION
     application_id: str = ""
-    samples_left_out: int = 0  # while the store was unavailable, or beyond the limit
-    metrics_left_out: int = 0  # metric names beyond the limit
-    such_as: list[str] = attrs.field(factory=list)  # some of these names
+    samples_left_out: int = 0  # samples omitted while the store was unavailable, or above the limit
+    metrics_left_out: int = 0  # metric names omitted above the limit
+    such_as: list[str] = attrs.field(factory=list)  # examples of the omitted metric names
 
 
 @attrs.frozen
 class SampleSegment:
-    """The readable part of a segment."""
+    """The readable samples of a segment."""
 
     header: SampleSegmentHeader
     samples: list[TaskSample]
     problems: list[str]  # what is missing and why, for users
-    size: int = 0  # bytes of its text
+    size: int = 0  # bytes of the uncompressed text
 
 
 def segment_name(am_attempt: int, number: int) -> str:
@@ -492,11 +494,11 @@ class SampleCompressor:
 
     @property
     def most_bytes(self) -> int:
-        """Upper limit for the compressed size of the samples so far, because pending bytes might not shrink."""
+        """Upper limit for the compressed size of the samples so far. It assumes that pending bytes do not shrink."""
         return self._written + self._pending + self._pending // 1000 + 64
 
     def add(self, line: bytes) -> None:
-        """Add a line of ``encode_sample``."""
+        """Add a line that ``encode_sample`` returned."""
         self._pending += len(line)
         if chunk := self._compressor.compress(line):
             self._written += len(chunk)
@@ -554,7 +556,7 @@ _MEASURED = {metric.name for metric in SHOWN}
 def read_segment(data: bytes, *, most_bytes: int, most_samples: int) -> SampleSegment:
     """Read a segment from the bytes of its file, which may be truncated or invalid.
 
-    ``most_bytes`` and ``most_samples`` limit the text and the samples that are read.
+    ``most_bytes`` and ``most_samples`` limit how much text and how many samples are read.
     """
     found = read_content(data, SampleSegmentHeader(), _sample, most_bytes=most_bytes, most=most_samples)
     return SampleSegment(found.header, found.values, found.problems, found.size)
@@ -606,7 +608,7 @@ def _float(value: Any) -> float:
 def _str(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
-    return sys.intern(value)  # shared by up to 100,000 samples
+    return sys.intern(value)  # up to 100,000 samples share the same text
 
 
 def _metrics(value: Any) -> dict[str, float]:

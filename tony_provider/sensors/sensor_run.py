@@ -65,7 +65,7 @@ def load_sensor_memory(context: Context, log: Logger) -> SensorMemory | None:
 
 @attrs.frozen
 class SensorArguments:
-    """The rendered arguments that name a sensor's job. None if not given, or if a template had no value."""
+    """The rendered arguments that name a sensor's job. Each is None if it has no value after the rendering."""
 
     application_id: str | None
     application_tag: str | None
@@ -114,9 +114,9 @@ class SensorArguments:
 
     def _index(self, context: Context) -> int:
         if self.map_index is None:
-            return TaskInstanceInfo.of(context).map_index  # the same for all tasks of a mapped task group
+            return TaskInstanceInfo.of(context).map_index  # all tasks of a mapped task group share the index
         try:
-            return int(self.map_index)  # templates give text
+            return int(self.map_index)  # a rendered template is text
         except (TypeError, ValueError) as error:
             raise TonySpecError(f"map_index: should be a whole number, not {shown(self.map_index)}") from error
 
@@ -137,7 +137,7 @@ class SensorRun:
         self._criteria = criteria
         self._kill = kill
         self._log = sensor.log
-        self._watch: tuple[JobSearch, SensorConditions, TrainTask | None] | None = None  # between pokes
+        self._watch: tuple[JobSearch, SensorConditions, TrainTask | None] | None = None  # kept between pokes
 
     def _aim(self, context: Context) -> tuple[JobTarget, TrainTask | None]:
         sensor = self._sensor
@@ -157,7 +157,7 @@ class SensorRun:
         sensor = self._sensor
         try:
             target, train_task = self._aim(context)
-            ahead = sensor.hook.now() - time.time()  # the clock of the triggerer's machine may differ
+            ahead = sensor.hook.now() - time.time()  # because the triggerer's clock may differ
         except ClusterError as error:
             raise TonyJobRejected(str(error)) from error
         end = self.until(context)
@@ -179,7 +179,7 @@ class SensorRun:
         )
 
     def defer_again(self, context: Context) -> None:
-        """Defer again after a failed trigger. Return if it failed too often, so that this process must wait."""
+        """Defer again after a failed trigger. Return if triggers failed too often: this process must then wait."""
         if may_defer_again(StateStore(context, self._log), TryInfo.of(context), self._log):
             # The failed trigger's memory is lost, including the time without an application, so count start_timeout
             # from now.
@@ -262,6 +262,6 @@ class SensorRun:
 
 
 def _began(context: Context) -> float:
-    """Return the start of this try of the sensor in epoch seconds, before it was deferred."""
+    """Return the start of this try of the sensor in epoch seconds. A deferral does not change the start."""
     started = context["ti"].start_date
     return started.timestamp() if started is not None else time.time()

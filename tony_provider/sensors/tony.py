@@ -45,7 +45,7 @@ STATES = list(dict.fromkeys([state.value for kind in (JobState, ApplicationState
 
 
 def state_names(given: Iterable[str] | str) -> frozenset[str]:
-    """Parse the names of states in a list, or in text with commas. Raises ValueError for unknown names and for none."""
+    """Parse the names of states in a list, or in text with commas. Raises ValueError for no or unknown names."""
     names = given.split(",") if isinstance(given, str) else list(given)
     states = [str(getattr(name, "value", name)).strip().upper() for name in names]
     for state in states:
@@ -74,16 +74,16 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
     Exactly one of the first three arguments must be given. It names the job.
 
     :param application_id: such as ``application_1700000000000_0001``, or ``train.output["application_id"]``. Templated.
-    :param application_tag: a YARN tag: that of a training (``tony-…``), or one of the job's ``tags``. The sensor
+    :param application_tag: a YARN tag: the tag of a training (``tony-…``), or one of the job's ``tags``. The sensor
         watches the newest application with this tag. Templated.
     :param train_task_id: a training task of the same run (in a task group, ``<group>.<task>``). The sensor needs no
-        dependency on it. After a retry, the sensor watches the new application. It stops when the task is over in
-        Airflow. Templated.
+        dependency on it. After a retry, the sensor watches the new application. The sensor stops when the training
+        task is over in Airflow. Templated.
     :param map_index: the map index of the training task, if it is mapped; default: the sensor's own, or none.
         Templated.
     :param checkpoint_key: the training task's ``checkpoint_key``, if it has one. Templated.
-    :param start_timeout: maximum seconds without an application, from the sensor's start and between two tries of the
-        training; default: no limit but ``timeout``.
+    :param start_timeout: maximum seconds to wait for an application, after the sensor's start and between two tries of
+        the training; default: no limit except ``timeout``.
     :param tony_conn_id: the training task's connection. Templated.
     :param proxy_user: the user for whom the sensor queries the cluster. With ``train_task_id`` it must be the training
         task's ``proxy_user``; default: the connection's user. Templated.
@@ -191,7 +191,7 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
             self.hook.close()
 
     def _poke_on(self, context: Context) -> Any:
-        """Poke in this process for the remaining time: rescheduling would restart the task."""
+        """Poke in this process for the remaining time, because rescheduling would restart the task."""
         self.mode = "poke"
         run = self.running
         until, limited = run.until(context), run.is_limited
@@ -204,7 +204,7 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
             raise
 
 
-LEAST_HEARTBEAT_AGE = 10.0  # seconds; an application master reports heartbeats every five
+LEAST_HEARTBEAT_AGE = 10.0  # seconds; an application master reports heartbeats every 5 seconds
 
 
 class TonyJobSensor(TonySensor):
@@ -212,13 +212,14 @@ class TonyJobSensor(TonySensor):
 
     The arguments of ``TonySensor`` name the job, and set how to wait for it.
 
-    :param states: names of states of the job (``WAITING``, ``STARTING``, ``RUNNING``, ``RESTARTING``, ``SUSPENDED``,
-        ``RECOVERING``, ``FINISHING``, ``SUCCEEDED``, ``FAILED``, ``KILLED``). Also of its application before the job
-        starts (``NEW``, ``NEW_SAVING``, ``SUBMITTED``, ``ACCEPTED``) or after its end (``FINISHED``). A list, or text
-        with commas. A state may begin and end between two polls, so add the states that may follow it. Templated.
+    :param states: names of states, in a list or in text with commas. States of a job: ``WAITING``, ``STARTING``,
+        ``RUNNING``, ``RESTARTING``, ``SUSPENDED``, ``RECOVERING``, ``FINISHING``, ``SUCCEEDED``, ``FAILED``,
+        ``KILLED``. States of its application before the job starts: ``NEW``, ``NEW_SAVING``, ``SUBMITTED``,
+        ``ACCEPTED``. State of the application after the job's end: ``FINISHED``. A state may begin and end between two
+        polls, so add the states that may follow it. Templated.
     :return: see ``SensorResult``: each key is a separate XCom.
 
-    Raises TonyJobMissed if the job has ended differently, or if no job will come. Raises AirflowSensorTimeout,
+    Raises TonyJobMissed if the job has ended in another state, or if no job will start. Raises AirflowSensorTimeout,
     TonySpecError and TonyJobRejected. Raises ClusterError or StorageError after an outage of 10 minutes.
     """
 
@@ -245,7 +246,7 @@ class TonyJobSensor(TonySensor):
 
 
 class TonyHeartbeatSensor(TonySensor):
-    """Watch a training while it runs, from a parallel task. The sensor succeeds when the training has.
+    """Watch a training while it runs, from a parallel task. The sensor succeeds when the training succeeds.
 
     The job's tasks are judged only while the job is ``RUNNING``, so not while it waits for containers or restarts.
 
@@ -255,11 +256,11 @@ class TonyHeartbeatSensor(TonySensor):
         None: not checked.
     :param slow_for: seconds for which a task may be slower than ``min_steps_per_second``.
     :param task_types: the task types to check, such as ``["worker"]``; default: all.
-    :param on_stale: ``fail``, or ``kill`` to first end the application, with the grace of its user processes. The next
-        try of the training task resumes from the newest checkpoint.
+    :param on_stale: ``fail``, or ``kill`` to first end the application, with a grace period for its user processes.
+        The next try of the training task resumes from the newest checkpoint.
 
-    All other arguments are those of ``TonySensor``. The result and the errors are those of ``TonyJobSensor``, and
-    TonyJobStale.
+    All other arguments are those of ``TonySensor``. Returns the same result and raises the same errors as
+    ``TonyJobSensor``, and also raises TonyJobStale.
     """
 
     def __init__(

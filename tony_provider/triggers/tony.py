@@ -39,7 +39,8 @@ KILL_SECONDS = 30.0  # time limit of on_kill: Airflow's default for [triggerer] 
 class KilledTrigger(BaseTrigger):
     """A trigger whose ``on_kill`` runs when a user marks or clears its task, in any version of Airflow.
 
-    Versions before 3.3 cancel triggers for many reasons without stating them: ``on_kill`` must query the task's state.
+    Airflow before 3.3 cancels triggers for many reasons and does not name the reason, so ``on_kill`` must query the
+    task's state.
     """
 
     has_told = False  # set before the trigger yields its event: a later cancellation is no user's action
@@ -57,9 +58,9 @@ class KilledTrigger(BaseTrigger):
 
 
 class DeferredByNewerRelease(Exception):  # noqa: N818 - named for what is wrong
-    """A trigger received arguments of a newer release, which it cannot read.
+    """A trigger cannot read its arguments, because a newer release of this provider wrote them.
 
-    Its job continues, and its task may defer again.
+    The job continues, and the task may defer again.
     """
 
 
@@ -96,7 +97,7 @@ VERSION = 1  # version of the plain form of the classes below
 
 @attrs.frozen
 class DeferredJob:
-    """A job that a trigger waits for. The trigger may know nothing else about the task."""
+    """A job that a trigger waits for, with the data about the task that the trigger needs."""
 
     tony_conn_id: str
     proxy_user: str | None
@@ -124,11 +125,11 @@ class WatchEvent:
     reason: WatchEnd | None = None  # why the wait is over
     last_message: str = ""  # the job's last message about its work or wait
     error: str | None = None  # why the job could not be watched further
-    told: dict[str, OutputPosition] = attrs.field(factory=dict)  # by task: end of the output that the log shows
+    told: dict[str, OutputPosition] = attrs.field(factory=dict)  # by task: how far the log shows its output
     version: int = VERSION
 
 
-STATE_SECONDS = 5.0  # time limit for the task's state; Airflow ends on_kill after 30
+STATE_SECONDS = 5.0  # time limit of the query for the task's state; Airflow ends on_kill after 30 seconds
 MEANWHILE = 5.0  # maximum seconds between two checks of limits and outages
 KILL_REASON = "the deferred task was marked or cleared by a user"
 
@@ -204,7 +205,7 @@ class TonyJobTrigger(KilledTrigger):
         if task.state == TaskInstanceState.DEFERRED.value:
             # No user has ended the task. There are two possible reasons. Airflow may have moved the triggers of this
             # triggerer to another one, because this one was silent, and cancels them here like after a user's action.
-            # Or the task was cleared, and its next try is already deferred. That try has ended the application before.
+            # Or the task was cleared, and its next try is already deferred. That try has already ended the application.
             return
         if not task.state and not TRIGGERS_ARE_KILLED.is_here:
             return  # the trigger was cancelled for an unknown reason, for example by a triggerer that shuts down
@@ -243,7 +244,7 @@ class TonyJobTrigger(KilledTrigger):
             self.log.info(line)
 
 
-ANSWER_SECONDS = 60.0  # time limit for the state of a task: the first answer of a triggerer loads many modules
+ANSWER_SECONDS = 60.0  # time limit of a query for a task's state; the first query in a triggerer loads many modules
 
 
 @attrs.frozen
@@ -256,7 +257,7 @@ class DeferredSensor:
     train_task: TrainTask | None  # None if the sensor's arguments name no ``train_task_id``
     criteria: SensorCriteria
     poll_interval: float  # minimum seconds between two polls of the job
-    began: float  # time from which ``start_timeout`` counts at first
+    began: float  # time from which the first ``start_timeout`` counts
     end: float | None  # time at which the outcome ``TIMEOUT`` ends the wait; None for no limit
 
 
@@ -322,7 +323,7 @@ class TonySensorTrigger(BaseTrigger):
                     task_states = TrainTaskState()
                     if sensor.train_task is not None:
                         task_states = await sensor.train_task.ask(ANSWER_SECONDS)
-                    poller.hurry(job)  # judge the next observation, because Airflow's answer must precede it
+                    poller.hurry(job)  # judge only the next observation, which is newer than Airflow's answer
                 else:
                     outcome = condition.judge(seen, task_states or TrainTaskState())
                     if outcome is not None:

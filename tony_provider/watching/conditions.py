@@ -70,7 +70,7 @@ class SensorMemory:
     outage_since: float | None = None
     updated_ms: int | None = None  # time of the newest status by its master's clock; None before the first one
     updated_seen: float = 0.0  # local time at which that status was first seen, in epoch seconds
-    slow_since: dict[str, float] = attrs.field(factory=dict)  # by name of a slow task: epoch seconds
+    slow_since: dict[str, float] = attrs.field(factory=dict)  # by task: since when it is slow, in epoch seconds
 
     @classmethod
     def beginning(cls, began: float) -> SensorMemory:
@@ -111,12 +111,12 @@ class SensorConditions(ABC):
         """Return the sensor's outcome after this observation, or None to continue waiting.
 
         ``task_states`` must be older than the observation: if the task was already over, the observation shows its last
-        application. If the cluster or store does not answer, the wait continues for OUTAGE_SECONDS. After that, its
+        application. If the cluster or store does not answer, the wait continues for OUTAGE_SECONDS. After that, the
         ClusterError or StorageError is raised.
         """
         now = self._clock()
         if seen.outage is not None:
-            self.memory.forget_pulse()  # the job may have had the same outage, so measure its silence anew
+            self.memory.forget_pulse()  # the job may have had the same outage: measure its silence from its next status
             since = self.memory.outage_since
             self.memory.outage_since = outage_start(seen.outage, since, now)
             self._silence.look(seen)
@@ -159,7 +159,7 @@ class SensorConditions(ABC):
         """Whether another application may start, ``seconds`` after the end of this one."""
         if self._target.identity is None:
             return False
-        if task_states.is_over is None:  # Airflow may be slow to answer
+        if task_states.is_over is None:  # Airflow did not answer in time
             return seconds < (OUTAGE_SECONDS if self._start_timeout is None else self._start_timeout)
         return not task_states.is_over
 
@@ -188,7 +188,7 @@ class SensorConditions(ABC):
         return None
 
     def _answers(self, now: float) -> None:
-        """Log the end of an outage that began in another process. ReachabilityLog logs the end of all others."""
+        """Log the end of an outage that began in another process. ReachabilityLog logs the end of all other outages."""
         if self.memory.outage_since is not None and not self._silence.lines:
             self._log(f"The cluster and its store answer again, after {span(now - self.memory.outage_since)}")
         self.memory.outage_since = None
@@ -326,7 +326,8 @@ class HeartbeatCondition(SensorConditions):
         }
         unheard = {name: age for name, age in ages.items() if age > limit}
         # Heartbeats are some seconds older than the status that reports them. So if the master is silent, tasks exceed
-        # the limit before it does. Therefore, if a task looks silent, report the master from half of the limit on.
+        # the limit before the master does. Therefore, if a task looks silent, report the master as silent from half of
+        # the limit on.
         if silence > (limit / 2 if unheard else limit):
             yield f"its application master has not updated the status for {span(silence)}"
         for name, age in unheard.items():
@@ -351,7 +352,7 @@ class HeartbeatCondition(SensorConditions):
 
 
 def _speed(task: TaskStatus, otherwise: float) -> float:
-    """Return the task's steps per second, or ``otherwise`` before its second and after its last step."""
+    """Return the task's steps per second, or ``otherwise`` before its second step and after its last step."""
     progress = task.progress
     if progress is None or progress.steps_per_second is None:
         return otherwise

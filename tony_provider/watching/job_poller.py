@@ -5,7 +5,8 @@ the store. Therefore, all jobs of a connection share one poller, which lists the
 job is missing from the list, it has ended, and the poller inspects it immediately. The poller reads steps and metrics
 from the store, and fetches task output from the application masters. One rate limit applies to both.
 
-Every call blocks, so it runs in a thread of the poller: a cluster that hangs does not delay the triggers of others.
+All calls block, so they run in threads of the poller. Thus a cluster that hangs does not delay the triggers of other
+clusters.
 
 The module also contains the search for the application that a sensor watches.
 """
@@ -86,7 +87,7 @@ class FollowedJob:
         self.renewal = renewal  # refreshes the store token; None if this waiter does not refresh it
         self.wanted = False  # whether this job must be inspected before all others
         self.ask_master = False  # whether to ask the master, because the status on the store is stale or unavailable
-        self.contact = UnansweredCalls()  # replaced by the poller's when it follows the job
+        self.contact = UnansweredCalls()  # replaced by the poller's object when the poller follows the job
         self._newest = Observation()
         self._cluster_outage: ClusterError | StorageError | None = None
         self._store_outage: ClusterError | StorageError | None = None
@@ -113,7 +114,7 @@ class FollowedJob:
         return self._newest.application
 
     def job(self, hook: TonyHook) -> TonyJob:
-        """Return the handle of the job, which uses ``hook``."""
+        """Return a handle of the job that sends its requests through ``hook``."""
         return TonyJob(hook, self.application_id, self.identity)
 
     def look(self, hook: TonyHook) -> Observation:
@@ -156,7 +157,7 @@ class FollowedJob:
             self.renewal.renew(self.job(hook), self._newest)
 
     def read_status(self, hook: TonyHook) -> Observation:
-        """Read the job's status from the store, without another query for the application that was listed."""
+        """Read the job's status from the store. Its application is known from the list, and is not queried again."""
         return observe_status(self.job(hook), self.application, contact=self.contact, ask_master=self.ask_master)
 
     def is_listed(self, application: Application) -> None:
@@ -213,8 +214,8 @@ class FollowedJob:
 class JobPoller:
     """Polls all jobs of one connection in one event loop.
 
-    :param open_hook: creates the hook. After an outage a new hook replaces it once the cluster answers, because the
-        connection may have been changed.
+    :param open_hook: creates the poller's hook. After an outage, a new hook replaces the old one once the cluster
+        answers, because the connection may have been changed.
     """
 
     def __init__(self, open_hook: Callable[[], TonyHook], pace: PollingPace) -> None:
@@ -222,7 +223,7 @@ class JobPoller:
         self._hook = self._next_hook = open_hook()
         self._pace = pace
         self.contact = UnansweredCalls()
-        self.clock_ahead = 0.0  # seconds by which the cluster's clock is ahead of this machine's, from the last answer
+        self.clock_ahead = 0.0  # seconds by which the cluster's clock is ahead of this machine's, as last measured
         self._jobs: set[FollowedJob] = set()
         self._urgent: deque[FollowedJob] = deque()
         self._work = asyncio.Event()  # set when there is an urgent request or a new job
@@ -349,7 +350,7 @@ class JobPoller:
             await self._read_output(oldest)
 
     async def _renew_tokens(self) -> None:
-        """Refresh tokens one after the other: each needs the NameNode and a master, and there is enough time."""
+        """Refresh tokens one after the other. Each refresh needs the NameNode and a master, and none is urgent."""
         while True:
             for job in [job for job in self._jobs if job.needs_token]:
                 try:
@@ -447,7 +448,7 @@ class FoundApplication:
     """The application that a search has found, and its training."""
 
     application_id: str
-    identity: Identity | None  # None if the staging directory has no files of it: its status cannot be read
+    identity: Identity | None  # None if the job's files, and thus its status, are not in the staging directory
 
     def job(self, hook: TonyHook) -> TonyJob:
         return TonyJob(hook, self.application_id, self.identity)
@@ -455,7 +456,7 @@ class FoundApplication:
 
 @attrs.frozen
 class JobObservation(Observation):
-    """An observation with the application that it belongs to, as judged by a sensor."""
+    """An observation of a sensor's job, with the application that was observed."""
 
     found: FoundApplication | None = None  # None if no application of the target is known
 
@@ -465,19 +466,19 @@ class JobObservation(Observation):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the application has ended, according to the cluster, or to the job's result if YARN forgot it."""
+        """Whether the application has ended, by the cluster's report, or by the job's result if YARN forgot the job."""
         if self.application is not None:
             return self.application.is_final
         return self.status is not None and self.status.state.is_final
 
 
 class JobSearch:
-    """Finds and observes the target's application. After its end, continues with the next one, if any."""
+    """Finds and observes the target's application. After its end, continues with the target's next application."""
 
     def __init__(self, target: JobTarget) -> None:
         self.target = target
         self.known: FoundApplication | None = None
-        self._stranger: FoundApplication | None = None  # application of another target that was already logged
+        self._stranger: FoundApplication | None = None  # non-matching application, kept so that it is logged once
 
     def look(self, hook: TonyHook) -> JobObservation:
         """Observe the job once.
@@ -514,9 +515,9 @@ class JobSearch:
 
 
 class PolledJob(FollowedJob):
-    """A sensor's job as followed by a poller: a FollowedJob that finds its application like JobSearch.
+    """A sensor's job that a poller follows: a FollowedJob that finds its application like JobSearch.
 
-    If the poller's list has a new application of the target, no further request is needed to detect it.
+    It detects a new application of the target in the poller's list, without a further request.
     """
 
     def __init__(self, target: JobTarget, interval: float) -> None:
@@ -568,6 +569,6 @@ def _find(hook: TonyHook, target: JobTarget) -> FoundApplication | None:
         owner = hook.newest_application(target.identity)
         return FoundApplication(owner, target.identity) if owner is not None else None
     there = hook.application_ref(application_id=target.application_id or "", tag=target.tag or "")
-    if there is not None and there.identity is None and target.tag is not None:  # the tag is one that the job names
+    if there is not None and there.identity is None and target.tag is not None:  # the tag is from the job's ``tags``
         there = hook.application_ref(application_id=there.application_id) or there
     return FoundApplication(there.application_id, there.identity) if there is not None else None

@@ -43,9 +43,9 @@ _DEFER_SLACK = 300.0  # seconds after the deadline until the deferral expires: a
 class WatchEnd(StrEnum):
     """Why a watch has ended."""
 
-    FINISHED = "finished"  # with success or failure
+    FINISHED = "finished"  # the application ended, with success or failure
     FORGOTTEN = "forgotten"  # the cluster does not know the application, and there is no result of it
-    DEADLINE = "deadline"  # deadline of this try of the task
+    DEADLINE = "deadline"  # the deadline of this try of the task has passed
     QUEUE_TIMEOUT = "queue_timeout"
 
 
@@ -66,8 +66,8 @@ class WatchLimits:
     The cluster's clock is used because the processes of Airflow may run on machines with different clocks.
     """
 
-    end: float | None = None  # for this try of the task
-    queue: float | None = None  # for the job's wait for its first complete set of containers
+    end: float | None = None  # latest end of the wait in this try of the task
+    queue: float | None = None  # latest end of the job's wait for its first complete set of containers
 
     def next_after(self, now: float) -> float | None:
         """Return the earliest limit after ``now``, or None."""
@@ -122,7 +122,7 @@ def outage_start(error: ClusterError | StorageError, since: float | None, now: f
     return since
 
 
-FORGOTTEN_SECONDS = 30.0  # minimum seconds of an unknown application before it counts as forgotten
+FORGOTTEN_SECONDS = 30.0  # seconds for which an application must be unknown before it counts as forgotten
 
 
 class JobWatch:
@@ -181,7 +181,7 @@ class JobWatch:
         return WatchResult(reason, self._last_message, self._application, self._status) if reason else None
 
     def wants_look(self, seen: Observation) -> bool:
-        """Whether the job must be inspected: its queue limit has passed, and it may still wait for containers."""
+        """Whether to inspect the job now, because its queue limit has passed and it may still wait for containers."""
         return (
             self._is_over(self._deadlines.queue)
             and not seen.whole
@@ -243,7 +243,7 @@ class JobWatch:
         return WatchEnd.QUEUE_TIMEOUT if late and _waits(application, status) else None
 
     def _reason_unknown(self, status: JobStatus | None) -> WatchEnd | None:
-        """Judge an unknown application. ResourceManagers forget, so a result on the store is authoritative."""
+        """Judge an application that the ResourceManager does not know or has forgotten, by its result on the store."""
         if status is not None and status.state.is_final:
             return WatchEnd.FINISHED
         if self._unknown_since is None:
@@ -366,7 +366,7 @@ class Looker:
 
 FIRST_POLL = 0.3  # seconds; the pauses grow by POLL_GROWTH up to the task's poll_interval
 POLL_GROWTH = 1.05  # the end is detected with a delay of at most a twentieth of the job's time
-LIFETIME_SLACK = 600.0  # seconds from the deadline to YARN's limit: the trigger and Airflow's timeout act before
+LIFETIME_SLACK = 600.0  # seconds from the deadline to YARN's limit, so that the trigger and Airflow act first
 
 
 def deadlines_of(

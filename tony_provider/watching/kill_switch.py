@@ -70,7 +70,7 @@ class KillSwitch:
 
 
 def _in_thread(act: Callable[..., object], *arguments: object) -> threading.Thread:
-    """Start a daemon thread: no process waits for it at exit."""
+    """Start a daemon thread, so that the process does not wait for it at exit."""
     thread = threading.Thread(target=act, args=arguments, name="tony-kill", daemon=True)
     thread.start()
     return thread

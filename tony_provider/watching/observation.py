@@ -89,8 +89,8 @@ class UnansweredCalls:
     def silent_since(self, side: Peer) -> float | None:
         """Return since when ``side`` has not answered, by the clock, or None if no call waits or has failed.
 
-        If another call was answered while a call waits, only that call is slow. So the time counts from the last
-        answer.
+        If the peer answers one call while another waits, only the waiting call is slow. So the time counts from the
+        peer's last answer.
         """
         with self._lock:
             asked = [*self._asked[side].values(), *([self._in_vain[side]] if side in self._in_vain else [])]
@@ -113,8 +113,8 @@ class Observation:
     application: Application | None = None  # None if the cluster does not know it
     status: JobStatus | None = None  # None if the job has not written one, or it is unreadable
     unreadable: RecordUnreadable | None = None  # why the status that the job wrote is unreadable
-    outages: tuple[Outage, ...] = ()  # errors of peers, whose data are then missing or from an earlier observation
-    whole: bool = True  # False if the status may be older than the application
+    outages: tuple[Outage, ...] = ()  # one error per silent peer; the peer's data are missing or old
+    whole: bool = True  # False if ``status`` may be older than ``application``
     master: JobStatus | ClusterError | None = None  # the master's answer or error; None if it was not queried
 
     @property

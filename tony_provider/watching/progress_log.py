@@ -45,7 +45,7 @@ class _Trouble:
 class OngoingProblems:
     """The current problems, and when to log each again.
 
-    ``tell`` is called with the lines. Problems that come and go produce few lines. Times are the clock's, in seconds.
+    ``tell`` is called with the lines. Problems that come and go produce few lines. Times are seconds of ``clock``.
     """
 
     def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -116,7 +116,7 @@ class _Key(Enum):
 
 
 class ReachabilityLog:
-    """Detects from one observation to the next which peers do not answer, and logs it.
+    """Logs which peers do not answer, by comparing each observation with the previous one.
 
     Times of two clocks are never compared. A status is stale if it has not changed for a long time since this process
     first read it.
@@ -175,7 +175,7 @@ class ReachabilityLog:
             self._troubles.goes_on(side, f"{side} {_does(error)}", _line(str(error)), since=silent)
         elif silent is not None and self._is_long(silent, said := self._contact.said(side)):
             self._troubles.goes_on(side, f"{side} does not answer", _line(said), since=silent)
-        elif seen is not None and (side is Peer.CLUSTER or not seen.outages):  # no store call in a cluster outage
+        elif seen is not None and (side is Peer.CLUSTER or not seen.outages):  # a cluster outage prevents store calls
             self._troubles.is_over(side, f"{side} answers again")
 
     def _is_long(self, silent: float, said: str) -> bool:
@@ -191,7 +191,7 @@ class ReachabilityLog:
         number = _number(application)
         if application.is_final:
             self._troubles.forget(_Key.MASTER)
-        elif number is None:  # YARN names none while the next attempt waits for its container
+        elif number is None:  # YARN names no attempt while the next attempt waits for its container
             if self._attempt is not None and application.state is ApplicationState.ACCEPTED:
                 self._waits_for(self._attempt + 1, application)
         elif application.state is ApplicationState.RUNNING:
@@ -333,7 +333,7 @@ class ProgressLog:
         self._tasks = seen
         if not changed:
             return []
-        # For a small gang show all tasks, because users would think that an unchanged task was lost.
+        # For a small gang show all tasks, because users would think that an omitted task was lost.
         return task_table(status.tasks if len(status.tasks) <= MAX_ROWS else changed, status.tasks)
 
     def _warning_lines(self, status: JobStatus) -> list[str]:
@@ -412,7 +412,8 @@ def _state(status: JobStatus) -> str:
 def _task_state(task: TaskStatus) -> str:
     """Format a state, such as ``RUNNING``, ``RUNNING (start 3)``, or ``RUNNING (start 4, container 2)``.
 
-    Numbers above 1 are shown: starts of the task's program, and containers, of which earlier ones were lost.
+    Two numbers are shown if they are above 1: the starts of the task's program, and the task's containers, including
+    lost ones.
     """
     counts = (("start", task.start), ("container", task.attempt))
     told = ", ".join(f"{what} {count}" for what, count in counts if count > 1)

@@ -28,9 +28,9 @@ MAX_LINES = 10_000  # maximum lines in all
 MAX_LINE_LENGTH = 300  # characters of a line; longer lines may get lost between a triggerer and the task's log
 BAR_SECONDS = 30.0  # seconds between two states of a line that is redrawn, such as a progress bar
 
-_AT_A_TIME = 1_000  # lines of one chunk that are processed: many more than are shown
+_AT_A_TIME = 1_000  # maximum lines of one chunk that are processed; fewer are shown
 _SPARSE_SECONDS = 60.0
-_HELD = 4 * MAX_LINE_LENGTH + 16  # bytes of a line that are processed
+_HELD = 4 * MAX_LINE_LENGTH + 16  # maximum bytes of a line that are processed
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffd]+")
 
 
@@ -38,8 +38,8 @@ class OutputLines:
     """Turns the output of one task, which arrives in chunks, into a bounded number of lines.
 
     If there are more lines than may be shown, the newest are shown, below a line with the omitted amount. A line that
-    is redrawn, such as a progress bar, is shown in its last state, and from time to time while it changes. Times are
-    seconds of any one clock.
+    is redrawn, such as a progress bar, is shown in its last state, and from time to time while it changes. All times
+    are seconds of one clock.
     """
 
     def __init__(self, at_once: int = BURST_LINES) -> None:
@@ -47,14 +47,14 @@ class OutputLines:
         self._new: deque[str] = deque(maxlen=at_once)
         self._left_out = 0  # omitted lines that are not reported yet
         self._missed = 0  # unavailable bytes that are not reported yet
-        self._skipped = 0  # containers
+        self._skipped = 0  # containers that were not read and are not reported yet
         self._line = b""  # the start of an incomplete line, or its last drawn state
         self._bar = ""  # last displayed state of the incomplete line
         self._bar_at = float("-inf")
         self._allowed = float(at_once)
         self._taken_at: float | None = None
         self._shown = 0
-        self._begun = 0  # bytes of an incomplete line
+        self._begun = 0  # length of the incomplete line in bytes, including bytes that ``_line`` no longer has
 
     @property
     def is_full(self) -> bool:
@@ -166,7 +166,7 @@ def displayed_line(line: bytes, longest: int = MAX_LINE_LENGTH) -> str:
 
 
 def _joined(line: bytes, more: bytes) -> bytes:
-    """Append ``more`` to a line, and keep the visible part only: the last state that was drawn."""
+    """Append ``more`` to a line, and keep only the visible part, which is the last state that was drawn."""
     joined = line + more
     drawn = joined.rstrip(b"\r")
     state = drawn.rpartition(b"\r")[2]
@@ -181,7 +181,7 @@ _CONTAINERS = 5  # maximum containers of a task per read, in addition to the las
 
 @attrs.frozen
 class OutputPosition:
-    """How much of a task's output is known: the container, and the number of bytes of its output."""
+    """A position in a task's output: the container, and the bytes of the container's output before the position."""
 
     attempt: int | None = None  # the container's number, from 1; None for the newest
     offset: int = 0
@@ -283,7 +283,7 @@ class OutputSelection:
     """Which tasks' output to show in the task's log."""
 
     tasks: list[str] = attrs.field(factory=list)  # such as evaluator:0; empty for the leader, chief or rank 0
-    fresh_until: float | None = None  # epoch seconds; a later first read skips existing output; None for never
+    fresh_until: float | None = None  # epoch seconds; a first read after this time skips existing output; None: no skip
 
     def of(self, status: JobStatus) -> list[str]:
         """Return the names of the tasks, or an empty list while they are unknown."""
@@ -356,7 +356,7 @@ class OutputDisplay:
         return found
 
     def told(self) -> dict[str, OutputPosition]:
-        """Return for each task the position in its output up to which ``lines`` has returned it."""
+        """Return for each task the position up to which ``lines`` has returned its output."""
         return dict(self._told)
 
     def _running(self, status: JobStatus) -> list[str]:

@@ -2,8 +2,8 @@
 
 The application master receives a stop order: user processes get their grace, and checkpoints and logs are copied a last
 time. From then on the application ends by itself, even if the process that ordered the stop dies. If the application
-takes too long, the waiting process kills it. If that process has died, YARN kills it, because YARN also gets the time
-limit.
+takes too long, the waiting process kills it. If that process has died, YARN kills the application, because
+YARN also receives the time limit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-HURRIED_SECONDS = 1.5  # in a signal handler, seconds for each of store and master: time for a kill must remain
+HURRIED_SECONDS = 1.5  # seconds for each of store and master in a signal handler; the rest is left for a kill
 END_SECONDS = 20.0  # seconds that an application may take to end after its kill
 LIMIT_SLACK = 15.0  # seconds that YARN waits longer than we do, so that our kill states the reason
 _LONGEST_END = 21_600.0  # seconds; longer times from a master are ignored

@@ -18,7 +18,7 @@ _SHORTEST, _LONGEST = 5.0, 1800.0  # seconds between two attempts
 
 
 class TokenRefresher:
-    """Sends an application a newer token after half of its token's life, and to each later master immediately.
+    """Sends an application a new token after half of the old token's life. Each later master gets one at once.
 
     A later master starts with the token that the application was submitted with, however old it is.
     """
@@ -53,7 +53,7 @@ class TokenRefresher:
             return False
         self._problem, self._attempt = "", seen.application.attempt if seen.application else None
         if newer is not None:
-            self._next = max(self._next, newer.half_ms / 1000)  # the status shows the oldest of several tokens
+            self._next = max(self._next, newer.half_ms / 1000)  # because the status shows the oldest of several tokens
             self._lines.put(f"{job} has a new HDFS token, valid until {moment(newer.until_ms)}")
         return newer is not None
 
@@ -63,7 +63,7 @@ class TokenRefresher:
             yield self._lines.get()
 
     def _has_later_master(self, seen: Observation, status: JobStatus) -> bool:
-        """Whether a master that is later than the status runs, and this object has not sent it a token."""
+        """Whether the status is from an earlier master, and this object has not sent the running master a token."""
         attempt = seen.application.attempt if seen.application else None
         if attempt is None or attempt == self._attempt:
             return False
@@ -72,7 +72,7 @@ class TokenRefresher:
 
 
 def _now(seen: Observation) -> float:
-    """Return the time by the cluster's clock, which tokens go by."""
+    """Return the time by the cluster's clock, which also determines when tokens expire."""
     return time.time() + (seen.application.clock_ahead if seen.application else 0.0)
 
 

@@ -15,20 +15,20 @@ from tony_provider.runtime.common.quantities import count, span
 from tony_provider.runtime.protocol.status import TimeUse
 
 _WORTH = 0.02  # share of the time that a better interval must save
-_WORTH_UNTRIED = 0.3  # the same if no failure has occurred: only very costly copies matter then
-_LEAST_COPY = 1.0  # seconds; the program's own time to save is unknown, so very short intervals must not look free
+_WORTH_UNTRIED = 0.3  # the same share without a failure so far, because then only very costly copies matter
+_LEAST_COPY = 1.0  # minimum seconds for a copy, because the program's own time to save is unknown and not 0
 
 
 @attrs.frozen
 class CheckpointInterval(Rule):
     """Recommend the interval sqrt(2 · copy · time between failures) between checkpoints.
 
-    A failure costs half an interval, a checkpoint the duration of its copy.
+    On average, a failure costs half an interval. A checkpoint costs the duration of its copy.
     """
 
     name = "checkpoint-interval"
 
-    least_seconds: float = 300.0  # of training over all applications; less is a trial
+    least_seconds: float = 300.0  # minimum training time of all applications together; less counts as a trial
 
     def advise(self, case: Case) -> Advice | None:
         if any(case.events(DROPPED)):
@@ -97,7 +97,7 @@ def cost(interval: float, copy: float, between: float) -> float:
 
 
 def _saved(case: Case) -> list[float]:
-    """Return the times, in seconds, of all saves, or of the arrival on the store if the time of the save is unknown."""
+    """Return the time of each save in seconds. If it is unknown, use the checkpoint's arrival on the store."""
     found = []
     for event in case.events("checkpoint"):
         point = event.get("data", {}).get("checkpoint", {})

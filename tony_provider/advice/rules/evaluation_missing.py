@@ -8,7 +8,7 @@ from tony_provider.advice.case import INPUT_WAIT, Case, Rule, agreement, gets_lo
 from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.jobspec.model import Role
 
-_GAIN = 0.01  # the change is free, so all other advice comes first
+_GAIN = 0.01  # the change saves no resources, so all other advice comes first
 
 
 @attrs.frozen
@@ -17,7 +17,7 @@ class EvaluationMissing(Rule):
 
     name = "evaluation-missing"
 
-    least_seconds: float = 600.0  # of training; a shorter training is a trial
+    least_seconds: float = 600.0  # minimum training time; a shorter training counts as a trial
 
     def advise(self, case: Case) -> Advice | None:
         spec = case.spec

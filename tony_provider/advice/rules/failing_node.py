@@ -12,8 +12,8 @@ from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.protocol.status import FailureKind
 
-_TIMES = 2  # lost containers of this application, or applications that failed on the node
-_TIMES_OF_A_PROGRAM = 3  # applications whose program failed on the node: two may be chance
+_TIMES = 2  # minimum number of this application's lost containers, or of failed applications, on the node
+_TIMES_OF_A_PROGRAM = 3  # minimum number of applications whose program failed on the node; two may be chance
 _NODES_FAULT = {
     each.value
     for each in (
@@ -23,7 +23,7 @@ _NODES_FAULT = {
         FailureKind.REGISTRATION_TIMEOUT,
     )
 }
-_MOST = 0.6  # minimum share of all failures, because a faulty program fails on any node
+_MOST = 0.6  # minimum share of all failures that is on the node, because a faulty program fails on any node
 _GAIN = 0.3  # the cost of the next failure on the node is unknown
 
 
@@ -32,7 +32,7 @@ class _Failed:
     """A failed application, described by its first failure."""
 
     node: str
-    is_nodes_fault: bool  # otherwise the program's own fault, as far as known
+    is_nodes_fault: bool  # False: the program's own fault, as far as known
 
 
 @attrs.frozen
@@ -94,7 +94,7 @@ def _failed_before(case: Case) -> list[_Failed]:
 
 
 def _counting(case: Case, failed: list[_Failed]) -> list[_Failed]:
-    """Drop failures of programs that have never succeeded: they fail on any node."""
+    """Drop failures of a program that has never succeeded, because such a program fails on any node."""
     succeeds = case.succeeded or bool(case.successes)
     return [each for each in failed if succeeds or each.is_nodes_fault]
 

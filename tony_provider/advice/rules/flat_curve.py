@@ -16,7 +16,7 @@ from tony_provider.runtime.common.quantities import number, span
 
 _BINS = 20  # sections of the curve; their medians suppress the noise
 _POINTS = 2 * _BINS  # minimum number of points
-_LEFT = 0.02  # share of the total gain; a later gain below it is negligible
+_LEFT = 0.02  # a later gain below this share of the total gain is negligible
 _FLAT = 0.4  # minimum share of the steps that must be flat
 _FEW = 4  # minimum number of measurements for a conclusion
 _DOUBT = 0.1  # share of the total gain that noise may hide in the flat part
@@ -76,7 +76,7 @@ def _measured(values: Sequence[float]) -> list[float]:
 
 
 def _flat_from(samples: Sequence[TaskSample], metric: str) -> tuple[int, float] | None:
-    """Return the step after which the metric did not improve, and its best value. Return None if it still improved."""
+    """Return the step after which a metric did not improve, and its best value, or None if there is no such step."""
     points = _points(samples, metric)
     if not points:
         return None
@@ -86,7 +86,7 @@ def _flat_from(samples: Sequence[TaskSample], metric: str) -> tuple[int, float] 
     best = max(bins)
     gained = best - bins[0]
     if gained <= 0 or not math.isfinite(gained):
-        return None  # it never improved, which is a different problem
+        return None  # the metric never improved, which is a different problem
     reached = next(at for at, value in enumerate(bins) if best - value <= _LEFT * gained)
     end = cuts[reached + 1]
     step, first, last = points[end - 1][0], points[0][0], points[-1][0]
@@ -100,7 +100,7 @@ def _most_gained(values: Sequence[float]) -> float:
     """Return an upper estimate of the second half's gain: the difference of the means plus two standard errors."""
     measured = _measured(values)
     if len(measured) == 1 and len(values) >= _FEW:
-        return 0.0  # it no longer changed
+        return 0.0  # the metric no longer changed
     if len(measured) < _FEW:
         return math.inf
     half = len(measured) // 2

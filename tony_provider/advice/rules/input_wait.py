@@ -11,12 +11,12 @@ from tony_provider.cluster.records.summary import Advice, Confidence
 from tony_provider.runtime.application_history import TaskSample
 from tony_provider.runtime.common.quantities import count, size
 
-_MUCH = 0.2  # share of the time
+_MUCH = 0.2  # minimum share of the time
 _SAMPLES = 5
 _BUSY = 0.9  # share of the requested vcores; above it, more vcores are the remedy
-_IDLE = 0.5  # share of the requested vcores
-_IDLE_GPU = 50.0  # percent
-_READING = 20 << 20  # bytes per second
+_IDLE = 0.5  # share of the requested vcores; below it, the processors are mostly idle
+_IDLE_GPU = 50.0  # percent; below it, the GPUs are mostly idle
+_READING = 20 << 20  # minimum bytes per second of a program that reads much
 
 
 @attrs.frozen
@@ -65,7 +65,7 @@ def _guessed(rule: Rule, case: Case, runs: TypeRuns) -> Advice | None:
     if len(found) < _SAMPLES or cpu is None or cpu >= _IDLE * 100 * now.vcores or (gpu or 0.0) >= _IDLE_GPU:
         return None
     if any(INPUT_WAIT in each.metrics for each in found):
-        return None  # it reported that it does not wait
+        return None  # the program itself reported how long it waited
     rate = sum(each.values["read_bytes"] for each in found) / sum(each.seconds for each in found)
     if rate < _READING:
         return None

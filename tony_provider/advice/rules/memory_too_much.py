@@ -20,7 +20,7 @@ class MemoryTooMuch(Rule):
 
     def advise(self, case: Case) -> Advice | None:
         if not case.succeeded or case.times.training < self.least_seconds:
-            return None  # it may have ended before its peak
+            return None  # the job may have ended before its peak use
         surplus = sizing.Surplus.find(case.types, sizing.asked_memory, _needed)
         if surplus is None:
             return None

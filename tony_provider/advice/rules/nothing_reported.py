@@ -7,7 +7,7 @@ import attrs
 from tony_provider.advice.case import Case, Rule, agreement
 from tony_provider.cluster.records.summary import Advice
 
-_GAIN = 0.005  # the change is free, so all other advice comes first
+_GAIN = 0.005  # the change saves no resources, so all other advice comes first
 
 
 @attrs.frozen
@@ -16,7 +16,7 @@ class NothingReported(Rule):
 
     name = "nothing-reported"
 
-    least_seconds: float = 20.0  # of training; users do not wait for the progress of shorter programs
+    least_seconds: float = 20.0  # minimum training time; users do not wait for the progress of shorter programs
 
     def advise(self, case: Case) -> Advice | None:
         status = case.job.status

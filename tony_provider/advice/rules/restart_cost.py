@@ -19,7 +19,7 @@ class RestartCost(Rule):
 
     name = "restart-cost"
 
-    least_seconds: float = 60.0  # lost to restarts; less needs no action
+    least_seconds: float = 60.0  # minimum time lost to restarts; less needs no action
 
     def advise(self, case: Case) -> Advice | None:
         down, again = case.times.restarts, case.times.repeated

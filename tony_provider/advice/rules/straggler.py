@@ -12,9 +12,9 @@ from tony_provider.advice.case import Case, Rule, confidence
 from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.quantities import speed
 
-_SLOW = 0.75  # share of the others' speed
-_SAMPLES = 5  # minimum number per task
-_TASKS = 3  # minimum number per type: of only two tasks, either could be the outlier
+_SLOW = 0.75  # a task below this share of the other tasks' speed is slow
+_SAMPLES = 5  # minimum number of samples per task
+_TASKS = 3  # minimum number of tasks per type, because either of two tasks could be the outlier
 
 
 @attrs.frozen
@@ -78,7 +78,7 @@ def _speeds(case: Case) -> dict[str, dict[str, float]]:
 
 
 def _slowest(speeds: dict[str, float]) -> tuple[str, float, float] | None:
-    """Return the slowest task, its speed and the median of the others, or None if no task is that slow."""
+    """Return the slowest task, its speed and the other tasks' median, or None if no task is much slower."""
     if len(speeds) < _TASKS:
         return None
     slowest = min(speeds, key=lambda task: speeds[task])

@@ -18,7 +18,7 @@ class VcoresIdle(Rule):
     name = "vcores-idle"
 
     least_seconds: float = ENOUGH_TRAINING  # minimum training time of the job and working time of each task
-    most_crowded: float = 10.0  # percent of the time in which the node had no free processors for the task
+    most_crowded: float = 10.0  # maximum percent of the time in which the node had no free processors for the task
 
     def advise(self, case: Case) -> Advice | None:
         if not case.succeeded or case.times.training < self.least_seconds:
@@ -52,6 +52,6 @@ class VcoresIdle(Rule):
         return max(needed_vcores(use, asked) for use in (now, *runs.former))
 
     def _tells(self, use: TypeUse) -> bool:
-        """Return whether the use shows the need. It does not if the load of other programs on the node is unknown."""
+        """Return whether the use shows the need: the load of other programs on the node must be known and low."""
         known = (use.mean_cpu_percent, use.most_cpu_percent, use.crowded_percent)
         return None not in known and (use.crowded_percent or 0.0) < self.most_crowded

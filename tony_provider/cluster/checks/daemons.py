@@ -2,8 +2,8 @@
 
 The checks concern connections and TLS, Kerberos, ResourceManagers, NameNodes, the scheduler and queue access.
 
-Before a submission, ``expect_servers`` reports a refused connection within seconds: the address is often wrong. Calls
-for a running job wait longer, because a refused connection is then more likely a failover.
+Before a submission, ``expect_servers`` reports a refused connection within seconds, because the address is often wrong.
+Calls for a running job wait longer, because then a failover is the more likely cause.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ from tony_provider.runtime.common.clock import server_clock_ahead
 from tony_provider.runtime.hadoop.gss import reason
 from tony_provider.runtime.hadoop.yarn_records import AccessList
 
-TIMEOUT = 10.0  # seconds in which one of the servers may still start, if all refuse connections
-_CONNECT_SECONDS = 2.0  # a slower server passes the check, because later calls wait for it
+TIMEOUT = 10.0  # seconds to wait for a server to start, if all servers refuse connections
+_CONNECT_SECONDS = 2.0  # seconds; a slower server passes the check, because later calls wait for it
 _PAUSE = 0.5  # seconds before all servers are tried again
 _PORTS = {"http": 80, "https": 443}
 
@@ -141,7 +141,7 @@ def check_encryption(yarn: YarnSettings) -> Iterator[Finding]:
 class ServerTls:
     """The TLS of one https server: its certificate and its protocol versions.
 
-    :param verify: whether the connection verifies servers, or the PEM file with which it does.
+    :param verify: False to skip verification, True to use default authorities, or a PEM file with authorities.
     :param for_nodes: True if nodes also contact this server, and verify it with their own authorities.
     """
 
@@ -288,7 +288,7 @@ class DaemonChecks(ABC):
     standby: list[str] = attrs.field(factory=list)
 
     def checks(self, addresses: Sequence[str]) -> list[Check]:
-        """Return a check of each daemon, and the check that needs the results of all."""
+        """Return a check of each daemon, and one check that needs the results of all daemons."""
         of_each = [Check(f"{self.kind} {address}", partial(self._check, address)) for address in addresses]
         return [*of_each, Check(f"{self.kind}s", self.together, [LATER])]
 
@@ -447,7 +447,7 @@ class SchedulerChecks:
     queue: str | None  # the connection's queue; None if it names none
 
     def submission(self) -> Iterator[Finding]:
-        self.cluster.new_application()  # an unused id costs nothing
+        self.cluster.new_application()  # an id that is never used costs nothing
         yield ok(SUBMISSION, f"{self.cluster.user} receives application ids")
 
     def its_queue(self) -> Iterator[Finding]:

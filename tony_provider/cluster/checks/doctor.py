@@ -2,7 +2,7 @@
 
 This module has the checks of the staging directory, of further HDFS clusters, of the key server and of the runtime.
 
-It also checks security settings for clusters with several users: those recommended in ``docs/security.md`` that the
+It also checks the security of clusters with several users: the settings that ``docs/security.md`` recommends and that
 daemons show at ``/conf``, the staging directory's permissions, and the connection's ``network``.
 """
 
@@ -73,8 +73,8 @@ _ADVICE = "grant the user write access, or set another `staging_dir` in the conn
 def check_staging(storage: Storage, staging_dir: str, find_datanode: FindDataNode | None) -> Iterator[Finding]:
     """Check the staging directory: write a small file, read it back, and remove it.
 
-    :param find_datanode: returns the address of the DataNode that would store a URI, or None if there is none. The
-        parameter is None if the store has no DataNodes.
+    :param find_datanode: function that returns the address of the DataNode that would store a URI, or None if the
+        NameNode names no DataNode. The argument is None for a store without DataNodes.
     """
     what = f"{STAGING} {staging_dir}"
     directory = uris.join(staging_dir, temporary_name())
@@ -100,7 +100,7 @@ def check_staging(storage: Storage, staging_dir: str, find_datanode: FindDataNod
 
 
 def _missing(storage: Storage, uri: str) -> list[str]:
-    """Return the missing directories of the URI, the innermost first."""
+    """Return the URI and its parent directories that do not exist, the innermost first."""
     missing = []
     while uri != uris.parent(uri) and not storage.exists(uri):
         missing.append(uri)
@@ -117,7 +117,7 @@ def _remove(storage: Storage, directory: str, made: list[str]) -> None:
 
 
 def datanode_finder(namenode: str, way: RequestOptions) -> FindDataNode:
-    """Return a function that queries the NameNode for the DataNode that would store a file. It creates no file."""
+    """Return a function that queries the NameNode for the DataNode that would store a file, but creates no file."""
 
     def find(uri: str) -> str | None:
         path = quote(uris.parse(uri).path)
@@ -152,7 +152,7 @@ KEY_SERVER = "Key server"
 
 
 def check_other_hdfs(opened: OpenCluster) -> Iterator[Finding]:
-    """Check that each HDFS in ``other_hdfs`` answers. A failure is only a warning, because other jobs still run."""
+    """Check that each HDFS in ``other_hdfs`` answers. A failure is a warning, because other jobs can run."""
     for each in opened.other_hdfs:
         what = f"{OTHER_HDFS} {each.name}"
         try:
@@ -163,7 +163,7 @@ def check_other_hdfs(opened: OpenCluster) -> Iterator[Finding]:
 
 
 def check_key_server(opened: OpenCluster) -> Iterator[Finding]:
-    """Check that the key server issues a token, and cancel it.
+    """Check that the key server issues a token. Cancel the token.
 
     A failure is a warning, because jobs without encryption zones still run.
     """
@@ -251,7 +251,7 @@ class Hardening:
     """One recommended setting of a daemon."""
 
     name: str
-    fits: Callable[[str, DaemonConfiguration], bool]  # whether this value of the setting is secure with the others
+    fits: Callable[[str, DaemonConfiguration], bool]  # whether a value is secure, given the daemon's other settings
     otherwise: str  # the consequence of an insecure value
     advice: str
 
@@ -261,7 +261,7 @@ def _is(wanted: str) -> Callable[[str, DaemonConfiguration], bool]:
 
 
 def _limits_users(value: str, settings: DaemonConfiguration) -> bool:
-    """Return whether the value is false or has no effect: with Kerberos, or without LinuxContainerExecutor."""
+    """Return whether the value is false, or has no effect because of Kerberos or another container executor."""
     has_kerberos = _is("kerberos")(settings.get(_KERBEROS, ""), settings)
     relevant = not has_kerberos and settings.get(_EXECUTOR, "").strip().endswith(_LINUX_EXECUTOR)
     return not relevant or _is("false")(value, settings)
@@ -521,7 +521,7 @@ class _Yarn:
             yield from check(opened)
 
     def _beside(self, check: Callable[[OpenCluster], Iterator[Finding]]) -> Iterator[Finding]:
-        """Run a check if the store can be opened. If not, only the staging directory's check reports that."""
+        """Run a check if the store can be opened. Otherwise, only the staging directory's check reports the problem."""
         with contextlib.suppress(ConnectionProblem):
             yield from self._with_store(check)
 

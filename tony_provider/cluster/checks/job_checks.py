@@ -80,18 +80,18 @@ class JobChecks:
     search_path: Sequence[Path] = ()  # directories for relative paths, see SubmissionRequest
     roots: FileRoots = attrs.field(factory=lambda: FileRoots("", ()))
     overrides: Mapping[str, Any] | None = None
-    secrets: Mapping[str, str] | None = attrs.field(default=None, repr=False)  # by name; None if not yet known
+    secrets: Mapping[str, str] | None = attrs.field(default=None, repr=False)  # values by name; None if not yet known
     training: str | None = None  # name of the job's Identity; None if it is not known yet
     is_allowed: bool = attrs.field(default=False, init=False)
     names_known_hdfs: bool = attrs.field(default=False, init=False)
     sources: Sources | None = attrs.field(default=None, init=False)
-    runtime: LocalSource | LocalizedResource | None = attrs.field(default=None, init=False)  # None to pack it
-    nodes: NodePythons | None = attrs.field(default=None, init=False)  # the Pythons that the runtime supports
-    environments: Mapping[str, EnvironmentContent] = attrs.field(factory=dict, init=False)  # by their keys in the job
+    runtime: LocalSource | LocalizedResource | None = attrs.field(default=None, init=False)  # None: to be packed
+    nodes: NodePythons | None = attrs.field(default=None, init=False)  # Pythons that the runtime supports
+    environments: Mapping[str, EnvironmentContent] = attrs.field(factory=dict, init=False)  # by keys of the job
     registries: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)  # credentials by registry
 
     def run(self, *only: str) -> list[Finding]:
-        """Run all checks, or only the checks of the items in ``only``. Raises the errors of ``run_in_order``."""
+        """Run all checks, or only the checks named in ``only``. Raises the errors of ``run_in_order``."""
         opened, job, settings = self.opened, self.job, self.opened.settings
         allowed = Need("the connection does not allow the job", lambda: self.is_allowed)
         known = Need("the job names an unknown HDFS", lambda: self.names_known_hdfs)
@@ -132,7 +132,7 @@ class JobChecks:
         return found
 
     def _find_files(self) -> None:
-        """Find the job's files. For a job that the policy forbids, report only files that the connection forbids."""
+        """Find the job's files. For a job that the policy forbids, report forbidden files, but not missing ones."""
         try:
             self.sources = SourceFinder(
                 self.opened.storage, self.opened.staging_dir, self.search_path, self.roots
@@ -167,7 +167,7 @@ class JobChecks:
 
 
 def expect_no_problems(findings: Sequence[Finding]) -> None:
-    """Raise one error with all problems of a job, or log the other findings if there are none."""
+    """Raise one error with all problems of a job. If there are no problems, log the other findings."""
     raise_problems(findings)
     for each in findings:
         if each.outcome is not Severity.SKIPPED:
@@ -203,7 +203,7 @@ def open_ports(job: JobSpec) -> Iterator[Finding]:
     """Warn if a job's framework accepts any client and the job declares no ``network``.
 
     ``job`` must include the connection's defaults. A job whose framework runs a single process gets no warning, because
-    that process serves no other one.
+    that process serves no other process.
     """
     exposed = get_framework(job.framework).exposed
     if job.network is not None or not exposed or _members(job) < 2:
@@ -220,11 +220,11 @@ def _members(job: JobSpec) -> int:
 
 
 _VIEW = "viewfs"
-_VIEW_NAME = f"{_VIEW}://"  # no HDFS has this name
+_VIEW_NAME = f"{_VIEW}://"  # stands for every viewfs URI; no HDFS has this name
 
 
 def check_hdfs_names(job: JobSpec, opened: OpenCluster) -> Iterator[Finding | str]:
-    """Report URIs of an HDFS unknown to the connection. They would be read from the staging directory's HDFS.
+    """Report URIs of an HDFS unknown to the connection, because the staging directory's HDFS would be read instead.
 
     Only warn about a name that may also stand for the staging directory's HDFS, because NameNodes have several names.
     Raises ClusterError.
@@ -258,7 +258,7 @@ def _remedy(name: str) -> str:
 
 
 def _addresses(properties: Mapping[str, str]) -> set[str]:
-    """Return the addresses of the cluster's NameNodes and of its default file system, mostly names of one HDFS."""
+    """Return the addresses of the cluster's NameNodes and default file system. Most are names of the same HDFS."""
     found = {value.lower() for name, value in properties.items() if name.startswith("dfs.namenode.rpc-address")}
     default = properties.get("fs.defaultFS", "")
     return {*found, uris.parse(default).authority.lower()} if "://" in default else found
@@ -353,7 +353,7 @@ def suitable_environments(
 ) -> Mapping[str, EnvironmentContent]:
     """Return the contents of the job's environments, by their keys.
 
-    Raises JobRejected if they are known to be unsuitable for the nodes; SourceMissing, StorageError.
+    Raises JobRejected if an environment is known not to suit the nodes; SourceMissing, StorageError.
     """
     if not needs_nodes(job):
         return {}
@@ -382,7 +382,7 @@ def shared_cache(opened: OpenCluster) -> SharedCache | None:
 def launch_problems(
     job: JobSpec, settings: Settings, sources: Sources, runtime: LocalSource | LocalizedResource | None
 ) -> Iterator[str]:
-    """Yield the variables and files of the job's containers that YARN's launch script would interpret."""
+    """Yield a problem for each place whose variables or files YARN's launch script would interpret."""
     files = [(each.key, each.resource) for each in sources.stored]
     if isinstance(runtime, LocalizedResource):
         files.append(("runtime_archive of the tony connection", runtime))
@@ -425,7 +425,7 @@ def secret_problems(job: JobSpec, secrets: Mapping[str, str]) -> list[str]:
 
 
 def input_problems(job: JobSpec, storage: Storage, store_uri: str) -> list[str]:
-    """Check that each input has at least as many files as its tasks need. List no further files.
+    """Check that each input has as many files as its tasks need, without listing more files than that.
 
     ``storage`` is the job's own store, which contains ``store_uri``. Raises StorageError.
     """
@@ -437,7 +437,7 @@ def _input_problems(job: JobSpec, name: str, store_uri: str, stores: JobStores) 
     spec, least, found = job.inputs[name], shards_needed(job, name), 0
     for index, path in enumerate(spec.paths):
         if uris.scheme(path) == "file" != uris.scheme(store_uri):
-            found += least  # a file on the nodes, so assume that it is enough
+            found += least  # files on the nodes cannot be listed, so assume that there are enough
             continue
         try:
             found += sum(1 for _ in itertools.islice(find_shards_at(name, spec, index, stores), least))
@@ -464,7 +464,7 @@ class InputSizes:
     """
 
     total: Amount
-    smallest: Amount | None = None  # by bytes
+    smallest: Amount | None = None  # the share with the fewest bytes
     largest: Amount | None = None
 
 

@@ -1,6 +1,6 @@
 """Build Python environments with uv or pip, and keep them as archives on the store.
 
-A build may target another Python version and platform than those of this machine. The environment is kept in
+A build may target another Python version and platform than this machine's. The environment is kept in
 ``cache/environments/<key>/`` below the staging directory. The key is a hash of the build's inputs, such as
 requirements, Python and machine.
 
@@ -59,8 +59,8 @@ from tony_provider.runtime.storage.errors import StorageError, StorageExists, St
 
 log = logging.getLogger(__name__)
 
-ARCHIVE_PREFIX = "tony-env-"  # start of an archive's name; a submission then expects a record
-_DIGITS = 32  # number of digits of its content's hash in an archive's name
+ARCHIVE_PREFIX = "tony-env-"  # start of a built archive's name; a submission expects a record for it
+_DIGITS = 32  # number of hash digits in an archive's name
 USED_FILE = "used"  # rewritten at each submission of a job with this environment
 _ARCHIVE = 0o500  # mode of archives, as of other files in the cache
 _SHARED_ARCHIVE, _SHARED_FILE, _SHARED_DIRECTORY = 0o555, 0o644, 0o755
@@ -137,8 +137,8 @@ def is_built(archive: str) -> bool:
 def hash_digits(sha256: str) -> str:
     """Return the part of the content's hash that is in an archive's name.
 
-    A program with write access to the storage could replace both archive and record. But a job names the archive with
-    these digits, so other content does not fit the name.
+    A program with write access to the store could replace both archive and record. Because a job names the archive with
+    these digits, a submission detects the replaced content.
     """
     return sha256[:_DIGITS]
 
@@ -179,7 +179,7 @@ def note_uses(built: BuiltEnvironments, archives: list[str]) -> None:
 
 _OTHERS_WRITE = 0o022
 _STICKY = 0o1000  # mode of a directory in which only the owner of a file may rename the file
-_LONGEST = 4096  # bytes of a note that an archive was verified
+_LONGEST = 4096  # maximum bytes of the note that an archive was verified
 
 
 @attrs.frozen
@@ -202,7 +202,7 @@ class SharedCache:
         return uris.parse(uri).path.startswith(f"{uris.parse(self.root).path}/")
 
     def problems(self, uri: str) -> Iterator[str]:
-        """Describe which users other than an administrator could have changed this file."""
+        """Yield a problem for each path by which a user other than the administrator could have changed this file."""
         root = self.storage.status(self.root)
         if root.owner == self.user:
             yield f"the shared cache {self.root} must be an administrator's, but belongs to the job's user, {self.user}"
@@ -224,7 +224,7 @@ class SharedCache:
             return False
 
     def note_checked(self, archive: FileStatus) -> None:
-        """Record that the content was read and matches its record."""
+        """Record that this user has verified the archive's content."""
         write_atomically(self.storage, self._note(archive), _version(archive).encode())
 
     def _note(self, archive: FileStatus) -> str:
@@ -270,7 +270,7 @@ class BuildTarget:
         """Return the target for a wheel platform. The defaults are this Python and this machine. Raises BuildFailed."""
         own = cls(sys.version_info[:2], os.uname().machine)
         if platform is None:
-            # This Python cannot compile for another version, so the build needs wheels. glibc 2.28 is of 2018.
+            # This Python cannot compile for another version, so the build needs wheels. glibc 2.28 is from 2018.
             return own if version in (None, own.version) else cls(version, own.machine, 28)
         match = _PLATFORM.fullmatch(platform)
         if match is None:
@@ -279,7 +279,7 @@ class BuildTarget:
 
     @property
     def platform(self) -> str:
-        """Return the platform as a part of an environment's name."""
+        """Return the platform's name for the environment's key and for messages."""
         return f"linux_{self.machine}" if self.glibc is None else f"manylinux_2_{self.glibc}_{self.machine}"
 
     @property

@@ -1,7 +1,7 @@
 """Inspect the Python environments of a job, and check them against the Pythons and machines of the nodes.
 
 Archives, PEX files and wheels are examined without running them. A node needs a Python for which the runtime
-archive was built, so these are the Pythons that environments must fit.
+archive was built, so environments must suit these Pythons.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ def pythons_of_runtime(archive: BinaryIO) -> NodePythons:
     return NodePythons(frozenset(versions), frozenset(machines))
 
 
-_LIBRARY = re.compile(  # file names of compiled libraries, with their machine for Linux, or of systems that no node has
+_LIBRARY = re.compile(  # names of compiled libraries; the groups are machines with Linux, or systems that no node has
     rb"\.cpython-3\d{1,2}-(?:(\w{3,20})-linux-(?:gnu|musl)|(darwin))\.so|\.cp3\d{1,2}-(win\w{2,10})\.pyd"
 )
-_MOST_BYTES = 32 << 20  # how many unpacked bytes of a tar are examined
+_MOST_BYTES = 32 << 20  # maximum bytes to examine, at the beginning of an unpacked tar or at the end of a zip
 _PIECE = 1 << 20
 _OVERLAP = 100  # bytes of the previous piece, because a name may span two pieces
 _GZIP = b"\x1f\x8b"
@@ -106,7 +106,7 @@ def _pieces(archive: Path) -> Iterator[bytes]:
         while left > 0 and (piece := file.read(_PIECE)):
             try:
                 piece = gzip.decompress(piece, left) if gzip else piece
-            except zlib.error:  # reported when a container unpacks the archive
+            except zlib.error:  # the container that unpacks the archive reports this
                 return
             left -= len(piece)
             yield piece
@@ -154,7 +154,7 @@ def packages_of_archive(archive: Path) -> set[str] | None:
     except OSError:
         raise
     except READ_ERRORS:
-        return None  # reported when a container unpacks the archive
+        return None  # the container that unpacks the archive reports this
 
 
 def packages_of_directory(directory: Path) -> set[str] | None:
@@ -253,7 +253,7 @@ def inspect_environments(
     for key, _, environment in named_environments(job):
         used = [each for each in sources.all if each.key == key]
         if not used:
-            continue  # a directory on the nodes, or the job's environment if no task type uses it
+            continue  # skip a directory on the nodes, and an environment that no task type uses
         looking = _EnvironmentInspection(environment, used, storage, nodes, shared)
         contents[key] = looking.content()
         problems += [f"{key}: {problem}" for problem in looking.problems]
@@ -312,7 +312,7 @@ class _EnvironmentInspection:
         return {each.name: each for each in self.sources}.values()
 
     def _check_wheel(self, file: str, wheel: WheelName) -> None:
-        """Check that a Python of the nodes can use the wheel, which is installed for that Python."""
+        """Check that the wheel suits a machine and a Python of the nodes."""
         machines, versions = self.nodes.machines, self.nodes.versions
         suits_machine = not machines or any(wheel.suits_machine(each) for each in machines)
         suits_python = not versions or any(wheel.suits_python(each) for each in versions)
@@ -333,7 +333,7 @@ class _EnvironmentInspection:
         return self._of(EnvironmentKind.PEX, machines=_machines(wheels), packages=packages, sha256=sha256)
 
     def _check_project(self, project: str, wheels: Sequence[WheelName]) -> None:
-        """Check that a PEX has a wheel of the project for the nodes' machine. It may have several wheels of a project.
+        """Check that one of a PEX's wheels of the project suits the nodes' machine.
 
         The Python is not checked, because a PEX finds a suitable Python itself.
         """
@@ -375,7 +375,7 @@ class _EnvironmentInspection:
         )
 
     def _record(self, archive: FileStatus) -> tuple[EnvironmentRecord, bool]:
-        """Return the record of an archive, and whether it is in the shared cache. Raises RecordMissing."""
+        """Return the record of an archive, and whether the archive is in the shared cache. Raises RecordMissing."""
         if self.shared is None or not self.shared.holds(archive.path):
             return environment_record(self.storage, archive), False
         self.problems += self.shared.problems(archive.path)

@@ -30,7 +30,7 @@ _EDITABLE = re.compile(r"(?:-e|--editable)\b")
 # A path has a slash, a leading dot, or the suffix of an installable file. The name of a package may precede it.
 _PATH = r"(?!-|[^;]*://)(?:\.|[^\s;]*/|[^\s;]+\.(?:whl|zip|tar\.\w+|tgz)(?![^\s;\[]))"
 _LOCAL = re.compile(rf"(?:[^@\s]+ ?@ ?)?(?:file:|{_PATH}).*")
-# Options that name files. Like pip, accept them anywhere in a line of options, and as prefixes of a long name.
+# Options that name files. pip accepts them anywhere in a line of options, and also abbreviations of the long names.
 _FILE_OPTIONS = ("--requirement", "--constraint", "--editable", "--find-links")
 _SHORT_FILE_OPTIONS = ("-r", "-c", "-e", "-f")
 _COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)  # a final backslash does not continue such a line
@@ -262,7 +262,7 @@ def _pip_settings(listed: str) -> dict[str, str]:
 
 
 def uv_indexes() -> PackageIndexes:
-    """Return uv's settings from the user's and the system's file and from variables. Raises IndexProblem."""
+    """Return uv's settings from environment variables, the user's file and the system's file. Raises IndexProblem."""
     files: dict[str, Any] = {}
     for path in _uv_files():
         _combine(files, _uv_settings(path))
@@ -305,7 +305,7 @@ def _uv_settings(path: Path) -> dict[str, Any]:
 
 
 def _combine(settings: dict[str, Any], less_important: Mapping[str, Any]) -> None:
-    """Add the settings of a less important file, like uv: join lists, and keep other values that are already set."""
+    """Add the settings of a less important file as uv does: join lists, and keep other values that are already set."""
     for name, value in less_important.items():
         mine = settings.get(name)
         if isinstance(mine, dict) and isinstance(value, dict):

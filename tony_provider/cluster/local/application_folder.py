@@ -258,7 +258,7 @@ def _read_pid(path: Path) -> ProcessId | None:
 _UNSTARTED_SECONDS = 60.0  # after this time, an application without a process counts as failed
 _EXIT_SECONDS = 30.0  # time for an application master to exit after it has reported the job's end
 _SETTLE_SECONDS = 60.0  # how long to wait while another Airflow process cleans up after an application
-_SAID_BYTES = 4096  # of a dead master's output, shown in the diagnostics
+_SAID_BYTES = 4096  # bytes of a dead master's output in the diagnostics
 
 
 def application_end(folder: ApplicationFolder, record: ApplicationRecord) -> EndRecord | None:
@@ -272,8 +272,8 @@ def application_end(folder: ApplicationFolder, record: ApplicationRecord) -> End
 def settle_application(folder: ApplicationFolder) -> EndRecord:
     """Stop the remaining processes of an application without a master, record its end, and clean up.
 
-    Do this only once, even if several processes call the function. Raises ClusterUnreachable if another process takes
-    too long.
+    If several processes call this function, only one of them acts, and the others wait. Raises ClusterUnreachable if
+    that takes too long.
     """
     try:
         with locked(folder.path / "lock", _SETTLE_SECONDS):
@@ -286,7 +286,7 @@ def _settle(folder: ApplicationFolder) -> EndRecord:
     if not kill_all(lambda: _leftovers(folder)):
         log.warning("Cannot kill all remaining processes of %s", folder.id)
     verdict = _verdict(folder)
-    folder.remove_work()  # before the record is written, because these files may fill the disk
+    folder.remove_work()  # before the record is written, because the removed files may fill the disk
     try:
         folder.write(verdict)
     except OSError as error:
@@ -307,7 +307,7 @@ def _is_alive(folder: ApplicationFolder, record: ApplicationRecord) -> bool:
     if master is None:
         return time.time() - record.started_ms / 1000 < _UNSTARTED_SECONDS
     if _lingers(folder) or _is_over_its_limit(folder):
-        master.signal(signal.SIGKILL)  # as YARN does
+        master.signal(signal.SIGKILL)  # YARN also kills such a master
         master.wait_gone(_EXIT_SECONDS)
     return master.alive
 

@@ -74,7 +74,7 @@ log = logging.getLogger(__name__)
 
 _START_SECONDS = 20.0  # time limit for the application master's process to write its PID
 _POLL = 0.02
-_SAID_BYTES = 16 << 10  # of the master's output, shown in the error if it does not start
+_SAID_BYTES = 16 << 10  # bytes of the master's output in the error if the master does not start
 
 # Airflow's process may be killed at any moment, so the new process writes its own PID atomically, then becomes the
 # master by exec. The start time (field 22) distinguishes it from a later process with the same PID.
@@ -156,7 +156,7 @@ def ask_master(
 ) -> Any:
     """Send a request to the master; see ``Cluster.ask_master``.
 
-    Raises MasterOutOfReach if no master answers or it has nothing at this path, and UnexpectedAnswer.
+    Raises MasterOutOfReach if no master answers or the master has nothing at this path, and UnexpectedAnswer.
     """
     response = _send("GET", folder, path, seconds) if body is None else _send("PUT", folder, path, seconds, json=body)
     answer: Any = response.content if is_text and response.ok else json_object(response)
@@ -189,7 +189,7 @@ def _send(method: str, folder: Path, path: str, seconds: float, **more: Any) -> 
 
 
 class _OwnMaster(HTTPAdapter):
-    """Connects only to processes of the folder's owner; for others it raises MasterOutOfReach and sends nothing.
+    """Connects only to processes of the folder's owner. Otherwise raises MasterOutOfReach and sends nothing.
 
     After a master has ended, any user of this machine may listen on its port. That user would receive the secret in the
     next request.
@@ -246,7 +246,7 @@ def capacity_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
 
 
 def _size_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
-    first_come = job.start is StartRule.FIRST_COME  # then a stage starts with its minimum of tasks
+    first_come = job.start is StartRule.FIRST_COME  # with this rule, a stage starts with its minimum of tasks
     tasks = {
         name: (task, job.minimum_containers(name) if first_come else task.instances) for name, task in job.tasks.items()
     }
@@ -273,9 +273,9 @@ def _size_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
 
 
 _KEPT = 100  # number of ended applications whose folders are kept
-_KILL_SLACK = stop_seconds(0.0, 0.0)  # of a kill, in addition to the times for user processes and last checkpoints
+_KILL_SLACK = stop_seconds(0.0, 0.0)  # seconds for a kill, in addition to those of user processes and last checkpoints
 _MASTER_LOST_AFTER = 10.0  # seconds; short, because the local backend does not restart a master
-_KILLED_SECONDS = 10.0  # for a process to vanish after SIGKILL
+_KILLED_SECONDS = 10.0  # time for a process to vanish after SIGKILL
 
 
 class LocalCluster(Cluster):
@@ -312,7 +312,7 @@ class LocalCluster(Cluster):
             make_own_directory(self._applications)
             folder.path.mkdir(mode=0o700)
         except FileExistsError:
-            return  # an earlier call has started it
+            return  # an earlier call has started the application
         except UnsafeDirectoryError as error:
             raise SubmissionRefused(str(error)) from error
         except OSError as error:

@@ -41,14 +41,14 @@ class EnvironmentContent:
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
-    python_env: str  # as written in the job
+    python_env: str  # path or URI, as written in the job
     kind: EnvironmentKind
-    python: str | None = None  # version that it was built for, such as 3.12
-    machines: list[str] | None = None  # values of ``uname -m``; an empty list means any machine
-    packages: dict[str, str] | None = None  # versions by name
+    python: str | None = None  # Python version that the environment was built for, such as 3.12
+    machines: list[str] | None = None  # supported machine types, as in ``uname -m``; an empty list means any
+    packages: dict[str, str] | None = None  # versions by package name
     built: bool = False  # whether `airflow tony env build` built it
-    shared: bool = False  # whether it is in the shared cache of the connection
-    sha256: str | None = None  # of its archive or PEX, if known
+    shared: bool = False  # whether it is in the connection's shared cache
+    sha256: str | None = None  # hash of the archive or PEX
 
     @property
     def brings_python(self) -> bool:
@@ -58,27 +58,27 @@ class EnvironmentContent:
 
 @attrs.frozen(kw_only=True)
 class KeptResource:
-    """A file or archive of the job, and its URI on the store, where it remains after the application ends."""
+    """A file or archive of a job that stays on the store after the application has ended."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
-    name: str  # in the container's working directory
+    name: str  # file name in the container's working directory
     uri: str
-    key: str  # of the job's entry that names the resource, such as files.train.py or python_env
+    key: str  # key of the job that names the resource, such as files.train.py or python_env
 
 
 @attrs.frozen(kw_only=True)
 class SpecificationRecord:
-    """The record of an application's specification, which masks the values of secrets but not their names."""
+    """The recorded specification of an application. The values of secrets are masked, but not their names."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
-    job: dict[str, Any]  # as parsed, with overrides and all defaults
-    given: dict[str, Any] | None = None  # as written by the user, before any override; None if unknown
-    overrides: dict[str, Any] | None = None  # applied to ``given``; None if there were none
-    environments: dict[str, EnvironmentContent] = attrs.field(factory=dict)  # by their keys in the job
+    job: dict[str, Any]  # parsed specification, with overrides and all defaults
+    given: dict[str, Any] | None = None  # specification as the user wrote it, without overrides; None if unknown
+    overrides: dict[str, Any] | None = None  # changes that were applied to ``given``; None if there were none
+    environments: dict[str, EnvironmentContent] = attrs.field(factory=dict)  # by the job's keys that name them
     resources: list[KeptResource] | None = None  # None if there were too many, or in records of older releases
-    version: int = 1  # of this record's format
+    version: int = 1  # format version of this record
 
 
 Mask = Callable[[str, str], str]
@@ -109,7 +109,7 @@ def specification_record(
 
 
 def mask_values(plain: Any, mask: Mask) -> Any:
-    """Return a specification in JSON types, or a part of one, with its secret values masked."""
+    """Return a copy of a specification, or of a part of it, in which secret values are masked."""
     if isinstance(plain, str):
         return mask(plain, "")
     if isinstance(plain, list):
@@ -120,7 +120,7 @@ def mask_values(plain: Any, mask: Mask) -> Any:
 
 
 def _plain(written: Mapping[str, Any]) -> Any:
-    """Convert to JSON types. YAML dates and similar values become text; the record's ``job`` has the parsed values."""
+    """Convert a specification to JSON types, with YAML dates as text. The record's ``job`` has parsed values."""
     return json.loads(json.dumps(written, default=str, skipkeys=True))
 
 
@@ -138,7 +138,7 @@ class JobHistory:
     specification: SpecificationRecord | None = None
     status: JobStatus | None = None  # the result if the application has ended, otherwise its newest status
     events: list[dict[str, Any]] = attrs.field(factory=list)  # oldest first; docs/history.md lists the keys
-    samples: list[TaskSample] = attrs.field(factory=list)  # of all tasks, in the order in which they were taken
+    samples: list[TaskSample] = attrs.field(factory=list)  # samples of all tasks; see ``read_samples`` for their order
     labels: dict[str, str] = attrs.field(factory=dict)  # origin of the application: dag_id, run_id, task_id, …
     missing: list[str] = attrs.field(factory=list)  # one line for each missing or unreadable record, with the reason
 
@@ -148,8 +148,8 @@ _MOST_BYTES = 32 << 20  # total size of the files
 _MOST_FILES = 5000
 _MOST_TEXT = 128 << 20  # total bytes after decompression
 _MOST_OF_ONE = 64 << 20  # bytes of one segment after decompression
-_NAMED, _LONGEST_NAME = 10, 100  # dropped metrics that a line in ``missing`` names, and characters of each name
-_MOST_SAMPLES = 300_000  # in all segments: the most that fit into the files of an application master
+_NAMED, _LONGEST_NAME = 10, 100  # limits of a line in ``missing``: dropped metrics, characters of each name
+_MOST_SAMPLES = 300_000  # limit for all segments; the files of an application master cannot hold more
 
 
 def read_samples(storage: Storage, application_dir: str, missing: list[str]) -> list[TaskSample]:
@@ -164,7 +164,7 @@ def read_samples(storage: Storage, application_dir: str, missing: list[str]) -> 
     samples: dict[int, list[TaskSample]] = {}  # by attempt of the application master
     taken = 0
     text = 0
-    newest: dict[int, SampleSegmentHeader] = {}  # by attempt: its last header has the total of dropped samples
+    newest: dict[int, SampleSegmentHeader] = {}  # last header by attempt, with the total of dropped samples
     for file, data in zip(files, contents(storage, [each.status for each in files]), strict=True):
         if isinstance(data, StorageError):
             why = "it was removed meanwhile" if isinstance(data, StorageNotFound) else data

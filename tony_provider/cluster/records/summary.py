@@ -51,8 +51,8 @@ class Advice:
     text: str  # one line for users: the recommendation and its figures
     evidence: dict[str, Any] = attrs.field(factory=dict)  # figures by name, in bytes and seconds
     confidence: Confidence = Confidence.LOW
-    change: dict[str, Any] | None = None  # merge patch for ``overrides``; None if no key would help
-    gain: float = 0.0  # 0 to 1: unnecessary share of the job's cost in resources or time; the sort key
+    change: dict[str, Any] | None = None  # recommended merge patch for ``overrides``; None if no key would help
+    gain: float = 0.0  # avoidable share of the job's cost in resources or time, 0 to 1; advice is sorted by it
 
 
 CURVE_POINTS = 200  # per curve, at most
@@ -65,7 +65,7 @@ class Curve:
 
     metric: str
     steps: list[int]
-    seconds: list[float]  # since the submission
+    seconds: list[float]  # seconds since the submission
     values: list[float | str]  # "NaN", "Infinity" and "-Infinity" for values that are not finite
 
 
@@ -81,7 +81,7 @@ class JobSummary:
     run_id: str
     task_id: str
     map_index: int = -1
-    try_number: int = 1  # of the newest try that waited for the application
+    try_number: int = 1  # number of the newest try that waited for the application
     watched: bool = True  # False if the Airflow task does not wait for the end of the application
     run_date: str | None = None  # ISO 8601; None if the run is for a partition without a date
     tony_conn_id: str = "tony_default"
@@ -91,11 +91,11 @@ class JobSummary:
     name: str = ""
     framework: str = ""
     verdict: FinalStatus | None = None  # None if the application was running when this try last checked
-    reason: str = ""  # of a failure, with the task that failed first; see the function ``reason``
+    reason: str = ""  # reason of a failure, with the task that failed first; see the function ``reason``
     failure_kind: str | None = None  # value of a FailureKind
     failed_task: str | None = None  # such as worker:0
     failed_node: str | None = None
-    submitted_ms: int = 0  # epoch, as ``finished_ms``
+    submitted_ms: int = 0  # epoch milliseconds, like ``finished_ms``
     finished_ms: int | None = None
     times: TimeUse = attrs.field(factory=TimeUse)
     use: list[TypeUse] = attrs.field(factory=list)
@@ -111,7 +111,7 @@ class JobSummary:
     advice: list[Advice] = attrs.field(factory=list)
     fingerprint: dict[str, str] = attrs.field(factory=dict)  # hashes of the inputs of the training
     links: dict[str, str] = attrs.field(factory=dict)  # URLs by name
-    version: int = 1  # of this record's format
+    version: int = 1  # format version of this record
 
 
 LONGEST_NAME = 100  # characters; metrics with longer names are dropped
@@ -204,7 +204,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
-MOST_BYTES = 60 << 10  # of a whole summary as ASCII JSON, so that no part has the size about which Airflow warns
+MOST_BYTES = 60 << 10  # limit of a summary as ASCII JSON, so that Airflow does not warn about the size of its parts
 _METRICS = 50  # newest metrics in a summary, at most
 _WARNINGS, _HASHES, _TYPES = 10, 200, 20
 _LAST_WORDS = 3  # lines from the end of the program's output
@@ -222,8 +222,8 @@ def summarize(
     """Return ``begun`` completed from the cluster's report and the job's history, in at most ``most_bytes`` bytes.
 
     ``begun`` has Airflow's data: the run, the task and the try that wait for the application. The submission time in
-    it is by the worker's clock, so the cluster's time is preferred. ``history`` is empty for a job that never started.
-    ``application`` is None if the cluster does not know it or has already forgotten it.
+    ``begun`` is by the worker's clock, so the cluster's time replaces it if available. ``history`` is empty for a job
+    that never started. ``application`` is None if the cluster does not know the application (any more).
     """
     status = history.status
     job = history.specification.job if history.specification else {}
@@ -247,7 +247,7 @@ def summarize(
 
 
 def verdict(application: Application | None, status: JobStatus | None) -> FinalStatus | None:
-    """Return how the application ended, or None if it has not ended. The job's result precedes the cluster's state."""
+    """Return how the application ended, or None if it has not ended. The job's result overrides the cluster's state."""
     if status is not None and status.state.is_final:
         killed = status.failure is not None and status.failure.kind is FailureKind.KILLED
         return FinalStatus.KILLED if killed and status.state is JobState.FAILED else FinalStatus(status.state.value)
@@ -340,7 +340,7 @@ def _line(text: str) -> str:
     """Join the text into one line, and replace characters that a database or JSON cannot store."""
     line = " ".join(replaced(text[: 2 * _LINE]).replace("\x00", "?").split())
     while (excess := len(json.dumps(line)) - _LINE) > 0:
-        line = f"{line[: -max(2, excess // 6)].rstrip('…')}…"  # a character has at most 6 bytes, or 12 as a pair
+        line = f"{line[: -max(2, excess // 6)].rstrip('…')}…"  # up to 6 bytes per character, rarely 12
     return line
 
 
@@ -376,13 +376,13 @@ def plain_of(text: str | None) -> tuple[Plain, list[str]]:
         return {}, [f"the summary is damaged: {error}"]
     if not isinstance(found, dict):
         return {}, ["the summary is damaged: it is not a JSON object"]
-    if len(found) == 1 and next(iter(found)).startswith("__"):  # Airflow's reference to an external backend
+    if len(found) == 1 and next(iter(found)).startswith("__"):  # Airflow's reference to a value in a custom backend
         return {}, ["the summary is in a custom backend of Airflow's state store, not in Airflow's database"]
     return found, []
 
 
 def read_summary(plain: Mapping[str, Any]) -> tuple[JobSummary, list[str]]:
-    """Return the summary in ``plain``, and the problems of fields that are unreadable and therefore left out.
+    """Return the summary in ``plain`` without its unreadable fields, and the problems of these fields.
 
     ``plain`` must have all required fields.
     """
@@ -407,7 +407,7 @@ def _field_by_field(plain: Mapping[str, Any]) -> tuple[JobSummary, list[str]]:
     return from_plain(good, JobSummary), problems
 
 
-KEPT = 10  # applications for each task of a DAG
+KEPT = 10  # number of kept summaries for each task of a DAG
 
 
 @attrs.frozen(kw_only=True)
@@ -418,7 +418,7 @@ class PreviousRuns:
 
     summaries: list[JobSummary] = attrs.field(factory=list)  # oldest first, at most KEPT, without curves
     quiet_runs: int = 0  # number of further successes without advice before advice is applied again
-    blamed: str | None = None  # application that failed with advice applied; reset when ``quiet_runs`` ends
+    blamed: str | None = None  # application that failed with advice applied; reset when ``quiet_runs`` reaches 0
     version: int = 1
 
     def with_run(self, summary: JobSummary) -> PreviousRuns:
@@ -513,8 +513,8 @@ def _versions(storage: Storage, models: str) -> Iterator[Version]:
         try:
             about = read_json(data)
             version = Version(about["model_dir"], _moment(about["period_end"]), directory.name)
-            # Jobs may write this file, and a template may use the model as an entry of `files`. There, a path without a
-            # scheme would name a file of the worker.
+            # Jobs may write this file, and a template may use the model as an entry of `files`. Require a URI here,
+            # because a path without a scheme in `files` names a file of the worker.
             is_of_store = "://" in version.model_dir and uris.scheme(version.model_dir) == uris.scheme(models)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{file} must contain model_dir and period_end: {error!r}") from error

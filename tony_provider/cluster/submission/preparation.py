@@ -45,7 +45,7 @@ class SubmissionRequest:
     """A job, and the other inputs of its submission."""
 
     job: JobSpec
-    identity: Identity  # of the job's training
+    identity: Identity  # identity of the job's training
     # Values of the secrets that the job names. They are visible only to the job's user processes.
     secrets: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     labels: Mapping[str, str] = attrs.field(factory=dict)  # origin of the job, for its event log (dag, run, try, …)
@@ -69,8 +69,8 @@ class SubmissionRequest:
     watched: bool = True  # whether an Airflow task waits for the job's end and sends newer tokens
 
 
-# Mode of cached files: tasks can run but not change them, as NodeManagers' copies. On the local backend, tasks use the
-# cached file itself.
+# Mode of cached files: tasks can run the files, but not change them. On the local backend, tasks use the cached files
+# themselves. On YARN, NodeManagers give their copies the same mode.
 _CACHED_FILE = 0o500
 _PARALLEL = 4  # parallel uploads, because many small files wait for the NameNode rather than for bandwidth
 
@@ -98,7 +98,7 @@ def places(layout: Layout, sources: Iterable[LocalSource]) -> Iterator[tuple[Loc
 
 
 class Stager:
-    """Uploads files to the staging directory's cache, unless it already has their content."""
+    """Uploads files to the staging directory's cache, unless the cache already has their content."""
 
     def __init__(self, storage: Storage, layout: Layout) -> None:
         self._storage = storage
@@ -197,7 +197,7 @@ class PreparedSubmission:
     runtime: LocalSource | LocalizedResource
     nodes: NodePythons  # the Pythons that the runtime supports
     fingerprint: dict[str, str]  # hashes of the training's inputs
-    environments: Mapping[str, EnvironmentContent]  # by their keys in the job
+    environments: Mapping[str, EnvironmentContent]  # by the job's keys that name them
     registries: dict[str, str] = attrs.field(factory=dict, repr=False)  # registry credentials for images
 
     @property

@@ -1,7 +1,7 @@
 """Build an application's description and its submission, submit a job to the cluster, and preview a submission.
 
 A SubmissionAttempt writes the application's files, becomes the owner of a checkpoint chain, and submits the
-application. On an error it undoes these steps. The job's viewers get read access to its records if the store supports
+application. On an error, it undoes these steps. The job's viewers get read access to its records if the store supports
 access lists.
 """
 
@@ -86,7 +86,7 @@ class Resources:
     runtime: LocalizedResource
     runtime_pythons: list[str]
     of_tasks: list[LocalizedResource]  # for the tasks of every type
-    by_type: dict[str, list[LocalizedResource]]  # by task type, only for its tasks, in addition to ``of_tasks``
+    by_type: dict[str, list[LocalizedResource]]  # additional resources for tasks of one type, by task type
     of_master: list[LocalizedResource]
 
 
@@ -150,7 +150,7 @@ class SubmissionBuilder(ABC):
         raise StagingFailed("other tries of this training keep opening new checkpoint chains; retry the task")
 
     def _describe(self, plan: TrainingPlan, resources: Resources, credentials: Credentials) -> ApplicationDescription:
-        """Return the application's description, which all its containers read, without secrets. Raises ClusterError."""
+        """Return the description, without secrets, that all containers of the application read. Raises ClusterError."""
         opened, request = self.prepared.opened, self.prepared.request
         job, cluster, settings = request.job, opened.cluster, opened.settings
         access = cluster.access(self.application_id, job)
@@ -219,8 +219,8 @@ def _of_master(
 ) -> list[LocalizedResource]:
     """Return the job's Python environment for the application master, or [] if another Python can run the master.
 
-    The environment can be large, so the master gets it only if the connection names no Python on the nodes or the
-    master runs in an image. Then the environment may be the only Python in the container.
+    The environment can be large. So the master gets it only if it may have the container's only Python: if the
+    connection names no Python on the nodes, or if the master runs in an image.
     """
     content = prepared.environments.get(PYTHON_ENV_KEY)
     named_for_nodes = prepared.opened.settings.python and image_of_master(prepared.request.job) is None
@@ -233,7 +233,7 @@ _OTHERS_PASS = 0o001
 
 
 def share_records(storage: Storage, layout: Layout, identity: Identity, application_id: str, job: JobSpec) -> None:
-    """Give the job's viewers read access to its present records. Its containers share later records. Blocks.
+    """Give the job's viewers read access to the records that exist. The containers share later ones. Blocks.
 
     If the store does not support access lists, only log a warning, because the job still works.
     """
@@ -289,7 +289,7 @@ class SubmissionAttempt(SubmissionBuilder):
     _chain_opened: bool = False  # whether this attempt has opened the chain
     _taken: Epoch | None = None  # the owner that this attempt has added; None until then
     _token: StoreToken | None = attrs.field(default=None, repr=False)  # secret
-    _handed_over: bool = False  # the cluster may have started the application
+    _handed_over: bool = False  # whether the cluster may have started the application
 
     @property
     def _opened(self) -> OpenCluster:
@@ -362,8 +362,8 @@ class SubmissionAttempt(SubmissionBuilder):
             partial(self._write_description, content),
         ]
         status = write_in_order(writes)[-1]
-        assert status is not None  # noqa: S101 - of the last one
-        # A warning if the training starts at step 0 although it has checkpoints, because users easily miss this.
+        assert status is not None  # noqa: S101 - of the last write
+        # Log a warning if the training starts at step 0 although it has checkpoints, because users easily miss this.
         log.log(logging.WARNING if plan.begins_again else logging.INFO, "%s %s", self.application_id, plan)
         return stored_resource(status, contract.APPLICATION_FILE, sha256=hashlib.sha256(content).hexdigest())
 
@@ -395,8 +395,8 @@ class SubmissionAttempt(SubmissionBuilder):
     def _end_others(self) -> None:
         """End the training's other applications, so that only one works. The new owner must already be written.
 
-        This method finds the applications that were submitted before the owner was written. The master of an
-        application that is submitted later finds that it is not the owner, and ends itself.
+        This method finds the applications that were submitted before the owner was written. An application that is
+        submitted later ends itself, because its master finds that another application is the owner.
         """
         for application in self._living():
             if application.id != self.application_id:
@@ -444,7 +444,7 @@ class SubmissionAttempt(SubmissionBuilder):
                 return
             if self._handed_over:
                 self._opened.cluster.kill(self.application_id, "its submission failed before it was complete")
-                self._await_end(self.application_id)  # until then it may write into directories removed below
+                self._await_end(self.application_id)  # it may still write into directories that are removed below
             self._opened.cluster.forget(self.application_id)
         except Exception as error:
             said = "%s may have been started, and may still run: %s"
@@ -496,7 +496,7 @@ def submit(
     return application_id
 
 
-# Placeholder for the id, which the cluster assigns at the submission.
+# Placeholder in previews for the id, which the cluster assigns at the submission.
 APPLICATION_ID = "application_0_0000"
 _NOT_WRITTEN = 0  # modification time of a file that is not on the store yet
 

@@ -31,7 +31,7 @@ from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Before, Storage, without_waiting, write_atomically
 from tony_provider.runtime.storage.errors import StorageExists, StorageNotEmpty, StorageNotFound
 
-_ATTEMPTS = 5  # to add an owner while other tries of the Airflow task also add owners
+_ATTEMPTS = 5  # number of attempts to add an owner while other tries of the Airflow task also add owners
 _WITHOUT = "the previous owner applies"
 
 
@@ -100,10 +100,10 @@ class TrainingOwners:
         return newest
 
     def stop(self, application_id: str, stop: Stop, whose: str | None) -> None:
-        """Record an order to end the application. Do nothing if it is not the training's owner.
+        """Record an order to end the application. Do nothing if the application does not own the training.
 
-        ``whose`` is the name of the try that gives the order; None if no try does. Raises TakenOverError if another try
-        waits for the application, and StagingFailed if other tries keep adding owners.
+        ``whose`` is the name of the try that gives the order, or None if no try gives it. Raises TakenOverError if
+        another try waits for the application, and StagingFailed if other tries keep adding owners.
         """
         for _ in range(_ATTEMPTS):
             newest = self.newest()
@@ -163,7 +163,7 @@ class ChainState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the directory has no chain yet: another process is opening it, or died before it had done so."""
+        """Whether the directory has no chain yet: another process is opening it, or died while it did so."""
         return self.about is None and self.owner is None
 
 
@@ -234,7 +234,7 @@ class CheckpointChains:
         if self.owners.newest().owner.chain == uris.name(uri):
             return
         self.storage.remove(uris.join(uri, contract.CHAIN_FILE))
-        with contextlib.suppress(StorageNotEmpty):  # another process uses it nevertheless
+        with contextlib.suppress(StorageNotEmpty):  # another process uses the chain nevertheless
             self.storage.remove(uri)
 
     def _numbers(self) -> list[int]:
@@ -266,7 +266,7 @@ class KeptCheckpoint:
     uri: str
     size: int  # bytes
     files: int
-    suspicion: str  # why no process resumes from it unless a user names it; empty if it is not suspect
+    suspicion: str  # reason to resume from it only if a user names it; empty if there is none
 
     @property
     def line(self) -> str:

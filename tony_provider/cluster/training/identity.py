@@ -65,8 +65,8 @@ def identity_of(
     """Return the identity of one task of one run.
 
     ``namespace`` separates Airflow installations on one cluster. ``map_index`` is -1 if the task is not mapped.
-    ``checkpoint_key`` replaces it with a name by the DAG's author, because an index changes its meaning with the mapped
-    list.
+    ``checkpoint_key`` is a name by the DAG's author that replaces the index, because the index of an instance depends
+    on the mapped list.
     """
     instance: object = map_index if checkpoint_key is None else ["key", checkpoint_key]
     # JSON separates the parts, because ("a", "bc") and ("ab", "c") must differ.
@@ -108,11 +108,11 @@ class Layout:
         return uris.join(self.root, "cache")
 
     def cached(self, sha256: str, name: str) -> str:
-        """Return the URI of the cached file with this content. The name is readable; no shell interprets it."""
+        """Return the URI of the cached file with this content. The name in the URI is safe in shells."""
         return uris.join(self.cache_dir, sha256, re.sub(r"[^A-Za-z0-9._-]", "_", name)[-100:])
 
     def is_cached(self, uri: str) -> bool:
-        """Return whether the URI is of a file that a submission has cached: ``cache/<sha256>/<name>``.
+        """Return whether the URI names a file that a submission has cached: ``cache/<sha256>/<name>``.
 
         Also return True for environments of `airflow tony env build`: ``cache/environments/<key>/<name>``.
         """
@@ -169,7 +169,7 @@ class Layout:
 
 
 def chain_number(name: str) -> int | None:
-    """Return the number in the name of a chain's directory, or None if the name is not that of a chain."""
+    """Return the number in the name of a chain's directory, or None for any other name."""
     match = _CHAIN.fullmatch(name)
     return int(match[1]) if match else None
 

@@ -167,12 +167,12 @@ def _named(keys: list[str]) -> str:
 class ChainOrigin:
     """The operator's ``resume_from`` and ``warm_start``: where a new checkpoint chain starts.
 
-    An Identity replaces the ids (DAG, run, task) that the operator's ``resume_from`` names.
+    If the operator's ``resume_from`` names a DAG, run and task, this class has their Identity instead.
     """
 
     resume_from: Identity | str | None = None  # a training (its newest chain), or the URI of a chain or checkpoint
     snapshot: int | None = None  # number of a checkpoint of the training; None for the newest
-    warm_start: str | None = None  # URI of a model's directory or of a chain, whose newest checkpoint is used
+    warm_start: str | None = None  # URI of a model's directory, or of a chain whose newest checkpoint is used
 
 
 @attrs.frozen
@@ -198,8 +198,8 @@ class OriginFinder:
     def _of_training(self, identity: Identity, snapshot: int | None) -> str:
         """Return the URI of the newest chain of a training, or of its checkpoint with this number.
 
-        A chain that began with a checkpoint of another chain continues that chain's numbers. So use the newest chain
-        that has the number.
+        Several chains may have a checkpoint with this number, because a chain that continues another chain also
+        continues its numbers. The newest of these chains is used.
         """
         chains = CheckpointChains(self.storage, self.layout, identity).all()
         if not chains:

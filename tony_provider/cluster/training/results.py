@@ -8,7 +8,7 @@ cannot change the tags of another application.
 
 A job can write any value to its status file. So this module limits the values that Airflow shows, compares or keeps in
 its database. Masters of this provider stay far below these limits. A status is refused if it names paths of other jobs,
-or if a metric has the name of a key of Airflow's serialization.
+or if a metric has a name that Airflow's serialization reserves.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class ApplicationRef:
     """An application, and the identity of its training if it is known."""
 
     application_id: str
-    application: Application | None  # the cluster's report; None if the cluster does not know it (any more)
-    identity: Identity | None  # its training; None if the staging directory has no files of the application
+    application: Application | None  # cluster's report; None if the cluster does not know the application (any more)
+    identity: Identity | None  # None if the staging directory has no files of the application
 
 
 @attrs.frozen
 class ApplicationFinder:
-    """Finds applications by id or tag, and their trainings.
+    """Finds applications by id or tag, and the trainings that they belong to.
 
     All methods raise ClusterError and StorageError.
     """
@@ -67,10 +67,11 @@ class ApplicationFinder:
         return ApplicationRef(application_id, None, identity) if identity is not None else None
 
     def of_tag(self, tag: str) -> ApplicationRef | None:
-        """Return the newest application with this tag, or None. Both a training's tag and tags of jobs are possible.
+        """Return the newest application with this tag, or None.
 
-        Applications with files in the staging directory take precedence over the user's other applications.
-        Applications of other users without such files are ignored.
+        ``tag`` may be the tag of a training, or any tag that a job sets. Applications with files in the staging
+        directory take precedence over the user's other applications. Applications of other users without such files are
+        ignored.
         """
         known = list(self.identities())
         others = []
@@ -106,7 +107,7 @@ class ApplicationFinder:
                 yield identity
 
     def _by_tags(self, application: Application) -> Identity | None:
-        """Return the application's training, found by its tags. This usually lists only one training's directory."""
+        """Return the training of a tagged application. Usually this lists the directory of only one training."""
         tagged = (identity for identity in self.identities() if identity.tag in application.tags)
         return next((identity for identity in tagged if application.id in self.ids_of(identity)), None)
 
@@ -135,8 +136,8 @@ class PreviousApplication:
     """The last application of a training, as the cluster and the store know it."""
 
     application_id: str
-    application: Application | None  # None if the cluster does not know it (any more), or it never existed
-    status: JobStatus | None  # its result or its latest status; None if the store has none that is readable
+    application: Application | None  # cluster's report; None if the cluster does not know the application (any more)
+    status: JobStatus | None  # the job's result or latest status; None if neither is readable
     delivered: Delivered | None
 
     @property
@@ -145,7 +146,7 @@ class PreviousApplication:
 
     @property
     def has_succeeded(self) -> bool:
-        """Whether it succeeded, by its own result, or by the cluster's final status if there is no result."""
+        """Whether the job succeeded, by its own result or, without a result, by the cluster's final status."""
         if self.status is not None and self.status.state.is_final:
             return self.status.state is JobState.SUCCEEDED
         return self.application is not None and self.application.final_status is FinalStatus.SUCCEEDED
@@ -164,7 +165,8 @@ def previous_application(
 ) -> PreviousApplication | None:
     """Return the last application of a training: the training's owner, otherwise the application ``remembered``.
 
-    Return None if there is neither, or if it belongs to another training. Raises ClusterError, StorageError.
+    Return None if there is neither, or if the application belongs to another training. Raises ClusterError,
+    StorageError.
     """
     owner = TrainingOwners(storage, layout.job_dir(identity)).newest().owner.application_id
     application_id = owner or remembered
@@ -176,7 +178,7 @@ def previous_application(
     if application is not None:
         finder = ApplicationFinder(cluster, storage, layout)
         # Other users may have written the id that a task remembers, and a job may have changed the owner file, so check
-        # that the application is the training's. An owner needs only the tag, because its directory may be gone.
+        # that the application belongs to this training. For an owner, check only the tag: the directory may be gone.
         is_mine = identity.tag in application.tags if owner else finder.is_of(identity, application)
         if not is_mine:
             who = "the owner's file of its training names" if owner else "its task remembers"
@@ -191,7 +193,7 @@ def _status(storage: Storage, directory: str, application: Application | None) -
         return job_status(storage, directory)
     except RecordUnreadable as error:
         if application is None and is_of_result(error):
-            raise  # neither the cluster nor the result shows whether it succeeded
+            raise  # neither the cluster nor the result shows whether the job succeeded
         log.warning("Using the cluster's report, because the job's status is unreadable: %s", error)
         return None
 
@@ -204,7 +206,7 @@ class StatusRefused(ValueError):  # noqa: N818 - named for what is wrong
 
 
 def checked_status(status: JobStatus, application_dir: str | None) -> JobStatus:
-    """Check that the status names only paths of its own application and training; return it within the limits.
+    """Check that a status names only paths of its own application and training; return it cut to size limits.
 
     ``application_dir`` is the URI of the application's directory. If it is None (unknown), all paths are removed from
     the status. Raises StatusRefused.
@@ -234,30 +236,30 @@ _NO_TRY = -1
 class Delivered:
     """Content of ``delivered.json``: the mark that a try of the Airflow task is about to return the result.
 
-    The task writes it as its last action, so Airflow has the result unless the task then fails.
+    The task writes this file as its last action, so Airflow has the result unless the task then fails.
     """
 
     try_number: int
     max_tries: int  # Airflow's limit of tries at that time, which rises when a user clears the task
-    delivered_ms: int = attrs.field(factory=epoch_ms)  # epoch
+    delivered_ms: int = attrs.field(factory=epoch_ms)  # epoch milliseconds
     version: int = 1
 
     @classmethod
     def gone(cls) -> Delivered:
-        """Return the mark for a result that no later try may use, because the model that it names was removed."""
+        """Return the mark for a result that no later try may use, because the model of the result was removed."""
         return cls(0, _NO_TRY)
 
     def reached_airflow(self, try_number: int, max_tries: int) -> bool:
-        """Return whether Airflow recorded the try that left the mark as a success. A later try calls this.
+        """Return whether Airflow recorded a success of the try that left the mark. A later try calls this method.
 
-        Return True if a user has cleared the task or the run since. Return False for a plain retry: the worker died, or
-        Airflow's server rejected the result, between the task's last action and its end.
+        Return True if a user has cleared the task or the run since. Return False for a plain retry: after the task's
+        last action, the worker died or Airflow's server rejected the result.
         """
         return not (max_tries == self.max_tries and try_number > self.try_number)
 
 
 def job_status(storage: Storage, application_dir: str, *, may_have_ended: bool = True) -> JobStatus | None:
-    """Return the job's result if it has ended, otherwise its status. Return None if neither is written yet.
+    """Return the job's result, or its status if there is no result yet. Return None if neither is written yet.
 
     Without ``may_have_ended``, read only the status. Raises StorageError. Raises RecordUnreadable if the file is not a
     status, or names paths of other jobs.
@@ -277,8 +279,8 @@ def job_status(storage: Storage, application_dir: str, *, may_have_ended: bool =
 def labels(storage: Storage, application_dir: str) -> dict[str, str]:
     """Return the application's labels from its submission: its origin (dag, run, task, try).
 
-    They are in the application's description, which is removed after its end, and in its first event. Return an empty
-    dictionary if neither can be read. Raises StorageError.
+    The labels are in the application's description, which is removed when the application has ended, and in the first
+    event of the history. Return an empty dictionary if neither can be read. Raises StorageError.
     """
     application_file = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     try:
@@ -289,7 +291,7 @@ def labels(storage: Storage, application_dir: str) -> dict[str, str]:
 
 
 def is_of_result(error: RecordUnreadable) -> bool:
-    """Return whether the unreadable file is the job's result, which decides on its success, and not its status."""
+    """Return whether the unreadable file is the job's result, which states the job's success, or only its status."""
     return uris.name(error.uri) == contract.RESULT_FILE
 
 
@@ -334,7 +336,7 @@ _MIDNIGHT = ("00", "00")
 
 @attrs.frozen
 class EventFileSource:
-    """The TensorBoard event files of an application and of all others that have trained in its checkpoint chain."""
+    """TensorBoard event files of an application, and of all other applications of its checkpoint chain."""
 
     uri: str  # URI of a directory, which need not exist
     label: str  # such as clicks.train-2026-01-05-application_1700000000000_0001; legal as the name of a directory
@@ -356,7 +358,7 @@ def event_file_source(storage: Storage, layout: Layout, identity: Identity, appl
 
 
 def label_of(labels: Mapping[str, str], identity: Identity, application_id: str) -> str:
-    """Return the application's label for users: DAG, task and date from its labels, if known, and its id."""
+    """Return a name for users: the application id after the DAG, task and date, if ``labels`` has them."""
     if "dag_id" not in labels:  # without a DAG, the slug identifies the run
         return f"{identity.slug}-{application_id}"
     what = ".".join(labels[key] for key in ("dag_id", "task_id") if key in labels)
@@ -376,7 +378,7 @@ def _date(run_id: str) -> str:
 
 
 def _chain(chains: CheckpointChains, application_id: str, status: JobStatus | None) -> str | None:
-    """Return the URI of the chain that the application owns, otherwise of the newest chain at its start."""
+    """Return the URI of the chain that the application owns, or else of the newest chain when the job started."""
     owned = chains.owned_by(application_id)
     if owned is not None:
         return owned.uri

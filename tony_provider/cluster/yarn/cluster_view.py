@@ -49,9 +49,9 @@ class Node:
     free: dict[str, int] = attrs.field(factory=dict)  # currently unused part of ``resources``
     works: bool = True  # whether the node is running
     rack: str = ""  # name in YARN's topology
-    attributes: dict[str, str] = attrs.field(factory=dict)  # by prefix/name; empty before Hadoop 3.2
+    attributes: dict[str, str] = attrs.field(factory=dict)  # values by prefix/name; empty before Hadoop 3.2
     web: str = ""  # host:port of the NodeManager's web server
-    version: str = ""  # of Hadoop on the node
+    version: str = ""  # Hadoop version of the node
 
 
 @attrs.frozen
@@ -63,7 +63,7 @@ class ClusterView:
     nodes: Sequence[Node]  # running nodes only
     largest: dict[str, int]  # the largest container that the scheduler grants, by YARN's resource names
     shared_labels: frozenset[str] = frozenset()  # labels whose idle nodes also accept containers without a label
-    units: dict[str, str] = attrs.field(factory=dict)  # such as Gi, by resource name, if the resource has a unit
+    units: dict[str, str] = attrs.field(factory=dict)  # units such as Gi, by name of a resource with a unit
     missing: int = 0  # registered nodes that are not running
 
 
@@ -184,7 +184,7 @@ def units(info: dict[str, Any]) -> dict[str, str]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return the list that a part of an answer stands for: it may be a list, its only element, or empty."""
+    """Return a part of an answer as a list. YARN may send the only element of a list, or an empty value, instead."""
     if value is None or value == "":
         return []
     return value if isinstance(value, list) else [value]
@@ -220,13 +220,13 @@ def queue_problem(name: str, queues: Sequence[Queue]) -> str | None:
     return None
 
 
-_ROOT = "root"  # its administrators manage every queue; used if YARN chooses the queue
+_ROOT = "root"  # used if YARN chooses the queue, because administrators of root manage all queues
 
 
 def queue_administrators(queue: str | None, every: Sequence[Queue]) -> list[str]:
     """Return the access lists of the queue's administrators, as far as the scheduler reports them.
 
-    Omit empty lists. Also omit lists for everybody: they are YARN's default for the root queue, so they do not mean
+    Omit empty lists. Also omit lists of all users: they are YARN's default for the root queue, so they do not mean
     that all users may read the output of jobs.
     """
     found = find_queue(queue or _ROOT, every) or find_queue(_ROOT, every)

@@ -50,7 +50,7 @@ _NAMES = frozenset(
     }
 )
 _OF_NAMESERVICES = ("dfs.client.failover.", "dfs.ha.namenodes.", "dfs.namenode.rpc-address.")
-_DEFAULTS = "-default.xml"  # end of the names of the files with Hadoop's defaults
+_DEFAULTS = "-default.xml"  # suffix of the files with Hadoop's defaults
 
 
 def client_properties(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -68,7 +68,7 @@ _EXPIRIES = {
     "yarn.am.liveness-monitor.expiry-interval-ms": 900.0,
     "yarn.nm.liveness-monitor.expiry-interval-ms": 600.0,
 }
-_NEXT_MASTER = 300.0  # seconds for the next master: container in a busy queue, files, start, ResourceManager failover
+_NEXT_MASTER = 300.0  # seconds until the next master runs: busy queue, download, start, ResourceManager failover
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -167,7 +167,7 @@ def _resource_managers(rest: YarnRest) -> list[str]:
 
 
 def _host(address: str, rest: YarnRest) -> str:
-    """Return the host of ``host:port``, or that of the active ResourceManager if the host is a wildcard (0.0.0.0)."""
+    """Return the host of ``host:port``, or the active ResourceManager's host for a wildcard (0.0.0.0)."""
     host = _host_of(address)
     return rest.active_host() if host in _ANY else host
 

@@ -1,8 +1,8 @@
 """Kerberos tickets of the Airflow side, SPNEGO for its requests, and delegation tokens for HDFS and its key server.
 
-The ticket is the worker's own (``airflow kerberos`` or kinit). The module reads its owner, and its lifetime from the
-credential cache. This requires the library of MIT Kerberos. With delegation tokens, applications on a Kerberos cluster
-can access HDFS without a ticket.
+The ticket is the worker's own (``airflow kerberos`` or kinit). The module reads the ticket's owner and lifetime from
+the credential cache, which requires the library of MIT Kerberos. With delegation tokens, applications on a Kerberos
+cluster can access HDFS without a ticket.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class _Spnego(AuthBase):
 
 
 def _check_server(exchange: TicketExchange, response: Response) -> None:
-    """Check the server's proof of its identity, which Hadoop also sends with errors.
+    """Check the server's proof of its identity, which Hadoop sends with successes and with client errors.
 
-    Redirections and server errors may lack the proof, because their content is not used. Kerberos refusals never have
-    it.
+    Redirections and server errors may lack the proof, because this client does not use their content. Refusals by
+    Kerberos never have a proof.
     """
     answer = response.headers.get("WWW-Authenticate")
     status = response.status_code
@@ -135,7 +135,7 @@ _MOST_BYTES = 1 << 20
 
 @attrs.frozen
 class GrantingTicket:
-    """The end of a ticket-granting ticket, in epoch seconds."""
+    """The times when a ticket-granting ticket ends, in epoch seconds."""
 
     until: int
     renewable_until: int  # equal to ``until`` if the ticket is not renewable
@@ -217,17 +217,17 @@ _DEFAULT_RM_PRINCIPAL = "yarn"
 class KeyServerAccess:
     """Settings for the key server of HDFS encryption zones."""
 
-    setting: str | None  # the connection's URI or NO_KEY_SERVER; None for the server that HDFS names
+    setting: str | None  # URI or NO_KEY_SERVER from the connection; None for the server that HDFS names
     open: Callable[[str], KeyServer]  # returns the client for a URI; raises ValueError
     insecure_http: bool = False  # allows tokens over plain http
 
 
 @attrs.frozen
 class HdfsClusters:
-    """The HDFS clusters and the key server that give tokens."""
+    """The HDFS clusters and the key server that issue tokens."""
 
     storage: WebHdfsStorage  # the HDFS with the staging directory
-    authority: str  # of the staging directory's URI: a NameNode's host:port, or a nameservice
+    authority: str  # authority of the staging directory's URI: a NameNode's host:port, or a nameservice
     others: Mapping[str, WebHdfsStorage]  # other HDFS clusters, by the authority in their URIs
     key_server: KeyServerAccess
 
@@ -256,7 +256,7 @@ class StoreTokens:
         self._keytab = keytab
 
     def fetch(self, credentials: Credentials) -> StoreToken:
-        """Fetch tokens for the current user and add them to ``credentials``. Return them for ``cancel``.
+        """Fetch tokens for the current user and add them to ``credentials``. Return the tokens, for ``cancel``.
 
         Raises StorageError, StagingFailed if HDFS returns no token, and ConnectionProblem.
         """
@@ -279,7 +279,7 @@ class StoreTokens:
         return found
 
     def pretend(self, credentials: Credentials) -> None:
-        """Add empty tokens in place of those that ``fetch`` adds, for a preview. Fetches no token."""
+        """Add empty tokens instead of the tokens that ``fetch`` adds, for a preview. Fetches no token."""
         empty = Token(b"", b"", HDFS_TOKEN, "").to_url_string()
         put_store_token(credentials, empty, [self._service(self._hdfs.authority)])
         for name in self._hdfs.others:
@@ -291,9 +291,9 @@ class StoreTokens:
     def newer(self, names: Collection[str]) -> NewerTokens:
         """Fetch new tokens for a running application, with the Airflow side as their renewer.
 
-        Servers report a token's expiry only to its renewer, so the expiry of these tokens is known. They are valid
-        until then without further renewals. ``names`` are the application's token servers in addition to the store.
-        Raises StorageError for the store itself, and StagingFailed if HDFS returns no token.
+        Servers report a token's expiry only to its renewer, so the expiry of these tokens is known. The tokens are
+        valid until then without further renewals. ``names`` are the application's token servers in addition to the
+        store. Raises StorageError for the store itself, and StagingFailed if HDFS returns no token.
         """
         others: dict[str, TokenServer] = {name: each for name, each in self._hdfs.others.items() if name in names}
         # The application's user could change ``names`` on the store, so contact only servers that the connection knows.

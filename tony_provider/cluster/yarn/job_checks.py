@@ -42,7 +42,7 @@ class Demand:
     resources: dict[str, int]  # per container, by YARN's names, in the cluster's units
     label: str | None  # node label
     count: int = 1  # minimum number of containers
-    units: Mapping[str, str] = attrs.field(factory=dict)  # by resource, only for resources that have a unit
+    units: Mapping[str, str] = attrs.field(factory=dict)  # units by resource, only for resources with a unit
     task_type: str | None = None  # None for the application master, which always runs
 
     def key(self, resource: str) -> str:
@@ -56,7 +56,7 @@ class Demand:
 
 
 def demands(job: JobSpec, units: Mapping[str, str]) -> Iterator[Demand]:
-    """Yield the demands of a job, the application master's first. ``units`` are those of ClusterView."""
+    """Yield the demands of a job, the application master's first. For ``units``, see ClusterView."""
     am = {MEMORY: int(job.am_memory), VCORES: job.am.vcores}
     yield Demand("am", am, job.am.node_label or job.node_label)
     for name, task in job.tasks.items():
@@ -81,7 +81,7 @@ def shortages(
     Return [] if all concurrent containers fit.
 
     ``shared`` are the node labels whose idle nodes also accept containers without a label. ``queue`` is None if
-    unknown. ``free`` is " free" if ``nodes`` have only their free resources; it is inserted into messages.
+    unknown. ``free`` is a word for messages: " free" if ``nodes`` have only their free resources.
     """
     found: list[str] = []
     for label in sorted({demand.label or "" for demand in demands}):
@@ -94,7 +94,7 @@ def shortages(
 
 
 def _at_once(demands: Sequence[Demand], peak: PeakDemand, weigh: Callable[[Demand], int]) -> list[Demand]:
-    """Return the demands of the concurrent task types whose total by ``weigh`` is largest, and the master's."""
+    """Return the demands of the master and of those concurrent task types that have the largest total by ``weigh``."""
     types = peak.heaviest({demand.task_type: weigh(demand) for demand in demands if demand.task_type is not None})
     return [demand for demand in demands if demand.task_type is None or demand.task_type in types]
 
@@ -424,7 +424,7 @@ class NodeSettings:
     """The configuration of one NodeManager."""
 
     host: str
-    version: str  # of its Hadoop
+    version: str  # Hadoop version of the node
     properties: Mapping[str, str]  # all properties, including defaults
 
     def allows(self, name: str, value: str, default: str) -> bool:
@@ -489,7 +489,7 @@ def _one_image_problems(image: Docker, user: str, node: NodeSettings) -> Iterato
 
 
 def _unknown_keys(image: Docker, node: NodeSettings, prefix: str, said: str) -> Iterator[str]:
-    """Report keys that an old NodeManager ignores: it lacks the setting that Hadoop added together with the key."""
+    """Report keys that an old NodeManager ignores. It also lacks the setting that Hadoop added with the key."""
     came_with = {
         "tmpfs": "default-tmpfs-mounts",
         "pid_namespace": "host-pid-namespace.allowed",

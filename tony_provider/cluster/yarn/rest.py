@@ -100,7 +100,7 @@ class _Unavailable(Exception):  # noqa: N818
 
 
 class _Endpoint(YarnApi):  # type: ignore[misc]
-    """yarn-api-client's calls, sent to one ResourceManager with our transport."""
+    """yarn-api-client's calls, sent to one ResourceManager with this module's transport."""
 
     def __init__(self, address: str, config: RestConfig) -> None:
         # Skips the constructor of YarnApi, which would elect a ResourceManager.
@@ -275,7 +275,7 @@ class YarnRest:
 def _configuration(endpoint: _Endpoint, which: dict[str, str]) -> Any:
     try:
         return endpoint.request("/conf", params={**which, "format": "json"}).data
-    except ClusterAuthError as error:  # the server accepts our identity for other calls, so it hides only this
+    except ClusterAuthError as error:  # the server accepts our identity for other calls, so it hides the settings
         raise ConfigurationHidden(f"the ResourceManager does not show its configuration: {error}") from error
 
 
@@ -327,7 +327,7 @@ def path_segment(application_id: str) -> str:
 
 
 def said_exception(response: requests.Response) -> tuple[str, str]:
-    """Return class name and message of Hadoop's ``RemoteException``, or the text of another body as the message."""
+    """Return class name and message of Hadoop's ``RemoteException``. For any other answer, return "" and its text."""
     try:
         answer = json_object(response) or {}
         remote = answer.get("RemoteException", answer)  # the web server's own errors have no RemoteException
@@ -487,9 +487,9 @@ class MasterProxy:
             time.sleep(_PAUSE)
 
     def _further(self, application_id: str, known: Sequence[str]) -> list[str]:
-        """Return the proxy address in the application's tracking URL, or [] if it is in ``known`` or no proxy address.
+        """Return the application's tracking URL if it is a proxy address that is not in ``known``, otherwise [].
 
-        This is the address of the stand-alone proxy, if the cluster has one.
+        This is an address of the stand-alone proxy, if the cluster has one.
         """
         url = (self._tracking_url(application_id) or "").rstrip("/")
         return [url] if url not in known and urlsplit(url).path.startswith("/proxy/") else []

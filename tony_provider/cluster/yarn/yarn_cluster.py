@@ -97,7 +97,7 @@ _NODES_SECONDS = 10.0  # how long the check of a job that is too large waits for
 _NOT_RENEWED = "Failed to renew token"  # start of the diagnostics if HDFS refuses the ResourceManager's renewal
 _NODES_POLL = 2.0
 _ROOM = "Room"
-_NODE_SECONDS = 10.0  # for an answer of a NodeManager: a log, its settings
+_NODE_SECONDS = 10.0  # time limit for a request to a NodeManager (for a log or its settings)
 _NODES_ASKED = 3  # number of nodes checked for image support; nodes are usually configured alike
 
 
@@ -131,7 +131,7 @@ class YarnCluster(Cluster):
         handler = self._placement_handler() if any(map(job.placed_by_rules, job.tasks)) else None
         found = [*lifetime.problems(job, time.time()), *job_problems(job, view)]
         found += [*handler_problems(job, handler), *placement_problems(job, view)]
-        # Only a job without these problems is checked against the images and the capacity of the nodes.
+        # The images and the capacity of the nodes are checked only if the job has none of these problems.
         yield from found or self._image_problems(job, view) or self._check_room(job, offer, view)
 
     def _placement_handler(self) -> str | None:
@@ -201,7 +201,7 @@ class YarnCluster(Cluster):
             yield ok(_ROOM, f"This job has to wait for free resources: {'; '.join(found)}")
 
     def queue_problem(self, queue: str) -> str | None:
-        """Return why no application can be submitted to this queue, with a list of valid queues; None if it can."""
+        """Return why this queue accepts no applications, with a list of valid queues, or None if it accepts them."""
         known = self.queues()
         return None if known is None else queue_problem(queue, known)
 

@@ -44,7 +44,7 @@ _MOST_BYTES = 4096  # size limit of an owner file
 
 
 class FencedError(Exception):
-    """Another application owns the training. The message names it."""
+    """Another application owns the training. The message names that application."""
 
 
 class SupersededError(Exception):
@@ -112,17 +112,17 @@ class Ownership:
 
 T = TypeVar("T")
 
-_CHOICES = 3  # attempts to find a checkpoint of the former chain that its owner does not remove at the same moment
+_CHOICES = 3  # attempts to pin a checkpoint of the former chain, whose owner may concurrently remove checkpoints
 
 
 class OwnChain:
     """Runs operations on the chain in one separate thread, one at a time.
 
-    Before each operation, it checks that the application still owns the chain.
+    Each operation first checks that the application still owns the chain.
     """
 
     def __init__(self, ownership: Ownership) -> None:
-        self.swept = 0  # newest generation for which leftovers were removed; by now its tasks may be uploading
+        self.swept = 0  # newest generation for which leftovers were removed; its tasks may be uploading by now
         description = ownership.description
         storage, chain, former = ownership.storage, description.chain_dir, description.continues
         self.catalog = Catalog(storage, chain) if chain else None
@@ -175,7 +175,7 @@ class OwnChain:
         return chosen
 
     def set_aside(self, uri: str, reason: str) -> None:
-        """Exclude a damaged checkpoint from further choices. A former chain keeps it for other jobs."""
+        """Exclude a damaged checkpoint from further choices. In a former chain, it stays available to other jobs."""
         if catalog := self._catalog_of(uri):
             catalog.set_aside(uri, reason)
 
@@ -195,7 +195,7 @@ class OwnChain:
     def _choose_of(self, former: Catalog, trusted: str) -> ChosenCheckpoint:
         """Choose and pin a checkpoint of the former chain, so that it is not removed while the tasks restore it.
 
-        Raises NoCheckpointLeft, because a job that must resume from a chain must not begin at step 0.
+        Raises NoCheckpointLeft if there is none, because a job that must resume from a chain must not begin at step 0.
         """
         for _ in range(_CHOICES):
             chosen = former.choose(trusted)
@@ -250,12 +250,12 @@ class QuotaWatch:
     """Warns if HDFS quotas may soon stop checkpoints from being stored.
 
     It compares the space that quotas leave with the size of the newest checkpoint. It checks the staging directory and
-    the directory above it, such as a user's home directory. NameNodes know the free space of a directory with a quota.
-    For other directories they count the content, so such a directory is checked only once.
+    the directory above it, such as a user's home directory. A directory without a quota is checked only once, because
+    the NameNode would count its whole content each time.
     """
 
     def __init__(self, storage: Storage, chain_uri: str, keep: int) -> None:
-        """``keep``: the number of checkpoints that stay."""
+        """``keep``: the number of checkpoints that the chain keeps."""
         self._storage = storage
         self._wanted = keep + 1
         self._directories = _directories(chain_uri)

@@ -64,7 +64,7 @@ Answer = Callable[[bool, str, bool], None]  # arguments: granted, the reason if 
 
 @attrs.frozen
 class CommitRequest:
-    """An executor's request to commit what it has uploaded."""
+    """An executor's request to commit the part of a checkpoint that it has uploaded."""
 
     task: str
     attempt: int
@@ -97,7 +97,7 @@ class CheckpointCommits:
         self._rounds: SnapshotRounds[CommitRequest] = SnapshotRounds()
         self._newest: Optional[StoredCheckpoint] = None  # the checkpoint that was last committed or chosen
         self._knows_newest = False
-        # By rank: URI of the checkpoint for which the rank's part of the newest checkpoint was uploaded.
+        # Checkpoint URI by rank: the newest checkpoint contains the part that the rank uploaded for that checkpoint.
         self._origins: dict[int, str] = {}
         self._in_use: Optional[StoredCheckpoint] = None  # the checkpoint that was last chosen to resume from
         self._next_save = 1
@@ -105,7 +105,7 @@ class CheckpointCommits:
         self._fenced = False
         self._waiting_since: Optional[float] = None
         self._quota_warning = ""  # the last reported warning
-        self._noted = ""  # the reported reason for waiting; empty since the last commit
+        self._noted = ""  # reason for waiting that was reported since the last commit, or empty
         self._sound = ""  # URI of the checkpoint from which a process last resumed and reported a step
         self._work: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
 
@@ -218,7 +218,7 @@ class CheckpointCommits:
         """Warn if the wait is long. Release ended tasks if no snapshot is possible any more."""
         now = time.monotonic()
         self._waiting_since = self._waiting_since or now
-        # Report only the first reason, because each may name another save. But always report a reason with a remedy.
+        # Report only the first reason, because later ones may just name other saves. Always report one with a remedy.
         if waiting.reason != self._noted and (
             waiting.refused or (not self._noted and now - self._waiting_since >= _PATIENCE)
         ):
@@ -233,7 +233,7 @@ class CheckpointCommits:
                     self._send(task, executor_messages.no_snapshot(state.generation, state.start, waiting.reason))
 
     def _warn(self, reason: str) -> None:
-        """Warn until the next commit that no checkpoint can be stored."""
+        """Report that no checkpoint can be stored. The warning stays until the next commit."""
         self._noted = reason
         problem = one_line(f"no checkpoint can be stored: {reason}")
         self._note("checkpoint_waiting", problem)
@@ -267,7 +267,7 @@ class CheckpointCommits:
             self._set_newest(chosen, next_save)
 
     def _find(self, find: Callable[[], Optional[ChosenCheckpoint]]) -> tuple[Optional[ChosenCheckpoint], int]:
-        """Find a checkpoint, and the number of the next one. Runs in the thread of the chain."""
+        """Return a checkpoint that ``find`` finds, and the number of the next save. Runs in the thread of the chain."""
         chosen = find()
         return chosen, self._chain.catalog.next_save() if self._chain.catalog else 1
 
@@ -309,7 +309,7 @@ class CheckpointCommits:
         self._post(ResumeChosen(generation, point, not_from))
 
     def _keep_parts(self, suspect: StoredCheckpoint, resuming: Collection[str]) -> None:
-        """Take over the suspect checkpoint's parts of tasks that do not resume.
+        """Keep the suspect checkpoint's parts for tasks that do not resume.
 
         These tasks may have ended, and would then never upload their parts again.
         """

@@ -114,5 +114,5 @@ _KNOWN = (
 
 
 def error_hint(last_words: str) -> str:
-    """Return a hint for a failure with this last output of its process, or an empty string."""
+    """Return a hint for the error in the last output of a failed process, or an empty string."""
     return next((known.hint for known in _KNOWN if known.words.search(last_words)), "")

@@ -84,12 +84,12 @@ class Rendezvous:
     """Builds the messages of each rendezvous. All of them contain the cluster's addresses, which are encoded once."""
 
     def __init__(self) -> None:
-        self._cluster: Optional[ClusterSpec] = None  # the newest one, encoded in ``_packed``
+        self._cluster: Optional[ClusterSpec] = None  # newest cluster specification; ``_packed`` is its encoded form
         self._packed = b""
         self._packer = ClusterPacker()
 
     def messages(self, action: SendRendezvous) -> Iterator[tuple[str, Callable[[], tony_pb2.ToExecutor]]]:
-        """Yield tasks and functions that build their messages.
+        """Yield each task with a function that builds the task's message.
 
         Each message contains a copy of all addresses, so build a message only when it is sent.
         """
@@ -134,9 +134,9 @@ def shutdown(grace: float, reason: str) -> tony_pb2.ToExecutor:
 
 
 def checkpoint_answer(request: int, granted: bool, reason: str, resend: bool) -> tony_pb2.ToExecutor:
-    """Return the answer to an executor's commit request. ``reason``: why the master rejects it.
+    """Return the answer to an executor's commit request. ``reason``: why the master rejects the request.
 
-    ``resend``: upload all files again, because objects of former checkpoints are missing.
+    ``resend``: the executor must upload all files again, because objects of former checkpoints are missing.
     """
     answer = tony_pb2.CheckpointAnswer(request=request, granted=granted, reason=reason, resend=resend)
     return tony_pb2.ToExecutor(checkpoint=answer)
@@ -213,7 +213,7 @@ def newer_token(token: StoreToken) -> tony_pb2.ToExecutor:
 def tail_wanted(question: int, size: int, after: Optional[int] = None) -> tony_pb2.ToExecutor:
     """Return the request for the end of a task's log.
 
-    ``size``: in bytes. ``after``: optional offset to read from, in bytes.
+    ``size``: maximum size in bytes. ``after``: optional offset to read from, in bytes.
     """
     return tony_pb2.ToExecutor(tail_wanted=tony_pb2.TailWanted(question=question, bytes=size, after=after))
 

@@ -46,7 +46,7 @@ _SERVICE, _METHOD = "tony.ApplicationMaster", "Attach"  # as in tony.proto
 _GOODBYE = 2.0  # seconds for open streams when the server stops
 _LAST_MESSAGES = 10.0  # seconds to send the remaining messages of a stream that ends
 _MOST_WAITING = 1000  # limit of messages that an executor has not read yet
-_MOST_BYTES_WAITING = 64 << 20  # their total size limit, apart from the last one
+_MOST_BYTES_WAITING = 64 << 20  # limit in bytes of all these messages; only the last message may exceed it
 
 
 Outgoing = Union[tony_pb2.ToExecutor, Callable[[], tony_pb2.ToExecutor]]
@@ -79,7 +79,7 @@ class Stream:
         self._outbox.put_nowait(message)
 
     def close(self) -> None:
-        """End the stream after the messages in its outbox, if the executor reads them."""
+        """End the stream after its unsent messages, if the executor reads them."""
         if not self._ending.is_set():
             self._ending.set()
             self._outbox.put_nowait(None)
@@ -291,7 +291,7 @@ async def _abort(context: Any, code: grpc.StatusCode, details: str) -> NoReturn:
 
 @attrs.define(eq=False)
 class Server:
-    """The gRPC server for executors, whose port is bound from the beginning, and which serves after ``start``."""
+    """The gRPC server for executors. It binds its port immediately, and serves executors after ``start``."""
 
     address: Address
     _server: grpc.aio.Server
@@ -335,7 +335,7 @@ def _bind(server: grpc.aio.Server, credentials: Any, host: str, ports: PortRange
     every = range(ports.first, ports.last + 1)
     for port in random.sample(every, min(len(every), _MOST_PORTS)):
         try:
-            # Bind to test the port, so that no other process can take it in between.
+            # Bind the port to test it, so that no other process can take it in between.
             if server.add_secure_port(str(Address(host, port)), credentials):
                 return port
         except RuntimeError as error:

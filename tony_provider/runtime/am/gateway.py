@@ -74,7 +74,7 @@ class ExecutorGateway(Listener):
         self.tunnel_streams = TunnelStreams(self.streams)
         self.clocks = NodeClocks()
         self.last_outputs = LastOutputs(ownership.storage, ownership.description.application_dir)
-        self.newer_token: Optional[StoreToken] = None  # for containers that were launched with an older one
+        self.newer_token: Optional[StoreToken] = None  # for containers that were launched with an older token
         self._session = session
         self._inputs = inputs
         self._post = post
@@ -233,7 +233,7 @@ class ExecutorStreams:
             self.send(task, message)
 
 
-MOST_AT_ONCE = 64  # open requests to one executor
+MOST_AT_ONCE = 64  # limit of open requests to one executor
 
 MakeQuestion = Callable[[int], tony_pb2.ToExecutor]
 """The message, given the number that its answer has to name."""
@@ -389,7 +389,7 @@ class TunnelStreams:
         self._to_say: dict[Stream, list[tony_pb2.TunnelFrame]] = {}
 
     def open(self, wanted: tony_pb2.TunnelOpen, of_user: int, hear: Hear) -> TunnelStream:
-        """Have a task's executor connect to a port of the task. Raises NoStreamError."""
+        """Open a stream, for which a task's executor connects to a port of the task. Raises NoStreamError."""
         executor = self._executors.find(wanted.task)
         if executor is None:
             raise NoStreamError(f"no executor of {wanted.task} is connected")
@@ -437,11 +437,11 @@ def _numbered(frame: tony_pb2.TunnelFrame, number: int) -> tony_pb2.TunnelFrame:
     return copy
 
 
-_MOST_NAMED = 3  # number of nodes in one line
+_MOST_NAMED = 3  # number of nodes that one line names
 
 
 class NodeClocks:
-    """Collects what executors report of their nodes' clocks when they register."""
+    """Collects which nodes' clocks differ from the job's clock. Executors report the time when they register."""
 
     def __init__(self) -> None:
         self._ahead: dict[str, float] = {}  # seconds that a clock is ahead of the job's clock, by host

@@ -1,6 +1,6 @@
 """Distribution of input shards to tasks: a fixed part for each task (static), or one shard at a time (queue).
 
-The application master lists each input once. Executors then request the part of their task, or its next shard.
+The application master lists each input once. Executors then request the part of their task, or the next shard.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ SendToExecutor = Callable[[tony_pb2.ToExecutor], None]
 
 
 class InputAssigner:
-    """Answers executors that request the part of their task in a static input, or a shard of a queue.
+    """Answers executors' requests for the part of a task in a static input, or for the next shard of a queue.
 
-    The session supplies which user processes run. The methods do not block, because ``run`` does the work. ``note``
+    The session knows which user processes run. The methods do not block, because ``run`` does the work. ``note``
     records an event in the event log: a name and a message. ``fail`` fails the job with a message.
     """
 
@@ -157,9 +157,9 @@ class OpenedInput:
 
     name: str
     spec: InputSpec
-    uri: str  # of the listing on the store
+    uri: str  # URI of the listing on the store
     listing: Listing
-    queue: ShardQueue  # has no shards for a static input
+    queue: ShardQueue  # empty for a static input
     log: CommitLog
 
 
@@ -278,7 +278,7 @@ def _check_time(name: str, until: float) -> None:
         raise BadInputError(f"{child('inputs', name)}: {message}")
 
 
-_MOST_FAILURES = 5  # limit of failures in an answer
+_MOST_FAILURES = 5  # maximum number of failures that an answer lists
 
 AnswerShardRequest = Callable[[tony_pb2.ShardAnswer], None]
 
@@ -298,7 +298,7 @@ class _Request:
 class QueuedShards:
     """Assigns the shards of a queue to processes, one at a time, and records which shards are done or failed.
 
-    A commit is answered once it is on the store, and concurrent commits are written together. ``note`` records an
+    A commit is answered only after it is on the store. Concurrent commits are written together. ``note`` records an
     event in the event log: a name and a message. ``fail`` fails the job with a message.
     """
 
@@ -338,7 +338,7 @@ class QueuedShards:
         self._news.set()
 
     def holds(self, reader: ShardReader, shards: Sequence[int]) -> None:
-        """Record which shards an executor's process holds. A former application master may have assigned them."""
+        """Record which shards an executor's process holds. A former application master may have assigned the shards."""
         self._queue.holds(reader, shards)
 
     def look(self) -> None:
@@ -358,7 +358,7 @@ class QueuedShards:
         return self._session.process_runs(reader.task, reader.attempt, reader.start)
 
     def _settle(self, reader: ShardReader, message: tony_pb2.ShardRequest) -> str:
-        """Record what a message reports about a shard, if any. Return why that is impossible, or an empty string."""
+        """Record the shard that a message reports, if any. Return why the report is rejected, or an empty string."""
         kind = message.WhichOneof("shard")
         if kind == "done":
             return self._put(ShardCommit(message.done, reader, epoch_ms(), outputs=list(message.outputs)))
@@ -414,7 +414,7 @@ class QueuedShards:
 
     async def _write(self, settled: list[ShardCommit]) -> None:
         # Check again after the write. A newer application master may have read the log just before the write.
-        # These commits must then not be confirmed.
+        # In that case, these commits must not be confirmed.
         for work in (partial(self._write_now, settled), self._ownership.check_newest):
             await retry(partial(asyncio.to_thread, work), self._longest, StorageError, self._troubled)
         for each in settled:
@@ -445,7 +445,7 @@ class QueuedShards:
             await self._end()
 
     async def _end(self) -> None:
-        """Answer all waiting requests that no shard is left, with the failures."""
+        """Answer each waiting request: no shard is left. The answer lists the failed shards."""
         waiting, self._waiting = list(self._waiting.values()), {}
         failures = await asyncio.to_thread(self._failures)
         for request in waiting:
@@ -475,9 +475,9 @@ class _Wanted:
 
 
 class StaticParts:
-    """Answers executors that request the part of their task in a static input. Each answer is a piece of the part.
+    """Answers executors' requests for the part of a task in a static input. Each answer contains a piece of the part.
 
-    The number of parts is that of the tasks in the current generation. So the parts stay the same if single tasks
+    There are as many parts as reading tasks in the current generation. So the parts stay the same if single tasks
     restart. If a gang continues with fewer or more tasks, the input is distributed again.
     """
 
@@ -525,7 +525,7 @@ class StaticParts:
         return [f"{task_type}:{index}" for task_type, index in sorted(by_rank, key=by_rank.__getitem__)]
 
     def _piece(self, part: Sequence[int], begin: int) -> tuple[bytes, int]:
-        """Return lines of the part from position ``begin`` on, and the position after them."""
+        """Return lines of the part from position ``begin`` on, and the position of the next line."""
         lines: list[bytes] = []
         size = 0
         while size < _PIECE and begin + len(lines) < len(part):
@@ -547,7 +547,7 @@ class OutstandingRequests:
         self._bytes: Counter[str] = Counter()
 
     def add(self, task: str, size: int) -> str:
-        """Count a request of ``size`` bytes. Return why it must be rejected, otherwise an empty string."""
+        """Count a request of ``size`` bytes. If it exceeds the limit, return the reason, otherwise an empty string."""
         if self._bytes[task] + max(size, _LEAST) > MOST_OUTSTANDING:
             return (
                 f"the unanswered requests of {task} exceed {MOST_OUTSTANDING >> 20} MiB; "

@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class MasterContext:
-    """The inputs of an application master from its container: job, credentials, node and attempt."""
+    """What an application master reads from its container: job, credentials, node and attempt."""
 
     description: ApplicationDescription
     credentials: Credentials = attrs.field(repr=False)
@@ -168,7 +168,7 @@ class MasterLifecycle:
         try:
             await self.access.until_it_holds()
             found = await retry_until_reachable(partial(read_recovered_state, self.ownership))
-            clock.follow(storage.clock_ahead)  # because masters compare times that other masters have written
+            clock.follow(storage.clock_ahead)  # all masters use one clock, because they compare each other's times
             previous = found.previous
             records = ApplicationRecords(self.ownership, previous)
             self.chain.swept = previous.history.generation if previous else 0
@@ -333,7 +333,7 @@ async def _verdict(running: Awaitable[Verdict]) -> Verdict:
         return Verdict(FinalStatus.FAILED, message, Failure(FailureKind.INTERNAL, message))
 
 
-_SHORT_NOTICE = 10.0  # seconds; after a shorter notice, the cluster or the next master takes care of the tasks
+_SHORT_NOTICE = 10.0  # seconds; with a shorter notice, the master leaves its tasks to the cluster or to the next master
 _ALIVE_AFTER_ALL = 2.0  # seconds without SIGKILL after which the signal counts as a request to end the job
 
 
@@ -385,7 +385,7 @@ class Signals:
 
     async def _write(self, reason: str) -> None:
         try:
-            # While the cluster was reachable, it has started no other master, so the check is unnecessary.
+            # As long as the cluster was reachable, it has started no other master, so the check is unnecessary.
             await write_killed(self._master, self._records, reason, in_haste=not self._master.cut_off)
         except SupersededError as error:
             self._master.give_up(error)
@@ -428,7 +428,7 @@ def open_resource_manager(description: ApplicationDescription, credentials: Cred
 def open_authenticator(description: ApplicationDescription, user: str) -> Authenticator:
     """Return the Authenticator for the application's cluster. Raises OSError.
 
-    ``user``: the account in which the cluster runs this process. Its spelling may differ from the submitting user's.
+    ``user``: the account in which the cluster runs this process. Its spelling may differ from ``description.user``.
     """
     if description.local:
         from tony_provider.runtime.am.web.authentication import LocalAuthenticator

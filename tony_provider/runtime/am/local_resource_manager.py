@@ -86,10 +86,10 @@ class LocalResourceManager(ResourceManager):
         self._root = Path(access.root)
         self._whole = Share(access.memory, access.vcores, access.gpus)
         self._application_id = description.application_id
-        self._one_by_one = description.job.start is StartRule.FIRST_COME  # not all requests must fit together
+        self._one_by_one = description.job.start is StartRule.FIRST_COME  # requests need not all fit at the same time
         self._numbers = itertools.count(2)  # number 1 is the application master's own container
         self._waiting: dict[int, ContainerRequest] = {}
-        self._held: dict[str, Share] = {}  # by ID of each granted container that has not ended
+        self._held: dict[str, Share] = {}  # share of each granted container that has not ended, by ID
         self._processes: dict[str, LocalProcess] = {}
         self._events = EventQueue()
         self._background = Background(self._events.fail)
@@ -138,7 +138,7 @@ class LocalResourceManager(ResourceManager):
 
     async def launch(self, container: Container, launch: Launch) -> None:
         if container.id not in self._held:
-            return  # it was released in the meantime
+            return  # the container was released in the meantime
         directory, log_dir = self._root / "containers" / container.id, self._root / "logs" / container.id
         try:
             process = await LocalProcess.start(container.id, directory, log_dir, launch)
@@ -280,7 +280,7 @@ def _note_pid(directory: Path, pid: int) -> None:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return  # it has already ended
+        return  # the process has already ended
     start = stat.rpartition(")")[2].split()[19]
     partial = directory / f"tony-{PID_FILE}.part"  # no file of the user has such a name
     partial.write_text(f"{pid} {start}\n")

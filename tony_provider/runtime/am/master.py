@@ -73,8 +73,8 @@ from tony_provider.runtime.storage import Storage, StorageError, uris
 log = logging.getLogger(__name__)
 
 
-# Secrets for every executor. Executors also receive user secrets and tokens of other services, selected by prefix. All
-# remaining secrets stay with the application master.
+# Secrets that every executor receives. Executors also receive user secrets and tokens of other services, selected by
+# prefix. All remaining secrets stay with the application master.
 _HANDED_ON = frozenset(
     {
         contract.SECRET_DESCRIPTION,
@@ -94,9 +94,9 @@ def application_file(
 ) -> LocalizedResource:
     """Return the staged description as a file for executors' containers.
 
-    The description lists every other file with its size and checksum, but it cannot contain its own. For YARN, this is
-    the same file as in the submission. Nodes that already have it can thus start the next application master without
-    the submission's token, which may have expired. Blocks. Raises StorageError.
+    The description lists every other file with size and checksum, but it cannot list itself. YARN treats this file and
+    the file of the submission as the same. So a node that has localized the file for an executor can start the next
+    application master without the submission's token, which may have expired. Blocks. Raises StorageError.
     """
     uri = uris.join(description.application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     status = storage.status(uri)
@@ -110,13 +110,13 @@ class ExecutorLaunches:
     """Builds the launch contexts of executors."""
 
     description: ApplicationDescription
-    credentials: Credentials = attrs.field(repr=False)  # the application master's own
+    credentials: Credentials = attrs.field(repr=False)  # credentials of the application master
     task_key: bytes = attrs.field(repr=False)
     application_file: LocalizedResource
     address: Address  # of the gRPC server
 
     def launch(self, task: str, attempt: int, container: Container) -> Launch:
-        """Return the launch of an executor in this container. Its credentials include a token of the identity."""
+        """Return the launch of an executor in this container. The credentials include a token for the task."""
         description = self.description
         identity = TaskIdentity(description.application_id, container.id, task, attempt)
         resources = description.resources_of(identity.task_type)
@@ -152,9 +152,9 @@ class ExecutorLaunches:
         return Credentials(tokens, secrets).to_bytes()
 
 
-TICK = 0.25  # seconds; adds to the time from the death of a user process to its next start
+TICK = 0.25  # seconds between two ticks; also delays the restart of a user process that has died
 _OWNERSHIP_SECONDS = 10.0  # seconds between two checks for another owner and for a stop order
-_CUT_OFF_SECONDS = 5.0  # the same while the cluster is unreachable and may have started another master
+_CUT_OFF_SECONDS = 5.0  # seconds between these checks while the cluster is unreachable: it may start another master
 _FOREVER = float("inf")
 _LAUNCHES_AT_ONCE = 32
 _SLICE = 0.02  # seconds for which consecutive steps may hold the event loop
@@ -305,7 +305,7 @@ class Master:
     # ---- running -----------------------------------------------------------------------------------------------
 
     def begin(self, registered: Registered, *, refused: Optional[tuple[FailureKind, str]] = None) -> None:
-        """Execute the first step, for the response to the registration. Start the gRPC server only after this call.
+        """Process the registration response as the first step. The caller starts the gRPC server only after this call.
 
         ``refused``: failure kind and reason if no task may be started, otherwise None.
         """
@@ -443,7 +443,7 @@ class Master:
         return [] if self.session.verdict else self.session.handle(StopOrder(stop.reason, stop.grace), now)
 
     def _heard(self, name: str, attempt: int, said: Union[Heartbeat, ProcessEnd], now: float) -> None:
-        """Record a heartbeat or the end of a process for the series, status and progress, before the session's step."""
+        """Update series, status and progress from a heartbeat or process end, before the session handles it."""
         task, series, leads = self.session.task(name), self._records.series, name == self._leader
         if task and task.attempt == attempt:
             if isinstance(said, ProcessEnd):
@@ -534,7 +534,7 @@ class Master:
 
 
 async def _share_loop(began: float) -> float:
-    """Yield to the event loop if _SLICE has passed since ``began``. Return when the caller's current slice began."""
+    """Yield to the event loop if _SLICE has passed since ``began``. Return the start time of the current slice."""
     if _now() - began <= _SLICE:
         return began
     await asyncio.sleep(0)
@@ -550,7 +550,7 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-_THRESHOLDS = (10_000, 20, 1 << 20)  # generation 0: by new objects; 1: after 20 collections of 0; 2: practically never
+_THRESHOLDS = (10_000, 20, 1 << 20)  # generation 0: after 10,000 new objects; 1: after 20 of these; 2: almost never
 _EVERY = 300.0  # seconds between two full collections
 
 

@@ -149,7 +149,7 @@ Fit = Callable[[MessageTrimmer, Message, str, Any, int], None]
 
 
 def _fit_of(value: object) -> Fit:
-    """Return how to fit a field, by its default value."""
+    """Return the method that cuts a field to its limit, by the type of the field's default value."""
     if isinstance(value, str):
         return MessageTrimmer._text
     if isinstance(value, bytes):
@@ -192,7 +192,7 @@ def _is_name(text: str) -> bool:
 
 
 def _head(data: bytes) -> Optional[tuple[str, int, int]]:
-    """Return the first field's name, the offset of its content, and its length, or None if the field is unknown.
+    """Return name, content offset and content length of the first field, or None if the field is unknown.
 
     Executors send exactly one field.
     """
@@ -216,7 +216,7 @@ Peer = tuple[str, int]
 
 _RARELY = 0.5  # seconds between two checks of all connections
 _OFTEN = 0.05  # seconds between two checks while there are too many connections
-_SILENT_LOOKS = 1  # checks, after the first, until a connection without data is silent; executors send immediately
+_SILENT_LOOKS = 1  # checks after the first one until a connection without data counts as silent; executors send at once
 _QUIET = 30.0  # seconds without excess connections, after which the next flood is logged again
 _BYTES_RECEIVED = 128  # offset of tcpi_bytes_received in Linux's tcp_info
 _MOST_NUMBERS = 1 << 16  # number of descriptors to try if /dev/fd cannot be opened
@@ -249,35 +249,35 @@ class ConnectionWatch:
     """Closes excess and unwanted connections to one port of this process.
 
     gRPC accepts every connection, up to a limit (``task_identity.server_options``), and cannot identify the peer before
-    the TLS handshake. This class keeps connections below that limit free for executors. If there are too many
-    connections, the first to close are from addresses without any known executor.
+    the TLS handshake. This class keeps a part of that limit free for executors. If there are too many
+    connections, it first closes connections from addresses without any known executor.
 
-    Callers report with ``proven`` that a connection carries an executor's stream, with ``ended`` that the stream has
-    ended, and with ``shut`` that the connection must close anyway. ``run`` checks connections until cancelled.
+    Callers report the start of an executor's stream on a connection with ``proven``, and its end with ``ended``. They
+    request with ``shut`` that a connection is closed. ``run`` checks connections until cancelled.
     """
 
     def __init__(self, port: int, most: int) -> None:
         """``most``: gRPC's limit of connections to the port.
 
-        Unproven connections may take half of what proven connections leave of this limit.
+        Unproven connections may use half of the connections that proven ones leave within this limit.
         """
         self._port = port
         self._most = most
         self._proven: Counter[Peer] = Counter()
         self._known: set[str] = set()
         self._unwanted: set[Peer] = set()
-        self._others: dict[int, int] = {}  # inodes by descriptor, of files other than these connections
+        self._others: dict[int, int] = {}  # inodes of all other open files, by descriptor
         self._accepted: dict[int, AcceptedConnection] = {}  # by descriptor
         self._seen = 0
         self._told_at = float("-inf")
         self._looking = threading.Lock()
         self._closed = False
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        # Reserved for duplicates of descriptors, because no descriptor may be free when a duplicate is needed.
+        # Reserved for duplicates of descriptors, because all descriptors may be in use when a duplicate is needed.
         self._spyglass = os.dup(self._nothing)
 
     def close(self) -> None:
-        """Close the watch. A check that is running in its thread ends first, and a later one does nothing."""
+        """Close the watch, after a check that is running in its thread. Later checks do nothing."""
         with self._looking:
             self._closed = True
         os.close(self._spyglass)
@@ -322,7 +322,7 @@ class ConnectionWatch:
     # ---- in a thread -------------------------------------------------------------------------------------------
 
     def _look(self, proven: frozenset[Peer], known: frozenset[str], unwanted: frozenset[Peer]) -> Counter[str]:
-        """Shut down unwanted and excess connections. Return the number of excess ones by address."""
+        """Shut down unwanted and excess connections. Return the number of excess connections by address."""
         with self._looking:
             if self._closed:
                 return Counter()
@@ -465,7 +465,7 @@ def _open_numbers() -> Iterator[int]:
 
 _OTHERS = 1024  # descriptors for the listening socket, the store, the ResourceManager, nodes, visitors
 _NEWCOMERS = 1024  # unproven connections to the executors' port, including those of strangers
-_MOST_RESERVED = 2  # divisor: of a low limit, at most one half is reserved for the other descriptors
+_MOST_RESERVED = 2  # divisor: at most one half of a low limit is reserved for other descriptors
 
 
 def raise_open_files_limit(tasks: int) -> None:
@@ -497,10 +497,10 @@ class RateLimiter:
     def __init__(self, rate: float, in_one_go: float) -> None:
         self._rate = rate
         self._most_ahead = in_one_go / rate  # seconds
-        self._free_at = float("-inf")  # time at which the rate has replaced the amount taken so far
+        self._free_at = float("-inf")  # time at which the bucket has regained the amount taken so far
 
     def take(self, amount: float, now: float) -> float:
-        """Take an amount and return the seconds to wait after it. ``now``: time of any monotonic clock."""
+        """Take an amount. Return how long to wait afterwards, in seconds. ``now``: time of any monotonic clock."""
         self._free_at = max(self._free_at, now - self._most_ahead) + amount / self._rate
         return self._free_at - now
 

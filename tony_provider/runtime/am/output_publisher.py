@@ -1,4 +1,4 @@
-"""Publish the outputs of a job: check them before the job, and publish files after it, or after each task."""
+"""Publish the outputs of a job: check them before the job, and publish files after the job or after each task."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class OutputPublisher:
         self._ownership = ownership
         self._stores = JobStores(ownership.storage, description.application_dir)
         self._lock = threading.Lock()  # only one thread writes at a time
-        self._users: dict[str, str] = {}  # by output: our user name on its store
+        self._users: dict[str, str] = {}  # our user name on the store of each output
         self._statuses = {
             name: OutputStatus(name, OutputPlace(spec.path, description.application_id).uri)
             for name, spec in description.job.outputs.items()
@@ -152,8 +152,8 @@ class TaskParts:
     """Publishes the parts of completed tasks one by one, for outputs with ``commit: task``.
 
     A part is published only after the event log on the store contains the task's completion. Otherwise the next
-    application master might restart the task, and its part would be published twice. ``when_kept`` calls back when the
-    log is written. ``note`` takes events for the event log.
+    application master might restart the task, and its part would be published twice. ``when_kept`` calls its argument
+    when the log is written. ``note`` takes events for the event log.
     """
 
     def __init__(
@@ -205,8 +205,8 @@ def committed_files(
 ) -> Iterator[tuple[str, str]]:
     """Yield the files of an output as pairs of part and path, from the log of an input's commits. Blocks.
 
-    If a shard appears twice, only its last line counts. A replaced application master may have written a commit without
-    acknowledging it, and its successor may have read the log before. Raises StorageError.
+    If a shard appears twice, only its last line counts: a replaced application master may have written an
+    unacknowledged commit after its successor had read the log. Raises StorageError.
     """
     commits = uris.join(application_dir, contract.INPUTS_DIR, f"{input_name}.commits")
     last = array("q")  # index: shard; value: its last line

@@ -6,9 +6,9 @@ An event has the keys ``time_ms`` (epoch), ``event`` and ``message``, and option
 later application master needs. The first event has ``labels``, which contain the origin of the job.
 
 New events reach the store within about a second, because a later application master continues from them. To avoid many
-small files, a new segment absorbs preceding segments that are not much larger, and the log then removes these. So each
-event is rewritten only a few times. The size is limited: the oldest events are dropped first, and their data is merged
-into one event.
+small files, a new segment absorbs preceding segments that are not much larger, and the absorbed segments are removed.
+So each event is rewritten only a few times. The size of the log is limited: the oldest events are dropped first, and
+their data is merged into one event.
 
 The module also reads the records of former application masters when a new one starts.
 """
@@ -79,14 +79,14 @@ class _Segment:
     range: EventRange
     lines: Sequence[bytes]
     text: int  # size of the lines in bytes
-    size: int = 0  # size of its file in bytes; 0 until the file is on the store
+    size: int = 0  # size of the segment's file in bytes; 0 until the file is on the store
 
 
 class EventLog(SegmentWriter):
     """Records the events of one application master, after the events of its predecessors."""
 
     size_limit = 512 << 10  # bytes of all segments on the store
-    merge_limit = 256 << 10  # limit in bytes for the text of a segment that absorbs others
+    merge_limit = 256 << 10  # size limit in bytes for the text of a merged segment
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class EventLog(SegmentWriter):
             self._backlog.add(encode_event(first))
 
     def append(self, note: Note, time_ms: int) -> None:
-        """Record an event. The caller then calls ``changed`` to have it written."""
+        """Record an event. The caller then calls ``changed``, so that the event is written."""
         fields: dict[str, Any] = {"time_ms": time_ms, "event": note.event, "message": note.message[-_MOST_MESSAGE:]}
         if note.task is not None:
             fields["task"] = note.task
@@ -153,7 +153,7 @@ class EventLog(SegmentWriter):
     # ---- the newest segment --------------------------------------------------------------------------------------
 
     def _next(self, taken: EventBacklog) -> Optional[_Segment]:
-        """Return a segment of the new events and the segments that it absorbs, or None if there is nothing to write."""
+        """Return a segment with the new events and the absorbed segments, or None if there is nothing to write."""
         text, begin = taken.size, len(self._open)
         while begin and self._takes_in(self._open[begin - 1], text):
             begin -= 1
@@ -201,7 +201,7 @@ class EventLog(SegmentWriter):
         return sum(each.size for each in self._closed) + sum(each.size for each in self._open)
 
     def _oldest(self) -> Sequence[StoredSegment]:
-        """Return the segments to drop: at least two, the oldest of one application master.
+        """Return the segments to drop: at least two, all of the same application master, oldest first.
 
         Return an empty list if each application master has fewer than two closed segments.
         """
@@ -217,7 +217,7 @@ class EventLog(SegmentWriter):
         return []
 
     def _drop(self, oldest: Sequence[StoredSegment]) -> None:
-        """Replace these segments by one segment with the number and the merged data of their events."""
+        """Replace these segments by one segment that contains only the number and the merged data of their events."""
         ranges = [each.range for each in oldest]
         whole = EventRange(ranges[0].am_attempt, ranges[0].first, max(each.last for each in ranges))
         dropped = DroppedEvents()
@@ -253,8 +253,8 @@ class DroppedEvents:
     """
 
     first: Optional[Mapping[str, Any]] = None  # the application's first event, if it is among the dropped ones
-    number: int = 0  # number of the events without ``first``
-    time_ms: int = 0  # time of the newest event
+    number: int = 0  # number of dropped events, not counting ``first``
+    time_ms: int = 0  # time of the newest dropped event
     data: dict[str, Any] = attrs.field(factory=dict)
 
     def __bool__(self) -> bool:
@@ -321,7 +321,7 @@ class EventBacklog:
             self.add(line)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the remaining lines, preceded by an event for the dropped ones."""
+        """Yield the lines that replace the dropped events, then the remaining lines."""
         yield from self._dropped.lines()
         yield from self._lines
 
@@ -357,13 +357,13 @@ class ApplicationRecords:
         self.changed()  # write the first notes now, because nothing may change for days while a job waits
 
     def changed(self, *, soon: bool = True) -> None:
-        """Have the changed status written."""
+        """Schedule a write of the changed status."""
         if self._status_file:
             self._status_file.changed(soon=soon)
 
     @property
     def troubles(self) -> list[str]:
-        """One line for each record that cannot be written: since when, and why."""
+        """One line for each record that cannot be written, with the reason and the time of the first failure."""
         written = [each for each in (self._status_file, self._events, self.series) if each]
         return [trouble for each in written if (trouble := each.trouble)]
 
@@ -438,7 +438,7 @@ class ApplicationRecords:
 
 
 def _without(trouble: str, status: JobStatus) -> JobStatus:
-    """Return the status without the problem of this file, which is solved as soon as the file is written."""
+    """Return the status without ``trouble``, because that problem is solved once this status is written."""
     return attrs.evolve(status, troubles=[each for each in status.troubles if each != trouble])
 
 
@@ -462,7 +462,7 @@ class PreviousMasters:
     history: History
     status: Optional[JobStatus]  # last status that they wrote
     series: int  # size of their series in bytes
-    result: Optional[JobStatus]  # None unless the job has ended, and its master was lost before it unregistered
+    result: Optional[JobStatus]  # result of an ended job whose master was lost before it unregistered, otherwise None
 
 
 @attrs.frozen
@@ -501,7 +501,7 @@ def _troubled(error: StorageUnreachable) -> None:
 def read_previous_masters(storage: Storage, directory: str) -> PreviousMasters:
     """Read the records of former application masters from the application's directory. Raises StorageError.
 
-    Removes a result that a master wrote because it expected to be killed, if the job continues.
+    If the job continues, also removes the result that a former master wrote because it expected to be killed.
     """
     result = _status(storage, uris.join(directory, contract.RESULT_FILE))
     status = _status(storage, uris.join(directory, contract.STATUS_FILE))
@@ -523,7 +523,7 @@ def _history(storage: Storage, directory: str) -> History:
     try:
         return History.read(read_events(storage, directory, missing))
     except CodecError as error:
-        # Continue without them, because executors report their own counters.
+        # Continue without these counters, because executors report their own counters.
         log.warning("cannot read the counters of the former application masters, continuing without them: %s", error)
         return History()
     finally:

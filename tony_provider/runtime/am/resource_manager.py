@@ -27,10 +27,10 @@ class ContainerRequest:
     memory: int  # MiB
     vcores: int
     resources: dict[str, int] = attrs.field(factory=dict)  # countable resources by YARN's names; GPUs are yarn.io/gpu
-    units: dict[str, str] = attrs.field(factory=dict)  # YARN's units by resource, unless counted one by one
+    units: dict[str, str] = attrs.field(factory=dict)  # YARN's unit by resource, unless counted one by one
     node_label: Optional[str] = None
     placement: Optional[Placement] = None  # None: anywhere
-    tags: list[str] = attrs.field(factory=list)  # of the container if placement rules apply, otherwise empty
+    tags: list[str] = attrs.field(factory=list)  # allocation tags if placement rules apply, otherwise empty
 
 
 @attrs.frozen
@@ -172,7 +172,7 @@ class Preempting:
     """Event: the cluster will soon take these containers. There may be time for a checkpoint."""
 
     container_ids: list[str]
-    seconds: Optional[float] = None  # time until then; None: unknown
+    seconds: Optional[float] = None  # time until the containers are taken; None: unknown
 
 
 @attrs.frozen
@@ -180,7 +180,7 @@ class NodeLeaving:
     """Event: a node is leaving the cluster, so its containers will end soon."""
 
     node: str  # host:port
-    seconds: Optional[float] = None  # time until then; None: unknown
+    seconds: Optional[float] = None  # time until the containers end; None: unknown
 
 
 @attrs.frozen

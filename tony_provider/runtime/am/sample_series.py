@@ -42,7 +42,7 @@ _MOST_WAITING = 1 << 20  # size limit in bytes of unwritten samples
 _LAST_WRITE = 10.0  # seconds for the last segments, because the result waits for them
 _HEADER = 4096  # size limit of a segment's header in bytes
 _GONE = 60.0  # seconds without a heartbeat until a task's data becomes its last sample
-_AT_ONCE = 500  # samples until the method yields to the event loop
+_AT_ONCE = 500  # samples after which the method yields to the event loop
 
 
 class Series(SegmentWriter):
@@ -62,10 +62,10 @@ class Series(SegmentWriter):
         self._closed: dict[str, TaskBucket] = {}  # the last completed bucket of each task
         self._compressor = SampleCompressor()
         self._lines = 0  # number of lines in the compressor
-        self._size = 0  # their size in bytes before compression
+        self._size = 0  # size of these lines in bytes before compression
         self._left_out = 0  # number of samples omitted because of a size limit
         self._number = 0  # number of the newest segment
-        self._segment: Optional[bytes] = None  # a completed segment that is not yet written; ``_name`` is its file
+        self._segment: Optional[bytes] = None  # a completed, unwritten segment; ``_name`` is the name of its file
         self._started = 0.0
         self._epoch = 0.0
 
@@ -90,7 +90,7 @@ class Series(SegmentWriter):
         return {name: bucket.use for name, bucket in self._buckets.items() if bucket.use is not None}
 
     def ended(self, task: Task, progress: Optional[TaskProgress], now: float, *, leads: bool) -> None:
-        """Record the end of a user process, before the session handles it. ``progress``: its last report."""
+        """Record the end of a user process, before the session handles it. ``progress``: its last progress."""
         bucket = self._bucket(task, {}, now, leads=leads)
         if bucket is not None:
             bucket.end(progress, now)
@@ -111,9 +111,9 @@ class Series(SegmentWriter):
     def _new_bucket(self, task: Task, process: ProcessState, counters: MetricValues, now: float) -> TaskBucket:
         """Create the bucket for a start of a task.
 
-        It continues after the last bucket of the same container, because the executor's counters continue. Counters of
-        a new executor start at 0. If a former master may have seen the executor, the bucket starts with the current
-        counters.
+        The bucket continues after the last one of the same container, because the executor's counters continue.
+        Counters of a new executor start at 0. If a former master may have seen the executor, the bucket starts with the
+        current counters.
         """
         began = now if process.started_at is None else min(process.started_at, now)
         former = self._closed.get(task.name)
@@ -126,7 +126,7 @@ class Series(SegmentWriter):
         return TaskBucket(task.attempt, process.generation, began, began, MetricFold(before, before))
 
     def _close(self, task: str, *, leads: bool) -> None:
-        """Complete the task's bucket and sample it."""
+        """Complete the task's bucket and add its sample."""
         bucket = self._closed[task] = self._buckets.pop(task)
         self._sample(task, bucket, leads=leads)
 
@@ -198,7 +198,7 @@ class Series(SegmentWriter):
         return data
 
 
-MOST_BYTES = 8 << 20  # for an application: readable by a page in a second or two, and small compared with checkpoints
+MOST_BYTES = 8 << 20  # for one application: a page reads it in a second or two, and checkpoints are much larger
 _SOONEST_SAMPLE = 3.0  # seconds between two samples of a task at the beginning of a job
 _LATER = 10.0  # minimum seconds between two samples in an older job
 _BUDGET_PART = 0.02  # between these limits, the interval is this share of the job's age
@@ -218,7 +218,7 @@ class _Share:
     size: float = 0.0
 
     def seconds(self, elapsed: float, tasks: int, ratio: float) -> float:
-        """Return the seconds between two samples of each of ``tasks`` tasks."""
+        """Return the seconds between two samples of a task, if ``tasks`` tasks use this share."""
         left = self.most - self.size * ratio
         line = self.size / self.lines if self.lines else _FIRST_BYTES
         if left <= 0:
@@ -277,7 +277,7 @@ class SeriesBudget:
 
 @attrs.define
 class TaskBucket:
-    """The heartbeats of one start of a task since its last sample.
+    """The heartbeats of a task since its last sample, from a single start of its processes.
 
     Times are the session's, in seconds. Each heartbeat represents the time since the previous one.
     """
@@ -302,7 +302,7 @@ class TaskBucket:
         self.progress = beat.progress or self.progress
 
     def end(self, progress: Optional[TaskProgress], now: float) -> None:
-        """Record the end of the user process. ``progress``: its last report."""
+        """Record the end of the user process. ``progress``: last progress that the process reported."""
         self._hear(now)
         self.progress = progress or self.progress
 

@@ -2,7 +2,7 @@
 
 A *save* is what the program of a task writes to its checkpoint directory. A *snapshot* copies the saves to the store.
 The decisions use the tasks' reports about their directories, but neither clocks of nodes nor the order of messages.
-Entries of several tasks belong to the same save if they have the same name or step, or are the first of each task.
+Entries of several tasks belong to the same save if they have the same name or step, or if each is its task's first.
 
 Times are seconds of the master's monotonic clock.
 """
@@ -18,8 +18,8 @@ import attrs
 
 from tony_provider.runtime.checkpoint.save_formats import ORBAX_UNFINISHED
 
-UNMET_WAIT = 240.0  # seconds that a save may lack files of other tasks; then snapshots are taken without it
-FIRST_WAIT = 5.0  # seconds from the start of a save with a new kind of name until its snapshot, for other tasks
+UNMET_WAIT = 240.0  # seconds that a save may lack files of other tasks; then snapshots omit this save
+FIRST_WAIT = 5.0  # seconds to wait for other tasks after one has begun a save with a new kind of name
 _NUMBER = re.compile(r"[0-9]+")
 _ORBAX = re.compile(rf".*?{re.escape(ORBAX_UNFINISHED)}[^/]*")  # path of a save that Orbax has not finished
 
@@ -35,8 +35,8 @@ class SaveEntry:
     news: bool = True  # whether it has changed since the newest committed checkpoint
     first: bool = False  # whether it was written at most once since the start of the processes
     step: Optional[int] = None
-    needs: Mapping[str, int] = attrs.field(factory=dict)  # paths of other files of the save, and their minimum sizes
-    sizes: Mapping[str, int] = attrs.field(factory=dict)  # of its own files, if it needs others or is unfinished
+    needs: Mapping[str, int] = attrs.field(factory=dict)  # other files that the save needs: minimum size by path
+    sizes: Mapping[str, int] = attrs.field(factory=dict)  # sizes of its own files, if it needs others or is unfinished
 
     @property
     def pattern(self) -> str:
@@ -56,16 +56,16 @@ class TaskDirectory:
     attempt: int
     generation: int
     start: int
-    version: int  # counted by the executor; an order names it
+    version: int  # number of the directory's state, counted by the executor; an order names this number
     ready: bool = False  # the directory is consistent
-    last: bool = False  # its processes have ended
+    last: bool = False  # the task's processes have ended
     entries: tuple[SaveEntry, ...] = ()  # changed entries first, from the newest to the oldest
-    base: str = ""  # URI of the checkpoint that its directory was restored from or committed as
+    base: str = ""  # URI of the checkpoint that the directory was restored from or committed as
     save: int = 0  # number of the checkpoint ``base``; 0 if there is none
     blocker: str = ""  # why the directory is not consistent, otherwise empty
-    succeeded: bool = False  # its processes have ended with success
-    ordered: str = ""  # URI of the checkpoint in the newest order that it has received
-    busy: bool = False  # it has not finished this order
+    succeeded: bool = False  # the task's processes have ended with success
+    ordered: str = ""  # URI of the checkpoint in the newest order that the task has received
+    busy: bool = False  # the task has not finished this order
 
     @property
     def has_news(self) -> bool:
@@ -78,7 +78,7 @@ class TakeOrder:
 
     task: str
     state: TaskDirectory
-    leave_out: tuple[str, ...]  # top-level entries
+    leave_out: tuple[str, ...]  # top-level entries that the snapshot omits
 
 
 @attrs.frozen
@@ -97,7 +97,7 @@ class Round(Generic[Part]):
     save: int
     orders: dict[str, TakeOrder]  # by task
     parts: dict[str, Part] = attrs.field(factory=dict)  # by task
-    problem: str = ""  # why it cannot be completed, otherwise empty
+    problem: str = ""  # why the snapshot cannot be completed, otherwise empty
 
     @property
     def is_complete(self) -> bool:
@@ -123,7 +123,8 @@ class SnapshotRounds(Generic[Part]):
     def report(self, task: str, state: TaskDirectory, now: float) -> Optional[TakeOrder]:
         """Record the state of a task's directory. Return the order to repeat if the task has not received it yet.
 
-        A report may cross an order. So a failed snapshot is recognized only in reports that name the order.
+        A report may have been sent before the order arrived. So a failed snapshot is recognized only in reports that
+        name the order.
         """
         self._states[task] = state
         began = self._began.pop(task, now)
@@ -145,7 +146,7 @@ class SnapshotRounds(Generic[Part]):
         return None
 
     def forget(self, tasks: Collection[str]) -> None:
-        """Forget all other tasks, because they are gone or may not write checkpoints any more."""
+        """Keep only these tasks, because all others are gone or may not write checkpoints any more."""
         self._states = {task: state for task, state in self._states.items() if task in tasks}
 
     def broken(self) -> Optional[str]:
@@ -156,9 +157,9 @@ class SnapshotRounds(Generic[Part]):
         return f"{gone} writes no more checkpoints" if gone else self.round.problem or None
 
     def add(self, task: str, uri: str, part: Part) -> Optional[dict[str, Part]]:
-        """Add what a task has uploaded. Return all parts of the checkpoint if none is missing, otherwise None.
+        """Add the part that a task has uploaded. Return all parts of the checkpoint if none is missing, otherwise None.
 
-        Raises LookupError if the task was not ordered to upload it.
+        Raises LookupError if the task was not ordered to upload this part.
         """
         ordered = self.round
         if ordered is None or ordered.uri != uri or task not in ordered.orders:
@@ -195,8 +196,8 @@ class SnapshotRounds(Generic[Part]):
         ``ranks``: rank of each task that may write checkpoints. ``groups``: group of each task. Groups are independent,
         and a snapshot contains a single group. ``running``: tasks whose processes may still write; default: all.
 
-        ``origins``: by rank, the checkpoint for which the rank's part of the newest checkpoint was uploaded. A task
-        with another base uploads its part even without news.
+        ``origins``: checkpoint URI by rank. The newest checkpoint contains the part that the rank uploaded for that
+        checkpoint. A task with another base uploads its part even without news.
         """
         waiting: Optional[Waiting] = None
         for group in sorted({groups[task] for task in ranks}):
@@ -327,7 +328,7 @@ def _compare(task: str, entry: SaveEntry, other: str, state: TaskDirectory) -> O
         same = [each for each in state.entries if each.pattern == entry.pattern and _has_step(each, entry)]
     if not same:
         if state.succeeded and not state.has_news:
-            return None  # it writes no later saves
+            return None  # the other task writes no later saves
         return Waiting(f"{task} has written {entry.name}, but {other} has not written it yet")
     theirs = same[0]
     if _has_step(theirs, entry):

@@ -49,13 +49,13 @@ class StoreWriter(ABC):
         self._cost = 0.0  # seconds to serialize the last content; see ``_store``
         self._stopping = False
         self._since_ms: Optional[int] = None  # when the first of the consecutive failed writes began
-        self._problem = ""  # of the last failed write
+        self._problem = ""  # error message of the last failed write
         self._began_ms: Optional[int] = None  # when the write in progress began
         self._waiting: list[Callable[[], None]] = []  # callbacks for the next successful write
 
     @property
     def trouble(self) -> str:
-        """Since when and why the store does not accept the content. Empty if there is no problem."""
+        """Message that says since when and why the store does not accept the content. Empty if there is no problem."""
         if self._since_ms is not None:
             return f"{self._name} could not be written since {moment(self._since_ms)}: {self._problem}"
         if self._began_ms is not None and epoch_ms() - self._began_ms > SLOW_ANSWER * 1000:
@@ -63,7 +63,7 @@ class StoreWriter(ABC):
         return ""
 
     def changed(self, *, soon: bool = True) -> None:
-        """Have changed content written. If not ``soon``, the write may wait up to five seconds for further changes."""
+        """Schedule a write of the content. If not ``soon``, it may wait up to five seconds for further changes."""
         due = asyncio.get_running_loop().time() + (0.0 if soon else LATEST)
         if self._due is None or due < self._due:
             self._due = due
@@ -81,7 +81,7 @@ class StoreWriter(ABC):
         while await self._until_due():
             self._due = None
             written = await self.write()
-            # Throttle by serialization time so that it does not dominate this process.
+            # Throttle by serialization time, because serialization must not dominate this process.
             pause = min(max(SOONEST, _REST * self._cost), LATEST)
             self._not_before = loop.time() + (pause if written else self._retry_seconds)
             if written:
@@ -90,12 +90,12 @@ class StoreWriter(ABC):
                 self.changed()
 
     def stop(self) -> None:
-        """Have ``run`` return after the write in progress."""
+        """Make ``run`` return after the write in progress."""
         self._stopping = True
         self._changed.set()
 
     async def write(self) -> bool:
-        """Write now. Return False after any failure, which is logged. Ends by the store's own deadlines."""
+        """Write now. Return False after any failure, which is logged. The store's own deadlines limit the time."""
         self._began_ms = began_ms = epoch_ms()
         waiting, self._waiting = self._waiting, []
         try:
@@ -204,7 +204,7 @@ class FileUpdater(StoreWriter):
 
 
 class SegmentWriter(StoreWriter):
-    """Writes the segments of one application master to the application's history directory. Each is written once."""
+    """Writes the segments of one application master, each only once, to the application's history directory."""
 
     def __init__(self, name: str, ownership: Ownership, note: Optional[Callable[[Note], None]]) -> None:
         """``name``, ``note``: see StoreWriter."""

@@ -40,9 +40,9 @@ from tony_provider.runtime.storage.webhdfs.transport import spnego_error
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 20.0  # limit for the test of a token on the store
-_OWN_SHARE = 0.4  # fraction of a token's life until the master fetches a new one by its keytab; other sources are later
+_OWN_SHARE = 0.4  # fraction of a token's life until the master fetches a new one by its keytab, before other sources
 _PAUSE = 30.0  # seconds after a failed attempt
-_WAIT_SECONDS = 900.0  # time that a master with an expired token waits for a newer one
+_WAIT_SECONDS = 900.0  # seconds that a master with an expired token waits for a newer one
 
 
 _REMEDY = (
@@ -59,12 +59,12 @@ class StoreAccess:
     """Holds the tokens for access to the store, and reports newer ones to its listeners.
 
     In addition to the store's token, the application may have tokens of other HDFS and of a key server. The master and
-    all its containers use them. A newer token must have the same owner, and its server must accept it. Used within a
+    all its containers use them. A newer token must have the same owner, and the server must accept it. Requires a
     running event loop.
     """
 
     def __init__(self, description: ApplicationDescription, credentials: Credentials, storage: Storage) -> None:
-        """``credentials``: the master's own, which later containers also receive. Raises CredentialsError."""
+        """``credentials``: credentials of the master, which later containers also receive. Raises CredentialsError."""
         self._description = description
         self._credentials = credentials
         self._storage = storage
@@ -73,7 +73,7 @@ class StoreAccess:
         self._turn = asyncio.Lock()
         self._renewed = asyncio.Event()  # a newer token has arrived at least once
         self._brought = asyncio.Event()  # a newer token has arrived since the last check of ``mind``
-        self.newer: Optional[StoreToken] = None  # None before a replacement; containers may have older tokens
+        self.newer: Optional[StoreToken] = None  # None before the first replacement; containers may have older ones
         self.listeners: list[Callable[[StoreToken], None]] = []  # called with each newer token
 
     @property
@@ -97,7 +97,7 @@ class StoreAccess:
         return f"the application's {which} has ended at {moment(life.until_ms)}: {what}"
 
     def explained(self, problem: str, now_ms: int) -> str:
-        """Return the problem of a failed application. If a token had expired, add that and a remedy."""
+        """Return the problem of a failed application. If a token had expired, add this fact and a remedy."""
         life = self.life
         if life is None or now_ms < life.until_ms:
             return problem
@@ -118,7 +118,7 @@ class StoreAccess:
     async def until_it_holds(self) -> None:
         """Wait until the store accepts the token. Raise StorageError if no newer token arrives in time.
 
-        Each master starts with the token of the submission, which may have expired by the time of a later master.
+        Each master starts with the token of the submission, which may have expired when a later master starts.
         """
         if self._newest is None:
             return
@@ -191,7 +191,7 @@ class StoreAccess:
                 await asyncio.sleep(_PAUSE)
 
     async def _fetch(self) -> bool:
-        """Fetch newer tokens. Return whether that succeeded for all."""
+        """Fetch newer tokens. Return whether all of them were fetched."""
         if self._keytab is None:
             return False
         try:
@@ -291,7 +291,7 @@ class KeytabTokens:
         return cls(description, webhdfs, keytab, principal)
 
     def newer(self) -> NewerTokens:
-        """Fetch newer tokens and renew each once, because only the renewal returns its expiry. Blocks.
+        """Fetch newer tokens and renew each token once, because only a renewal returns the expiry. Blocks.
 
         Raises StorageError, also if Kerberos issues no ticket.
         """

@@ -1,1 +1,1 @@
-"""Transfer of directory trees between a container's disk and the storage, without sending unchanged files again."""
+"""Transfer of directory trees between a container's disk and the storage. Unchanged files are not sent again."""

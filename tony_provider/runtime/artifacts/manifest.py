@@ -4,8 +4,8 @@ A scan lists files, symbolic links and directories. It identifies the version of
 
 Checksums detect damage on a disk, on the network or in the storage, but not manipulation. A checksum begins with its
 algorithm (``crc32:0a1b2c3d``), so that another algorithm can be introduced later. CRC-32 is the default because it is
-fast: 2 GB/s in a measurement. The 0.3 GB/s of SHA-256 would take a third of the time of a copy to HDFS. Together
-with the size, CRC-32 misses one damaged file in four billion.
+fast: 2 GB/s in a measurement. SHA-256 has 0.3 GB/s, and would take a third of the time of a copy to HDFS. CRC-32
+together with the size misses one damaged file in four billion.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FileVersion:
     inode: int
     size: int  # bytes
     mtime_ns: int  # epoch
-    ctime_ns: int  # epoch; also changes when a program sets mtime_ns back
+    ctime_ns: int  # epoch; changes even if a program resets mtime_ns after a write
 
     @classmethod
     def of(cls, found: os.stat_result) -> FileVersion:
@@ -57,7 +57,10 @@ class FileVersion:
 
     @property
     def without_ctime(self) -> FileVersion:
-        """The version without ctime_ns, which a rename, a new hard link or another mode also changes."""
+        """The version without ctime_ns.
+
+        The ctime also changes when the file is renamed, hard-linked or chmod-ed, although its content stays the same.
+        """
         return FileVersion(self.device, self.inode, self.size, self.mtime_ns, 0)
 
 
@@ -76,9 +79,9 @@ class Tree:
     """The result of one scan of a directory."""
 
     nodes: Mapping[str, TreeNode]  # by path below the directory, with slashes
-    left_out: Mapping[str, str] = attrs.field(factory=dict)  # reasons why entries cannot be copied, by path
+    left_out: Mapping[str, str] = attrs.field(factory=dict)  # reason why an entry cannot be copied, by path
     torn: bool = False  # whether an entry vanished during the scan, so that ``nodes`` may be inconsistent
-    excluded: Sequence[str] = ()  # paths that match a pattern of ``exclude``, but not the paths below them
+    excluded: Sequence[str] = ()  # paths that match a pattern of ``exclude``, without the paths below them
 
     @property
     def files(self) -> Mapping[str, TreeNode]:
@@ -178,7 +181,7 @@ class _Scan:
             return None
         try:
             text = str(Path(entry.path).readlink())
-        except OSError as error:  # such as EINVAL, if a file has replaced the link
+        except OSError as error:  # for example EINVAL if a file has replaced the link
             raise FileNotFoundError(error.errno, "the link has been replaced") from error
         target = inner_target(path, text, self._roots)
         if target is None:
@@ -191,7 +194,7 @@ def inner_target(path: str, target: str, roots: Sequence[str] = ()) -> Optional[
     """Return a link's target relative to the link's directory, or None if the target is not below the tree's root.
 
     ``path``: the link's path in the tree. ``roots``: absolute paths of the tree's root, for absolute targets. In the
-    result, ``..`` occurs only at the beginning, so that other links on the way cannot lead out of the tree.
+    result, ``..`` is only at the beginning, so that no other link in the target can lead out of the tree.
     """
     if not target or "\0" in target or not is_writable(target) or len(target.encode()) > _LONGEST_LINK:
         return None
@@ -270,13 +273,13 @@ def file_checksum(path: Path, algorithm: str = ALGORITHM, *, cancelled: Optional
 class SummedFile:
     """A file for ``Storage.write`` that computes the checksum of the bytes that the storage reads.
 
-    If a server fails, the storage reads the file again from the beginning. This also restarts the checksum.
+    If a server fails, the storage reads the file again from the beginning. The checksum then also starts again.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._checksum = Checksum()
-        self._summed = 0  # number of bytes in the checksum, at which the next read must begin
+        self._summed = 0  # number of bytes in the checksum; the next read must begin at this offset
 
     def read(self, size: int = -1) -> bytes:
         at = self._file.tell()
@@ -308,12 +311,12 @@ class SummedFile:
         return self._checksum.text
 
 
-LARGEST_NUMBER = 1 << 53  # limit of sizes, offsets and times in microseconds: JSON readers keep such integers exact
+LARGEST_NUMBER = 1 << 53  # limit for sizes, offsets and times in microseconds: JSON readers keep smaller integers exact
 _OBJECT = re.compile(r"[0-9a-z][0-9a-z-]{0,99}")
 
 
 class InvalidManifest(ValueError):  # noqa: N818 - describes what was found
-    """A manifest does not describe a valid tree. ``str()`` gives the reason."""
+    """A manifest does not describe a valid tree. ``str()`` is the reason."""
 
 
 @attrs.frozen

@@ -36,9 +36,9 @@ log = logging.getLogger(__name__)
 
 _TEMPORARY = ".restoring-"
 _PARALLEL = 4  # objects read concurrently; each needs CHUNK bytes of memory
-_SEPARATE = 100  # number of newest top-level entries and directories that get different values of st_ctime
-_TICK = 0.001  # seconds between attempts; the kernel's clock for file times advances every 1 to 10 ms
-_MINIMUM_AGE = 1.0  # age in seconds of the newest restored file, so that later saves of the program are newer
+_SEPARATE = 100  # number of entries, the newest, that must get different values of st_ctime
+_TICK = 0.001  # seconds between attempts to get a new st_ctime, which advances every 1 to 10 ms
+_MINIMUM_AGE = 1.0  # age in seconds of the newest restored file, so that the program's next save is newer
 
 
 class DamagedObject(Exception):  # noqa: N818 - describes what was found
@@ -49,9 +49,9 @@ class DamagedObject(Exception):  # noqa: N818 - describes what was found
 class RestoredTree:
     """The result of ``restore_tree``."""
 
-    stored: StoredFiles  # to pass to the next upload of the directory
+    stored: StoredFiles  # argument for the next upload of the directory
     copied: int  # bytes copied from the storage
-    reused: int  # bytes that the directory already had
+    reused: int  # bytes of files that the directory already had
 
 
 def restore_tree(
@@ -65,9 +65,9 @@ def restore_tree(
 ) -> RestoredTree:
     """Replace the content of ``directory`` by a stored tree: files, links, directories, permissions and times.
 
-    If the newest file is newer than this machine's clock, all times are moved back by the same amount. Files that
-    ``directory`` already has are not copied. ``aside``: a path next to ``directory`` that receives its former content.
-    Any previous content of ``aside`` is removed. On any exception, ``directory`` stays as it was.
+    If the newest file has a time in the future of this machine's clock, all times are moved back by the same amount.
+    Files that ``directory`` already has are not copied. ``aside``: a path next to ``directory`` that receives its
+    former content. Any previous content of ``aside`` is removed. On any exception, ``directory`` stays as it was.
 
     Blocks. Raises InvalidManifest, DamagedObject, Cancelled, StorageError, OSError.
     """
@@ -115,7 +115,7 @@ class _Restore:
     def run(self, tree: StoredTree) -> int:
         """Create all files and directories, without permissions and times. Return the bytes copied from the storage."""
         wanted: dict[str, list[Entry]] = {}
-        for entry in tree.entries:  # a directory comes before its entries
+        for entry in tree.entries:  # the entries list a directory before its content
             target = self._target / entry.path
             if entry.kind is Kind.DIRECTORY:
                 target.mkdir(mode=0o700)
@@ -136,7 +136,7 @@ class _Restore:
         if not missing:
             return 0
         wrong = self._read(name, missing)
-        if wrong:  # read again, because the bytes may have been damaged on the network
+        if wrong:  # the network may have damaged the bytes, so read them again
             log.warning("%s differs from the stored checksum; reading its object %s again", wrong[0].path, name)
             wrong = self._read(name, wrong)
         if wrong:
@@ -149,8 +149,8 @@ class _Restore:
         try:
             if source.is_symlink() or not source.is_file() or source.stat().st_size != entry.size:
                 return False
-            # Always compute the checksum, because size and times do not reveal every change. Compute it from the
-            # link, because the program may replace the source.
+            # Always compute the checksum, because size and times do not reveal every change. Read the new link, because
+            # the program may replace the source.
             os.link(source, target, follow_symlinks=False)
             if self._is_new(target) and self._checksum(target, entry) == entry.checksum:
                 return True
@@ -161,7 +161,7 @@ class _Restore:
         return False
 
     def _is_new(self, target: Path) -> bool:
-        """Return whether no other entry links to the same file, so that a write to one entry cannot change another."""
+        """Return whether no other entry uses the same inode. Otherwise, a write to one entry would change another."""
         inode = target.stat().st_ino
         with self._lock:
             is_new = inode not in self._inodes
@@ -212,7 +212,7 @@ class _Stream:
         self._at = at
 
     def read(self, size: int) -> Iterator[bytes]:
-        """Yield the next ``size`` bytes, or fewer if the object ends before."""
+        """Yield the next ``size`` bytes, or fewer if the object ends earlier."""
         left = size
         while left and (data := self._source.read(min(CHUNK, left))):
             left -= len(data)
@@ -225,10 +225,10 @@ class _Stream:
 
 
 def _finish(prepared: Path, tree: StoredTree) -> None:
-    """Create the links, then set permissions and times, for the oldest entries first.
+    """Create the links. Then set the permissions and times of all entries, the oldest entries first.
 
-    The order matters because some programs find their newest save by ``st_ctime``. No system call can set ``st_ctime``:
-    it is the time at which an entry's permissions or times were set.
+    The order matters, because some programs find their newest save by ``st_ctime``. Programs cannot set ``st_ctime``:
+    it is the time at which an entry's permissions or times were last set.
     """
     for entry in tree.entries:
         if entry.kind is Kind.LINK:
@@ -239,7 +239,7 @@ def _finish(prepared: Path, tree: StoredTree) -> None:
     in_order = sorted(children_first, key=lambda entry: entry.mtime_ns)
     saves = [entry for entry in in_order if entry.kind is Kind.DIRECTORY or "/" not in entry.path]
     separate = {entry.path for entry in saves[-_SEPARATE:]}
-    closed = {  # directories whose permissions prevent changes of their entries, so set these permissions last
+    closed = {  # directories whose permissions deny access to their entries; set them last
         entry.path: entry.mode
         for entry in children_first
         if entry.kind is Kind.DIRECTORY and not entry.mode & stat.S_IXUSR
@@ -267,7 +267,7 @@ def _stored(prepared: Path, tree: StoredTree) -> StoredFiles:
 
 
 def _put_in_place(prepared: Path, directory: Path, aside: Path) -> None:
-    """Replace ``directory`` by ``prepared``, and ``aside`` by ``directory``."""
+    """Move ``directory`` to ``aside``, then ``prepared`` to ``directory``. Remove the former content of ``aside``."""
     if aside.exists():
         doomed = aside.with_name(_TEMPORARY + secrets.token_hex(4))
         aside.rename(doomed)

@@ -1,8 +1,8 @@
 """Upload a directory tree to the storage, as a snapshot of objects or as plain files.
 
 For a snapshot (ArtifactUpload), only files that the storage does not have are sent. Each large file becomes an object,
-and small files are packed into shared objects. All uploads share a rate limiter. A hard link or a copy preserves the
-scanned version of each file until it is sent.
+and small files are packed into shared objects. All uploads share a rate limiter. Until a file is sent, a
+hard link or a copy preserves its scanned version.
 
 DirectoryUpload copies files one by one under their own names.
 """
@@ -43,20 +43,20 @@ from tony_provider.runtime.storage.webhdfs.store import SCHEMES
 log = logging.getLogger(__name__)
 
 
-_BURST = 0.25  # seconds; after a pause, the bytes of this time may pass at once
+_BURST = 0.25  # seconds; after a pause, the bytes for this time may be sent at once
 
 
 class Throttle:
-    """Limits the bytes per second of all threads that share it."""
+    """Limits the total bytes per second of all threads that share this object."""
 
     def __init__(self, rate: Optional[float]) -> None:
-        """``rate``: in bytes per second; None for no limit."""
+        """``rate``: limit in bytes per second, or None for no limit."""
         self._rate = rate
         self._lock = threading.Lock()
-        self._free_at = float("-inf")  # monotonic time at which all reserved bytes have passed
+        self._free_at = float("-inf")  # monotonic time at which all reserved bytes are sent
 
     def take(self, count: int, cancelled: threading.Event) -> None:
-        """Wait until ``count`` bytes may pass. Blocks. Raises Cancelled."""
+        """Wait until ``count`` bytes may be sent. Blocks. Raises Cancelled."""
         wait = self.reserve(count, time.monotonic())
         if cancelled.wait(wait) if wait > 0 else cancelled.is_set():
             raise Cancelled("the copy was cancelled")
@@ -71,10 +71,10 @@ class Throttle:
 
 
 _UNLIMITED = Throttle(None)
-SMALL = 256 << 10  # bytes; HDFS takes up to 0.4 s to complete a file, so smaller files share an object
-PACK = 64 << 20  # bytes of one object of small files
+SMALL = 256 << 10  # bytes; files up to this size share an object, because HDFS needs up to 0.4 s for each file
+PACK = 64 << 20  # bytes of small files in one shared object
 _PARALLEL = 4  # objects sent concurrently; each needs CHUNK bytes of memory
-_IN_MEMORY = 4  # packs (see PACK) that may be in memory if the disk is full
+_IN_MEMORY = 4  # maximum number of packs (see PACK) kept in memory if the disk is full
 _NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 
 
@@ -88,7 +88,7 @@ class PacedFile:
         throttle: Throttle = _UNLIMITED,
         moved: Callable[[], None] = lambda: None,
     ) -> None:
-        """``moved`` is called when bytes are read for the first time, but not when a retry reads them again."""
+        """``moved``: called when bytes are read for the first time, but not when a retry reads the same bytes again."""
         self._file = file
         self._cancelled = cancelled
         self._throttle = throttle
@@ -122,7 +122,7 @@ class StoredFiles:
     """Local files whose content is already in the storage."""
 
     files: Mapping[str, tuple[FileVersion, Entry]] = attrs.field(factory=dict)  # by path
-    objects: Mapping[str, int] = attrs.field(factory=dict)  # size in bytes by name
+    objects: Mapping[str, int] = attrs.field(factory=dict)  # size in bytes by object name
 
 
 @attrs.frozen
@@ -130,15 +130,15 @@ class UploadedTree:
     """The result of ``ArtifactUpload.run``."""
 
     tree: StoredTree
-    stored: StoredFiles  # to pass to the next upload of the directory
-    sent: int  # bytes sent
+    stored: StoredFiles  # argument for the next upload of the directory
+    sent: int  # number of bytes sent
 
 
 class ArtifactUpload:
     """One upload of a snapshot. Call ``run`` once, in a thread; call ``cancel`` from any thread."""
 
     def __init__(self, storage: Storage, objects_uri: str, name: str, throttle: Throttle) -> None:
-        """``name``: prefix of the names of new objects, unique in the directory at ``objects_uri``."""
+        """``name``: prefix for the names of new objects. It must be unique in the directory at ``objects_uri``."""
         self._storage = storage
         self._objects_uri = objects_uri
         self._name = name
@@ -164,8 +164,8 @@ class ArtifactUpload:
         """Send the files of a scanned tree that ``stored`` does not contain.
 
         ``hold``: path of a temporary directory on the same file system; the upload creates and removes it.
-        ``copy``: use copies of changed files instead of hard links, so that the program may write into the files
-        during the upload.
+        ``copy``: copy changed files instead of hard-linking them, so that the program may write into them during the
+        upload.
         ``growing``: paths of files that may grow during the upload; only the bytes up to the scanned length are stored.
 
         Blocks. Raises TreeChanged, StorageError, OSError, Cancelled. After an exception, some of ``objects`` may exist
@@ -195,7 +195,7 @@ class ArtifactUpload:
         return UploadedTree(result, _stored_now(directory, tree, result), sum(parcel.size for parcel in parcels))
 
     def _send_all(self, parcels: list[_Parcel]) -> list[Entry]:
-        """Send all objects, the largest first. The first failure cancels the others."""
+        """Send all objects, the largest first. The first failure cancels all other transfers."""
         self.objects = [f"{self._name}-{number}" for number in range(len(parcels))]
         largest_first = sorted(zip(parcels, self.objects), key=lambda each: -each[0].size)
         return [
@@ -223,11 +223,11 @@ class _Parcel:
 
     local: Path
     size: int  # bytes
-    entries: list[Entry]  # ``object`` is still empty
+    entries: list[Entry]  # the field ``object`` is still empty
 
 
 class _Reuse:
-    """Finds the files of a tree that the storage holds already."""
+    """Finds the files of a tree that the storage already has."""
 
     def __init__(self, directory: Path, tree: Tree, stored: StoredFiles, cancelled: threading.Event) -> None:
         self._directory = directory
@@ -250,7 +250,7 @@ class _Reuse:
         return self._without_sparse(found)
 
     def _holds(self, path: str, entry: Entry) -> bool:
-        """Return whether a file that was renamed, linked or given another mode still has the stored content."""
+        """Return whether a renamed, newly linked or chmod-ed file still has the stored content, by its checksum."""
         try:
             local = self._directory / path
             return file_checksum(local, algorithm_of(entry.checksum), cancelled=self._cancelled) == entry.checksum
@@ -258,9 +258,9 @@ class _Reuse:
             return False
 
     def _without_sparse(self, found: dict[str, Entry]) -> dict[str, Entry]:
-        """Leave out files of objects of which less than half is still used.
+        """Leave out the files in objects of which less than half is still used.
 
-        These files are sent again, so that the old objects can be removed.
+        The caller sends these files again, so that the old objects can be removed.
         """
         used: dict[str, dict[int, int]] = {}
         for entry in found.values():
@@ -270,7 +270,7 @@ class _Reuse:
 
 
 class _Hold:
-    """Temporary directory with a hard link or a copy of each file to send, so that its scanned version stays."""
+    """Temporary directory that preserves the scanned version of each file to send, by a hard link or a copy."""
 
     def __init__(self, directory: Path, hold: Path, *, copy: bool, growing: frozenset[str]) -> None:
         self._directory = directory
@@ -339,8 +339,8 @@ class _Hold:
             local, version = self._linked.get(entry.path, (None, None))
             if local is None or version is None or (now := FileVersion.of(local.lstat())) == version:
                 continue
-            # A removal or rename changes only ctime_ns. A write followed by a reset of mtime_ns does so as well, so
-            # compare the content.
+            # If only ctime_ns differs, the file may have been renamed or removed. But a program may also have written
+            # into it and reset mtime_ns, so compare the content.
             if (
                 now.without_ctime != version.without_ctime
                 or file_checksum(local, cancelled=cancelled) != entry.checksum
@@ -391,7 +391,7 @@ class _Hold:
 
 
 def _entries(tree: Tree, files: Mapping[str, Entry]) -> list[Entry]:
-    """Return the entries of a tree. ``files``: entries of its non-empty files by path; their own paths may differ."""
+    """Return the entries of a tree. ``files``: entry by path for each non-empty file; ``entry.path`` may differ."""
     entries = []
     for path, node in sorted(tree.nodes.items()):
         if path in files:
@@ -408,7 +408,7 @@ def _entry(path: str, node: TreeNode, checksum: str) -> Entry:
 
 
 def _stored_now(directory: Path, tree: Tree, result: StoredTree) -> StoredFiles:
-    """Return the uploaded files that still exist unchanged, with their versions after the removal of the hard links."""
+    """Return the uploaded files that still exist unchanged. Removed hard links have changed their ``ctime_ns``."""
     files = {}
     for entry in result.entries:
         node = tree.nodes[entry.path]
@@ -417,7 +417,7 @@ def _stored_now(directory: Path, tree: Tree, result: StoredTree) -> StoredFiles:
         try:
             version = FileVersion.of((directory / entry.path).lstat())
         except OSError:
-            continue  # the program has removed it
+            continue  # the program has removed the file
         if version.without_ctime == node.version.without_ctime:
             files[entry.path] = version, entry
     return StoredFiles(files, result.objects)
@@ -440,13 +440,13 @@ class DirectoryUpload:
     warn: Callable[[str], None]  # called for each entry that is left out or renamed
     file_permission: int = PRIVATE_FILE
     directory_permission: int = PRIVATE_DIRECTORY
-    overwrite: bool = False  # replace existing files, which otherwise are an error
+    overwrite: bool = False  # replace existing files; if False, an existing file is an error
 
     def run(self, directory: Path, target: str, wanted: Callable[[str], bool] = lambda path: True) -> tuple[int, int]:
         """Copy the content of ``directory`` to the URI ``target``. Return the numbers of files and bytes.
 
-        Broken links, links to a directory above them, and entries that are neither files nor directories are left out.
-        HDFS does not permit colons in names, so they become ``%3A`` there. ``wanted`` gets the path of a file in the
+        Leaves out broken links, links to a parent directory, and entries that are neither files nor directories. HDFS
+        does not permit colons in names, so colons become ``%3A`` on HDFS. ``wanted`` gets the path of a file in the
         directory and returns whether to copy the file. Raises StorageError, OSError, Cancelled.
         """
         sizes = in_parallel(
@@ -461,7 +461,7 @@ class DirectoryUpload:
         return files, size
 
     def send(self, path: Path, uri: str) -> int:
-        """Copy one file. Return its size in bytes. Raises the errors of ``run``."""
+        """Copy one file, and return the size of the file in bytes. Raises the errors of ``run``."""
         with path.open("rb", buffering=0) as opened:
             source = cast(BinaryIO, PacedFile(opened, self.cancelled))
             return self.storage.write(uri, source, overwrite=self.overwrite, permission=self.file_permission)
@@ -487,9 +487,10 @@ def stored_path(target: str, path: str) -> str:
 
 
 def walk_local(directory: Path, warn: Callable[[str], None]) -> Iterator[tuple[Path, str]]:
-    """Yield every directory and file with its path below ``directory``, first the directory itself with an empty path.
+    """Yield every directory and file with its path below ``directory``.
 
-    Follows symbolic links, except links to a directory that contains them. Raises OSError.
+    The first item is ``directory`` itself, with an empty path. Follows symbolic links, except links to a directory
+    that contains the link. Raises OSError.
     """
     for place, directories, names in os.walk(directory, onerror=_raise, followlinks=True):
         real = os.path.realpath(place)
@@ -511,9 +512,9 @@ def _raise(error: OSError) -> None:
 def publish_directory(
     storage: Storage, directory: Path, target: str, cancelled: threading.Event, warn: Callable[[str], None]
 ) -> str:
-    """Replace the content of the URI ``target`` by that of ``directory``, and return ``target``. Blocks.
+    """Replace the content of the URI ``target`` by the content of ``directory``, and return ``target``. Blocks.
 
-    If ``target`` exists, it is missing for a moment between two renames. Raises StorageError, OSError, Cancelled.
+    An existing ``target`` is missing for a moment, between two renames. Raises StorageError, OSError, Cancelled.
     """
     mark = secrets.token_hex(4)
     temporary = f"{target}.tmp-{mark}"

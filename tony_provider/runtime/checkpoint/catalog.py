@@ -1,8 +1,8 @@
-"""The catalog of a checkpoint chain: commit, choose, restore, pin and remove its checkpoints.
+"""The catalog of a checkpoint chain, which commits, chooses, restores, pins and removes checkpoints.
 
-The chain's owner, the job that writes checkpoints to it, may remove old checkpoints at any time. A reader, such as
-another training or a notebook, protects a checkpoint by a pin while it copies the checkpoint. A pin is a file in the
-chain. The reader first creates the pin, and then checks that the manifest still exists.
+The owner of a chain is the job that writes checkpoints to it. The owner may remove old checkpoints at any time. A
+reader, such as another training or a notebook, pins a checkpoint before copying it, so that the owner keeps it. A pin
+is a file in the chain. The reader first creates the pin, and then checks that the manifest still exists.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Pins:
     def add(self, checkpoint: str, reader: str) -> None:
         """Pin a checkpoint by its name, or extend an existing pin. ``reader``: a unique name without dots.
 
-        If the user has no permission to write into the chain, only log a warning: the owner may then remove the
+        If the pin cannot be written, for example without permission, only log a warning: the owner may then remove the
         checkpoint while the reader copies it. Raises StorageUnreachable.
         """
         try:
@@ -87,7 +87,7 @@ class Pins:
             found = self._storage.list(self._uri)
         except StorageNotFound:
             return frozenset()
-        found = [status for status in found if "." in status.name]  # other files are not pins
+        found = [status for status in found if "." in status.name]  # the name of a pin contains a dot
         oldest_ms = epoch_ms() - LONGEST_PIN * 1000
         for status in found:
             if status.modified_ms < oldest_ms:
@@ -100,7 +100,7 @@ class Pins:
 
 _NUMBERS = ("save", "step", "reported_step", "saved_ms", "generation", "committed_ms")  # numeric manifest fields
 _REMOVED_MARK = "removed"  # file in a checkpoint that its owner is about to remove
-REASON_FILE = "set-aside.json"  # in a checkpoint that was set aside: the reason and the time
+REASON_FILE = "set-aside.json"  # file in a checkpoint that was set aside, with the reason and the time
 
 
 @attrs.frozen
@@ -109,7 +109,7 @@ class ChosenCheckpoint:
 
     checkpoint: StoredCheckpoint
     suspect: Optional[StoredCheckpoint] = None  # the newest checkpoint, if it was skipped because it is suspect
-    suspicion: str = ""  # why ``suspect`` was skipped
+    suspicion: str = ""  # reason why ``suspect`` was skipped
 
     @property
     def not_from(self) -> str:
@@ -123,11 +123,11 @@ class Catalog:
     """Finds, commits and removes the checkpoints of one chain.
 
     Methods block, are thread-safe, and raise StorageError. ``read_only`` is for a chain that belongs to another job:
-    the catalog writes only pins to it, and keeps broken checkpoints and failed resumes only in memory.
+    the catalog writes nothing but pins to it. It records broken checkpoints and failed resumes in memory.
     """
 
     def __init__(self, storage: Storage, chain_uri: str, *, read_only: bool = False, only: str = "") -> None:
-        """``only``: URI of a checkpoint; all other checkpoints of the chain are ignored. Empty for the whole chain."""
+        """``only``: URI of the only checkpoint to use. If empty, all checkpoints of the chain are used."""
         self.chain_uri = str(uris.parse(chain_uri))
         self.uri = stored_checkpoint.checkpoints_directory(chain_uri)
         self.objects_uri = stored_checkpoint.objects_directory(chain_uri)
@@ -138,8 +138,8 @@ class Catalog:
         self._read_only = read_only
         self._only = uris.name(only) if only else ""
         self._lock = threading.Lock()
-        self._stored: dict[str, StoredCheckpoint] = {}  # by URI; a manifest never changes
-        self._broken_here: set[str] = set()  # URIs of broken checkpoints that stay in place because of ``read_only``
+        self._stored: dict[str, StoredCheckpoint] = {}  # cache by URI, never outdated because manifests do not change
+        self._broken_here: set[str] = set()  # URIs of broken checkpoints that ``read_only`` keeps in place
         self._failed_resumes: Optional[FailedResumes] = None  # cached, because only the chain's owner changes them
 
     def newest(self) -> Optional[StoredCheckpoint]:
@@ -211,8 +211,8 @@ class Catalog:
     def commit(self, uri: str, manifest: Manifest) -> StoredCheckpoint:
         """Commit a checkpoint whose objects have been uploaded. A repeated commit has no effect.
 
-        Raises DamagedCheckpoint if objects are missing, CheckpointTooLarge if the manifest exceeds the size limit of
-        readers, StorageExists if the directory already contains a different manifest.
+        Raises DamagedCheckpoint if objects are missing, CheckpointTooLarge if the manifest is too large for readers,
+        and StorageExists if the directory already contains a different manifest.
         """
         uri = str(uris.parse(uri))
         data = dump_json(manifest)
@@ -232,12 +232,13 @@ class Catalog:
         return stored
 
     def pin(self, uri: str, reader: str) -> bool:
-        """Pin a checkpoint until ``unpin``, for at most LONGEST_PIN seconds. Return False if it is being removed.
+        """Pin a checkpoint until ``unpin`` is called. Return False if the checkpoint is missing or about to be removed.
 
-        ``reader``: a unique name without dots. Without permission to write into the chain, no pin is created.
+        The pin expires after LONGEST_PIN seconds. ``reader``: a unique name without dots. If the pin cannot be written,
+        ``Pins.add`` logs a warning, and this method continues without a pin.
         """
         self._pins.add(uris.name(uri), reader)
-        # The owner removes mark and manifest together. If the mark is missing, the checkpoint may be gone as well.
+        # A missing mark does not prove that the checkpoint exists: the owner removes the mark with the checkpoint.
         is_there = not self._storage.exists(uris.join(uri, _REMOVED_MARK))
         if is_there and self._storage.exists(uris.join(uri, stored_checkpoint.MANIFEST_FILE)):
             return True
@@ -276,11 +277,14 @@ class Catalog:
     def prune(self, keep_last: int, keep_every: Optional[int] = None, *, keep: Collection[str] = ()) -> Sequence[str]:
         """Remove old checkpoints and return their URIs. The ``keep_last`` newest checkpoints stay.
 
-        An older checkpoint also stays if its step is a multiple of ``keep_every``, if its URI is in ``keep`` (URIs in
-        use), or if a reader has pinned it.
+        An older checkpoint also stays in three cases:
 
-        A suspect checkpoint does not count towards ``keep_last``, unless all are suspect. It stays while one of the
-        ``keep_last`` checkpoints is older.
+        - Its step is a multiple of ``keep_every``.
+        - Its URI is in ``keep``, the URIs in use.
+        - A reader has pinned it.
+
+        Suspect checkpoints do not count towards ``keep_last``, unless all checkpoints are suspect. A suspect checkpoint
+        stays if it is newer than the oldest of the ``keep_last`` checkpoints.
         """
         stored = self.list()
         trusted = [one for one in stored if not self.failed_resumes().suspicion(one.uri)] or stored
@@ -296,10 +300,10 @@ class Catalog:
         return [one.uri for one in removed]
 
     def _mark_for_removal(self, doomed: Sequence[StoredCheckpoint]) -> Sequence[StoredCheckpoint]:
-        """Mark checkpoints that are about to be removed, except for pinned ones. Return the marked ones.
+        """Mark checkpoints that are about to be removed, except pinned checkpoints. Return the marked checkpoints.
 
-        A reader first pins a checkpoint and then checks for the mark. This method first marks and then checks for
-        pins. So in a race, at least one of them notices the other.
+        A reader first pins a checkpoint and then checks for the mark. This method first writes the mark and then checks
+        for pins. So in a race, the reader finds the mark, or this method finds the pin.
         """
         pinned = self._pins.names() if doomed else frozenset()
         marked = [one for one in doomed if uris.name(one.uri) not in pinned]
@@ -320,7 +324,7 @@ class Catalog:
     def remove_unfinished(self) -> Sequence[str]:
         """Remove uncommitted checkpoints and unreferenced objects. Return the checkpoints' URIs and the objects' names.
 
-        The caller ensures that no upload is running, because the objects of that upload would also be removed.
+        The caller ensures that no upload is running, because this method would remove the objects of a running upload.
         """
         found = [uri for _, uri in self._directories()]
         unfinished = [uri for uri in found if not self._storage.exists(uris.join(uri, stored_checkpoint.MANIFEST_FILE))]
@@ -354,13 +358,13 @@ class Catalog:
             return FailedResumes()
 
     def _referenced(self) -> set[str]:
-        """Return the names of the objects of all checkpoints, also of checkpoints that were set aside."""
+        """Return the names of the objects of all checkpoints, including checkpoints that were set aside."""
         named = {name for one in self.list() for name in one.manifest.objects}
         for uri in self._broken():
             try:
                 named.update(read_stored(self._storage, uri, any_name=True).manifest.objects)
             except (StorageNotFound, DamagedCheckpoint):
-                continue  # its objects are unknown
+                continue  # the manifest is unreadable, so the objects are unknown
         return named
 
     def _broken(self) -> Sequence[str]:
@@ -370,7 +374,7 @@ class Catalog:
             return []
 
     def _directories(self) -> Sequence[tuple[int, str]]:
-        """Return number and URI of all checkpoint directories, committed or not, sorted by number."""
+        """Return the number and URI of each checkpoint directory, committed or not, sorted by number."""
         try:
             found = self._storage.list(self.uri)
         except StorageNotFound:
@@ -425,7 +429,7 @@ def foreign_catalog(storage: Storage, uri: str) -> Catalog:
 
 
 def read_stored(storage: Storage, uri: str, *, any_name: bool = False) -> StoredCheckpoint:
-    """Read the checkpoint at ``uri``. ``any_name``: accept a directory that was renamed when it was set aside.
+    """Read the checkpoint at ``uri``. ``any_name``: accept the changed name of a directory that was set aside.
 
     Raises StorageNotFound if the checkpoint is not committed, other StorageErrors, and DamagedCheckpoint if its
     manifest is invalid.
@@ -489,12 +493,12 @@ _ADVICE = (
 
 @attrs.frozen
 class Restored:
-    """Result of a restore of a checkpoint into a local directory."""
+    """The result of restoring a checkpoint into a local directory."""
 
     stored: StoredCheckpoint
     files: StoredFiles
     copied: int  # bytes copied from the storage
-    reused: int  # bytes that the directory already had
+    reused: int  # bytes of files that the directory already had
 
 
 def restore_checkpoint(
@@ -508,8 +512,8 @@ def restore_checkpoint(
 ) -> Restored:
     """Replace the content of ``directory`` by a committed checkpoint, with the files that the task of ``rank`` needs.
 
-    ``Manifest.tree_of`` lists these files. Files that ``directory`` already has are not copied. ``aside``, a path next
-    to the directory, receives the former content. On any exception ``directory`` stays as it was.
+    ``Manifest.tree_of`` lists these files. Files that ``directory`` already has are not copied. ``aside``: a path next
+    to ``directory`` that receives its former content. On any exception, ``directory`` stays as it was.
 
     Blocks. Raises DamagedCheckpoint (also if the checkpoint was removed or its manifest was replaced), Cancelled,
     StorageError, OSError.
@@ -538,22 +542,23 @@ def restore_checkpoint(
 def copy_checkpoint(storage: Storage, uri: str, directory: Path, rank: int, cancelled: threading.Event) -> ResumePoint:
     """Restore a checkpoint of another training into a new directory. Return the checkpoint's identifier.
 
-    ``uri`` names a checkpoint, or a chain whose newest checkpoint is restored. If the training removes the checkpoint
-    during the copy, the copy is retried with the newest one that is left. Blocks. Raises DamagedCheckpoint, Cancelled,
-    StorageError, OSError.
+    ``uri`` names a checkpoint, or a chain. For a chain, the newest checkpoint is restored. If the chain's owner removes
+    this checkpoint during the copy, the copy is retried with the newest remaining checkpoint.
+
+    Blocks. Raises DamagedCheckpoint, Cancelled, StorageError, OSError.
     """
     reader = f"copy-{secrets.token_hex(4)}"
     for tries_left in reversed(range(_TRIES)):
         catalog = foreign_catalog(storage, uri)
         chosen = catalog.choose()
         if chosen is None and tries_left:
-            continue  # the owner may have just removed the listed checkpoint, and committed a newer one
+            continue  # the owner may have removed the checkpoint and committed a newer one since the listing
         if chosen is None:
             raise StorageNotFound(uri, "read", "it holds no complete checkpoint")
         point = chosen.checkpoint.point
         catalog.pin(point.uri, reader)
         try:
-            aside = directory.with_name(f".{directory.name}-{secrets.token_hex(4)}")  # unused: the directory is new
+            aside = directory.with_name(f".{directory.name}-{secrets.token_hex(4)}")  # not used for a new directory
             restore_checkpoint(storage, point, directory, rank, cancelled=cancelled, aside=aside)
         except DamagedCheckpoint as error:
             log.warning("%s", error)

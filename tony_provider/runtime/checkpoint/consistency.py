@@ -1,8 +1,8 @@
 """Decide when a checkpoint directory is consistent, so that a snapshot of it contains only complete saves.
 
-A save is everything that the program writes for one checkpoint. DirectoryWatch compares scans of the directory that are
-a few seconds apart. It never compares clocks of different machines, and does not order saves by the numbers in their
-names. Times are seconds of one monotonic clock, unless a name ends with ``_ns``.
+A save is everything that the program writes for one checkpoint. DirectoryWatch scans the directory every few seconds
+and compares the scans. It never compares clocks of different machines, and does not order saves by the numbers in
+their names. Times are seconds of one monotonic clock, except in variables whose names end with ``_ns``.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tony_provider.runtime.checkpoint.save_view import (
 )
 
 QUIET = 3.0  # seconds without a change after which a save counts as complete
-_LONGEST_QUIET = 300.0  # seconds; upper limit of QUIET after it was raised for programs that pause within a save
-_YOUNG = 600.0  # age of a directory in seconds from which new files in it belong to a new save
+_LONGEST_QUIET = 300.0  # seconds; maximum of the longer quiet time for programs that pause within a save
+_YOUNG = 600.0  # age of a directory in seconds; new files in an older directory belong to a new save
 _TEMPORARY = 60.0  # seconds without a change after which a temporary file counts as abandoned
 _BURST_NS = 10**9  # a longer pause between two writes ends a burst of writes
-_BURSTS = 2  # number of complete bursts after which the files of a save are known
+_BURSTS = 2  # number of complete bursts to wait for, to learn which files belong to a save
 _BROKEN = 120.0  # seconds without a change after which a broken file no longer prevents snapshots
 _GROWTH = 120.0  # seconds of appending after which any file counts as a log
-_APPENDING = 10.0  # longest pause between two appends in seconds; after a longer one, the file may be overwritten
-# Not every .txt file is a log, because a model may also be a text file.
+_APPENDING = 10.0  # maximum seconds between two appends; a later write may be an overwrite
+# A .txt file counts as a log only by its name, because a model may also be a text file.
 _LOG = re.compile(
     r".*\.(?:log|jsonl|csv|out|err)|.*(?:log|result|metric|loss|history|progress).*\.txt|.*\.tfevents.*",
     re.IGNORECASE,
@@ -44,12 +44,12 @@ _RENAME = "have the program rename it when it is complete, and remove it otherwi
 
 @attrs.frozen
 class Verified:
-    """Results of the readers of known formats for the files of a directory."""
+    """Complete, broken and outdated files of a directory, according to the readers of known formats."""
 
     whole: Collection[str] = ()  # paths of complete files
     broken: Mapping[str, str] = attrs.field(factory=dict)  # reasons why files are incomplete, by path
-    declared: Mapping[str, Collection[str]] = attrs.field(factory=dict)  # listed paths, by path of a complete manifest
-    outdated: Collection[str] = frozenset()  # paths that were changed after the newest manifest that lists them
+    declared: Mapping[str, Collection[str]] = attrs.field(factory=dict)  # paths that a complete manifest lists
+    outdated: Collection[str] = frozenset()  # paths that changed after the newest manifest that lists them
 
 
 @attrs.frozen
@@ -57,14 +57,14 @@ class Moment:
     """A moment at which the directory is consistent, except for paths that are still being written."""
 
     unfinished: frozenset[str] = frozenset()  # paths that the snapshot must leave out
-    growing: frozenset[str] = frozenset()  # paths of logs, which may grow during the copy
+    growing: frozenset[str] = frozenset()  # paths of logs that may grow during the copy
 
 
 @attrs.frozen
 class Blocker:
     """A reason why the directory is not consistent now."""
 
-    path: str  # empty if no single file is the reason
+    path: str  # path of the file that is the reason; empty if no single file is the reason
     reason: str
     remedy: str = ""  # advice for the user if the reason persists
 
@@ -77,19 +77,19 @@ class _Seen:
     """A file, link or directory as of the last observation."""
 
     node: TreeNode
-    changed: float  # time of the observation that found its last change
-    growing_since: Optional[float] = None  # time since which all changes were appends; None if the last was not
-    is_log: bool = False  # ignored when the watch decides whether a save is complete
+    changed: float  # time at which the watch observed the last change
+    growing_since: Optional[float] = None  # since when all changes were appends; None after any other change
+    is_log: bool = False  # whether the entry is a log, which the watch ignores when it checks for complete saves
 
 
 class _Bursts:
     """Bursts of writes of a program: groups of writes with pauses of over a second between them.
 
-    If every burst so far has written the same kinds of files, each burst is a save. The directory is then consistent
-    in the pauses, even if the program saves every few seconds and QUIET seconds never pass.
+    If every burst so far has written the same kinds of files, each burst is a save. In this case, the directory is
+    consistent between bursts, even if the program saves every few seconds and never pauses for QUIET seconds.
 
-    Bursts of numbered files, such as ``shard-0`` and ``shard-1``, may also be the pieces of one save. Therefore, each
-    burst must have a different step in its names, or all bursts must write a common path, such as ``latest``.
+    But bursts of numbered files, such as ``shard-0`` and ``shard-1``, may be pieces of a single save. Therefore, the
+    names in each burst must contain a new step, or all bursts must write a common path, such as ``latest``.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class _Bursts:
         self._last_ns = 0
 
     def add(self, written: Collection[tuple[int, str]]) -> None:
-        """Add the files that were written since the last observation: modification time in ns, and path."""
+        """Add the files written since the last observation, as pairs of modification time in ns and path."""
         for when, path in sorted(written):
             if self._present and when - self._last_ns > _BURST_NS:
                 self._end()
@@ -119,7 +119,7 @@ class _Bursts:
 
     @property
     def _is_save(self) -> bool:
-        """Whether the current burst has written all files of a save, and cannot be a part of an earlier save."""
+        """Whether the current burst has written all files of a save, and does not continue an earlier save."""
         if self._usual is None:
             return True
         steps = _steps(self._present)
@@ -145,7 +145,7 @@ class DirectoryWatch:
         self._seen: dict[str, _Seen] = {}
         self._changed: dict[str, float] = {}  # time of the last change, by top-level entry, including removed entries
         self._created: dict[str, float] = {}  # time of the first observation, by top-level entry
-        self._quiet: dict[str, float] = {}  # replaces QUIET if longer, by name pattern of top-level entries
+        self._quiet: dict[str, float] = {}  # quiet times longer than QUIET, by name pattern of top-level entries
         self._writing: frozenset[str] = frozenset()
         self._versions: dict[str, int] = {}  # number of versions that the program has written, by path
         self._written: list[tuple[int, str]] = []  # mtime_ns and path of files written since the last observation
@@ -159,10 +159,10 @@ class DirectoryWatch:
     def observe(self, now: float, tree: Tree, writing: Optional[Collection[str]] = None) -> None:
         """Record the directory's content.
 
-        ``writing``: paths that a process has open for writing. Pass None if no process is left: the paths of the last
-        observation stay marked as open, because the process may have ended in the middle of a write.
+        ``writing``: paths that a process has open for writing. Pass None if no process is left: the paths open
+        at the last observation stay marked, because the process may have ended in the middle of a write.
         """
-        touched: dict[str, bool] = {}  # changed top-level entries, and whether all their changes are new paths
+        touched: dict[str, bool] = {}  # whether all changes in a top-level entry are new paths, by entry
         for path in {*self._seen, *tree.nodes}:
             is_new = self._note(now, path, tree.nodes.get(path))
             if is_new is not None:
@@ -186,7 +186,7 @@ class DirectoryWatch:
         self._writing = frozenset(writing)
 
     def _note(self, now: float, path: str, node: Optional[TreeNode]) -> Optional[bool]:
-        """Record one path. Return True if it is new, False if it has changed, None if unchanged or a log that grew."""
+        """Record a path. Return True if it is new, False if changed or removed, None if unchanged or a growing log."""
         seen = self._seen.get(path)
         if node is None:
             del self._seen[path]
@@ -211,7 +211,7 @@ class DirectoryWatch:
         return None if is_log else False
 
     def _learn_pause(self, now: float, top: str) -> None:
-        """Raise the quiet time for such directories if a snapshot contained one before all its files were written."""
+        """Raise the quiet time for the name pattern of ``top`` if a snapshot was taken before ``top`` was complete."""
         is_young = now - self._created.get(top, now) < _YOUNG
         if top in self._snapshot and is_young and top in self._changed:
             pause, pattern = now - self._changed[top], _pattern(top)
@@ -229,9 +229,9 @@ class DirectoryWatch:
         return frozenset(_top(path) for path in self._news() if path in tree.nodes)
 
     def taken(self, tree: Tree) -> None:
-        """Record that the storage has this tree, after a snapshot or a restore."""
+        """Record that a snapshot or a restore has made the stored tree equal to ``tree``."""
         self._snapshot = tree.nodes
-        if not self.has_news:  # otherwise the program has begun the next save during the upload
+        if not self.has_news:  # if there is news, the program has begun the next save during the upload
             self._overwritten.taken()
 
     def restored(self, now: float, tree: Tree) -> None:
@@ -246,7 +246,7 @@ class DirectoryWatch:
     def moment(self, now: float, verify: Callable[[], Verified], clock_ns: int = 0) -> Union[Moment, Blocker]:
         """Return a Moment if the directory is consistent now, otherwise a Blocker with the reason.
 
-        ``verify`` reads the files of known formats. This is slow, so it is called after the cheap checks have passed.
+        ``verify`` reads the files of known formats. It is slow, so cheap checks come first.
         ``clock_ns``: the time by the clock of the file system, in nanoseconds since the epoch.
         """
         if self._declares():
@@ -279,14 +279,14 @@ class DirectoryWatch:
         return len(written) == 1 and written[0] > 1
 
     def at_exit(self) -> Moment:
-        """Return the moment after the program ended successfully. It includes all files."""
+        """Return the Moment for a program that has ended successfully. Its snapshot includes all files."""
         return Moment(growing=self._logs)
 
     def after_failure(self, now: float, verify: Callable[[], Verified]) -> Optional[Moment]:
-        """Return the moment after the program failed or was killed, or None if the directory is not consistent.
+        """Return the Moment for a program that failed or was killed, or None if the directory is not consistent.
 
-        New entries that are neither quiet nor verified are left out. *New* means since the last snapshot. The directory
-        is not consistent in two cases:
+        Entries written since the last snapshot are left out if they are neither quiet nor verified. The directory is
+        not consistent in two cases:
 
         - The program was writing into an entry of the last snapshot.
         - The program has removed an entry, and no new entry with the same name pattern is complete.
@@ -304,7 +304,7 @@ class DirectoryWatch:
         lacking = self._lacking(now)
         cut_short |= {path for path in news if _number(_top(path)) in lacking}
         unfinished = cut_short | temporary
-        if unfinished:  # complete files of an unfinished save must be left out as well
+        if unfinished:  # also leave out the complete files of an unfinished save
             is_next_save = self._overwritten.are_known and not cut_short
             complete = set(verified.whole) if is_next_save else self._complete_saves(verified, listed, cut_short)
             unfinished |= {path for path in news if self._is_newer_than_moment(path)} - complete
@@ -328,10 +328,10 @@ class DirectoryWatch:
         return [path for path in self._news() if path in self._seen and self._seen[path].node.kind is Kind.FILE]
 
     def _complete_saves(self, verified: Verified, listed: Collection[str], cut_short: Collection[str]) -> set[str]:
-        """Return the complete files that do not belong to a save that was cut short.
+        """Return the complete files, without files of a save that was cut short.
 
-        The number in its name shows to which save a file belongs. A file without a number counts only if a manifest
-        lists it, or if the program writes no other file.
+        Files with the same number in their top-level name belong to the same save. A file without a number is returned
+        only if a manifest lists it, or if the program writes no other file.
         """
         numbers = {None, *(_number(_top(path)) for path in cut_short)}
         is_only = sum(path in self._seen and not self._seen[path].is_log for path in self._versions) == 1
@@ -369,7 +369,7 @@ class DirectoryWatch:
         return None
 
     def _restless(self, now: float) -> Optional[Blocker]:
-        """Return a Blocker if a save may be incomplete, without reading the files."""
+        """Return a Blocker if a save may be incomplete. Does not read the files."""
         for top, changed in self._changed.items():
             if now - changed < self._quiet_of(top):
                 return Blocker(top, f"was changed less than {self._quiet_of(top):g} s ago", _DECLARE)
@@ -384,12 +384,13 @@ class DirectoryWatch:
         return None
 
     def _lacking(self, now: float) -> Mapping[str, str]:
-        """Map the number of each new save that lacks files to the number of the former save that has these files.
+        """Return the numbers of new saves that lack files, each with the number of a former save that has these files.
 
-        Numbers are those in top-level names. Entries with the same number are one save, such as G_10 and D_10.
+        The number of a save is in its top-level names. Entries with the same number, such as G_10 and D_10, belong to
+        the same save.
         """
         saves: dict[str, set[str]] = {}
-        newest: dict[str, float] = {}  # last change by number
+        newest: dict[str, float] = {}  # time of the last change, by number of the save
         for path, seen in self._seen.items():
             number = _number(_top(path))
             if number is not None and seen.node.kind is Kind.FILE:
@@ -403,15 +404,15 @@ class DirectoryWatch:
         lacking = {}
         for number in saves.keys() & fresh:
             if now - newest[number] >= PATIENCE:
-                continue  # too late for the missing files
+                continue  # the missing files are not expected any more
             missing = saves[newest_former] - saves[number]
-            # If all files are missing, the names differ in more than the number, such as by a loss, so do not wait.
+            # If all files are missing, their names contain another varying part, such as the loss. So do not wait.
             if missing and missing != saves[newest_former]:
                 lacking[number] = newest_former
         return lacking
 
     def _empty_saves(self) -> set[str]:
-        """Return the new directories that have a number in their name and no files yet: saves that have just begun."""
+        """Return new directories without files whose names contain a number: saves that have just begun."""
         found = {path for path in self._news() if path in self._seen and self._is_directory(path)}
         found = {path for path in found if _NUMBER.search(path.rpartition("/")[2])}
         if not found:
@@ -429,7 +430,7 @@ class DirectoryWatch:
         if path in self._writing:
             return True
         if path in self._seen and self._is_directory(path):
-            return False  # the caller checks each path in the directory
+            return False  # the caller checks the directory's files one by one
         top = _top(path)
         if top not in self._seen:
             return False  # the program has removed the whole save
@@ -479,14 +480,14 @@ def _pattern(path: str) -> str:
 
 
 def _steps(paths: Collection[str]) -> set[int]:
-    """Return the steps in paths. The first component of a path that contains a step determines it."""
+    """Return the steps in paths. The step of a path is in its first component that contains a step."""
     found = ([step_in(part.rpartition(".")[0] or part) for part in path.split("/")] for path in paths)
     firsts = (next((step for step in steps if step is not None), None) for steps in found)
     return {step for step in firsts if step is not None}
 
 
 def _number(top: str) -> Optional[str]:
-    """Return the last number in a top-level name before its suffix, which identifies the save. None if it has none."""
+    """Return the number that identifies the save: the last one in a top-level name without its suffix, or None."""
     found = _NUMBER.findall(top.partition(".")[0])
     return found[-1] if found else None
 

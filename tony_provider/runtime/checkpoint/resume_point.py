@@ -15,14 +15,14 @@ class ResumePoint:
 
     step: Optional[int]  # None if neither the program nor the files have a step
     uri: str  # URI of the stored checkpoint; empty if the checkpoint is only in the local checkpoint directory
-    save: int = 0  # number of the checkpoint in its training, the highest is the newest; 0 if unknown
-    saved_ms: int = 0  # epoch, when the program saved it, by its node's clock; 0 if unknown
-    checksum: str = ""  # checksum of its manifest; empty if unknown
+    save: int = 0  # number of the checkpoint in its training; the newest has the highest; 0 if unknown
+    saved_ms: int = 0  # epoch milliseconds of the program's save, by the node's clock; 0 if unknown
+    checksum: str = ""  # checksum of the checkpoint's manifest; empty if unknown
     reported: bool = False  # whether ``step`` is the program's last report, because the files contain no step
-    reported_step: Optional[int] = None  # last step that the program reported before the snapshot; None without one
+    reported_step: Optional[int] = None  # last step that the program reported before the snapshot; None if none
     files: int = 0  # number of files; 0 if unknown
-    size: int = 0  # total bytes of its files
-    sent: int = 0  # bytes that were uploaded for it; all other bytes were uploaded for older checkpoints
+    size: int = 0  # total bytes of the files
+    sent: int = 0  # bytes uploaded for this checkpoint; older checkpoints had uploaded all other bytes
 
     @property
     def label(self) -> str:
@@ -49,10 +49,10 @@ class ResumePoint:
         return f"{self.label}: {self.extent}" if self.extent else self.label
 
     def is_later_step(self, than: ResumePoint) -> Optional[bool]:
-        """Return whether the step is later than that of ``than``, or None if the steps are not comparable.
+        """Return whether the step is later than the step of ``than``, or None if the steps are not comparable.
 
-        Steps are not comparable if a step is unknown, if they are equal, or if only one of them is from a report.
-        Reports and files may count different things.
+        Steps are not comparable if a step is unknown, if both steps are equal, or if only one step is from a report:
+        reports and files may count different things.
         """
         if self.step is None or than.step is None or self.step == than.step or self.reported != than.reported:
             return None
@@ -61,9 +61,9 @@ class ResumePoint:
     def was_not_loaded(self, first_step: int) -> bool:
         """Return whether a program started from the beginning, although it should have resumed from this checkpoint.
 
-        ``first_step`` is the first step that the program reports. A step in files may count other things than reports
-        do, such as epochs. Therefore, the two are compared only if the last report before the snapshot was at least
-        half of the step in the files.
+        ``first_step`` is the first step that the program reports. A step in files may count other things than the
+        reports, such as epochs. Therefore, the two steps are compared only if the last step reported before the
+        snapshot was at least half of the step in the files.
         """
         if self.step is None:
             return False

@@ -24,8 +24,9 @@ log = logging.getLogger(__name__)
 __all__ = ["Read", "Save", "SaveFinder", "Saves"]
 
 
-# Functions that find saves, with the preference of their kind: if there are several kinds, a program resumes from the
-# kind with the lowest number. NumPy files come last (see SaveFinder.find), because they often contain other data.
+# Functions that find saves, each with the rank of its kind of save. If a directory has saves of several kinds, a
+# program resumes from the kind with the lowest rank. NumPy files come last (see SaveFinder.find), because they often
+# contain other data.
 _KINDS: Mapping[Callable[[SaveView], Iterable[Save]], int] = {
     save_formats.find_manifests: 0,
     save_formats.find_directories: 1,
@@ -45,7 +46,7 @@ class Saves:
     def verified(self, *, alone: bool) -> Verified:
         """Return which files of the directory are complete or incomplete.
 
-        ``alone``: whether this task writes all files of a save, so that a missing file is a problem. Otherwise, a
+        ``alone``: whether this task writes all files of a save, so that a missing file is a problem. If not, a
         missing file may be in the directory of another task.
         """
         whole: set[str] = set()
@@ -134,7 +135,7 @@ class SaveFinder:
             yield from find(view)
         except OSError:
             raise
-        except Exception:  # log an internal error of one function, so that the others still find saves
+        except Exception:  # an internal error of one function must not prevent the others from finding saves
             name = find.__qualname__
             if name not in self._faults:
                 self._faults.add(name)
@@ -142,7 +143,7 @@ class SaveFinder:
 
 
 _DIRECTORY = f'os.environ["{contract.ENV_CHECKPOINT_DIR}"]'
-# Patterns of paths, and advice. The first pattern that matches decides.
+# Patterns of paths, each with the advice for matching paths. The first matching pattern applies.
 _REMEDIES = [
     (r"(?:^|/)lightning_logs/", f"Lightning: Trainer(default_root_dir={_DIRECTORY})"),
     (r"(?:^|/)epoch=[^/]*\.ckpt$", f"Lightning: ModelCheckpoint(dirpath={_DIRECTORY})"),
@@ -175,22 +176,22 @@ def save_remedy(path: str) -> str:
 
 
 QUIET_NS = 3 * 10**9  # time without a change after which a file counts as complete
-_APART_NS = 5 * 10**9  # minimum time between saves; numbered files at shorter intervals are pieces of a data set
-_MOST_NUMBERED = 100  # maximum number of saves whose names differ only in a number; a longer series is a data set
+_APART_NS = 5 * 10**9  # numbered files written at shorter intervals count as pieces of a data set, not as saves
+_MOST_NUMBERED = 100  # numbered files in a series of saves; a longer series counts as a data set
 _MOST_FILES = 10_000  # maximum number of files to track
-_RESUMED_NS = 30 * 10**9  # maximum pause within a download; a file that grows later has been written again
+_RESUMED_NS = 30 * 10**9  # maximum pause within a download; a file that grows after a longer pause is a new version
 
 _NAMES = re.compile(
     r".*\.(?:pt|pth|ckpt|safetensors|keras|h5|hdf5|distcp|index|msgpack|pdparams)|.*\.(?:pt|pth|ckpt)\.tar"
     r"|(?:pytorch_model|optimizer|model)\.bin|trainer_state\.json|commit_success\.txt|_checkpoint_metadata",
     re.IGNORECASE,
 )
-# Files with these suffixes are often data, so they are checkpoints only if their names also match _CALLED_SAVE.
+# Files with these suffixes are often data, so they count as checkpoints only if their paths match _CALLED_SAVE.
 _OTHERS = re.compile(r".*\.(?:zip|npz|pkl|pickle|joblib|bin|json|ubj|model|pb|tar)", re.IGNORECASE)
 _SAVE = r"(?:(?:global[-_]?)?step|iter|iteration|epoch|ep|ckpt|checkpoint|snapshot)s?"
 _CALLED_SAVE = re.compile(rf"(?:^|[^a-z]){_SAVE}(?:$|[^a-z])")
 _NUMBERED_SAVE = re.compile(rf"(?:^|[^a-z]){_SAVE}[-_=.]?[0-9]+|(?:^|[^a-z])[0-9]+[-_]?steps(?:$|[^a-z])")
-_PIECE = re.compile(r"[0-9]{5}-of-[0-9]{5}")  # in the name of a model's file, if the model has several files
+_PIECE = re.compile(r"[0-9]{5}-of-[0-9]{5}")  # part of the file name if a model has several files
 _ANY_NUMBER = re.compile(r"[0-9]+")
 _APPENDED = (".h5", ".hdf5")  # suffixes of files to which programs may append data for hours
 
@@ -215,14 +216,17 @@ def may_be_save(path: str) -> bool:
 @attrs.define
 class _File:
     version: FileVersion
-    completed: list[int] = attrs.field(factory=list)  # modification times of its complete versions, epoch ns
+    completed: list[int] = attrs.field(factory=list)  # modification times of the file's complete versions, epoch ns
 
 
 class StraySaves:
-    """Detects that a program writes checkpoints into its working directory, so that they are lost with the container.
+    """Detects checkpoints that a program writes into its working directory, where they are lost with the container.
 
-    A file is a save if it has the name of a numbered save, such as ``checkpoint-500/model.safetensors``. It is also a
-    save if the program has written it twice, or if it is one of several numbered files written at different times.
+    A file counts as a save in three cases:
+
+    - It has the name of a numbered save, such as ``checkpoint-500/model.safetensors``.
+    - The program has written it twice.
+    - It is one of several numbered files that were written at different times.
     """
 
     def __init__(self) -> None:
@@ -230,10 +234,10 @@ class StraySaves:
         self._found: Optional[Stray] = None
 
     def observe(self, files: Mapping[str, FileVersion], now_ns: int, *, ended: bool = False) -> Optional[Stray]:
-        """Record the current files. Return the first save that the program wrote there, or None.
+        """Record the current files. Return the first save that the program wrote into the working directory, or None.
 
-        ``files``: those written since the processes started. ``now_ns``: the time by the clock of the file system.
-        ``ended``: whether the processes have ended, so that all files are complete.
+        ``files``: files written since the processes started. ``now_ns``: the time by the clock of the file system.
+        ``ended``: whether the processes have ended. If so, all files count as complete.
         """
         for path, version in files.items():
             self._note(path, version, now_ns, ended=ended)
@@ -275,7 +279,7 @@ class StraySaves:
 
 
 def _may_be_the_same(path: str, before: FileVersion, after: FileVersion) -> bool:
-    """Return whether the newer version of a file may be the same save or download, after more data was appended."""
+    """Return whether ``after`` may be the same save or download as ``before``, with more data at the end."""
     if (before.device, before.inode) != (after.device, after.inode) or after.size <= before.size:
         return False
     return after.mtime_ns - before.mtime_ns < _RESUMED_NS or path.endswith(_APPENDED)

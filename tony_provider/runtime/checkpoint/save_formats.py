@@ -24,11 +24,11 @@ from tony_provider.runtime.checkpoint.save_view import (
 from tony_provider.runtime.jobspec.model import CheckpointFormat
 
 _HDF5 = (".h5", ".hdf5")
-_TRAINER_FILES = ("training_args.bin",)  # files of transformers that torch.load can read, but that have no model
+_TRAINER_FILES = ("training_args.bin",)  # files of transformers that torch.load can read, but without a model
 
 
 def find_files(view: SaveView) -> Iterator[Save]:
-    """Yield a save for each file of a known format."""
+    """Yield one save for each file of a known format."""
     for path in sorted(view.files):
         try:
             save = _save(view, path)
@@ -41,12 +41,12 @@ def find_files(view: SaveView) -> Iterator[Save]:
 def _save(view: SaveView, path: str) -> Optional[Save]:
     suffix = splitext(path)[1]
     if suffix in _HDF5:
-        # If a program overwrites a file in place, valid content may still be partly old. So it proves nothing.
+        # Programs may overwrite such a file in place. A valid file may still contain old parts, so it is not proven.
         return _by_reader(view, path, "hdf5", CheckpointFormat.KERAS, proven=False)
     if suffix == ".npy":
         return _numpy_array(view, path)
     if suffix in (".keras", ".npz", ".zip"):
-        return None  # find_archives finds it
+        return None  # find_archives handles these files
     return _torch(view, path)
 
 
@@ -68,10 +68,10 @@ def _numpy_array(view: SaveView, path: str) -> Save:
 
 
 def _torch(view: SaveView, path: str) -> Optional[Save]:
-    """Return the save if the file is from ``torch.save`` or safetensors, complete or not. Otherwise return None.
+    """Return the save, complete or not, if a file is from ``torch.save`` or safetensors. Otherwise return None.
 
-    Other libraries also write pickles, and may append other data. Therefore, an unreadable pickle is an incomplete
-    save only if it has PyTorch's magic number. Otherwise, its format counts as unknown.
+    Other libraries also write pickles, and may append other data to them. Therefore, an unreadable pickle without
+    PyTorch's magic number counts as a file of unknown format, not as an incomplete save.
     """
     has_suffix = path.endswith((*torch_files.SUFFIXES, ".bin"))
     beginning = view.begins(path, len(torch_files.OLD_MAGIC))
@@ -110,7 +110,7 @@ _READERS = {
 
 
 def find_archives(view: SaveView) -> Iterator[Save]:
-    """Yield a save for each archive: ``.keras``, ``.npz``, ``.zip``."""
+    """Yield one save for each archive: ``.keras``, ``.npz``, ``.zip``."""
     for path in sorted(view.files):
         reader, kind = _READERS.get(splitext(path)[1], ("", ""))
         if not reader:
@@ -134,7 +134,7 @@ _METADATA = re.compile(r"(?:__[0-9]+)?\.metadata")  # last file of a PyTorch dis
 _SHARD = ".distcp"
 _INDEX = ".index.json"
 _PIECE = re.compile(r"(?P<name>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})(?P<suffix>\.safetensors|\.bin)")
-# Files of transformers, accelerate and DeepSpeed, of which each rank writes one.
+# Files of transformers, accelerate and DeepSpeed that each rank writes for itself.
 _PER_RANK = re.compile(
     r"(?P<before>rng_state_|random_states_|(?:bf16_)?zero_pp_rank_)(?P<rank>[0-9]+)"
     r"(?P<after>\.pth|\.pkl|_mp_rank_00_(?:optim|model)_states\.pt)"
@@ -143,12 +143,12 @@ _TRAINER_STATE = "trainer_state.json"  # last file of a checkpoint of transforme
 _TRAINER_DIRECTORY = re.compile(r"checkpoint-[0-9]+")
 _TRAINER_FILE = re.compile(r"rng_state.*\.pth|training_args\.bin|scheduler\.pt")
 _DEEPSPEED_MODEL = re.compile(r"mp_rank_[0-9]{2}_model_states\.pt")
-_WEIGHTS, _EPOCH = "latest.weights.h5", "training_metadata.json"  # of BackupAndRestore, in order of writing
+_WEIGHTS, _EPOCH = "latest.weights.h5", "training_metadata.json"  # files of BackupAndRestore, in order of writing
 _MOST_PIECES = 10_000
 
 
 def find_directories(view: SaveView) -> Iterator[Save]:
-    """Yield a save for each directory that is a save as a whole: Orbax, Keras, PyTorch."""
+    """Yield one save for each directory of Orbax, Keras or PyTorch that is a save as a whole."""
     yield from find_orbax(view)
     for directory, names in _by_directory(view).items():
         try:
@@ -162,7 +162,7 @@ def find_directories(view: SaveView) -> Iterator[Save]:
 
 
 def _by_directory(view: SaveView) -> Mapping[str, list[str]]:
-    """Return the names of the files in each directory, without its subdirectories."""
+    """Return the names of the files directly in each directory, by directory."""
     found: dict[str, list[str]] = {}
     for path in sorted(view.files):
         found.setdefault(dirname(path), []).append(basename(path))
@@ -196,7 +196,7 @@ def _torch_directory(view: SaveView, directory: str, names: list[str]) -> Option
 
 
 def _needs(view: SaveView, directory: str, name: str) -> Iterator[tuple[str, int]]:
-    """Yield path and minimum size of the files that belong to the same save as this file."""
+    """Yield the path and minimum size of each file that a complete save with the file ``name`` must contain."""
     path = join(directory, name)
     if name.endswith(_INDEX):
         yield from ((beside(path, shard), 1) for shard in view.read("shards", path))
@@ -218,7 +218,7 @@ def _distributed(view: SaveView, directory: str, names: list[str], needs: dict[s
     written = min((view.files[path].mtime_ns for path in metadata), default=0)
     shards = [join(directory, name) for name in names if name.endswith(_SHARD)]
     newer = [path for path in shards if path not in view.foreign and view.files[path].mtime_ns > written]
-    if not metadata or (newer and set(metadata) <= set(view.foreign)):  # restored metadata are from an earlier save
+    if not metadata or (newer and set(metadata) <= set(view.foreign)):  # restored metadata do not describe newer shards
         needs[join(directory, ".metadata")] = 1
         return ""
     for path in metadata:
@@ -257,7 +257,7 @@ _ARRAYS = (".zarray", "zarr.json")
 
 
 def find_orbax(view: SaveView) -> Iterator[Save]:
-    """Yield a save for each step directory of Orbax, and one with a problem for each unfinished file."""
+    """Yield one save for each step directory of Orbax, and one incomplete save for each file of an unfinished save."""
     for root in sorted(_roots(view)):
         names = view.below(root)
         try:
@@ -274,7 +274,7 @@ def find_orbax(view: SaveView) -> Iterator[Save]:
 
 
 def _roots(view: SaveView) -> set[str]:
-    """Return the step directories, without step directories inside another one."""
+    """Return the step directories that are not inside another step directory."""
     found = set()
     for path in view.files:
         directory, name = dirname(path), basename(path)
@@ -283,7 +283,7 @@ def _roots(view: SaveView) -> set[str]:
         if name in (_STEP_METADATA, _VERSION_1):
             found.add(directory)
         elif name in (_TREE, _DATABASE) and _PROCESS not in directory:
-            # The directory is a step of an older Orbax, or an item of the step in its parent directory.
+            # The directory is a step of an older Orbax version, or an item in the directory of a step.
             above = dirname(directory)
             found.add(above if above and names_a_checkpoint(basename(above)) else directory)
     return {root for root in found if root and not any(root.startswith(f"{other}/") for other in found)}
@@ -292,7 +292,7 @@ def _roots(view: SaveView) -> set[str]:
 def _check(view: SaveView, root: str, names: tuple[str, ...]) -> bool:
     """Check a step directory, and return whether its metadata mark the step as complete.
 
-    Raises Unreadable if something is missing, FileNotFoundError.
+    Raises FileNotFoundError, and Unreadable if the step is not complete.
     """
     metadata = join(root, _STEP_METADATA)
     is_marked = join(root, _SUCCESS) in view.files
@@ -315,7 +315,7 @@ def _check(view: SaveView, root: str, names: tuple[str, ...]) -> bool:
 
 
 def _check_tree(view: SaveView, path: str) -> None:
-    """Check that the arrays of a tree exist with all their pieces, if they are in separate directories."""
+    """Check that all arrays of a tree are complete, or that the database with the arrays exists."""
     arrays = view.read("tree", path)
     if arrays is None and beside(path, _DATABASE) not in view.files:
         raise Unreadable(f"{beside(path, _DATABASE)} is missing")
@@ -336,11 +336,11 @@ def _check_array(view: SaveView, directory: str) -> None:
 
 _TENSORFLOW_INDEX = ".index"
 _VARIABLES = "variables/variables"  # prefix of the tensor bundle in a SavedModel
-_CHIEF = "chief"  # directory in which BackupAndRestore of tf_keras saves
+_CHIEF = "chief"  # directory into which BackupAndRestore of tf_keras saves
 
 
 def find_tensorflow(view: SaveView) -> Iterator[Save]:
-    """Yield a save for each index of a tensor bundle."""
+    """Yield one save for each index of a tensor bundle."""
     for path in sorted(view.files):
         if path.endswith(_TENSORFLOW_INDEX) and not basename(path).startswith("."):
             try:
@@ -377,7 +377,7 @@ MANIFEST = CheckpointFormat.MANIFEST.value
 
 
 def find_manifests(view: SaveView) -> Iterator[Save]:
-    """Yield a save for each manifest that a program wrote. Its first file is the manifest."""
+    """Yield one save for each manifest that a program wrote. The manifest is the first file of the save."""
     for path in sorted(view.files):
         if path.endswith(MANIFEST_SUFFIX):
             try:
@@ -402,7 +402,7 @@ def _manifest_save(view: SaveView, manifest: str) -> Save:
         elif wanted is not None and _checksum(view, path, wanted) != wanted:
             problem = f"{path} does not have the checksum {wanted}"
     files = (manifest, *(path for path in paths if path in view.files))
-    if view.newest_time(paths) > view.files[manifest].mtime_ns:  # a later save, with or without a manifest, has begun
+    if view.newest_time(paths) > view.files[manifest].mtime_ns:  # the program has begun a later save
         return Save("", "", files, is_manifest=True)
     return Save(MANIFEST, join(place, entry), files, step, problem, proven=True, is_manifest=True, content_step=step)
 

@@ -14,13 +14,13 @@ from tony_provider.runtime.artifacts.manifest import FileVersion
 from tony_provider.runtime.checkpoint.content.zips import HIGHEST_COUNT, NotRead, Unreadable
 
 MANIFEST_SUFFIX = ".tony.json"  # suffix of manifests that programs write
-# Labels before a number that is a step. The first pattern that matches decides.
+# Labels of a number that is a step. The first matching pattern applies.
 _STEPS = r"(?:global[-_]?)?(?:step|iter|iteration)s?"
 _SAVES = r"(?:epoch|ep|e|ckpt|chkpt|checkpoint|backup|save|snapshot|cp)s?"
 _LABELLED = re.compile(rf"(?:^|[^a-z])(?:{_STEPS})[-_=.]?([0-9]+)(?![0-9])")
 _NUMBER = re.compile(rf"(?:^|[^a-z0-9]|(?:^|[^a-z])(?:{_SAVES}|model|weights|state|it|n|s))([0-9]+)(?=$|[^0-9a-z])")
 _DECIMAL = re.compile(r"(?<![0-9.])[0-9]+\.[0-9]+(?![0-9.])")
-# Labelled numbers that are not a step.
+# Numbers whose label shows that they are not a step.
 _OTHER = re.compile(
     r"(?:^|[^a-z])(?:(?:mp[-_]?)?rank|part|shard|of|version|v|seed|gpu|worker|fold|run|trial|process|lr|loss|acc)"
     r"[-_=]?[0-9]+(?:\.[0-9]+)?"
@@ -32,10 +32,10 @@ _CHECKPOINT = re.compile(rf"(?:.*(?:^|[^a-z])(?:{_STEPS}|{_SAVES})[-_=.]?)?[0-9]
 
 
 def step_in(name: str) -> Optional[int]:
-    """Return the step in the name of a directory, or of a file without its suffix. Return None if it has none.
+    """Return the step in the name of a directory, or in a file name without suffix. Return None if there is no step.
 
     Examples: ``ckpt-20``, ``epoch=3-step=120``, ``0005``. A number with the label ``step`` or ``iter`` takes
-    precedence, otherwise the last number. The 50 of ``resnet50`` and the 0.12 of a loss are not steps.
+    precedence. Without one, the last number is the step. The 50 of ``resnet50`` and the 0.12 of a loss are not steps.
     """
     step = labelled_step(name)
     if step is not None:
@@ -56,17 +56,17 @@ def _last(texts: list[str]) -> Optional[int]:
 
 
 def names_a_checkpoint(directory: str) -> bool:
-    """Return whether a directory of this name is a single checkpoint, not a parent of several: ``step_500``, ``20``."""
+    """Return whether a directory has the name of a single checkpoint, such as ``step_500`` or ``20``."""
     return _CHECKPOINT.fullmatch(directory.lower()) is not None
 
 
 def is_best(entry: str) -> bool:
-    """Return whether a name is that of the best checkpoint so far, such as ``model_best.pth.tar``."""
+    """Return whether a name indicates the best checkpoint so far, such as ``model_best.pth.tar``."""
     return _BEST.search(entry.lower()) is not None
 
 
 def is_temporary(name: str) -> bool:
-    """Return whether a name is that of a temporary file or directory."""
+    """Return whether a name indicates a temporary file or directory."""
     return _TEMPORARY.fullmatch(name.lower()) is not None
 
 
@@ -79,24 +79,24 @@ class Save:
     """One or several files in a known format, which a program wrote for one checkpoint."""
 
     format: str  # a CheckpointFormat; empty if no framework can load the save
-    entry: str  # path that programs load: a file, a directory ("." for the checkpoint directory), TensorFlow's prefix
-    files: tuple[str, ...]  # paths of its existing files
+    entry: str  # path that programs load: a file, a directory (".": the checkpoint directory) or a TensorFlow prefix
+    files: tuple[str, ...]  # paths of the save's existing files
     step: Optional[int] = None  # step in the content or in the name; None if there is none
     problem: str = ""  # reason why the save is incomplete; empty if no problem was found
     proven: bool = False  # whether the content proves that the save is complete
-    needs: Mapping[str, int] = attrs.field(factory=dict)  # minimum sizes in bytes, by path, of required files
+    needs: Mapping[str, int] = attrs.field(factory=dict)  # minimum sizes in bytes of required files, by path
     is_manifest: bool = False
-    preference: int = 0  # rank of its format: a program resumes from the saves with the lowest value
+    preference: int = 0  # rank of the kind of save; a program resumes from the kind with the lowest rank
     content_step: Optional[int] = None  # step in the content; None if there is none
 
     @property
     def is_best(self) -> bool:
-        """Whether this is the program's best save so far, which is not meant for a resume."""
+        """Whether this is the program's best save so far, from which programs usually do not resume."""
         return is_best(self.entry)
 
 
 class ReadCache:
-    """Cache for the results of readers. A result is valid until the file changes."""
+    """Cache for the results of reading files. The cached results of a file are used until the file changes."""
 
     def __init__(self, reading: Read) -> None:
         self._reading = reading
@@ -107,7 +107,7 @@ class ReadCache:
         self._known = {key: value for key, value in self._known.items() if key[1] in files}
 
     def read(self, reader: str, directory: Path, path: str, version: FileVersion) -> Any:
-        """Return the reader's result. Raises Unreadable, FileNotFoundError, OSError."""
+        """Return the result of a reader, from the cache if possible. Raises Unreadable, FileNotFoundError, OSError."""
         found = self._known.get((reader, path))
         if found is None or found[0] != version.without_ctime:
             try:
@@ -169,11 +169,11 @@ def step_of(path: str) -> Optional[int]:
     return labelled_step(basename(path))
 
 
-PATIENCE = 30.0  # minimum seconds to wait for an entry that earlier saves have
-_LONGEST = 300.0  # maximum seconds to wait, if it was late in earlier saves
+PATIENCE = 30.0  # minimum seconds to wait for an entry that earlier saves contain
+_LONGEST = 300.0  # maximum seconds to wait for an entry that was late in earlier saves
 _MOST_NAMES = 100
 _NUMBERED = "#"  # stands for all entries with a number in their name
-_BURST_NS = 10**9  # an entry that is written again after this time in ns belongs to another save
+_BURST_NS = 10**9  # ns; an entry written again after a longer time belongs to another save
 _DIGIT = re.compile(r"[0-9]")
 
 
@@ -181,16 +181,16 @@ class _Followers:
     """Learns which entries (followers) a program writes after another entry of the same save, and how much later.
 
     A snapshot may be taken in a pause within a save, so snapshots do not show where a save ends. Instead, this class
-    assumes that pauses within a save are shorter than those between saves.
+    assumes that pauses within a save are shorter than pauses between saves.
     """
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}  # modification time of an entry's newest version in ns, by name
         self._pauses: dict[tuple[str, str], float] = {}  # longest pause in seconds, by entry and follower
-        self._rare: set[tuple[str, str]] = set()  # entries and followers; at least one save lacked the follower
+        self._rare: set[tuple[str, str]] = set()  # pairs of entry and follower; at least one save lacked the follower
 
     def written(self, name: str, mtime_ns: int) -> None:
-        """Record a new version of an entry. All entries with a number have the name _NUMBERED."""
+        """Record a new version of an entry. ``name`` is _NUMBERED for every entry with a number in its name."""
         before = self._last.get(name)
         if before is None and len(self._last) == _MOST_NAMES:
             return
@@ -208,7 +208,7 @@ class _Followers:
         self._last = {}
 
     def missing(self) -> dict[str, float]:
-        """Return the followers that the current save lacks, with the longest pause before each in earlier saves."""
+        """Return the followers that the current save lacks, each with its longest pause (seconds) in earlier saves."""
         return {each: self._pauses[first, each] for first, each in self._pairs() if each != _NUMBERED}
 
     def give_up(self) -> None:
@@ -230,11 +230,11 @@ class OverwrittenEntries:
     def __init__(self) -> None:
         self._followers = _Followers()
         self._usual: set[str] = set()
-        self._is_mixed = False  # whether the previous save also had entries with a number
+        self._is_mixed = False  # whether the previous save also wrote entries with a number
         self._rare: set[str] = set()  # entries that at least one save lacked
         self._former: set[str] = set()  # entries of all earlier saves
-        self._written: dict[str, int] = {}  # modification times in the current save in ns, by path
-        self._numbered_ns = 0  # modification time of the current save's newest entry with a number; 0 without one
+        self._written: dict[str, int] = {}  # modification times in ns of the current save's entries, by path
+        self._numbered_ns = 0  # newest modification time of the current save's numbered entries; 0 if there are none
         self._is_begun = False
         self._waiting_since: Optional[float] = None
 
@@ -244,7 +244,7 @@ class OverwrittenEntries:
         return bool(self._usual)
 
     def written(self, path: str, mtime_ns: int, *, was_open: bool) -> None:
-        """Record a new version of an entry. ``was_open``: whether it was open for writing at the last observation."""
+        """Record a new version of an entry. ``was_open``: whether the entry was open at the last observation."""
         self._is_begun = True
         if not was_open:
             self._followers.written(_NUMBERED if _DIGIT.search(path) else path, mtime_ns)
@@ -257,13 +257,13 @@ class OverwrittenEntries:
         self._written[path] = mtime_ns
 
     def taken(self) -> None:
-        """Record that a snapshot contains the current save, which therefore ends."""
+        """Record a snapshot of the current save. The next write begins a new save."""
         if self._is_begun:
             self._end()
         self._forget()
 
     def restored(self) -> None:
-        """Forget the current save, but keep the usual entries, which the next process writes as well."""
+        """Forget the current save, but keep the usual entries, because the next process will write them again."""
         self._followers.restored()
         self._forget()
 
@@ -273,8 +273,8 @@ class OverwrittenEntries:
     def lacking(self, now: float, removed: Iterable[str]) -> Optional[str]:
         """Return an entry that the current save still lacks, or None.
 
-        Returns None as well if the entry has been missing for too long. ``removed``: paths of the last snapshot that
-        do not exist now.
+        Also returns None if the entry has been missing for too long. ``removed``: paths of the last snapshot that no
+        longer exist.
         """
         missing = {path for path in removed if not _DIGIT.search(path)}
         if self._is_begun:
@@ -295,8 +295,8 @@ class OverwrittenEntries:
     def _end(self) -> None:
         """End the current save, and determine the usual entries from it.
 
-        A file that was written for the first time, before the entries with a number, may be a configuration, and is
-        not usual. A file that was written after them is usual: it probably lists them.
+        A new file may be a configuration file if it was written before the entries with a number. Such a file is not
+        usual. A file written after these entries is usual, because it probably lists them.
         """
         self._rare |= self._unwritten()
         shown = {path for path, when in self._written.items() if path in self._former or when >= self._numbered_ns}

@@ -1,6 +1,6 @@
 """Files of a training and its checkpoint chain: stored checkpoints, failed resumes, the chain file and owners.
 
-The chain file and the files of owners are written by the Airflow side, not by the application.
+The Airflow side writes the chain file and the files of owners. The application does not write them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CheckpointError(Exception):
 
 
 class DamagedCheckpoint(CheckpointError):  # noqa: N818 - says what was found
-    """A committed checkpoint does not match its manifest. A retry fails in the same way."""
+    """A committed checkpoint does not match its manifest. A retry would fail in the same way."""
 
     def __init__(self, uri: str, reason: str) -> None:
         super().__init__(uri, reason)
@@ -37,7 +37,7 @@ class DamagedCheckpoint(CheckpointError):  # noqa: N818 - says what was found
 
 
 class CheckpointTooLarge(CheckpointError):  # noqa: N818 - says what was found
-    """The manifest of a checkpoint exceeds the size limit of readers. A retry fails in the same way."""
+    """The manifest of a checkpoint exceeds the size limit of readers. A retry would fail in the same way."""
 
     def __init__(self, uri: str, extent: str) -> None:
         super().__init__(uri, extent)
@@ -70,12 +70,12 @@ _MOST_FAILURES = 20  # number of failures that are kept for each checkpoint
 
 @attrs.frozen
 class FailedResume:
-    """Failure of a process that had resumed from a checkpoint, and had not reported a step or saved since."""
+    """Failure of a process that resumed from a checkpoint and failed before it reported a step or saved."""
 
-    kind: str  # text that is equal for failures of the same kind
+    kind: str  # kind of failure; equal texts mean the same kind
     message: str  # one line for users
     application_id: str
-    time_ms: int  # epoch
+    time_ms: int  # epoch milliseconds of the failure
 
 
 @attrs.frozen
@@ -89,7 +89,7 @@ class FailedResumes:
     by_checkpoint: dict[str, list[FailedResume]] = attrs.field(factory=dict)
 
     def suspicion(self, uri: str) -> str:
-        """Return the reason why a checkpoint is suspect, or an empty string if it is not."""
+        """Return the reason why a checkpoint is suspect, or an empty string if the checkpoint is not suspect."""
         failures = self.by_checkpoint.get(basename(uri), [])
         times = Counter(each.kind for each in failures)
         for each in reversed(failures):
@@ -130,17 +130,17 @@ class RankTree:
 class Manifest:
     """The manifest of a committed checkpoint. It has a snapshot for each task that writes checkpoints."""
 
-    save: int  # number of the checkpoint in the training; the highest is the newest
+    save: int  # number of the checkpoint in the training; the newest has the highest
     step: Optional[int]  # step of the save that programs load; None if neither the program nor the files have a step
     trees: list[RankTree]  # sorted by rank
     format: str = ""  # a CheckpointFormat; empty if no save in a known format was found
     entry: str = ""  # path that programs load: a prefix, a file, or a directory ("." for the checkpoint directory)
-    saved_ms: int = 0  # epoch, when the program wrote its last file, by its node's clock; 0 if unknown
-    reported: bool = False  # whether ``step`` is the program's report, and not from its files
-    reported_step: Optional[int] = None  # last step that the program reported before the snapshot; None without one
-    application_id: str = ""  # ID of the application that committed it
+    saved_ms: int = 0  # epoch milliseconds of the save's last write, by the node's clock; 0 if unknown
+    reported: bool = False  # whether ``step`` is from the program's report, not from the files
+    reported_step: Optional[int] = None  # last step that the program reported before the snapshot; None if none
+    application_id: str = ""  # ID of the application that committed the checkpoint
     generation: int = 0
-    committed_ms: int = 0  # epoch
+    committed_ms: int = 0  # epoch milliseconds of the commit
     version: int = 2
 
     @property
@@ -170,10 +170,10 @@ class Manifest:
     def tree_of(self, rank: Optional[int]) -> StoredTree:
         """Return the tree that the task of this rank restores: the snapshots of all ranks, merged.
 
-        If several ranks have a path, the task's own entry takes precedence, then that of the lowest rank.
+        If several ranks have the same path, the task's own entry takes precedence, then the entry of the lowest rank.
 
-        Clocks of nodes differ, so a file from another rank must not look newer than the task's own files. Its
-        modification time is limited to that of the oldest file already merged into the same top-level entry.
+        Clocks of nodes differ, but a file from another rank must not look newer than the task's own files. Therefore,
+        its modification time is at most that of the oldest file already merged into the same top-level entry.
         """
         trees = sorted(self.trees, key=lambda each: (each.rank != rank, each.rank))
         merged: dict[str, Entry] = {}
@@ -193,7 +193,7 @@ class Manifest:
         return StoredTree([merged[path] for path in sorted(merged)], {name: objects[name] for name in sorted(named)})
 
     def own_paths(self, rank: int) -> frozenset[str]:
-        """Return the paths in the snapshot of this rank's own task."""
+        """Return the paths in the snapshot of the task with this rank."""
         return frozenset(entry.path for each in self.trees if each.rank == rank for entry in each.tree.entries)
 
 
@@ -241,7 +241,7 @@ class StoredCheckpoint:
 
 
 def directory_name(save: int) -> str:
-    """Return a new, unique name for a checkpoint's directory in the storage. Names sort by age."""
+    """Return a new, unique name for the storage directory of a checkpoint. Sorted names are in order of ``save``."""
     return f"save-{save:06d}-{secrets.token_hex(4)}"
 
 
@@ -257,7 +257,7 @@ def save_of(name: str) -> Optional[int]:
 
 
 def is_checkpoint(uri: str) -> bool:
-    """Return whether the URI names a checkpoint. Otherwise, it names a chain."""
+    """Return whether a URI names a checkpoint. If not, the URI names a chain."""
     return save_of(uris.name(uri)) is not None
 
 
@@ -272,23 +272,23 @@ def checkpoints_directory(chain_uri: str) -> str:
 
 
 def objects_directory(chain_uri: str) -> str:
-    """Return the URI of the directory of a chain's objects, which contain the files of all its checkpoints."""
+    """Return the URI of the directory of a chain's objects. Objects contain the files of the checkpoints."""
     return uris.join(chain_uri, contract.OBJECTS_DIR)
 
 
 def chain_of(checkpoint_uri: str) -> str:
-    """Return the URI of the chain of a checkpoint, which may have been set aside."""
+    """Return the URI of the chain of a checkpoint, even if the checkpoint was set aside."""
     return uris.parent(uris.parent(checkpoint_uri))
 
 
 @attrs.frozen
 class ChainRecord:
-    """Content of ``chain.json``, the first file of a chain, which identifies its training. It is never overwritten."""
+    """Content of ``chain.json``, which identifies the training of a chain. Written first, never overwritten."""
 
     fingerprint: dict[str, str]  # hashes of the properties that identify the training, by property
     continues: Optional[str] = None  # URI of the chain or checkpoint that this chain continues; None for a new training
-    warm_start: Optional[str] = None  # URI of the model with the initial weights; None without one
-    created_ms: int = 0  # epoch
+    warm_start: Optional[str] = None  # URI of the model with the initial weights; None if there is none
+    created_ms: int = 0  # epoch milliseconds
     version: int = 1
 
 
@@ -298,25 +298,26 @@ _OWNER_NAME = re.compile(r"(\d{8})\.json")
 
 @attrs.frozen
 class Stop:
-    """A request to end the application, in a file that its master reads even if YARN is unavailable."""
+    """A request to end an application, in a file. The application master can read it even if YARN is unavailable."""
 
-    reason: str  # for the application's diagnostics
-    grace: Optional[float] = None  # seconds for user processes to end; None for the job's own value
+    reason: str  # reason shown in the application's diagnostics
+    grace: Optional[float] = None  # seconds that user processes have to end; None: the job's own value
 
 
 @attrs.frozen
 class WaitingTry:
     """Try of an Airflow task that waits for an application."""
 
-    name: str = ""  # see TryInfo.name; empty if no try waits, such as after a submission from the command line
+    name: str = ""  # see TryInfo.name; empty if no try waits, for example after a command-line submission
     number: int = 0
-    run: str = ""  # name of the task's run; numbers of tries are comparable only within the same run
+    run: str = ""  # name of the task's run; try numbers are comparable only within a run
     id: str = ""  # Airflow's UUID of the try; a UUID of version 7 begins with the time of its creation
 
     def precedes(self, other: WaitingTry) -> bool:
         """Return whether ``other`` is a later try of the same run of the task.
 
-        Both number and ID must be later: if a run is deleted and created again, its numbers start at 1 again.
+        Both the number and the ID must be later, because a run that is deleted and created again numbers its tries from
+        1 again.
         """
         is_earlier = self.id[14:15] == other.id[14:15] == "7" and self.id < other.id
         return self.run == other.run and self.number < other.number and is_earlier
@@ -327,18 +328,18 @@ NO_TRY = WaitingTry()
 
 @attrs.frozen
 class Owner:
-    """Content of an owner's file. The owner of a training is the application that may commit its checkpoints."""
+    """Content of an owner's file. The owner of a training is the application that may commit checkpoints of it."""
 
     application_id: str  # empty if no application has been submitted yet
     chain: str = ""  # name of the directory of the application's checkpoint chain
-    whose: WaitingTry = NO_TRY  # the newest try that has submitted or found the application
+    whose: WaitingTry = NO_TRY  # newest try that has submitted or found the application
     stop: Optional[Stop] = None
     version: int = 1
 
 
 @attrs.frozen
 class Epoch:
-    """An owner of a training with its number, which counts up. Number 0 means that there was no owner yet."""
+    """An owner of a training, and its number. Owners are numbered from 1. Number 0 means that there is no owner yet."""
 
     number: int = 0
     owner: Owner = Owner("")

@@ -27,15 +27,15 @@ from tony_provider.runtime.common.files import locked, remove_tree
 from tony_provider.runtime.common.text import one_line
 
 _PROGRAM = "tony_provider.runtime.common.archives"
-_MORE_SECONDS = 60.0  # seconds that a container waits, after UNPACK_SECONDS, for another container's lock
+_MORE_SECONDS = 60.0  # added to UNPACK_SECONDS as the time limit for another container's lock
 _POLL = 0.05  # seconds
 
 
 def unpack_once(archive: Path, target: Path, cancelled: threading.Event) -> None:
     """Unpack the archive to ``target``, unless another container has done so. The target appears atomically.
 
-    Blocks. Raises ArchiveError if the archive cannot be unpacked, or if another container takes more than
-    UNPACK_SECONDS to unpack it. Raises Cancelled, OSError.
+    Blocks. Raises ArchiveError if the archive cannot be unpacked, or if another container holds
+    the lock for more than UNPACK_SECONDS and one minute. Raises Cancelled, OSError.
     """
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
@@ -58,7 +58,7 @@ def _unpack(archive: Path, target: Path, cancelled: threading.Event) -> None:
 
 
 def _unpack_apart(archive: Path, directory: Path, cancelled: threading.Event) -> str:
-    """Unpack in a separate process. Return an empty string, or why it failed. Raises Cancelled, OSError."""
+    """Unpack in a separate process. Return the reason for a failure, or an empty string. Raises Cancelled, OSError."""
     with subprocess.Popen(
         helper_processes.helper_command(_PROGRAM, str(archive.absolute()), str(directory.absolute())),
         stdin=subprocess.PIPE,  # the process ends when this pipe is closed
@@ -90,9 +90,9 @@ def _wait(process: subprocess.Popen[bytes], cancelled: threading.Event) -> int |
     return code
 
 
-UNPACK_MEMORY = 512 << 20  # bytes of address space: xz needs an eighth of it, a zip 1 KiB for each entry
-UNPACK_SECONDS = 900  # for one archive, such as an environment of several GB
-LONGEST_PROBLEM = 2000  # characters of the reason why an archive cannot be unpacked
+UNPACK_MEMORY = 512 << 20  # bytes of address space; xz needs 64 MiB, and a zip 1 KiB for each entry
+UNPACK_SECONDS = 900  # time limit for one archive, such as an environment of several GB
+LONGEST_PROBLEM = 2000  # characters; a longer error message is cut
 
 # Errors that the readers raise for a truncated, damaged or encrypted archive.
 READ_ERRORS = (
@@ -112,8 +112,8 @@ READ_ERRORS = (
 _MOST_BYTES = 16 << 30  # unpacked bytes that any archive may have
 _MOST_TIMES = 100  # unpacked bytes allowed for each packed byte, in addition to _MOST_BYTES
 _MOST_ENTRIES = 5_000_000
-_LONGEST_HEADER = 128 << 10  # bytes of the header of one tar entry: names, attributes, the parts of a sparse file
-_MOST_COMMON = 100  # attributes that a tar sets for all entries
+_LONGEST_HEADER = 128 << 10  # bytes; limit for the header of one tar entry (names, attributes, parts of a sparse file)
+_MOST_COMMON = 100  # attributes in a tar's global header, which apply to all entries
 _LONGEST_LINK = 4096  # bytes
 
 _OPENERS: dict[bytes, Callable[[Path], object]] = {
@@ -153,11 +153,11 @@ def _name(error: BaseException) -> str:
 
 
 def unpack_archive(archive: Path, directory: Path) -> None:
-    """Unpack a zip or tar, plain or compressed, as YARN does: by its content, keeping links and permissions.
+    """Unpack a zip, or a plain or compressed tar. As in YARN, the content decides the type; links and permissions stay.
 
-    A link may lead anywhere, because an environment links to its interpreter, but no entry is written through a link
-    that leads out of the directory. Raises ArchiveError for such entries, for names that lead out, for devices and for
-    archives larger than any environment. Also raises READ_ERRORS if the archive is damaged.
+    A link may lead anywhere, because an environment links to its interpreter. Raises ArchiveError for a device, for an
+    archive that exceeds the limits, and for an entry outside the directory, whether by its name or through a link.
+    Raises one of READ_ERRORS if the archive is damaged.
     """
     left = _Room(archive.stat().st_size)
     directory = directory.resolve()
@@ -172,7 +172,7 @@ def unpack_archive(archive: Path, directory: Path) -> None:
         measured = _Measured(data)
         with tarfile.TarFile(fileobj=cast("BinaryIO", measured)) as tar:
             while (entry := tar.next()) is not None:
-                setattr(tar, "members", [])  # noqa: B010 - it would keep them all; typeshed does not know of it
+                setattr(tar, "members", [])  # noqa: B010 - tarfile would keep all entries; typeshed lacks members
                 _check_tar(tar, entry)
                 left.take(entry.size if entry.isreg() else 0)
                 measured.left = None
@@ -188,7 +188,7 @@ def _opened(archive: Path) -> BinaryIO:
 
 
 class _Measured:
-    """Reader of a tar that allows at most ``left`` more bytes until ``left`` is set again; None: no limit."""
+    """Reader of a tar that raises ArchiveError after ``left`` more bytes. If ``left`` is None, there is no limit."""
 
     def __init__(self, data: BinaryIO) -> None:
         self._data = data
@@ -249,7 +249,7 @@ def _check_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
 def _parts(entry: tarfile.TarInfo) -> list[tuple[int, int]]:
     """Return the start and length of each part of a sparse file, and an empty list for other files."""
     found: Optional[list[tuple[int, int]]] = getattr(entry, "sparse", None)
-    return [(start, size) for start, size in found or () if size]  # the old format has four slots, some empty
+    return [(start, size) for start, size in found or () if size]  # the old format has four slots, some of them empty
 
 
 def _extract_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: Path) -> None:
@@ -283,11 +283,11 @@ def _check_way(directory: Path, name: str) -> None:
 
 
 def _extract_zipped(zipped: zipfile.ZipFile, member: zipfile.ZipInfo, directory: Path) -> None:
-    if not _inside(member.filename) or ".." in member.filename.split("/"):  # zipfile removes such parts from the path
+    if not _inside(member.filename) or ".." in member.filename.split("/"):  # zipfile would drop ".." from the path
         raise ArchiveError(f"{one_line(member.filename)} leads out of the archive")
     _make_way(directory, member.filename)
     mode = member.external_attr >> 16
-    if mode & 0o170000 == 0o120000:  # symbolic link, whose content is its target
+    if mode & 0o170000 == 0o120000:  # the content of a symbolic link is the path of its target
         if member.file_size > _LONGEST_LINK:
             raise ArchiveError(f"{one_line(member.filename)} is a link without a target")
         destination = zipped.read(member).decode()

@@ -25,7 +25,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def encode_varint(value: int) -> bytes:
-    """Return the encoding of an unsigned number, which ``read_varint`` reads."""
+    """Encode an unsigned number in the form that ``read_varint`` reads."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -56,5 +56,5 @@ def crc32c(data: bytes) -> int:
 
 
 def masked_crc32c(crc: int) -> int:
-    """Return the form in which files of LevelDB and TensorFlow store a checksum."""
+    """Mask a CRC-32C as LevelDB and TensorFlow do before they write it to a file."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,7 +1,8 @@
 """Size limits for files and answers that other parties write, and a JSON reader that enforces limits.
 
-A job's programs can write to its directory, so any file there may have been replaced. Each limit is several times the
-size that the runtime itself writes. ``read_json`` also limits the number of values, the nesting and the digits.
+The programs of a job can write to the job's directory, so they may have replaced any file there. Each limit is several
+times the size that the runtime itself writes. ``read_json`` also limits the number of values, the nesting and the
+digits.
 """
 
 from __future__ import annotations
@@ -14,30 +15,30 @@ from typing import Any
 
 from tony_provider.runtime.common.text import printable
 
-STATUS_LIMIT = 32 << 20  # status.json, result.json: less than 10 MiB for ten thousand tasks
+STATUS_LIMIT = 32 << 20  # status.json, result.json; ten thousand tasks need less than 10 MiB
 APPLICATION_LIMIT = 16 << 20  # description of an application, with its job specification
-RECORD_LIMIT = 1 << 20  # small records: a chain's owner, delivery of a result, a model's version
-PREVIOUS_RUNS_LIMIT = 16 << 20  # resource use of ten applications of a task of a DAG
-RETURN_VALUE_LIMIT = 16 << 20  # return_value.json: up to 1 MiB as the program wrote it, longer when rewritten
-MANIFEST_LIMIT = 64 << 20  # manifest of a committed checkpoint of some hundred thousand files
-COMMITS_LIMIT = 16 << 20  # one file of a shard log, which is full at 256 KiB
-EVENT_SEGMENT_LIMIT = 16 << 20  # one segment of the event log, compressed; all segments together have 0.5 MiB
-FETCHED_PART_LIMIT = 64 << 20  # a task's part of an input, of some hundred thousand files
-MASTER_ANSWER_LIMIT = 32 << 20  # answer of an application master, over the proxy
+RECORD_LIMIT = 1 << 20  # small records, such as a chain's owner, a result's delivery or a model's version
+PREVIOUS_RUNS_LIMIT = 16 << 20  # resource use of ten earlier applications of an Airflow task
+RETURN_VALUE_LIMIT = 16 << 20  # return_value.json; a program writes up to 1 MiB, and rewriting may enlarge it
+MANIFEST_LIMIT = 64 << 20  # manifest of a committed checkpoint with some hundred thousand files
+COMMITS_LIMIT = 16 << 20  # one file of a shard log; at 256 KiB, the runtime begins a new file
+EVENT_SEGMENT_LIMIT = 16 << 20  # one compressed segment of the event log; all segments together have 0.5 MiB
+FETCHED_PART_LIMIT = 64 << 20  # a task's part of an input with some hundred thousand files
+MASTER_ANSWER_LIMIT = 32 << 20  # answer of an application master through YARN's proxy
 YARN_ANSWER_LIMIT = 256 << 20  # answer of a ResourceManager: a listing of a hundred thousand applications
 NODE_ANSWER_LIMIT = 16 << 20  # answer of a NodeManager: its configuration (200 KiB), or the end of a container's log
 ADDRESSES_LIMIT = 16 << 20  # addresses of all tasks, unpacked: some 60 bytes each
 
-MOST_VALUES = 1_000_000  # an application master's status of ten thousand tasks has some 500,000
+MOST_VALUES = 1_000_000  # the status of a job with ten thousand tasks has some 500,000 values
 DEEPEST = 50  # levels; the runtime's JSON has fewer than ten
 RETURNED_DEEPEST = 200  # levels of a program's return value
-_MOST_DIGITS = 4000  # of a number; Python's limit, in versions that have one, is 4300
-_LONGEST_SHOWN = 40  # characters of the wrong value in a message
+_MOST_DIGITS = 4000  # digits of one number; some versions of Python reject more than 4300
+_LONGEST_SHOWN = 40  # characters of an invalid value that a message shows
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class BoundedJsonError(ValueError):
-    """Bytes are not JSON, or exceed a limit of the reader; the message names the problem."""
+    """Error for bytes that are not JSON or that exceed a limit of the reader; the message names the problem."""
 
 
 def read_json(
@@ -76,7 +77,7 @@ def read_json(
 
 
 def is_nested_deeper(plain: Any, levels: int) -> bool:
-    """Return whether a result of ``json.loads`` has more than ``levels`` levels, at which recursive code could fail."""
+    """Return whether a result of ``json.loads`` has over ``levels`` levels, so that recursive code could fail."""
     if isinstance(plain, dict):
         inner: Iterable[Any] = plain.values()
     elif isinstance(plain, list):
@@ -87,7 +88,7 @@ def is_nested_deeper(plain: Any, levels: int) -> bool:
 
 
 def printable_json(plain: Any) -> Any:
-    """Return a result of ``read_json`` with each text as ``text.printable`` returns it, for logs and terminals."""
+    """Apply ``text.printable`` to each text in a result of ``read_json``, for logs and terminals."""
     if isinstance(plain, str):
         return plain if plain.isprintable() else printable(plain)
     if isinstance(plain, list):

@@ -1,4 +1,4 @@
-"""Timestamps for records, times as texts, and the clocks of HTTP servers. Durations are in ``quantities``."""
+"""Timestamps for records, times as texts, and the clocks of HTTP servers. ``quantities`` formats durations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def follow(ahead: Optional[float]) -> None:
 
 
 def correction() -> float:
-    """Return the seconds by which the clock that this process follows is ahead of this machine's."""
+    """Return how many seconds the clock of ``epoch_ms`` is ahead of this machine's clock."""
     return _correction_ms / 1000
 
 
@@ -53,7 +53,7 @@ def time_of_day(epoch_ms: int) -> str:
 
 
 _ROUNDING = 0.5  # seconds: the header has whole seconds, rounded down
-_LONGEST = 2.0  # seconds; after a slower answer the header is too imprecise
+_LONGEST = 2.0  # seconds; the header of a slower answer is too imprecise
 
 
 def server_clock_ahead(
@@ -61,9 +61,9 @@ def server_clock_ahead(
 ) -> Optional[float]:
     """Return the seconds by which a server's clock is ahead of this machine's.
 
-    ``date`` is the HTTP header. ``asked`` and ``answered`` are the times of request and answer, in epoch seconds of
-    this machine. Returns ``known``, the result of an earlier answer, if the header is missing or malformed, or if the
-    answer took too long.
+    ``date`` is the Date header of an answer. ``asked`` and ``answered`` are the times of request and answer, in epoch
+    seconds of this machine. Returns ``known``, the result of an earlier answer, if the header is missing or malformed,
+    or if the answer took too long.
     """
     if date is None or not 0 <= answered - asked <= _LONGEST:
         return known

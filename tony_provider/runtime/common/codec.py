@@ -1,4 +1,4 @@
-"""Convert attrs classes to JSON and back, in the same way on both sides of a job.
+"""Convert attrs classes to JSON and back, in Airflow and in the containers of a job.
 
 Serves ``JobSpec``, ``ApplicationDescription`` and ``JobStatus``. Memory is in MiB, durations in seconds, enums are
 their values. Numbers that JSON cannot write (a loss of NaN) are ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``, as in
@@ -29,16 +29,16 @@ T = TypeVar("T")
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
-# Name of a class attribute: if it is true, the writer may be newer than the reader, and unknown keys are ignored, see
-# ``JobStatus``. For other classes an unknown key is an error, because ignoring the key would change the described job.
+# Name of a class attribute, see ``JobStatus``. If it is true, the writer may be newer than the reader, so unknown keys
+# are ignored. For other classes an unknown key is an error, because ignoring the key would change the described job.
 _MAY_BE_NEWER = "WRITER_MAY_BE_NEWER"
 
-_PIECE = 100  # elements of a long list that one call writes
-_BITS = 64  # of an integer
+_PIECE = 100  # elements of a long list that are written by one call
+_BITS = 64  # size limit of an integer, in bits
 
 
 class CodecError(ValueError):
-    """Data is not the JSON form of the expected class; ``problems`` lists each invalid place and the reason."""
+    """Error for data that is not the JSON form of a class; ``problems`` lists each invalid place with the reason."""
 
     def __init__(self, cls: type[Any], problems: tuple[str, ...]) -> None:
         super().__init__(f"not a valid {cls.__name__}: {'; '.join(problems)}")
@@ -82,7 +82,7 @@ def _text(plain: Any) -> str:
 
 
 def to_plain(obj: Any) -> Any:
-    """Return the JSON form as dictionaries, lists, text and numbers. ``parsing.parse_job`` reads a job's form."""
+    """Return the JSON form as dictionaries, lists, text and numbers. ``parsing.parse_job`` reads this form of a job."""
     return _converter(forbid_extra_keys=True).unstructure(obj)
 
 
@@ -100,7 +100,7 @@ def load_json(data: bytes, cls: type[T], *, ignore_unknown: Optional[bool] = Non
 
 
 def from_plain(plain: Any, cls: type[T], *, ignore_unknown: Optional[bool] = None) -> T:
-    """Convert a result of ``json.loads`` to an object, like ``load_json``."""
+    """Convert a result of ``json.loads`` to an object, with the arguments and errors of ``load_json``."""
     if ignore_unknown is None:
         ignore_unknown = bool(getattr(cls, _MAY_BE_NEWER, False))
     forbid = not ignore_unknown
@@ -127,7 +127,7 @@ def _explain(error: BaseException, _type: Optional[type[Any]]) -> str:
 def _structure_int(value: Any, _: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"expected an integer, got {reprlib.repr(value)}")
-    if value.bit_length() >= _BITS:  # larger integers fit no message, and cannot be formatted as a time or size
+    if value.bit_length() >= _BITS:  # protobuf messages, times and sizes hold no larger integers
         raise TypeError(f"expected an integer of {_BITS} bits, got one of {value.bit_length()}")
     return value
 
@@ -195,7 +195,7 @@ def _unstructure_str(value: str) -> Any:
 
 @cache
 def _converter(*, forbid_extra_keys: bool, explaining: bool = False) -> cattrs.Converter:
-    """Return a converter. With ``explaining``, its errors name every place, but creating it takes twice as long."""
+    """Return a converter. With ``explaining``, its errors name each invalid place, but creation takes twice as long."""
     converter = cattrs.Converter(forbid_extra_keys=forbid_extra_keys, detailed_validation=explaining)
     converter.register_structure_hook(int, _structure_int)
     converter.register_structure_hook(float, _structure_float)

@@ -14,7 +14,7 @@ from typing import Callable, Generic, Optional, TypeVar
 
 
 class Cancelled(Exception):  # noqa: N818 - describes what happened
-    """The caller cancelled the work, which has left no partial result."""
+    """The caller cancelled the work. No partial result is left."""
 
 
 T = TypeVar("T")
@@ -44,8 +44,8 @@ async def wait_with_timeout(work: Awaitable[T], seconds: Optional[float]) -> T:
 def run_in_threads(functions: Iterable[Callable[[], T]], seconds: float, name: str) -> list[Future[T]]:
     """Call each function in a daemon thread, wait for them for at most ``seconds``, and return their futures in order.
 
-    A call that has not ended by then continues, and does not prevent the process from ending. Use this for libraries
-    without deadlines, such as those that resolve names. ``name``: name of the threads.
+    A call that has not ended by then continues, and does not prevent the process from ending. Use this for calls
+    without a timeout, such as name resolution. ``name``: name of the threads.
     """
     futures: list[Future[T]] = []
     for function in functions:
@@ -59,7 +59,7 @@ def run_in_threads(functions: Iterable[Callable[[], T]], seconds: float, name: s
 def _complete(future: Future[T], function: Callable[[], T]) -> None:
     try:
         future.set_result(function())
-    except BaseException as error:  # noqa: BLE001 - it is the caller's
+    except BaseException as error:  # noqa: BLE001 - the future passes it to the caller
         future.set_exception(error)
 
 
@@ -71,8 +71,8 @@ def in_parallel(
 ) -> Iterator[R]:
     """Yield the result of ``work`` for each of the items, in any order. Blocks.
 
-    The first error of ``work`` ends all: no further work is started, and running work ends before the error is raised.
-    ``stop`` is called after the first error to end running work early. ``name``: prefix of the threads' names.
+    After the first error of ``work``, no further work is started, and ``stop`` is called to end running work early.
+    When all running work has ended, the error is raised. ``name``: prefix of the threads' names.
     """
     with ThreadPoolExecutor(workers, thread_name_prefix=name) as pool:
         pending: set[Future[R]] = set()
@@ -124,7 +124,7 @@ def _result(future: Future[R], check_cancelled: Callable[[], None]) -> R:
         try:
             return future.result(_POLL)
         except NotYet:
-            if future.done():  # raised by the work itself
+            if future.done():  # the work itself raised this error
                 return future.result()
 
 
@@ -135,21 +135,21 @@ LONGEST_PAUSE = 15.0  # seconds
 
 
 def pauses(first: float, longest: float, jitter: float = 0.0) -> Iterator[float]:
-    """Yield pauses between attempts, in seconds, that grow from ``first`` to ``longest``, without an end.
+    """Yield pauses between attempts, in seconds and without end: they double from ``first`` up to ``longest``.
 
     ``jitter``: multiply each pause by a random factor in 1 ± ``jitter``.
     """
     while True:
-        yield first * random.uniform(1 - jitter, 1 + jitter)  # noqa: S311 - spreads load, guards nothing
+        yield first * random.uniform(1 - jitter, 1 + jitter)  # noqa: S311 - only spreads the load
         first = min(2 * first, longest)
 
 
 async def retry(
     work: Callable[[], Awaitable[T]], seconds: float, on: type[E], on_first_failure: Callable[[E], None]
 ) -> T:
-    """Repeat ``work`` while it fails with ``on``, for at most ``seconds`` from the first failure.
+    """Repeat ``work`` while it raises ``on``, for at most ``seconds`` after the first failure.
 
-    Calls ``on_first_failure`` with the first failure, and raises the last one. Other errors are raised at once.
+    Calls ``on_first_failure`` with the first failure. Raises the last failure, and any other error at once.
     """
     failures = _Failures(seconds, on_first_failure)
     while True:
@@ -167,7 +167,7 @@ def retry_blocking(
     on_first_failure: Callable[[E], None],
     cancelled: threading.Event,
 ) -> T:
-    """Repeat ``work`` in a thread, as ``retry`` does. Also raises Cancelled."""
+    """Repeat blocking ``work`` as ``retry`` does. Also raises Cancelled, if ``cancelled`` is set during a pause."""
     failures = _Failures(seconds, on_first_failure)
     while True:
         try:
@@ -179,7 +179,7 @@ def retry_blocking(
 
 
 class _Failures(Generic[E]):
-    """Failures of one piece of work so far."""
+    """Tracks the failures within one call of ``retry`` or ``retry_blocking``."""
 
     def __init__(self, seconds: float, on_first_failure: Callable[[E], None]) -> None:
         self._seconds = seconds

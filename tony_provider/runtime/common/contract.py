@@ -1,4 +1,4 @@
-"""Names shared by several sides of a job: environment variables, files, directories and secrets.
+"""Names that Airflow, the containers of a job and user programs share: variables, files, directories, secrets.
 
 The variables and the metrics file are the whole contract with user code, which need not import any module.
 """
@@ -14,29 +14,29 @@ TAG_PREFIX = "tony-"  # prefix of the YARN tag that names a training; users' tag
 # Environment variables of a user process. The framework adds its variables (TF_CONFIG, …).
 ENV_APPLICATION_ID = "TONY_APPLICATION_ID"
 ENV_JOB_NAME = "TONY_JOB_NAME"
-ENV_TRAINING_ID = "TONY_TRAINING_ID"  # names the training; the same over all attempts and restarts
+ENV_TRAINING_ID = "TONY_TRAINING_ID"  # ID of the training; stays the same over all attempts and restarts
 ENV_TASK_TYPE = "TONY_TASK_TYPE"
 ENV_TASK_INDEX = "TONY_TASK_INDEX"
-ENV_RANK = "TONY_RANK"  # over the cluster's processes: chief first, then workers, then the other types, as specified
+ENV_RANK = "TONY_RANK"  # rank among all processes: chief first, then workers, then other types in the job's order
 ENV_WORLD_SIZE = "TONY_WORLD_SIZE"
 ENV_LOCAL_RANK = "TONY_LOCAL_RANK"  # index of the process in its container, from 0
 ENV_LOCAL_WORLD_SIZE = "TONY_LOCAL_WORLD_SIZE"  # number of processes in this container
 ENV_GENERATION = "TONY_GENERATION"
 ENV_ATTEMPT = "TONY_ATTEMPT"
 ENV_PORT = "TONY_PORT"  # port on which this process should listen for the other processes
-ENV_LISTEN_ADDRESS = "TONY_LISTEN_ADDRESS"  # this node's address as other nodes know it; unset: listen on all
+ENV_LISTEN_ADDRESS = "TONY_LISTEN_ADDRESS"  # this node's address as other nodes know it; unset: listen on all addresses
 ENV_RENDEZVOUS = "TONY_RENDEZVOUS"  # host:port of rank 0, for programs that need a rendezvous
-ENV_CLUSTER_SPEC = "TONY_CLUSTER_SPEC"  # JSON {type: ["host:port", …]}; left out when longer than an environment string
+ENV_CLUSTER_SPEC = "TONY_CLUSTER_SPEC"  # JSON {type: ["host:port", …]}; unset if longer than MAX_ENV_STRING
 ENV_CLUSTER_SPEC_FILE = "TONY_CLUSTER_SPEC_FILE"  # file with the same JSON; always set
 ENV_METRICS_FILE = "TONY_METRICS_FILE"  # the process appends JSON lines: {"step": 10, "total_steps": 100, "loss": 0.1}
 ENV_MODEL_DIR = "TONY_MODEL_DIR"  # local directory; the chief (or rank 0) leaves the job's model there
 ENV_RESULT_FILE = "TONY_RESULT_FILE"  # path; the chief (or rank 0) writes the job's return value there as JSON
-ENV_CHECKPOINT_DIR = "TONY_CHECKPOINT_DIR"  # a local directory; holds exactly the resume point when the process starts
+ENV_CHECKPOINT_DIR = "TONY_CHECKPOINT_DIR"  # local directory; at first, it holds only the checkpoint to resume from
 ENV_CHECKPOINT_URI = (
     "TONY_CHECKPOINT_URI"  # the checkpoint chain's own directory on the store, for programs that write there
 )
 ENV_CHECKPOINT_REQUEST = "TONY_CHECKPOINT_REQUEST"  # file that appears when the master requests a checkpoint
-ENV_EXPORT_DIR = "TONY_EXPORT_DIR"  # a local directory; a directory step-<n> in it is an export of the model
+ENV_EXPORT_DIR = "TONY_EXPORT_DIR"  # local directory; each directory step-<n> in it is an export of the model
 ENV_EXPORT_REQUEST = "TONY_EXPORT_REQUEST"  # file that appears when the master requests an export of the model
 ENV_RESUME_FROM = "TONY_RESUME_FROM"  # checkpoint in TONY_CHECKPOINT_DIR to resume from; unset: start at step 0
 ENV_RESUME_STEP = "TONY_RESUME_STEP"  # step of that checkpoint; unset if the step is unknown
@@ -45,24 +45,24 @@ ENV_TENSORBOARD_DIR = "TONY_TENSORBOARD_DIR"  # local directory for event files,
 ENV_WARM_START = "TONY_WARM_START"  # local directory with an earlier model's files, for initial weights
 ENV_INPUT_PREFIX = "TONY_INPUT_"  # + NAME: a file with this task's part of the input, a JSON line for each shard
 ENV_INPUT_QUEUES = "TONY_INPUT_QUEUES"  # comma-separated names of inputs whose shards are requested one at a time
-ENV_INPUT_SOCKET = "TONY_INPUT_SOCKET"  # Unix socket that serves requests for a shard of these inputs
+ENV_INPUT_SOCKET = "TONY_INPUT_SOCKET"  # Unix socket from which processes request the shards of these inputs
 ENV_OUTPUT_PREFIX = "TONY_OUTPUT_"  # + NAME: local directory; files left there become part of the output
 
 # For the tensorflow framework, next to TF_CONFIG: values that classic scripts take as arguments.
-ENV_TF_CONFIG_FILE = "TONY_TF_CONFIG_FILE"  # file with TF_CONFIG; always set, TF_CONFIG only if not too long
+ENV_TF_CONFIG_FILE = "TONY_TF_CONFIG_FILE"  # file with TF_CONFIG; always set, unlike TF_CONFIG, which may be too long
 ENV_TF_TASK_TYPE = "TONY_TF_TASK_TYPE"  # --job_name: chief, worker, ps or evaluator, as in TF_CONFIG
 ENV_TF_TASK_INDEX = "TONY_TF_TASK_INDEX"  # --task_index, as in TF_CONFIG
 ENV_CHIEF_HOSTS = "TONY_CHIEF_HOSTS"  # host:port, comma-separated, by index; the next two have the same form
 ENV_WORKER_HOSTS = "TONY_WORKER_HOSTS"
 ENV_PS_HOSTS = "TONY_PS_HOSTS"
 
-ENV_JAX = "TONY_JAX"  # for the jax framework: sitecustomize passes the cluster's layout to JAX
+ENV_JAX = "TONY_JAX"  # for the jax framework: if set, sitecustomize passes the cluster's layout to JAX
 ENV_MPI_SECRET = "TONY_MPI_SECRET"  # for the mpi framework: shared secret of its processes
 ENV_REMOTE_SHELL = "TONY_REMOTE_SHELL"  # for the mpi framework: path of the program that launchers use as ssh
 ENV_HOST_FILE = "TONY_HOSTFILE"  # for the mpi framework: path of the list of containers and their slots
 ENV_RAY_ARGUMENTS = "TONY_RAY_ARGUMENTS"  # for the ray framework: arguments of `ray start` that describe the container
 
-# Additional variables of the TensorBoard sidecar, whose TONY_TENSORBOARD_DIR holds the event files of all tasks.
+# Additional variable of the TensorBoard sidecar. There, TONY_TENSORBOARD_DIR holds the event files of all tasks.
 ENV_TENSORBOARD_PATH = "TONY_TENSORBOARD_PATH"  # secret; TensorBoard serves only below this path
 
 LOG_SIZE = 64  # MiB for a task's stdout and stderr together, if neither the job nor the connection sets a limit
@@ -93,7 +93,7 @@ RUNTIME_DIR = "tony"  # the verified runtime
 FILES_DIR = "tony-files"  # the job's files under generated names, see runtime/launch/launch_context.py
 UNPACKED_DIR = "tony-unpacked"  # unpacked archives of an application, next to its containers' directories
 APPLICATION_FILE = "tony-application.json"  # the ApplicationDescription
-PYTHON_ENV_DIR = "python_env"  # unpacked environment archive, or the parts of an environment: a PEX, wheels
+PYTHON_ENV_DIR = "python_env"  # unpacked environment archive, or an environment in parts, such as a PEX or wheels
 ENVIRONMENT_FILE = "tony-environment.json"  # record of `airflow tony env build`, in an archive and next to it
 CLUSTER_SPEC_FILE = "tony-cluster.json"
 TF_CONFIG_FILE = "tony-tf-config.json"
@@ -106,9 +106,9 @@ DELIVERED_FILE = "delivered.json"  # marks that the result has reached Airflow
 LOGS_DIR = "logs"
 MODEL_DIR = "model"
 RETURN_VALUE_FILE = "return_value.json"  # copy of TONY_RESULT_FILE of the chief (or rank 0); valid if the job succeeded
-SUCCESS_FILE = "_SUCCESS"  # written last in an output: its writer, the time, and the amount
-OUTPUT_MARK_FILE = "_tony.json"  # in an output that is written in place: identifies the writer
-EXPORTS_DIR = "exports"  # models that the training exported while it runs: a directory each, see export_name
+SUCCESS_FILE = "_SUCCESS"  # written last in an output; holds the writer, the time and the amount of data
+OUTPUT_MARK_FILE = "_tony.json"  # identifies the writer of an output that is written in place
+EXPORTS_DIR = "exports"  # models that the training exports while it runs, each in a directory, see export_name
 INPUTS_DIR = "inputs"  # description of each input, and the committed shards of each queue
 HISTORY_DIR = "history"  # specification, and numbered segments of events and samples
 SPECIFICATION_FILE = "specification.json"  # in HISTORY_DIR
@@ -116,14 +116,14 @@ LAUNCH_DIR = "launch"  # removed when the application ends
 NOTEBOOK_FILE = "notebook.json"  # in LAUNCH_DIR of a notebook; contains its token
 
 # Files in a checkpoint chain's directory on the store.
-CHAIN_FILE = "chain.json"  # fingerprint of the chain, and the chain that it continues
+CHAIN_FILE = "chain.json"  # fingerprint of the chain, and the name of an older chain that it continues
 CHECKPOINTS_DIR = "checkpoints"
 OBJECTS_DIR = "objects"  # contents of the files of all checkpoints
 BROKEN_DIR = "broken"  # checkpoints that were set aside as broken
-FAILED_RESUMES_FILE = "failed-resumes.json"  # failures of processes that resumed from a checkpoint, by checkpoint
-PINS_DIR = "pins"  # files that readers of other chains create, see checkpoint/catalog.py
+FAILED_RESUMES_FILE = "failed-resumes.json"  # for each checkpoint, failures of processes that resumed from it
+PINS_DIR = "pins"  # a file for each checkpoint that a reader is copying, see checkpoint/catalog.py
 TENSORBOARD_DIR = "tensorboard"  # a directory of event files for each task, over all applications
-USER_CHECKPOINTS_DIR = "user"  # checkpoints that programs write on the store themselves
+USER_CHECKPOINTS_DIR = "user"  # checkpoints that programs write directly to the store
 
 
 def export_name(step: int) -> str:
@@ -132,7 +132,7 @@ def export_name(step: int) -> str:
 
 
 def step_of_export(name: str) -> Optional[int]:
-    """Return the step of the export with this name, or None if the name is not that of an export."""
+    """Return the step of the export with this name, or None if no export has such a name."""
     digits = name[len(export_name(0)) - 1 :]
     step = int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
     return step if name == export_name(step) else None
@@ -144,17 +144,17 @@ def log_name(task: str, attempt: int) -> str:
 
 
 def log_prefix(task: str) -> str:
-    """Return the common prefix of the names of a task's logs. Logs of other tasks do not start with it."""
+    """Return the common prefix of the names of a task's logs. Names of other tasks' logs do not start with it."""
     return path_of_task(task) + "."
 
 
 def path_of_task(task: str) -> str:
-    """Return a task's name, such as worker:0, in a form for file names and URLs, which is unique for each task."""
+    """Return a task's name in a form for file names and URLs, unique for each task: ``worker-0`` for ``worker:0``."""
     return task.replace(":", "-")
 
 
 # Names of secrets in the credentials of containers (Hadoop's secret keys).
-SECRET_DESCRIPTION = "tony.description"  # SHA-256 of APPLICATION_FILE, which other programs may overwrite
+SECRET_DESCRIPTION = "tony.description"  # SHA-256 of APPLICATION_FILE, because other programs may overwrite the file
 SECRET_CA = "tony.ca"  # PEM certificate of the job's authority, whose private key is discarded
 SECRET_AM_CERTIFICATE = "tony.am.certificate"
 SECRET_AM_KEY = "tony.am.key"
@@ -162,7 +162,7 @@ SECRET_CLIENT_CERTIFICATE = "tony.client.certificate"
 SECRET_CLIENT_KEY = "tony.client.key"
 SECRET_TASK_KEY = "tony.task-key"  # only for the application master, which derives each task's HMAC from it
 SECRET_TASK_TOKEN = "tony.task-token"  # only for the executor of one container
-SECRET_ADDRESS_KEY = "tony.address-key"  # the application master signs MASTER_FILE with it, and executors verify it
+SECRET_ADDRESS_KEY = "tony.address-key"  # for the signature of MASTER_FILE: the master signs, executors verify
 SECRET_JOB_KEY = "tony.job-key"  # executors derive from it the secrets that user processes share
 SECRET_STORE_TOKEN = "tony.store-token"  # URL-safe WebHDFS delegation token, on secure clusters
 SECRET_OTHER_TOKEN_PREFIX = "tony.other-token."  # + name: token for another HDFS or a key server, see OtherToken
@@ -172,12 +172,12 @@ SECRET_USER_PREFIX = "tony.user."  # + name: the user's own secrets
 
 
 def user_secret(name: str) -> str:
-    """Return the key, among an application's secrets, of the user's secret with this name."""
+    """Return the key of the user's secret ``name`` among the secrets of an application."""
     return SECRET_USER_PREFIX + name
 
 
 def user_secrets(secrets: Mapping[str, bytes]) -> dict[str, str]:
-    """Return the user's secrets among an application's secrets, by the names of their environment variables."""
+    """Return only the user's secrets from the secrets of an application, as {environment variable: value}."""
     return {
         name[len(SECRET_USER_PREFIX) :]: value.decode("utf-8", "surrogateescape")
         for name, value in secrets.items()

@@ -1,7 +1,7 @@
 """Exit codes of the runtime's programs in a container, and of shells (POSIX, Shell & Utilities, 2.8.2).
 
-A message reports how a user process ended, never one of these codes. 65 to 78 are the codes of sysexits.h for errors
-of input and environment. YARN's exit codes are negative or above 127.
+These codes never describe a user process: the executor reports in a message how that process ended. 65 to 78 are the
+codes of sysexits.h for errors of input and environment. YARN's exit codes are negative or above 127.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory and its content, also if a process removed its permissions.
+    """Remove a directory and its content, even if a process has taken away permissions.
 
     Does nothing if the directory does not exist. If some content cannot be removed, it stays, and a warning is logged.
     """
@@ -43,7 +43,7 @@ _POLL = 0.05  # seconds; flock() has no timeout
 
 @contextmanager
 def locked(path: Path, seconds: float) -> Iterator[None]:
-    """Hold an exclusive lock on the file within the context; the end of the process also releases it.
+    """Hold an exclusive lock on the file within the context. The system releases the lock if the process ends.
 
     Creates the file if it does not exist, and does not remove it.
 
@@ -56,7 +56,7 @@ def locked(path: Path, seconds: float) -> Iterator[None]:
             if time.monotonic() >= deadline:
                 raise TimeoutError(f"another process has locked {path} for {seconds:g} s")
             time.sleep(_POLL)
-        yield  # closing the file releases it
+        yield  # closing the file releases the lock
 
 
 def _try(descriptor: int) -> bool:
@@ -97,7 +97,7 @@ def _link_once(source: Path, target: Path) -> None:
 
 
 def keep_newest(files: Iterable[Path], number: int) -> None:
-    """Remove all but the last modified files. Blocks. Raises OSError."""
+    """Remove all files except the ``number`` most recently modified ones. Blocks. Raises OSError."""
     for old in sorted(files, key=lambda path: path.stat().st_mtime, reverse=True)[number:]:
         old.unlink(missing_ok=True)
 
@@ -125,8 +125,8 @@ def expect_own_directory(path: Path) -> None:
     """Check that a directory, if it exists, is this user's, and that no other user can replace it or write there.
 
     Each parent directory must belong to this user or to root. A parent directory that other users can write must have
-    the sticky bit, as /tmp has. The groups of this user and of root may write. The check covers links as well as the
-    directories that they lead to. Blocks. Raises UnsafeDirectoryError, OSError.
+    the sticky bit, as /tmp has. Write permission for the group of this user or of root is accepted. The check covers
+    links as well as the directories that they lead to. Blocks. Raises UnsafeDirectoryError, OSError.
     """
     absolute = Path(os.path.abspath(path))  # noqa: PTH100 - Path.resolve would follow links
     for way in (absolute, absolute.resolve()):
@@ -134,7 +134,7 @@ def expect_own_directory(path: Path) -> None:
             try:
                 found = each.lstat()
             except (FileNotFoundError, NotADirectoryError):
-                break  # no other user has created it
+                break  # it does not exist, so no other user has created it
             _check(each, found, is_goal=each == way)
 
 

@@ -1,7 +1,7 @@
 """Load gRPC without its fork handlers. Import this module before every other module that loads gRPC.
 
 Before Python 3.10, subprocess starts most programs by a fork. The handlers of gRPC run in the child process, and crash
-about one child of ten before it runs its program. A variable, which gRPC reads once when it is loaded, turns them off.
+about one child of ten before it runs its program. A variable turns them off; gRPC reads it once, while loading.
 This module then restores the variable, because user programs inherit the environment and may need the handlers.
 """
 

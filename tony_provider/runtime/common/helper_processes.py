@@ -1,6 +1,6 @@
-"""Helper processes: environment without secrets, memory and time limits, protection from tracing, and log on stderr.
+"""Helper processes: environment without secrets, memory and time limits, protection from tracing, and a log on stderr.
 
-The environment variables are listed by name, because the starting process may be an Airflow worker with connections,
+Only listed environment variables are kept, because the starting process may be an Airflow worker with connections,
 keys and cloud credentials in its environment. Relative entries of search paths are left out, because they depend on the
 current directory.
 """
@@ -71,9 +71,9 @@ _PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 
 def keep_memory_private() -> None:
-    """Keep processes of the same user from tracing this process, and from its memory and environment in /proc.
+    """Prevent processes of the same user from tracing this process, or reading its memory or environment in /proc.
 
-    Does not apply to the processes that this process starts, see prctl(2). Raises OSError.
+    Programs that this process starts are not protected, see prctl(2). Raises OSError.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
@@ -81,7 +81,7 @@ def keep_memory_private() -> None:
         raise OSError(number, f"prctl(PR_SET_DUMPABLE): {os.strerror(number)}")
 
 
-LOG_LIMIT = 8 << 20  # bytes of the file; the previous file, with the suffix ``.1``, has as many
+LOG_LIMIT = 8 << 20  # bytes of the log file; the previous file (suffix ``.1``) has the same limit
 _STDERR = 2
 
 
@@ -93,10 +93,10 @@ def configure_log() -> None:
 
 
 class ProcessLog(logging.Handler):
-    """Handler that writes printable lines to stderr, and empties its file when the file has grown large.
+    """Handler that writes printable lines to stderr. A file at stderr is copied and emptied at LOG_LIMIT.
 
-    On a full disk only lines are lost, because no buffer remains whose flush could fail at exit. Another program opened
-    the file and uses its name, so the handler copies and empties the file instead of renaming it.
+    On a full disk only lines are lost: without a buffer, no flush can fail at exit. The handler does not rename the
+    file, because the program that opened the file continues to use its name.
     """
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -1,6 +1,6 @@
 """Network addresses, users of local sockets, TLS keys and titles of HTTP error pages.
 
-Another user of this machine may already listen on a loopback port. So callers check the user at the other end of a
+Another user of this machine may already listen on a loopback port, so callers check which user is at the other end of a
 connection.
 """
 
@@ -60,7 +60,7 @@ _TABLES = ("tcp", "tcp6")  # a server on all IPv4 and IPv6 addresses is only in 
 _LOCAL, _REMOTE, _STATE, _USER, _INODE = 1, 2, 3, 7, 9  # columns of proc_net_tcp(5)
 _LISTENING = "0A"
 _OPEN = ("01", "08")  # established, and closed by this side alone
-_HALF = ("04", "05")  # closed by the other side, which may still read; lasts while a process holds the socket
+_HALF = ("04", "05")  # closed by the other side, where a process may still hold the socket and read
 # Words of addresses, as the kernel writes them, in this machine's byte order.
 _WORD = 4  # bytes
 _EVERY = "00000000"
@@ -81,7 +81,7 @@ class OpenSocket:
     """An open socket of a process."""
 
     user: int  # number of the user who created the socket
-    inode: str  # as in the target of the link in /proc/<pid>/fd, ``socket:[<inode>]``
+    inode: str  # number in the links ``socket:[<inode>]`` in /proc/<pid>/fd
 
 
 @attrs.frozen
@@ -157,7 +157,7 @@ def _listening_sockets(port: int, host: str, proc: Path) -> set[OpenSocket]:
 
 
 def _as_kernel(host: str) -> list[str]:
-    """Return an address in the forms of the kernel's tables: IPv4 as such and in IPv6 form."""
+    """Return an address in the form of the kernel's tables, an IPv4 address also in its IPv4-mapped IPv6 form."""
     address = ipaddress.ip_address(host.partition("%")[0]).packed
     return [_words(address)] if ":" in host else [_words(address), _words(_MAPPED + address)]
 
@@ -188,7 +188,7 @@ def load_key(context: ssl.SSLContext, pem: bytes) -> None:
         context.load_cert_chain(file.name)
 
 
-_LOOKED_AT = 16 << 10  # bytes; a job's own master may answer with any page of any length
+_LOOKED_AT = 16 << 10  # bytes; an application master may answer with a page of any length
 
 
 def page_title(page: bytes) -> str:

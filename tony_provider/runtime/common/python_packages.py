@@ -1,4 +1,4 @@
-"""Names of wheel files, which list supported Pythons and machines, and the record of a built environment."""
+"""Wheel file names, with the Pythons and machines that they support, and the record of a built environment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def version_text(version: Version) -> str:
 
 
 def normalized(project: str) -> str:
-    """Return a project's name as package indexes compare it."""
+    """Return a project's name in normalized form (PEP 503), in which package indexes compare names."""
     return re.sub(r"[-_.]+", "-", project).lower()
 
 
@@ -50,7 +50,7 @@ class WheelName:
 
     @property
     def normalized(self) -> str:
-        """Name of the project, as package indexes compare it."""
+        """Name of the project in normalized form (PEP 503)."""
         return normalized(self.project)
 
     def suits_machine(self, machine: str) -> bool:
@@ -95,10 +95,10 @@ class EnvironmentRecord:
     packages: dict[str, str]  # versions by name
     built_by: str  # such as uv 0.8.3
     built_ms: int  # epoch milliseconds
-    archive: str = ""  # file name of the archive; empty in the archive itself
-    sha256: str = ""  # of the archive, hexadecimal; empty in the archive itself
-    size: int = 0  # bytes of the archive; 0 in the archive itself
-    version: int = 1  # of this format
+    archive: str = ""  # file name of the archive; empty in the record within the archive
+    sha256: str = ""  # of the archive, hexadecimal; empty in the record within the archive
+    size: int = 0  # bytes of the archive; 0 in the record within the archive
+    version: int = 1  # version of this format
 
     @property
     def python_version(self) -> Version:

@@ -37,7 +37,7 @@ class ResourceAmount:
     units: str = ""  # one of UNITS; empty: the unit of the resource on this cluster
 
     def counted_in(self, units: str) -> int:
-        """Return the number in these units of the cluster's resource, rounded up to an integer."""
+        """Return the amount in ``units``, in which the cluster counts the resource, rounded up to an integer."""
         return math.ceil(self._exactly(units))
 
     def is_whole_in(self, units: str) -> bool:
@@ -54,7 +54,7 @@ class ResourceAmount:
 
     @classmethod
     def from_plain(cls, value: object) -> ResourceAmount:
-        """Return the amount that ``plain`` wrote. Raises TypeError."""
+        """Parse an amount in the form of ``plain``. Raises TypeError."""
         if isinstance(value, int) and not isinstance(value, bool):
             return cls(value)
         match = _PLAIN.fullmatch(value) if isinstance(value, str) else None
@@ -97,12 +97,12 @@ def size(count: float) -> str:
 
 
 def amount(resource: str, number: int, units: str = "") -> str:
-    """Format a container's amount of a resource, given YARN's name of it: ``8192 MiB``, ``1 vcore``, ``2 GPUs``.
+    """Format an amount of the resource that YARN calls ``resource``: ``8192 MiB``, ``1 vcore``, ``2 GPUs``.
 
     ``units`` are YARN's, for resources that are not counted one by one: ``10Gi bandwidth``.
     """
     if resource == MEMORY:
-        return f"{number} MiB"  # in the unit of the specification, so that the two can be compared
+        return f"{number} MiB"  # the unit of the job specification, for comparison
     noun = _NOUNS.get(resource)
     return count(number, noun) if noun else f"{number}{units} {resource}"
 

@@ -10,10 +10,11 @@ from urllib.parse import quote, quote_plus
 
 
 def secret_encodings(secret: str) -> set[str]:
-    """Return the value itself, its single lines, and its encodings: URL-quoted, JSON, Python's ``repr`` and base64.
+    """Return a secret's value, its single lines, and its encodings: URL-quoted, JSON, Python's ``repr`` and base64.
 
-    A base64 form has only the characters that the value alone determines. So it also occurs in the encoding of a longer
-    text, such as ``user:password``. Up to three characters next to it also hold bits of the value and stay unmasked.
+    A base64 form has only the characters that depend on the value alone, so that the form also matches in the encoding
+    of a longer text, such as ``user:password``. Up to three characters next to the match also hold bits of the value,
+    and stay unmasked.
     """
     data = secret.encode("utf-8", "surrogateescape")
     return {
@@ -44,8 +45,8 @@ MASK = "***"
 SHORTEST_SECRET = 5  # characters; as in Airflow's [logging] min_length_masked_secret
 _IN_A_LINE = re.compile(rb"[^\n]")
 
-# Control sequences of terminals. An unterminated sequence ends at the next sequence or at the end of its line, because
-# the pattern is applied to a whole text.
+# Control sequences of terminals. An unterminated sequence ends at the next sequence or at the end of its line, so that
+# the pattern does not remove the rest of the text.
 _ORDER = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]"
 # Invisible characters, and characters that change the direction of the text around them.
 _UNSEEN = r"[\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -54,7 +55,7 @@ _ORDERS = re.compile(f"{_ORDER}|{_UNSEEN}")
 _ALL_ORDERS = re.compile(f"{_ORDER}|{_UNSEEN}|{_CONTROLS}")
 _TERMINAL = re.compile(rf"(\x1b\[[0-9;:]*m|\r)|{_ALL_ORDERS.pattern}")  # colours and progress bars are kept
 
-LONGEST_LINE = 64 << 10  # bytes of a log without a line end, after which the line is cut
+LONGEST_LINE = 64 << 10  # bytes; a longer line of a log is cut
 
 
 def first_line(text: str) -> str:
@@ -88,7 +89,7 @@ def without_control_sequences(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text without control sequences, control and invisible characters. Line ends and tabs stay."""
+    """Remove control sequences, control characters and invisible characters from a text. Line ends and tabs stay."""
     return _ALL_ORDERS.sub("", replaced(text))
 
 
@@ -105,7 +106,7 @@ def for_terminal(data: bytes) -> bytes:
 def masked(text: str, secrets: Iterable[str]) -> str:
     """Return the text with each secret's value masked, except values so short that any text may hold them.
 
-    Also masks single lines of values that have several, and the encodings that ``secret_encodings`` returns.
+    Also masks the single lines of multi-line values, and the encodings that ``secret_encodings`` returns.
     """
     for value in _masked_texts(secrets):
         text = text.replace(value, MASK)
@@ -113,14 +114,14 @@ def masked(text: str, secrets: Iterable[str]) -> str:
 
 
 def masked_bytes(data: bytes, secrets: Iterable[str]) -> bytes:
-    """Mask the values of secrets in a piece of a log, and the single lines of multi-line values, like ``masked``."""
+    """Mask the values of secrets in a piece of a log, as ``masked`` does in a text."""
     for value in _masked_values(secrets):
         data = data.replace(value, MASK.encode())
     return data
 
 
 def masked_in_place(data: bytes, secrets: Iterable[str]) -> bytes:
-    """Mask the values of secrets in a log like ``masked_bytes``, but keep the position of everything else."""
+    """Mask the values of secrets in a log like ``masked_bytes``, but keep the length, so that no text moves."""
     for value in _masked_values(secrets):
         data = data.replace(value, _stars(value))
     return data
@@ -129,8 +130,8 @@ def masked_in_place(data: bytes, secrets: Iterable[str]) -> bytes:
 def without_cut_secret(data: bytes, secrets: Iterable[str]) -> bytes:
     """Mask the part of a secret that a cut left at either end of a piece of a log. Keep the position of all text.
 
-    The piece may begin with the end of a value, or end with the beginning of a value, of at least SHORTEST_SECRET
-    bytes.
+    A part has at least SHORTEST_SECRET bytes: the end of a value at the piece's start, or the start of a value at its
+    end.
     """
     start, end = 0, len(data)
     for value in _masked_values(secrets):
@@ -159,7 +160,7 @@ def length_before_cut_secret(data: bytes, secrets: Iterable[str]) -> int:
 
 
 def _begun(data: bytes, value: bytes, least: int) -> int:
-    """Return how many leading bytes of ``value`` end ``data``: at least ``least`` but not all of them, otherwise 0."""
+    """Return how many bytes at the end of ``data`` begin ``value``: at least ``least``, not all of it, or else 0."""
     at = max(0, len(data) - len(value) + 1) - 1
     while (at := data.find(value[:least], at + 1)) >= 0:
         if value.startswith(data[at:]):

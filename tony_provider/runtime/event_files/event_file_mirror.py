@@ -41,7 +41,7 @@ class MirrorRound:
     bytes: int = 0
     left_out: int = 0  # number of files that were skipped because of the size limit
     is_cut: bool = False  # whether files were skipped because of ``MOST_FILES``
-    trouble: Optional[Trouble] = None  # last error with a single file or directory; all others were copied
+    trouble: Optional[Trouble] = None  # last error with a single file or directory; the rest was copied
 
 
 class EventFileMirror:
@@ -59,7 +59,7 @@ class EventFileMirror:
     ) -> None:
         """Copy from each URI in ``places``, including its subdirectories, to its local directory.
 
-        ``wanted`` gets the path of a file relative to its URI, and returns whether to copy the file. ``size_limit`` is
+        ``wanted`` gets the path of a file relative to that URI, and returns whether to copy the file. ``size_limit`` is
         the limit in bytes for all copies together.
         """
         self._storage = storage

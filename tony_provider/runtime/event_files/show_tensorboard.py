@@ -20,7 +20,7 @@ CANNOT_RUN = 126  # exit code of shells for a command that cannot be executed; a
 # This file's directory may contain a directory named tensorboard, which would hide the package of that name.
 sys.path = [place for place in sys.path if Path(place) != Path(__file__).absolute().parent]
 
-# This module makes TensorBoard use its stub instead of TensorFlow, whose import needs 0.5 GB and many seconds.
+# With this module, TensorBoard uses its own stub in place of TensorFlow, whose import needs 0.5 GB and many seconds.
 sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
 
 

@@ -66,8 +66,8 @@ class DirectoryState:
     ready: bool
     # First the entries that changed since the last snapshot, then the others. In each group the newest come first.
     entries: tuple[tony_pb2.DirectoryEntry, ...] = ()
-    blocker: str = ""  # the reason why it is not ready
-    lasts: bool = False  # the blocker does not disappear by waiting
+    blocker: str = ""  # reason why the directory is not ready
+    lasts: bool = False  # waiting does not remove the blocker
     remedy: str = ""  # what the user can do if the directory does not become ready
 
 
@@ -75,7 +75,7 @@ class DirectoryState:
 class _Ready:
     """A consistent state of the directory that can be stored."""
 
-    tree: Tree  # what this task has written, without unfinished files
+    tree: Tree  # entries that this task has written, without unfinished files
     moment: Moment
     loadable: Optional[Save]
     saved_ms: int  # epoch; time of the newest file
@@ -89,7 +89,7 @@ class Snapshot:
     uploaded: UploadedTree
     tree: Tree
     step: Optional[int]
-    reported: bool  # ``step`` was reported by the process, because the save does not contain its step
+    reported: bool  # whether the process reported ``step``, because the save contains no step
     reported_step: Optional[int]
     loadable: Optional[Save]
     saved_ms: int
@@ -124,7 +124,7 @@ class CheckpointDirectory:
         self.base: Optional[ResumePoint] = None  # the checkpoint that was restored or committed last
         self._others: Mapping[str, TreeNode] = {}  # restored entries that other tasks have written
         self._writes: dict[str, list[_Version]] = {}  # last two versions of each top-level entry since the start
-        self._awaited: dict[str, frozenset[str]] = {}  # by entry: paths that the saves in its newest version need
+        self._awaited: dict[str, frozenset[str]] = {}  # by top-level entry: paths that saves in its newest version need
         self._ready: Optional[_Ready] = None
         self._idle: Optional[DirectoryState] = None  # the reported state while nothing changes, otherwise None
         self._signature: object = None
@@ -296,7 +296,7 @@ class CheckpointDirectory:
     ) -> Snapshot:
         """Upload the state with this version, without the top-level entries in ``leave_out``.
 
-        ``reported_step``: the step if the save does not contain it, or None.
+        ``reported_step``: step that the process reported, for a save that contains no step.
 
         Raises TreeChanged if the directory has changed, StorageError, OSError, Cancelled.
         """
@@ -336,7 +336,7 @@ class CheckpointDirectory:
             self._signature = None
 
     def describe_excluded(self) -> str:
-        """Describe the excluded entries, once. Return an empty text if there are none or they were described before."""
+        """Describe the excluded entries when there are any for the first time. Otherwise return an empty text."""
         paths = self._whole.excluded
         if self._has_described_excluded or not paths:
             return ""
@@ -366,7 +366,7 @@ class CheckpointDirectory:
 
     @property
     def left_out(self) -> str:
-        """A notice of the first entries that snapshots leave out, with the reasons, or an empty text."""
+        """Notice that names the first entries that snapshots leave out, with reasons; empty if there are none."""
         found = list(self._left_out.items())
         if not found:
             return ""
@@ -394,7 +394,7 @@ class CheckpointDirectory:
         return scan(self.path, also_called=[str(self.user_path), os.path.realpath(self.path)], exclude=self._exclude)
 
     def _own(self, tree: Tree) -> Tree:
-        """Return the tree without restored entries of other tasks that this task has not changed."""
+        """Return the tree without the entries that other tasks wrote and that are unchanged since the restore."""
         nodes = {path: node for path, node in tree.nodes.items() if not self._is_others(path, node)}
         for path in list(nodes):
             while path := dirname(path):
@@ -414,14 +414,14 @@ class CheckpointDirectory:
         return self._finder.find(self._whole, self._foreign)
 
     def _loadable(self, saves: Saves, unfinished: Collection[str]) -> Optional[Save]:
-        """Return the newest save that a framework can load, of those without unfinished files."""
+        """Return the newest save without unfinished files that a framework can load."""
         found = [save for save in saves.saves if not set(save.files) & set(unfinished)]
         if self._format is not CheckpointFormat.AUTO:
             found = [save for save in found if save.format == self._format.value]
         return attrs.evolve(saves, saves=found).loadable(alone=self._alone)
 
     def _without_news(self, tree: Tree) -> DirectoryState:
-        """Return the state that is already stored. The application master compares saves of other tasks with it."""
+        """Return the state that is already stored. The application master compares it with the saves of other tasks."""
         saves = self._saves()
         return self._is_ready(self._state(tree, self._watch.at_exit(), self._loadable(saves, ())), saves)
 

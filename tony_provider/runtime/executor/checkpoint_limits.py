@@ -53,7 +53,7 @@ class _Ended(Exception):  # noqa: N818 - says what happened
 class CheckpointReader:
     """Reads checkpoint files by ``content.readers`` in a separate process, which is started when a file must be read.
 
-    The process ends after some idle time, at ``close``, and when this process ends. It serves one thread at a time.
+    The reader process ends after some idle time, at ``close``, and when the executor ends. Threads use it in turn.
     """
 
     def __init__(self) -> None:

@@ -112,7 +112,7 @@ class CheckpointMirror(BackgroundWork):
         return [] if self._state is None else [self._state_message(self._state)]
 
     def _state_message(self, state: tony_pb2.CheckpointState) -> tony_pb2.FromExecutor:
-        """Return the message about a state. It names the newest order, because it may cross a further order."""
+        """Return the message about a state, with the newest order received: the master may have sent a further one."""
         message = tony_pb2.FromExecutor(checkpoint_state=state)
         message.checkpoint_state.ordered = self._ordered
         message.checkpoint_state.busy = self._uploads or (self._wanted is not None and self._wanted.wanted)
@@ -177,7 +177,7 @@ class CheckpointMirror(BackgroundWork):
     async def _store(self, *, last: bool) -> tuple[bool, Optional[StoreProblem]]:
         """Report the directory's state, and upload it if that is ordered.
 
-        Return whether nothing is left to do, and the problem.
+        Return whether nothing is left to do, and the problem or None.
         """
         try:
             state = await self._in_thread(self._inspect, last)
@@ -321,7 +321,7 @@ class CheckpointMirror(BackgroundWork):
             future.cancel()
 
     def _upload(self, wanted: tony_pb2.TakeSnapshot, upload: ArtifactUpload, reported: Optional[int]) -> Snapshot:
-        """Upload a snapshot in the thread. Remove its objects if that fails, or if the mirror is closed meanwhile."""
+        """Upload a snapshot, in a thread. Remove its objects if that fails, or if the mirror is closed meanwhile."""
         try:
             snapshot = self._directory.snapshot(wanted.version, list(wanted.leave_out), upload, reported)
         except BaseException:

@@ -1,7 +1,7 @@
-"""Paths of checkpoint directories that are the same in each container of a task, or shared by all tasks.
+"""Checkpoint paths that are the same in each container of a task, and a checkpoint directory that all tasks share.
 
 Libraries write absolute paths into their checkpoints, and each container has its own directory. So user processes get
-the path ``tony-USER/TASK-HASH/work/checkpoints`` below ``_TOP``, in which ``work`` is a private symbolic link.
+the path ``tony-USER/TASK-HASH/work/checkpoints`` below ``_TOP``, in which ``work`` is a symbolic link.
 ``checkpoints`` is not a link, because some programs do not follow links in their arguments. Only one container at a
 time uses a link: it locks the link's directory until all processes of the container have ended.
 """
@@ -40,9 +40,9 @@ _POLL = 0.2  # seconds
 
 
 class CheckpointLink:
-    """The link of one container to its checkpoint directory. ``path`` creates it, ``close`` removes it.
+    """The link of one container to its checkpoint directory. ``path`` creates the link, ``close`` removes it.
 
-    The next task of the user on the node removes the link of a killed container.
+    If the container is killed, the user's next task on the node removes the link.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class CheckpointLink:
         ``directory``: the checkpoint directory. ``guarded``: the socket of ``processes.start_guard``. ``wait`` in
         seconds.
         """
-        # An application's directory is below that of its training, which is the same for all attempts.
+        # The parent of an application's directory belongs to the training, so it is the same for all attempts.
         training = uris.parent(description.application_dir)
         digest = hashlib.sha256("\0".join((description.user, training, task)).encode()).hexdigest()
         self._all = top / f"tony-{description.user}"
@@ -68,11 +68,11 @@ class CheckpointLink:
         self._directory = directory
         self._guarded = guarded
         self._wait = wait
-        self.problem = ""  # the reason if ``path`` does not use a link
+        self.problem = ""  # reason why ``path`` does not use a link, or empty
         self._held: Optional[int] = None  # descriptor of the locked directory
 
     def path(self, cancelled: threading.Event) -> Path:
-        """Return the path for the task's processes. If no link is possible, it is the directory's own path.
+        """Return the path for the task's processes. Without a link, it is the directory's own path.
 
         Blocks. Raises Cancelled.
         """
@@ -151,7 +151,7 @@ _LEADER_TIMEOUT = 600.0  # seconds for the leader to restore the directory
 
 @attrs.frozen
 class _Ready:
-    """The generation for which the directory was restored, and the checkpoint that its processes resume from."""
+    """The generation for which the directory was restored, and the checkpoint from which processes resume."""
 
     application_id: str
     generation: int
@@ -239,7 +239,7 @@ class SharedCheckpoints:
         )
 
     def finished(self) -> None:
-        """Record that the last task may remove the directory when it ends. Raises OSError."""
+        """Record that the last task to end may remove the directory. Raises OSError."""
         (self._directory / _FINISHED).touch()
 
     def close(self) -> None:
@@ -253,7 +253,7 @@ class SharedCheckpoints:
             remove_tree(self._directory)
 
     def _is_gone(self, application_id: str) -> bool:
-        """Return whether no task of an application holds its lock, and if so, remove the lock file."""
+        """Return whether no task holds an application's lock file. If so, remove the file."""
         file = self._lock_file(application_id)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

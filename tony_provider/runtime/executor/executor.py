@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 def use_new_token(context: ExecutorContext, newer: tony_pb2.NewerToken) -> None:
     """Use newer tokens of the store from now on. A failure is logged.
 
-    User processes of jobs with access to Hadoop read the tokens from a separate file. The next heartbeat updates it.
+    User processes of jobs with access to Hadoop read the tokens from a file, which the next heartbeat updates.
     """
     others = [OtherToken(each.name, each.text, each.until_ms) for each in newer.others]
     token = StoreToken(newer.text, newer.until_ms, others)
@@ -143,7 +143,7 @@ _LAST_EVENT_FILES = 10.0  # seconds for the last event files, while the log is u
 
 
 class Executor:
-    """The executor of one container, which works for its application master.
+    """The executor of one container, which follows the orders of the application master.
 
     Call ``run`` once. It returns the exit code for the process, one of ``exit_codes``.
     """
@@ -160,7 +160,7 @@ class Executor:
         self._event_files = event_file_transfer(context)
         self._pulse = HeartbeatContent(context)
         self._beat_seconds = limits.HEARTBEAT_INTERVAL
-        self._newest: Optional[ProcessStart] = None  # of the last rendezvous; may still wait for ``_current``
+        self._newest: Optional[ProcessStart] = None  # newest start; may still wait for the end of ``_current``
         self._next: asyncio.Queue[ProcessStart] = asyncio.Queue()
         self._current: Optional[ProcessStart] = None
         self._background_tasks: set[asyncio.Future[None]] = set()
@@ -427,7 +427,7 @@ def _context(container: ExecutorContainer, guard: Optional[socket.socket]) -> Ex
 
 
 def _gpus(container: ExecutorContainer, guard: Optional[socket.socket]) -> Optional[ContainerGpus]:
-    """Return None if GPUs are not assigned to containers, or if the job chooses them itself."""
+    """Return the container's GPUs; None if they are not assigned, or if the job sets CUDA_VISIBLE_DEVICES itself."""
     dealing = container.description.gpu_dealing
     if dealing is None or VISIBLE_DEVICES in {**container.job.env, **container.spec.env}:
         return None

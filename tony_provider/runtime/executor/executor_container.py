@@ -1,6 +1,6 @@
 """The container of an executor: its job, task, credentials and addresses.
 
-The module also finds the address at which a task's servers should listen: the one by which other tasks know the node.
+The module also finds the address at which a task's servers should listen: other tasks know the node by it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tony_provider.runtime.protocol.task_identity import TaskIdentity
 
 _SIOCGIFADDR = 0x8915  # netdevice(7): the first IPv4 address of an interface
 _NAME_BYTES = 15  # bytes of an interface's name, at most
-_ADDRESS = slice(20, 24)  # of the address in the ifreq that the kernel returns
+_ADDRESS = slice(20, 24)  # position of the address in the ifreq that the kernel returns
 
 
 @attrs.frozen
@@ -39,11 +39,11 @@ class OwnAddress:
     """An IP address of this container itself."""
 
     address: str  # numeric
-    interface: str  # name of its interface; empty for IPv6, and if no interface has it as first address
+    interface: str  # interface with this address; empty for IPv6, and if no interface has it as first address
 
 
 def own_address(host: str, others: Iterable[str]) -> Optional[OwnAddress]:
-    """Return the only address of ``host``, the name by which other tasks know this node. Asks DNS.
+    """Return the only address of ``host``, the name by which other tasks know this node. Queries DNS.
 
     ``others``: the hosts of the job's tasks. Return None if no single address is reachable for all tasks, so that
     servers must listen everywhere. There are three cases.
@@ -66,7 +66,7 @@ def own_address(host: str, others: Iterable[str]) -> Optional[OwnAddress]:
 
 
 def address_in_image(node: str) -> str:
-    """Return the address by which other tasks reach a Docker container on ``node``. Asks DNS.
+    """Return the address by which other tasks reach a Docker container on ``node``. Queries DNS.
 
     If the container shares the node's network, that is ``node``. Otherwise it is the container's address in its own
     network. The container's host name, which YARN and Docker set, resolves to this address.
@@ -149,7 +149,7 @@ class ExecutorContainer:
     task_type: str
     index: int
     master: str  # host:port of the application master
-    host: str  # by which others reach this container: its node, or its own address in a Docker network
+    host: str  # host by which other tasks reach this container: the node, or an address in a Docker network
     node: str  # host:port of the NodeManager
     directory: Path  # working directory
     log_dir: Path

@@ -198,7 +198,7 @@ def _own_processes(inodes: set[str]) -> list[int]:
 
 
 def _is_own(process: str) -> bool:
-    """Return whether a process is this user's. The check is needed because root can read all users' processes."""
+    """Return whether a process belongs to this user. The check is needed because root can read all users' processes."""
     try:
         return Path("/proc", process).stat().st_uid == os.getuid()
     except OSError:
@@ -212,7 +212,7 @@ def _process_name(pid: int) -> Optional[str]:
         return None
 
 
-_WAIT = 60.0  # seconds to wait for locks, because processes of a container may still run when YARN reports its end
+_WAIT = 60.0  # seconds to wait for locks, as a container's processes may still run when YARN reports it as ended
 _POLL = (0.1, 0.4)  # random pause in seconds between two attempts, so that containers do not retry in step
 
 _DEVICE_ORDER = "CUDA_DEVICE_ORDER"
@@ -308,9 +308,9 @@ class ContainerGpus:
     def _try(self, every: list[str], *, also_idle: bool = False) -> bool:
         """Take the wanted number of GPUs, or none. Return whether they were taken.
 
-        With ``also_idle`` also take GPUs that another user has locked, if no process is known to use them. Any local
-        user can take locks. YARN gives the containers of a node no more GPUs than the node has, so enough GPUs are
-        free. Therefore a lasting lock on an idle GPU belongs to no container.
+        With ``also_idle``, also take GPUs that another user has locked, if no process is known to use them. Any local
+        user can lock a GPU without using it. YARN never assigns more GPUs than the node has, so a lock that remains on
+        an idle GPU belongs to no container.
         """
         try:
             self._take_from(every)
@@ -370,7 +370,7 @@ class NvmlError(Exception):
 
 
 class _Utilization(ctypes.Structure):
-    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))  # percent of the last second or less
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))  # percent of the time, over at most the last second
 
 
 class _Memory(ctypes.Structure):
@@ -383,8 +383,8 @@ class Nvml:
     def __init__(self, names: Sequence[str], wanted: int, library: str = LIBRARY) -> None:
         """Open NVML, and find ``wanted`` GPUs, the number that the container was given. Raises NvmlError.
 
-        ``names``: the container's GPUs by their names in CUDA_VISIBLE_DEVICES, or an empty list for all GPUs that it
-        may use.
+        ``names``: the container's GPUs by their names in CUDA_VISIBLE_DEVICES, or an empty list for all GPUs that the
+        container may use.
         """
         try:
             self._nvml: Any = ctypes.CDLL(library)
@@ -400,8 +400,8 @@ class Nvml:
     def use(self) -> dict[str, float]:
         """Return the present use of the container's GPUs, by fields of the message Heartbeat.
 
-        ``gpu_percent`` is the mean over the GPUs, ``gpu_bytes`` their memory in use together. A value is missing if a
-        GPU does not report it, such as a MIG instance.
+        ``gpu_percent`` is the mean over the GPUs, ``gpu_bytes`` the sum of their used memory. A value is missing if a
+        GPU, such as a MIG instance, does not report it.
         """
         busy, used = _Utilization(), _Memory()
         percents, sizes = [], []
@@ -449,7 +449,7 @@ class Nvml:
 
 
 class GpuMeter:
-    """Queries NVML in a separate thread, because a broken driver makes calls hang. Then ``take`` returns None."""
+    """Queries NVML in a separate thread, because a broken driver makes calls hang. ``take`` then returns None."""
 
     def __init__(self, open_nvml: Callable[[], Nvml]) -> None:
         """Prepare the thread, in which ``open_nvml`` is called. ``open_nvml`` may raise NvmlError."""

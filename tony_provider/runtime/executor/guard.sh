@@ -22,9 +22,9 @@ while [ $empty -lt 3 ] && [ $looks -lt 500 ]; do
         pid=${environ#/proc/}
         pid=${pid%/environ}
         empty=0
-        kill -KILL "$pid" 2>/dev/null || continue # it has ended, or may not be killed
+        kill -KILL "$pid" 2>/dev/null || continue # the process has ended, or may not be killed
         case " $killed " in *" $pid "*) ;; *) killed="$killed $pid" ;; esac
     done
-    sleep 0.02 # the end of another process's child causes no event
+    sleep 0.02 # poll, because only the parent of a process is notified of its end
 done
 [ -z "$killed" ] || echo "these processes of the task outlived the executor, and were killed:$killed" >&2

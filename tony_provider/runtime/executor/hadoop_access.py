@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 class UserTokens:
     """A token file for user processes at ``target``, with the HDFS tokens of the container's credentials.
 
-    The file contains no other credentials, because those identify the executor.
+    The file contains no other credentials, because a program could use them to act as the executor.
     """
 
     def __init__(self, credentials: ContainerCredentials, target: Path) -> None:
@@ -55,7 +55,7 @@ class UserTokens:
         self._target.unlink(missing_ok=True)
 
 
-_SECONDS = 60.0  # for the start of a JVM, on a node where many containers start one at the same time
+_SECONDS = 60.0  # for the start of a JVM, while other containers of the node may also start one
 _SAID = 300  # characters of the program's stderr in a message
 
 
@@ -121,7 +121,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 def _says_anything(directory: Path) -> bool:
     """Return whether a configuration has properties.
 
-    The files of a distribution's archive have none, and on some nodes only the NodeManager can read the configuration.
+    The files in Hadoop's release archive have none. On some nodes, only the NodeManager can read the configuration.
     """
     try:
         root = ElementTree.parse(directory / _CORE).getroot()  # noqa: S314 - written by the administrator
@@ -172,7 +172,7 @@ class HadoopAccess:
         return {**self._found, contract.ENV_TOKEN_FILE: str(self._token_file)}
 
     def follow_tokens(self) -> None:
-        """Write the container's new tokens into the file of running processes. Blocks. A failure is logged once.
+        """Write new tokens of the container to the token file while a user process runs. Blocks. Logs a failure once.
 
         After a failure the next call retries. There is no file while no user process runs.
         """
@@ -188,9 +188,10 @@ class HadoopAccess:
         self._problem = problem
 
     def remove_tokens(self) -> None:
-        """Remove the token file when its processes have ended. Blocks. Raises OSError.
+        """Remove the token file after the user processes have ended. Blocks. Raises OSError.
 
-        A container's directory may outlive the container, and servers of the job may show its files.
+        Otherwise tokens could be read later: a container's directory may outlive the container, and servers of the job
+        may show its files.
         """
         with self._lock:
             self._in_use = False
@@ -220,7 +221,7 @@ class HadoopAccess:
         return found
 
     def _configuration(self, environ: Mapping[str, str]) -> tuple[Optional[Path], str]:
-        """Return the configuration directory and its source for messages. The directory is None if there is none."""
+        """Return the configuration directory, or None if there is no configuration, and its source for messages."""
         directory = node_configuration(environ)
         if directory is not None:
             return directory, f"configuration in {directory}"

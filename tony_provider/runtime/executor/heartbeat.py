@@ -35,13 +35,13 @@ def put(message: Message, measured: Measured) -> None:
 class DiskMeter:
     """Counts the bytes that the executor and its descendants have transferred, by the counters of processes in /proc.
 
-    The kernel adds the counters of a process to its parent when the parent collects it, and the executor collects all
+    The kernel adds the counters of an ended process to its parent when the parent reaps it, and the executor reaps all
     orphans. So the executor's counters include all ended processes. Reading parents before their children avoids
     counting a process twice.
     """
 
     proc: Path = Path("/proc")
-    _most: tuple[int, int] = 0, 0  # highest sums so far, because a sum lacks processes that are collected meanwhile
+    _most: tuple[int, int] = 0, 0  # highest sums so far; a sum may miss processes that are reaped during the reading
 
     def measure(self, pids: Iterable[int]) -> Measured:
         """Return the bytes, or an empty dict if the kernel does not count them. Blocks briefly.
@@ -81,7 +81,7 @@ class NetworkMeter:
     interfaces: Path = Path("/sys/class/net")
 
     def measure(self) -> Measured:
-        """Return the bytes since the network was created, or an empty dict if it is the node's. Blocks briefly."""
+        """Return the bytes since the network was created, or an empty dict for a node's network. Blocks briefly."""
         if not self.docker:
             return {}
         try:
@@ -180,7 +180,7 @@ class HeartbeatContent:
     def __init__(self, context: ExecutorContext) -> None:
         self._context = context
         self._meters = ContainerMeters(context)
-        self._usage_of: dict[int, processes.UsageMeter] = {}  # by local rank, for all but the first
+        self._usage_of: dict[int, processes.UsageMeter] = {}  # by local rank, for all processes except the first
 
     async def take(self, current: Optional[ProcessStart], activity: str, *, ending: bool) -> tony_pb2.Heartbeat:
         """Return a heartbeat with the present values.

@@ -181,7 +181,7 @@ async def keep_results(
 
 def _keep(context: ExecutorContext, order: StartOrder, cancelled: threading.Event, warn: Callable[[str], None]) -> str:
     directory, model = context.container.description.application_dir, context.workspace.model
-    returned = read_returned(context.workspace.result_file)  # before the upload, which an invalid value would waste
+    returned = read_returned(context.workspace.result_file)  # first: an invalid value would make the upload useless
     uri = ""
     if not is_empty_directory(model):
         uri = publish_directory(context.storage, model, uris.join(directory, contract.MODEL_DIR), cancelled, warn)
@@ -241,7 +241,7 @@ class _Found:
     step: int
     local: Path
     found_ms: int  # epoch
-    asked_ms: int  # epoch; newest request before it was found, or 0 without a request
+    asked_ms: int  # epoch; newest request before the export was found, or 0 without a request
 
 
 class ModelExports(BackgroundWork):
@@ -323,7 +323,7 @@ class ModelExports(BackgroundWork):
                 self._note(f"the directory of exports cannot be read: {error}")
 
     async def _drop_older(self) -> None:
-        """Drop exports beyond the number that the store keeps."""
+        """Drop the oldest waiting exports if more are waiting than the store keeps."""
         for found in list(self._waiting.values())[: -self._keep_last]:
             await self._drop(found, f"{self._keep_last} newer exports (export.keep_last) existed before its upload")
 

@@ -36,7 +36,7 @@ _BEGINNING = re.compile(rb"(?:\A|(?<=[\r\n]))(?=[^\r\n])")  # start of a line th
 class CappedFile:
     """A log file with a size limit, which is renamed to ``<name>.1`` when it is full. Several threads may use it.
 
-    A full disk loses lines, but does not stop the process that prints them.
+    If the disk is full, lines are lost, but the process that prints them continues.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class CappedFile:
     ) -> None:
         """Prepare the file. With ``announce``, a new file begins with the number of lines that were dropped.
 
-        ``crowded`` gets a directory and a number of bytes. If its disk has too little space for them, it returns the
-        reason, otherwise None. With a reason the file keeps at most ``_LEAST`` bytes.
+        ``crowded`` gets a directory and a number of bytes. It returns the reason if the directory's disk has too little
+        space for these bytes, otherwise None. While there is a reason, the file keeps at most ``_LEAST`` bytes.
         """
         self.path = path
-        self.problem = ""  # reason if lines are lost that the limit would have kept
+        self.problem = ""  # reason why lines are lost although the limit allows them; empty otherwise
         self.dropped = 0  # lines
         self.written = 0  # bytes, including former files
         self._limit = limit
@@ -93,7 +93,7 @@ class CappedFile:
                 self._file = None
 
     def last(self, limit: int, secrets: Iterable[str] = ()) -> bytes:
-        """Return the last ``limit`` bytes or less, from the start of a line, in the form for the store: ``kept_form``.
+        """Return at most the last ``limit`` bytes, from the start of a line, in the form for the store (``kept_form``).
 
         The values of ``secrets`` are masked. A very long line, such as that of a progress bar, is cut.
         """
@@ -119,7 +119,7 @@ class CappedFile:
         return end_of_log(data, limit)
 
     def since(self, after: int, limit: int) -> LogPiece:
-        """Return the last ``limit`` bytes after position ``after``, while other threads write.
+        """Return at most the last ``limit`` bytes after position ``after``. Other threads may write meanwhile.
 
         Blocks. Raises OSError.
         """
@@ -236,7 +236,7 @@ class ProcessFiles:
 
     stdout: CappedFile
     stderr: CappedFile
-    mark: bytes = b""  # prefix of its lines in the common file; empty for the only process
+    mark: bytes = b""  # prefix of the process's lines in the common file; empty if the container runs one process
 
     @classmethod
     def of(cls, log_dir: Path, local_rank: int, limit: int, mark: bytes) -> ProcessFiles:
@@ -274,7 +274,7 @@ class Output:
 
     @property
     def problem(self) -> str:
-        """The reason if lines are lost despite the limits, otherwise an empty text."""
+        """The reason if lines within the limits are lost, otherwise an empty text."""
         return next((file.problem for file in self._files if file.problem), "")
 
     @property
@@ -328,7 +328,7 @@ class Capture:
             transport.close()
 
     def close_write_ends(self) -> None:
-        """Close the executor's write ends once the process has them. Otherwise its output would never end."""
+        """Close the executor's write ends once the process has them. Otherwise the output would never end."""
         for descriptor in (self.stdout, self.stderr):
             if descriptor >= 0:
                 os.close(descriptor)

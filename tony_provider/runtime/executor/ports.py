@@ -82,11 +82,11 @@ def _bind_any(port_range: PortRange, *, share: bool) -> socket.socket:
 
 
 def _bind(port: int, *, share: bool, again: bool = False) -> socket.socket:
-    # Bind all addresses, because the frameworks' servers do so. SO_REUSEPORT is set only after the bind: before it, two
-    # executors of one user could bind the same port. Set afterwards, it admits the user process but no other executor.
+    # Bind all addresses, because the frameworks' servers do so. Set SO_REUSEPORT only after the bind: otherwise two
+    # executors of one user could bind the same port. The user process can still bind it, but no other executor can.
     held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        # Connections of an ended process linger for a minute, and must not prevent the bind. A listener still does.
+        # Connections of an ended process linger for a minute, and must not prevent the bind. A listener still does so.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(again))
         held.bind(("", port))
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
@@ -181,13 +181,13 @@ class ReadinessWatch:
                 _, writer = await wait_with_timeout(asyncio.open_connection(host, port), _CONNECT)
                 with contextlib.closing(writer):
                     connection: Connected = writer.get_extra_info("socket")
-                    # A server on another machine, a Docker host, answers only at a mapped port of this container.
+                    # An answer of another machine, the Docker host, comes from a mapped port of this container.
                     if not is_of_this_machine(connection.getpeername()[0]) or await self._is_own(connection, port):
                         return True
         return False
 
     async def _is_own(self, connection: Connected, port: int) -> bool:
-        """Return whether a process of this container answers, because another process may have taken the port first."""
+        """Return whether the answer comes from this container: another process may have taken the port first."""
         try:
             await expect_own(connection, port)
         except NoListenerError:

@@ -54,7 +54,7 @@ class ProcessStart:
         self._activity = "starting"
         self._stop_request = StopRequest()
         self._processes = UserProcesses(context, self._stop_request, self._warn, self._send_stacks)
-        # By local rank. Empty until the metrics files of former processes are removed.
+        # Readers by local rank; empty until the metrics files of former processes are removed.
         self._readers: list[ProcessProgress] = []
         self._reading = asyncio.Lock()
         self._readiness: Optional[ReadinessWatch] = None  # created by the preparation, if the task has a probe
@@ -126,7 +126,7 @@ class ProcessStart:
         return [replaced(notice) for notice in [*self._unstored.notices, *self._left_out[:_MOST_LEFT_OUT]]]
 
     def stop(self, grace: float, copy_seconds: float, *, stacks: bool = False) -> None:
-        """End the processes, with SIGKILL after ``grace`` seconds. Then copy the last checkpoint in ``copy_seconds``.
+        """End the processes, with SIGKILL after ``grace`` seconds. Copy the last checkpoint within ``copy_seconds``.
 
         A further call can only shorten both times. ``stacks``: log the stacks of all threads first.
         """
@@ -191,7 +191,7 @@ class ProcessStart:
         except Cancelled:
             exited.stopped = True
         except (OSError, PythonEnvError, LookupError) as error:
-            # A node that lacks a resource may get it later. Any other error would recur at the next attempt.
+            # A node that is short of a resource may have it later. Any other error would recur at the next attempt.
             exited.exit_code = 1 if isinstance(error, OSError) and error.errno in _SHORT else exit_codes.NOT_EXECUTABLE
             exited.error = replaced(f"the command could not be started: {error}")
             if exited.exit_code == 1:
@@ -382,7 +382,7 @@ def _progress_readers(context: ExecutorContext) -> list[ProcessProgress]:
     readers = []
     for local_rank, workspace in enumerate(context.workspaces):
         events = None
-        if not context.container.shows_tensorboard:  # its event files are those of other tasks
+        if not context.container.shows_tensorboard:  # its directory holds the event files of other tasks
             others = [each.tensorboard for each in context.workspaces if each.local_rank > local_rank]
             events = EventScalars(workspace.tensorboard, others)
         readers.append(ProcessProgress(ProgressReader(workspace.metrics_file), events))

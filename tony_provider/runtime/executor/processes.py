@@ -33,19 +33,19 @@ _LOCKS = 3  # file descriptor of the socket in the guard; descriptor 0 is the pi
 
 
 def start_guard(mark: str) -> Optional[socket.socket]:
-    """Start the guard of this process, whose user processes all have ``mark`` (NAME=value) in their environment.
+    """Start the guard of this process. All user processes must have ``mark`` (NAME=value) in their environment.
 
     YARN kills the process group of the container: first with SIGTERM, and with SIGKILL a quarter of a second later. On
     a busy node an executor may die before it has stopped the descendants that have sessions of their own. The guard
-    finds them by the mark as soon as the executor has ended for any reason. It is a shell, because a shell needs a
-    tenth of the memory of a Python, and no files of the container. YARN may have removed these files by then.
+    finds them by the mark as soon as the executor has ended for any reason. The guard is a shell, because a shell needs
+    a tenth of Python's memory, and no files of the container. YARN may have removed these files by then.
 
-    Call this before there are threads, and before this process becomes a child subreaper, because the guard must not
+    Call this before this process has threads, and before it becomes a child subreaper, because the guard must not
     become its descendant. If no guard can be started, print the reason on stderr and return None.
 
-    Return the executor's end of a socket to the guard, which does not read from it. Files that are sent through the
-    socket stay open until the guard ends. So their locks on GPUs and on the path of the checkpoint directory last as
-    long. The guard detects the end of this process by a pipe whose write end this process never closes.
+    Return the executor's end of a socket to the guard. The guard never reads from the socket. Files that are sent
+    through the socket stay open until the guard ends, and keep their locks on GPUs and on the path of the checkpoint
+    directory. The guard detects the end of this process by a pipe whose write end this process never closes.
     """
     if os.getpid() == 1:
         return None  # the end of a container's first process ends the whole container
@@ -133,7 +133,7 @@ def claim(pid: int) -> None:
 
 
 def disclaim(pid: int) -> None:
-    """Undo ``claim`` after the child has been collected with waitpid."""
+    """Undo ``claim`` after the child has been reaped with waitpid."""
     _claimed.discard(pid)
 
 
@@ -171,7 +171,7 @@ def below(root: int, everyone: Table) -> Table:
 
 
 def open_sockets(pid: int) -> set[str]:
-    """Return the inodes of a process's open sockets; empty if it has ended or belongs to another user. Blocks."""
+    """Return the inodes of a process's open sockets; empty if the process has ended or is another user's. Blocks."""
     directory = f"/proc/{pid}/fd"
     try:
         names = os.listdir(directory)  # noqa: PTH208 - names are all that is wanted
@@ -217,7 +217,7 @@ def _pids() -> list[int]:
 def _read(pid: int) -> Optional[Process]:
     """Return a process, or None if it has ended. See proc_pid_stat(5).
 
-    The second field, the program's name in parentheses, may contain any characters, also parentheses.
+    The second field, the program's name in parentheses, may contain any characters, including parentheses.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
@@ -260,13 +260,13 @@ class UsageMeter:
 
 
 def reap_orphans(table: Table, parent: int, keep: Collection[int]) -> None:
-    """Collect adopted children that have ended, except ``keep``, the children that other code waits for."""
+    """Reap adopted children that have ended, except the children in ``keep``, which other code waits for."""
     for process in table.values():
         if process.zombie and process.parent == parent and process.pid not in keep:
             try:
                 os.waitpid(process.pid, os.WNOHANG)
             except ChildProcessError:
-                continue  # already collected
+                continue  # already reaped
 
 
 def signal_all(number: int, table: Table) -> bool:
@@ -467,9 +467,9 @@ _MOUNT = Path("/sys/fs/cgroup")
 
 
 class OutOfMemoryWatch:
-    """Detects whether the kernel has recently killed a process because it was out of memory.
+    """Detects whether the kernel has recently killed a process because memory ran out.
 
-    Call ``read`` regularly. Kills before the second last call do not count, because they hit other processes.
+    Call ``read`` regularly. Only kills since the second last call count, because older kills ended other processes.
     """
 
     def __init__(self) -> None:

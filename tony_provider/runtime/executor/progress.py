@@ -74,7 +74,7 @@ class FileTail:
 
 @attrs.define
 class SpeedMeter:
-    """Steps per second over the last ``WINDOW`` seconds, or over the last step if it took longer."""
+    """Steps per second over the last ``WINDOW`` seconds, or over the last step if that step took longer."""
 
     _seen: deque[tuple[float, int]] = attrs.field(factory=deque)  # time at which each step count was first seen
 
@@ -179,7 +179,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _count(value: Any) -> Optional[int]:
-    """Return a whole number from 0 to LARGEST_STEP as an integer, also if it is a float. Otherwise return None."""
+    """Convert an integer, or a whole float, from 0 to LARGEST_STEP to an integer. Return None for other values."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -225,7 +225,7 @@ class Scalar:
     step: int
     tag: str
     value: float
-    of_plugin: bool  # of the scalars plugin: a plain value, or metadata with this plugin's name
+    of_plugin: bool  # whether it is of the scalars plugin: a plain value, or metadata with the plugin's name
 
 
 def record_length(header: bytes) -> int:
@@ -366,7 +366,7 @@ class EventScalars:
     def __init__(self, directory: Path, others: Collection[Path] = ()) -> None:
         """Ignore the present content of ``directory``, which a former process has written. Blocks.
 
-        ``others``: directories below it that are not read.
+        ``others``: directories below ``directory`` that are not read.
         """
         self._directory = directory
         self._others = tuple(others)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_CANCEL_TIMEOUT = 5.0  # seconds for a cancelled copy, which may also have to remove its objects
+_CANCEL_TIMEOUT = 5.0  # seconds for a cancelled copy to end, and perhaps to remove its objects
 
 Deadline = Callable[[], float]
 """In seconds of ``time.monotonic``. Asked again and again, since it may come to be earlier."""
@@ -84,7 +84,7 @@ class StopRequest:
             await self._news.wait()
 
     async def bound(self, work: asyncio.Future[Any], deadline: Deadline) -> bool:
-        """Wait for ``work`` until the deadline. Return whether it is done. Otherwise it continues."""
+        """Wait for ``work`` until the deadline, but do not cancel it. Return whether it is done."""
         while not work.done() and (left := deadline() - time.monotonic()) > 0:
             news = asyncio.ensure_future(self._news.wait())
             try:
@@ -166,7 +166,7 @@ class ExecutorContext:
         self.storage.close()
 
 
-_LONGEST_LAST_PAUSE = 3.0  # longest pause in seconds after the processes have ended, because the end of the start waits
+_LONGEST_LAST_PAUSE = 3.0  # longest pause in seconds after the processes have ended: the end of the start waits for it
 
 
 class StartPart:
@@ -213,7 +213,7 @@ class BackgroundWork(StartPart):
         """Do the work. Return soon after ``_ended`` is set and nothing is left to do. May be cancelled."""
 
     async def _end(self, work: asyncio.Future[None], stop_request: StopRequest, deadline: Deadline) -> bool:
-        """Wait until the work ends after the user processes. Return False if it has not ended at the deadline.
+        """Wait for the end of the work, after the user processes have ended. Return False at the deadline.
 
         Raises internal errors of the work.
         """

@@ -84,7 +84,7 @@ def _copy(storage: Storage, uri: str, directory: Path, cancelled: threading.Even
 T = TypeVar("T")
 
 # Seconds to wait for an unreachable store. A restart or failover of a NameNode, which affects every container, usually
-# takes less. After that, this node may be the cause, so a container on another node is worth its cost.
+# takes less. After this time, this node may be the cause, so a container on another node is worth its cost.
 _STORE_TIMEOUT = 300.0
 _NOT_PLACED = "the job's files could not be put into the container"
 
@@ -94,7 +94,7 @@ class PreparationError(Exception):
 
     def __init__(self, reason: str, *, uri: str = "", damaged: bool = False) -> None:
         super().__init__(reason)
-        self.uri = uri  # of the checkpoint; empty if the checkpoint is not the cause
+        self.uri = uri  # URI of the checkpoint; empty if the checkpoint is not the cause
         self.damaged = damaged  # the checkpoint itself is damaged, so another attempt would fail
 
 
@@ -107,7 +107,7 @@ class ProcessLaunch:
     before: str = ""  # shell commands to run before ``command``
     rank: int = 0
     name: str = ""  # name of the process among several in the container, for messages
-    helpers: tuple[HelperProcess, ...] = ()  # start with the process, in its environment
+    helpers: tuple[HelperProcess, ...] = ()  # start with the process, in the environment of the process
 
 
 @attrs.frozen

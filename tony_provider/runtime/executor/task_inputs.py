@@ -131,7 +131,7 @@ def _key(shard: InputShard) -> str:
 
 
 async def fetch_part(requests: MasterRequests, name: str, path: Path) -> None:
-    """Write one line per shard of an input that is assigned to this task. Raises PreparationError, OSError."""
+    """Write to ``path`` one line for each of this task's shards of an input. Raises PreparationError, OSError."""
     file = await asyncio.to_thread(path.open, "wb")
     try:
         while not await _fetch_one_deal(requests, name, file):
@@ -171,14 +171,14 @@ class NotFetchedError(Exception):
 
 @attrs.frozen
 class NodeShards:
-    """Checks each shard that the program takes, and copies it if its input has ``fetch``. The methods block."""
+    """Checks each shard that the program takes, and copies the shard if its input has ``fetch``. The methods block."""
 
     stores: JobStores
     copies: FetchedShards
     copied: frozenset[str]  # names of the inputs with ``fetch``
 
     def take(self, name: str, number: int, line: bytes) -> str:
-        """Check the shard of this line. Return the path of its copy, or an empty text if its input is not copied.
+        """Check the shard that ``line`` describes. Return the path of the copy, or an empty text without ``fetch``.
 
         Raises ShardChangedError, NotFetchedError.
         """
@@ -232,7 +232,7 @@ class ShardQuestion:
     done: Optional[int] = None  # number of a completed shard
     back: Optional[int] = None  # number of a shard that the program returns without a result
     failed: Optional[int] = None  # number of a failed shard
-    reason: str = ""  # of the failure
+    reason: str = ""  # reason of the failure
     outputs: list[str] = attrs.field(factory=list)  # paths or names of the files that the program made of ``done``
     take: bool = False  # the program requests the next shard
 
@@ -342,7 +342,7 @@ class ShardServer:
                 answer = await self._answer(line, held)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
-        except (ConnectionError, ValueError) as error:  # the program closed it, or its line is too long
+        except (ConnectionError, ValueError) as error:  # the connection was closed, or a line is too long
             log.warning("the connection of a program that reads shards failed: %s", error)
         finally:
             writer.close()

@@ -43,7 +43,7 @@ from tony_provider.runtime.storage.stores import JobStores
 
 log = logging.getLogger(__name__)
 
-UPLOAD_LIMIT = 2 << 30  # bytes of one task's files together; files beyond it are left out
+UPLOAD_LIMIT = 2 << 30  # bytes of one task's files together; files beyond this limit are left out
 UPLOADED_FILES_LIMIT = 1000
 
 
@@ -108,7 +108,7 @@ class EventFileDownload(PeriodicTransfer):
     """Copies new event files of all tasks from the store."""
 
     def __init__(self, storage: Storage, source: str, directory: Path, size_limit: int = DOWNLOAD_LIMIT) -> None:
-        """Copy the URI ``source`` to ``directory``, both with their subdirectories."""
+        """Copy the URI ``source`` to ``directory``, including subdirectories."""
         super().__init__()
         self._mirror = EventFileMirror(storage, {source: directory}, size_limit)
 
@@ -125,7 +125,7 @@ class EventFileUpload(PeriodicTransfer):
     """
 
     def __init__(self, storage: Storage, directory: Path, target: str, size_limit: int = UPLOAD_LIMIT) -> None:
-        """Copy ``directory`` to the URI ``target``, both with their subdirectories."""
+        """Copy ``directory`` to the URI ``target``, including subdirectories."""
         super().__init__()
         self._upload = DirectoryUpload(storage, self.cancelled, log.warning, overwrite=True)
         self._directory = directory
@@ -151,7 +151,7 @@ class EventFileUpload(PeriodicTransfer):
                 continue
             except StorageUnreachable:
                 raise
-            except (StorageError, OSError) as error:  # of this file; the upload of other files may succeed
+            except (StorageError, OSError) as error:  # affects this file; other files may succeed
                 problem = error
             else:
                 self._kept[path] = version
@@ -191,7 +191,7 @@ class OutputDirectory:
     Files are identified by their paths in the directory. A file of a committed shard is not copied again.
     """
 
-    name: str  # of the output
+    name: str  # name of the output
     path: Path  # the local directory
     storage: Storage
     part: str  # URI of the directory on the store for the files of this start
@@ -392,7 +392,7 @@ class TaskOutputs(StartPart):
 class ShardCopies:
     """Output files of one shard that were copied to the store, before the commit of the shard is requested."""
 
-    names: list[str] = attrs.field(factory=list)  # for the log of commits: URIs of copies, and other names
+    names: list[str] = attrs.field(factory=list)  # for the commit log: URIs of copies, and names of other files
     files: list[tuple[OutputDirectory, str]] = attrs.field(factory=list)
 
     def settle(self, *, committed: bool) -> None:

@@ -49,7 +49,7 @@ class TunnelEnds:
         self._sending: asyncio.Future[None] = asyncio.ensure_future(self._send_all())
 
     def begin(self) -> None:
-        """Drop all connections. Call this when a stream to a master begins, because the master does not know them."""
+        """Drop all connections. Call this when a stream to a master begins: that master does not know them."""
         for task in self._tasks:
             task.cancel()
         self._era += 1

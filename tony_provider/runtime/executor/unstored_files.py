@@ -34,7 +34,7 @@ _MOST_ENTRIES = 5000  # number of entries that one scan reads
 _MOST_ROOTS = 4
 _MOST_LEVELS = 8
 _SKIPPED = ("__pycache__", "node_modules", "site-packages", "dist-packages", "huggingface")
-# A directory with one of these is an environment, or a copy of a model that was downloaded from Hugging Face.
+# A directory that contains one of these is an environment, or a model that was downloaded from Hugging Face.
 _MARKS = ("pyvenv.cfg", "conda-meta", ".cache/huggingface")
 
 Identity = tuple[int, int]  # device and inode
@@ -54,7 +54,7 @@ class WorkingDirectories:
         """Return the files that may belong to a checkpoint, by path. Blocks.
 
         Paths are relative to the container's directory if they are below it. Links are not followed. Directories that
-        have changed since the processes started come first, so that the limit leaves out those that never change.
+        have changed since the processes started come first, so that the limit omits unchanged directories.
         """
         self._find_roots(pids)
         seen = set(self._without)
@@ -105,7 +105,7 @@ class WorkingDirectories:
             found[path.encode(errors="replace").decode()] = FileVersion.of(status)
 
     def _find_roots(self, pids: Iterable[int]) -> None:
-        """Add the current directories of processes. They are still scanned after their processes have ended."""
+        """Add the current directories of processes. They are scanned even after the processes have ended."""
         for pid in pids:
             if len(self._roots) >= _MOST_ROOTS:
                 return
@@ -117,7 +117,7 @@ class WorkingDirectories:
                 self._roots.insert(0, root)
 
     def _is_foreign(self, root: str) -> bool:
-        """Return whether a directory is stored, or also contains files of other programs."""
+        """Return whether a directory is stored anyway, or is above the container's directory."""
         if f"{self._container}/".startswith(f"{root.rstrip('/')}/"):
             return True
         above: Collection[str] = [root, *map(str, Path(root).parents)]
@@ -139,7 +139,7 @@ def _is_skipped(name: str) -> bool:
 _INTERVAL = 5.0  # seconds between two checks
 _CHECK_SHARE = 20  # checks take at most a twentieth of the time
 _LAST_CHECK = 5.0  # seconds for the check after the processes have ended
-_PATIENCE_NS = 20 * 10**9  # age at which a save is reported; the program may copy it to the checkpoint directory before
+_PATIENCE_NS = 20 * 10**9  # age of a reported save; before, the program may copy the save to the checkpoint directory
 _CLOCK_TICK_NS = 20 * 10**6  # maximum lag of file times behind the clock
 _NAMED = 3  # number of files that a notice names
 
@@ -241,7 +241,7 @@ class UnstoredFiles(BackgroundWork):
         return False
 
     def _check_checkpoints(self, ended: bool) -> None:
-        """Set the notice once, and again after the processes have ended, because users get each new text."""
+        """Set the notice only once and at the end, because users are notified of each new text."""
         files = self._context.checkpoints.unstored()
         if files and (ended or not self._not_stored):
             why = _why_not(self._context.container)

@@ -197,7 +197,7 @@ def unpack_wheels(wheels: Sequence[Path], directory: Path, runner: ProgramRunner
         shutil.rmtree(data)
 
 
-_SHARED = ("share", "etc")  # directories next to packages that programs expect below sys.prefix
+_SHARED = ("share", "etc")  # directories next to the packages; programs expect them below sys.prefix
 _ENTRY = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<object>[\w.]+)\s*(\[.*\])?", re.ASCII)
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
 _MOST_BYTES = 1 << 20  # size limit in bytes of entry_points.txt, and of a script
@@ -216,7 +216,7 @@ if __name__ == "__main__":
 
 @attrs.frozen
 class VirtualEnvironment:
-    """A virtual environment in ``directory``. A marker file, which is written last, shows that it is complete."""
+    """A virtual environment in ``directory``. A marker file, written last, shows that the environment is complete."""
 
     directory: Path
 
@@ -503,8 +503,8 @@ def user_environment(
         **{name: value for name, value in cluster.items() if name.startswith(contract.OWN_ENV_PREFIX)},
     }
     env["PATH"] = os.pathsep.join([str(python_bin), env.get("PATH") or _DEFAULT_PATH])
-    # Localized files are links into the node's cache, and Python adds the directory of a script's target to sys.path.
-    # Therefore add the container's directory, which contains the modules next to the script.
+    # Localized files are links into the node's cache. For a script, Python adds the directory of the link's target to
+    # sys.path. Therefore add the container's directory, which contains the modules next to the script.
     env["PYTHONPATH"] = os.pathsep.join(
         [*filter(None, [env.get("PYTHONPATH")]), str(workspace.container), str(workspace.sdk)]
     )

@@ -103,7 +103,7 @@ class UserProcess:
 STACK_SIGNAL = signal.SIGUSR2
 _INTERPRETERS = ("python", "pypy")  # prefixes of the program names of Python interpreters
 _TIMEOUT = 3.0  # seconds in which all processes must write their stacks
-_SILENT = 1.0  # seconds for one process to begin; it never does if its stderr is redirected
+_SILENT = 1.0  # seconds for one process to begin its output, which never happens if stderr is redirected
 _QUIET = 0.15  # seconds without output after which the stacks of a process are complete
 _POLL = 0.05
 _LONGEST_COMMAND = 200  # characters
@@ -156,7 +156,7 @@ def _note(pid: int, output: Output) -> None:
 
 
 def _ask(pid: int) -> bool:
-    """Request the stacks of a process. Return False if it has ended, or has no handler that writes them."""
+    """Request the stacks of a process. Return False if the process has ended, or has no handler that writes stacks."""
     if not _answers(pid):
         return False
     try:
@@ -182,7 +182,7 @@ async def _settle(stderr: CappedFile, before: int, until: float) -> bool:
 
 
 def _frames(written: bytes, context: ExecutorContext) -> list[str]:
-    """Return the frames of the thread that has handled the signal, with paths below the container's directory."""
+    """Return the frames of the thread that has handled the signal, with paths relative to the container's directory."""
     current = _CURRENT.search(written.decode("utf-8", "replace"))
     lines = current[1].splitlines()[: limits.MOST_FRAMES] if current else []
     directory = f"{context.workspace.container}/"
@@ -275,8 +275,8 @@ class UserProcesses:
     ) -> None:
         """Run the processes until they and all their descendants have ended.
 
-        Fills ``exited`` with the result: that of the first process to fail, if any. ``started`` gets the PID of the
-        first process. Raises OSError if a process cannot be started, after killing those that were started.
+        Fills ``exited`` with the result of the first process to fail, or else of local rank 0. ``started`` gets the PID
+        of the first process. If a process cannot be started, kills the started processes and raises OSError.
         """
         await asyncio.to_thread(self._memory.read)
         async with AsyncExitStack() as captures:
@@ -352,7 +352,7 @@ class UserProcesses:
             while True:
                 living = {process.ending for process in self.running if not process.ending.done()}
                 first_bad = next((process for process in self.running if process.failed), None)
-                if living or first_bad:  # if a helper has also failed, it is the cause
+                if living or first_bad:  # if a helper has also failed, the helper is the cause
                     first_bad = self._failed_helper or first_bad
                 if first_bad or not living or stopping.done():
                     return first_bad
@@ -368,7 +368,7 @@ class UserProcesses:
         """
         root, waits = os.getpid(), self._context.container.spec.wait_for_children
         latest = float("inf") if waits else time.monotonic() + _CHILDREN_SECONDS
-        helpers = [helper.pid for helper in self._helpers]  # they are stopped after all other processes have ended
+        helpers = [helper.pid for helper in self._helpers]  # stopped only after all other processes have ended
 
         def deadline() -> float:
             return min(latest, self._stop_request.asked_at, 0.0 if self._failed_helper and waits else latest)

@@ -1,4 +1,4 @@
-"""Files of one container: the workspace, the job's files, and the free space of its disk."""
+"""Files of one container: the workspace, the job's files, and the free space on the disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 _LEAST = 1 << 20  # bytes; a disk with less free space counts as full
-# Share of a disk that logs leave free. A NodeManager treats a disk that is 90 % full, and then the node, as broken.
+# Share of a disk that logs leave free. If a disk is 90 % full, a NodeManager treats it, and then the node, as broken.
 _RESERVE = 0.15
 _LARGEST_RESERVE = 1 << 30  # bytes
 
@@ -112,7 +112,7 @@ _NOTEBOOK = (
 
 @attrs.frozen
 class Workspace:
-    """The paths of one container's workspace for one of its user processes, and their preparation.
+    """Paths in a container's workspace for one user process, and methods that create the files and directories there.
 
     Several processes of a container share some paths. Paths in ``own`` belong to one process.
     """
@@ -199,8 +199,8 @@ class Workspace:
     def tensorboard(self) -> Path:
         """The directory for event files: those of this user process, or in TensorBoard's container those of all tasks.
 
-        Directories of other processes are below that of local rank 0, which is copied as a whole. TensorBoard shows
-        each as a separate run.
+        The directories of other processes are within the directory of local rank 0, which is copied as a whole.
+        TensorBoard shows each directory as a separate run.
         """
         shared = self.root / "tensorboard"
         return shared / f"process-{self.local_rank}" if self.local_rank else shared
@@ -302,7 +302,7 @@ class ChangedFileError(Exception):
 class JobFiles:
     """Verifies, unpacks and links the job's files once, before the user's program runs for the first time.
 
-    Containers of one application share unpacked archives on a node only if all its task types get the same secrets.
+    Containers of one application share unpacked archives on a node only if all task types get the same secrets.
     Otherwise a program without a secret could change files that a container with the secret runs later.
     """
 

@@ -46,11 +46,11 @@ class TaskAddress:
     """Address and named ports of one task of a generation, or of one process if a task runs several."""
 
     type: str
-    index: int  # among the tasks, or processes, of its type
+    index: int  # index among the tasks, or processes, of its type
     role: Role
-    host: str = ""  # empty: the task has not started or has ended
+    host: str = ""  # host name or address; empty if the task has not started or has ended
     ports: dict[str, int] = attrs.field(factory=dict)  # by the names that Framework.ports returned
-    local_rank: int = 0  # of the process in its container
+    local_rank: int = 0  # index of the process in its container
     local_world_size: int = 1  # number of processes in its container
 
     @property
@@ -66,7 +66,7 @@ class TaskAddress:
 
 @attrs.frozen
 class ClusterSpec:
-    """The addresses of all tasks, or all processes, of one generation, by type as specified and then by index.
+    """Addresses of all tasks, or all processes, of one generation, in the order of the job's types and then by index.
 
     Tasks without an address are included, so that all tasks compute the same ranks.
     """
@@ -86,21 +86,21 @@ class ClusterSpec:
 class HelperProcess:
     """A process of the runtime on which user processes depend, such as a rendezvous server.
 
-    The executor starts it with one user process, in the same environment, and stops it with the user processes. The
-    task fails if the helper ends earlier with a nonzero exit code or by a signal.
+    The executor starts the helper with one user process, in the environment of that process, and stops it with the user
+    processes. The task fails if the helper ends earlier with a nonzero exit code or by a signal.
     """
 
-    name: str  # for messages, such as Horovod's rendezvous
+    name: str  # name shown in messages, such as "Horovod's rendezvous"
     command: str  # for /bin/sh; its last command is an exec, so that the helper replaces the shell
 
 
 @attrs.frozen
 class TaskEnvironment:
-    """The variables of one user process, and the files that are written to its working directory before it starts."""
+    """Variables of one user process, and the files that its working directory needs before the start."""
 
     env: dict[str, str]
     files: dict[str, str] = attrs.field(factory=dict)  # name in the working directory -> text
-    paths: dict[str, str] = attrs.field(factory=dict)  # variable that holds a file's path -> its name in files
+    paths: dict[str, str] = attrs.field(factory=dict)  # variable for a file's path -> name of the file in ``files``
     before: str = ""  # shell commands that run before the user's command and leave no process running
     helpers: tuple[HelperProcess, ...] = ()  # run concurrently with the process
 
@@ -115,7 +115,7 @@ class TaskEnvironment:
         )
 
     def placed(self, directory: str) -> TaskEnvironment:
-        """Return the environment of a process in ``directory``, with the variables of ``paths`` in ``env``."""
+        """Return a copy with the variables of ``paths`` in ``env``: the paths that the files have in ``directory``."""
         located = {variable: str(Path(directory, name)) for variable, name in self.paths.items()}
         return attrs.evolve(self, env={**self.env, **located}, paths={})
 
@@ -185,7 +185,7 @@ class Framework(ABC):
         return [Problem(path, value, "is set by the framework; leave it out") for path, value in given.items()]
 
     def default_command(self, role: Role) -> str:
-        """Return the command of task types of this role that give none; empty if they must give a command."""
+        """Return the default command of task types of this role; empty if the job must specify a command."""
         return ""
 
     def ports(self, task_type: str, role: Role) -> Sequence[str]:
@@ -201,10 +201,10 @@ class Framework(ABC):
         return False
 
     def decisive(self, job: JobSpec) -> Sequence[str]:
-        """Return the task types that must all succeed for the job to succeed. Other tasks are then stopped.
+        """Return the task types that must all succeed for the job to succeed. The other tasks are then stopped.
 
-        These are the chief and all workers. In a job with a chief and parameter servers it is the chief alone, because
-        the workers wait for work without end.
+        The default is the chief and all workers. In a job with a chief and parameter servers, only the chief must
+        succeed, because the workers wait for work without end.
         """
         decisive, every = self.decisive_roles, set(job.roles.values())
         if not decisive:
@@ -243,7 +243,7 @@ class Framework(ABC):
         """
 
 
-PYTHON_COMMAND = '"$(command -v python || command -v python3)"'  # Debian calls it python3 only
+PYTHON_COMMAND = '"$(command -v python || command -v python3)"'  # on Debian, only python3 exists
 
 
 def run_module(arguments: str) -> str:
@@ -252,7 +252,7 @@ def run_module(arguments: str) -> str:
 
 
 def wait_until_reachable(address: Address) -> str:
-    """Return a shell command that waits until a process listens at the address, and otherwise exits with a message."""
+    """Return a shell command that waits until a process listens at the address. On timeout, it exits with a message."""
     return f"{PYTHON_COMMAND} -m tony_wait {address.host} {address.port} || exit"
 
 
@@ -280,7 +280,7 @@ def plugin_names() -> tuple[str, ...]:
 def load_plugin(name: str) -> Optional[Framework]:
     """Return the plugin framework with this name, or None if no package has it.
 
-    Raises LookupError with the reason if it cannot be loaded.
+    Raises LookupError with the reason if the plugin cannot be loaded.
     """
     point = next((point for point in entry_points() if point.name == name), None)
     if point is None:
@@ -294,8 +294,8 @@ def load_plugin(name: str) -> Optional[Framework]:
     return framework
 
 
-# Class of each built-in framework, by the framework's name, which is also its module's name. A process loads only the
-# framework of its job.
+# Class of each built-in framework, by the name of the framework and of its module. A process loads only the framework
+# of its job.
 _OURS = {
     "tensorflow": "TensorFlow",
     "pytorch": "PyTorch",
@@ -351,9 +351,9 @@ def has_default_command(framework: object, task_type: str, role: object = None) 
 
 
 def by_process(job: JobSpec, cluster: ClusterSpec) -> ClusterSpec:
-    """Return the cluster with one address for each process; processes of a task follow each other by local rank.
+    """Return the cluster with one address for each process, in the order of the tasks and then by local rank.
 
-    Their indices count the processes of a type, so that processes have an order and ranks like tasks.
+    The index of a process counts all processes of its type, so that processes get ranks in the same way as tasks.
     """
     if all(job.tasks[task.type].process_count == 1 for task in cluster.tasks):
         return cluster
@@ -386,7 +386,7 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 def task_environment(
     job: JobSpec, cluster: ClusterSpec, task_type: str, index: int, *, local_rank: int = 0, directory: str = ""
 ) -> TaskEnvironment:
-    """Return the variables and files by which a user process finds the others, including the framework's own.
+    """Return all variables and files by which a user process finds the others: the common ones and the framework's.
 
     ``cluster`` has the tasks' addresses. The caller writes the files in ``directory``; if it is empty, the variables
     have paths relative to the working directory. The job's own ``env`` is not included. Raises LookupError if the
@@ -400,7 +400,7 @@ def task_environment(
 def cluster_environment(job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
     """Return the part of a process's environment that does not depend on the framework.
 
-    The arguments are those of ``Framework.environment``. Evaluators and sidecars get the cluster but no rank.
+    The arguments are those of ``Framework.environment``. Evaluators and sidecars get no rank, but the addresses.
     """
     task = cluster.task(task_type, index)
     rank_of = ranks(cluster.tasks)
@@ -432,7 +432,7 @@ def cluster_environment(job: JobSpec, cluster: ClusterSpec, task_type: str, inde
 def cluster_json(cluster: ClusterSpec) -> str:
     """Return the addresses of chief, workers and parameter servers as JSON: ``{type: ["host:port", …]}``.
 
-    They are ordered by type as specified, then by index. The address of a task that does not run is empty.
+    Types are in the job's order, addresses in the order of the index. A task that does not run has an empty text.
     """
     by_type: dict[str, list[str]] = {}
     for task in cluster.tasks:

@@ -1,4 +1,4 @@
-"""Base of frameworks with collective operations, whose processes train together and meet at rank 0."""
+"""Base of frameworks with collective operations: all processes train together and meet at rank 0."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Member:
     generation: int
     node_rank: int
     node_count: int
-    cross_rank: int  # rank among the processes with the same local rank, one in each node that has this rank
+    cross_rank: int  # rank among all processes with the same local rank, at most one in each node
     cross_size: int  # number of these processes
 
     @classmethod
@@ -73,7 +73,7 @@ class Member:
 
 
 class CollectiveFramework(Framework):
-    """Chief and workers with ranks. Any number of them can train, but none can continue without the others.
+    """Gang of chief and workers with ranks. It can start with any size, but no process can continue without the others.
 
     Evaluators and sidecars are not part of the gang and get none of the framework's variables.
     """

@@ -45,7 +45,7 @@ class Horovod(CollectiveFramework):
         env = {
             "HOROVOD_CONTROLLER": "gloo",
             "HOROVOD_CPU_OPERATIONS": "gloo",
-            "HOROVOD_GLOO_TIMEOUT_SECONDS": "900",  # for processes that restore their checkpoints for longer
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": "900",  # some processes restore their checkpoint for longer than others
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": rendezvous.host,
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(rendezvous.port),
             # two tasks on a node are two hosts for Horovod

@@ -80,7 +80,7 @@ class MPI(Framework):
 
 
 def _slots(job: JobSpec, cluster: ClusterSpec) -> dict[str, int]:
-    """Return the number of processes of each container by name, in rank order: its GPUs, or without GPUs its vcores."""
+    """Return the slots of each container by name, in rank order: its number of GPUs, or of vcores if it has no GPU."""
     rank_of = ranks(cluster.tasks)
     there = [task for task in cluster.tasks if (task.type, task.index) in rank_of and task.host]
     there.sort(key=lambda task: rank_of[task.type, task.index])

@@ -2,7 +2,7 @@
 
 The chief's command is the driver. ``ray.init()`` finds the head by RAY_ADDRESS. The job ends with the driver. Workers
 need no command: each is a Ray node with the CPUs, GPUs and memory of its container. A failed worker restarts alone,
-because Ray reassigns its tasks. A failed head restarts all tasks.
+because Ray reassigns its tasks. If the head fails, all tasks restart.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _START = 'exec ray start --block --temp-dir="$TMPDIR/ray" $TONY_RAY_ARGUMENTS'
 _HEAD = HelperProcess("Ray's head", f"{_START} --head --port=$TONY_PORT --include-dashboard=false")
 _NODE = f"{_START} --address=$RAY_ADDRESS"
 _TOKEN = "RAY_AUTH_TOKEN"  # since Ray 2.52; older versions ignore it and RAY_AUTH_MODE
-_FOR_OBJECTS = 0.3  # share of the container's memory for objects; Ray's default is this share of the machine's
+_FOR_OBJECTS = 0.3  # share of the container's memory for objects; by default, Ray takes it of the machine's memory
 _LEAST_FOR_OBJECTS = 80 << 20  # bytes; Ray's own minimum is 75 MiB
 
 

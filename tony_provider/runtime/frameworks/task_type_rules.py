@@ -39,7 +39,7 @@ def types_that_end_the_job_before(job: JobSpec, framework: Framework, task_type:
 
 
 def takes_gang_along(job: JobSpec, role: Role, scope: RestartScope) -> bool:
-    """Return whether the failure of a task also fails the gang. It does not for a sidecar, which the job can lose."""
+    """Return whether the failure of a task also fails the gang. It does not for sidecars: a job can lose them."""
     if role is Role.SIDECAR:
         return False
     if scope is RestartScope.NEVER:
@@ -101,7 +101,7 @@ class PeakDemand:
         return frozenset(found)
 
     def _comes_alone(self, name: str) -> bool:
-        """Return whether tasks of this type start independently, each with its container, and end by themselves."""
+        """Return whether tasks of this type start as soon as each has a container, and end independently."""
         role = self._job.role(name)
         return self._job.start is StartRule.FIRST_COME and (role.is_tracked or role is Role.ONCE)
 

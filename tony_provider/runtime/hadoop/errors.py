@@ -1,7 +1,7 @@
 """Errors of Hadoop clients.
 
-RemoteError and its subclasses stand for exceptions that a Hadoop server sends, according to their Java classes. The
-other classes stand for failures of connection, authentication, protocol and deadlines.
+RemoteError and its subclasses represent Java exceptions that a Hadoop server sent; the subclass depends on the Java
+class. The client itself raises all other errors, for example if a connection is lost or a deadline has passed.
 """
 
 # ruff: noqa: N818 - these names say what happened, as Hadoop's own do
@@ -48,14 +48,14 @@ class RpcAuthenticationError(RpcError):
 class RemoteError(RpcError):
     """Java exception that the server sent.
 
-    ``java_class`` is the full name of its class, ``message`` its text, and ``trace`` its stack trace, or None.
+    ``java_class`` is the full name of the exception's class. ``trace`` is the stack trace, or "" if there is none.
     """
 
     java_class: str
     message: str
     trace: str = attrs.field(default="", repr=False)
 
-    # full names of the Java classes that this class stands for
+    # full names of the Java exceptions that this Python class represents
     java_classes: ClassVar[tuple[str, ...]] = ()
 
     def __str__(self) -> str:
@@ -134,7 +134,7 @@ _BY_JAVA_CLASS: dict[str, type[RemoteError]] = {
 
 
 def remote_error(java_class: str, text: str, trace: Optional[str] = None) -> RemoteError:
-    """Return the error for a Java exception. This is a plain RemoteError if the Java class has no subclass here.
+    """Return the error for a Java exception, or a plain RemoteError if no subclass represents its Java class.
 
     ``text``: the exception as the server sent it, often as ``class: message`` followed by the stack trace.
     """

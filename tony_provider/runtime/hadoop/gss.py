@@ -1,7 +1,7 @@
 """Kerberos by GSS-API: tickets for HTTP servers, and explanations of Kerberos errors with remedies.
 
-An error is recognized by its message: from MIT's library (error tables of krb5 and GSS-API), from Java's
-``KrbException``, or from Hadoop.
+An error is recognized by its message. The known messages are those of MIT's library (error tables of krb5 and GSS-API),
+of Java's ``KrbException``, and of Hadoop.
 """
 
 from __future__ import annotations
@@ -176,12 +176,12 @@ class Tickets:
 
     @classmethod
     def of_keytab(cls, keytab: Path, principal: str, error: Callable[[str, str], Exception]) -> Tickets:
-        """Use a keytab file, which must continue to exist.
+        """Return tickets from a keytab file, which must exist as long as the tickets are used.
 
         The library reads the keytab's path from the environment, so a process can use only one keytab.
         """
         os.environ["KRB5_CLIENT_KTNAME"] = f"FILE:{keytab}"
-        os.environ["KRB5CCNAME"] = f"MEMORY:{keytab}"  # not shared with other keytabs, which may have another KDC
+        os.environ["KRB5CCNAME"] = f"MEMORY:{keytab}"  # one cache per keytab, because each may have its own KDC
         return cls(error, principal)
 
     def negotiate(self, host: str) -> TicketExchange:

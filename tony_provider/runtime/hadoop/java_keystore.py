@@ -1,7 +1,7 @@
 """Reader for Java keystores of type JKS, as YARN creates them for application masters.
 
-The format is that of ``sun.security.provider.JavaKeyStore`` (OpenJDK). A stream of SHA-1 digests protects its keys, as
-in ``sun.security.provider.KeyProtector``.
+The format is that of ``sun.security.provider.JavaKeyStore`` (OpenJDK). Private keys are encrypted with a stream of
+SHA-1 digests, as in ``sun.security.provider.KeyProtector``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _MAGIC, _VERSIONS = 0xFEEDFEED, (1, 2)
 _KEY, _TRUSTED = 1, 2  # types of entries
 _MOST_BYTES = 1 << 20
 _DIGEST = 20  # bytes of SHA-1
-_WHITENER = b"Mighty Aphrodite"  # constant of the format, hashed after the password in the file's digest
+_WHITENER = b"Mighty Aphrodite"  # constant of the format; in the file's digest, it follows the password
 _SUN_PROTECTION = bytes.fromhex("06 0a 2b 06 01 04 01 2a 02 11 01 01")  # 1.3.6.1.4.1.42.2.17.1.1, in DER
 _SEQUENCE, _OCTETS = 0x30, 0x04  # tags of DER
 
 
 class KeystoreError(Exception):
-    """Bytes are not a keystore of type JKS, are damaged, or have another password."""
+    """The data is not a keystore of type JKS, is damaged, or has another password."""
 
 
 @attrs.frozen
@@ -130,7 +130,7 @@ def _certificate(reader: _Reader, version: int) -> bytes:
 def _unprotected(encrypted: bytes, secret: bytes) -> bytes:
     """Decrypt the key in an EncryptedPrivateKeyInfo (RFC 5208).
 
-    Its data are a salt, the key XORed with the stream of digests, and a digest of password and key.
+    The encrypted data consists of a salt, the key XORed with the stream of digests, and a digest of password and key.
     """
     info = _Reader(_der(_Reader(encrypted), _SEQUENCE))
     algorithm, protected = _der(info, _SEQUENCE), _der(info, _OCTETS)

@@ -51,7 +51,7 @@ _WITH_SASL = 0xDF
 _PREAMBLE = b"hrpc" + bytes([_RPC_VERSION, _SERVICE_CLASS, _WITH_SASL])
 _SASL_CALL_ID = -33
 _CONTEXT_CALL_ID = -3
-_PROTOCOL_VERSION = 1  # the same for every YARN protocol
+_PROTOCOL_VERSION = 1  # version of every YARN protocol
 _READ_BYTES = 64 * 1024
 
 
@@ -201,7 +201,7 @@ class RpcConnection:
         retry_count: int,
         timeout: float,
     ) -> M:
-        """Make one call and return its answer. If cancelled, the server may still execute the call.
+        """Make one call and return its answer. The server may still execute a call that was cancelled.
 
         ``call_id`` must not be in use on this connection. Raises RemoteError, RpcTimeout after ``timeout`` seconds,
         RpcConnectionError, RpcProtocolError.
@@ -278,7 +278,7 @@ class RpcConnection:
     def _deliver(self, header: RpcResponseHeaderProto, body: bytes) -> None:
         answer = self._pending.get(_call_id(header))
         if header.status == RpcResponseHeaderProto.FATAL:
-            raise _error_of(header)  # the server closes the connection, so this ends every call
+            raise _error_of(header)  # the server closes the connection, so all pending calls fail
         if answer is None or answer.done():
             return  # the caller has stopped waiting
         if header.status == RpcResponseHeaderProto.SUCCESS:
@@ -294,7 +294,7 @@ class RpcConnection:
             self._fail(RpcConnectionError(f"{self.address} has sent nothing for {timeout:g} s"))
 
     def _fail(self, error: RpcError) -> None:
-        """End the connection and fail all pending calls with ``error``. Only the first call has an effect."""
+        """End the connection and fail all pending calls with ``error``. Do nothing if it has already ended."""
         if self._failure is not None:
             return
         self._failure = error
@@ -349,7 +349,7 @@ class RpcClient:
       whether the call was executed.
     - Any other RemoteError, RpcAuthenticationError, RpcProtocolError: never.
 
-    At the deadline, the last error is raised, except an error that the deadline itself caused.
+    At the deadline, the client raises the last error that has another cause than the deadline itself.
     """
 
     def __init__(
@@ -370,7 +370,7 @@ class RpcClient:
         self._settings = settings
         self._client_id = secrets.token_bytes(_CLIENT_ID_BYTES)
         self._next_call_id = 0
-        self._active = 0  # index of the current server's address
+        self._active = 0  # index of the current server in ``addresses``
         self._connection: Optional[RpcConnection] = None
         self._connecting = asyncio.Lock()
         self._closed = False
@@ -385,7 +385,7 @@ class RpcClient:
         self._token = token
 
     async def call(self, method: Method[M], request: Message, *, timeout: float) -> M:
-        """Make one call and return its answer, within ``timeout`` seconds in total. The class lists the errors."""
+        """Make one call and return its answer, within ``timeout`` seconds in total. For errors, see RpcClient."""
         deadline = asyncio.get_running_loop().time() + timeout
         call_id = self._take_call_id()
         delays = pauses(self._retry.first_delay, self._retry.max_delay, self._retry.jitter)
@@ -419,7 +419,7 @@ class RpcClient:
             raise _TryAgain(error, cut_short=asyncio.get_running_loop().time() >= deadline) from error
         except Retriable as error:
             raise _TryAgain(error) from error
-        if isinstance(connection.failure, RpcConnectionError):  # lost before it was used
+        if isinstance(connection.failure, RpcConnectionError):  # lost before this call was sent
             raise _TryAgain(connection.failure)
         left = max(deadline - asyncio.get_running_loop().time(), 0.0)
         try:

@@ -53,12 +53,13 @@ class Rc4:
 AUTH, AUTH_INT, AUTH_CONF = "auth", "auth-int", "auth-conf"
 STRONGEST_FIRST = (AUTH_CONF, AUTH_INT, AUTH)
 
-# Accepted ciphers, with the number of bytes of H(A1) in their keys. Java servers also offer rc4-56 and rc4-40, which an
-# attacker can break. They must not be accepted, because an attacker could remove rc4 from the unprotected challenge.
+# Accepted ciphers, with the number of bytes of H(A1) in the key. Java servers also offer rc4-56 and rc4-40, which are
+# easy to break. If the client accepted them, an attacker could enforce one of them by removing rc4 from the server's
+# challenge, which is unprotected.
 _CIPHER_KEY_BYTES = {"rc4": 16}
 
 _DIRECTIVE = re.compile(r'\s*([a-zA-Z0-9-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]*))\s*(?:,|$)', re.DOTALL)
-_MAX_BUFFER = 65536  # size limit of received messages that the client announces; the default of RFC 2831
+_MAX_BUFFER = 65536  # size limit of received messages, which the client announces; the default of RFC 2831
 _HASH_OF_NO_BODY = ":00000000000000000000000000000000"
 _FIRST_USE = "00000001"  # nonce count, constant because each nonce is used once
 
@@ -79,7 +80,7 @@ def _mac(key: bytes, sequence: bytes, message: bytes) -> bytes:
 
 
 class SecurityLayer(Protocol):
-    """Protection of messages after authentication. Wrap and unwrap messages in the order on the connection."""
+    """Protection of messages after authentication. Wrap messages in sending order, unwrap in receiving order."""
 
     max_message_bytes: int  # size limit of the argument of ``wrap``
 
@@ -181,8 +182,9 @@ def _quote(value: str) -> str:
 class DigestMd5Client:
     """Client's side of one DIGEST-MD5 exchange.
 
-    Call ``respond`` with the server's challenge, ``verify`` with its last message, then ``layer``. ``accepted``:
-    acceptable SASL qualities of protection, the preferred one first. The first one that the server offers is used.
+    Call ``respond`` with the server's challenge, ``verify`` with the server's last message, then ``layer``.
+    ``accepted`` lists acceptable SASL qualities of protection, the preferred one first. The client uses the first one
+    that the server offers.
     """
 
     def __init__(
@@ -208,7 +210,7 @@ class DigestMd5Client:
     def respond(self, challenge: bytes) -> bytes:
         """Return the response to the server's challenge.
 
-        Raises RpcProtocolError for a malformed challenge, RpcAuthenticationError if the client accepts no offer.
+        Raises RpcProtocolError for a malformed challenge, RpcAuthenticationError if no offer is acceptable.
         """
         offered = parse_directives(challenge)
         nonce = _single(offered, "nonce")
@@ -305,7 +307,7 @@ _QUALITIES = {"authentication": AUTH, "integrity": AUTH_INT, "privacy": AUTH_CON
 
 
 def accepted_protection(listed: str) -> tuple[str, ...]:
-    """Return the SASL qualities to accept, given the cluster's ``hadoop.rpc.protection``, the strongest first.
+    """Return the SASL qualities to accept for a value of ``hadoop.rpc.protection``, the strongest first.
 
     These are the weakest listed quality and all stronger ones. Returns all qualities if no listed value is valid,
     because the cluster's requirement is then unknown.
@@ -324,7 +326,7 @@ def negotiate_message() -> RpcSaslProto:
 
 
 class TokenAuthentication:
-    """Client's side of one authentication of Hadoop RPC by a token, without I/O.
+    """Client's side of one authentication by a token in Hadoop RPC. The class does no I/O.
 
     Pass each message of the server to ``step`` until ``step`` returns None.
     """

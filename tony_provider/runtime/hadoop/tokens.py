@@ -112,7 +112,7 @@ def delimited(data: bytes) -> bytes:
 
 
 def split_delimited(data: bytes) -> tuple[bytes, bytes]:
-    """Return the content of the first length-prefixed block in ``data``, and the rest. Raises ValueError."""
+    """Return the content of the first length-prefixed block in ``data``, and the bytes after it. Raises ValueError."""
     try:
         length, start = read_varint(data, 0)
     except (IndexError, EndlessNumber):
@@ -129,7 +129,7 @@ def encode_frame(*messages: Message) -> bytes:
 
 
 def take_message(message_type: type[M], data: bytes) -> tuple[M, bytes]:
-    """Parse the first message in ``data``; return it and the rest. Raises RpcProtocolError."""
+    """Parse the first message in ``data``; return the message and the bytes after it. Raises RpcProtocolError."""
     message = message_type()
     try:
         encoded, rest = split_delimited(data)
@@ -142,8 +142,8 @@ def take_message(message_type: type[M], data: bytes) -> tuple[M, bytes]:
 def parse_into(message: Message, encoded: bytes) -> None:
     """Fill ``message`` from its encoding.
 
-    Raises DecodeError, also in two cases that protobuf's parser permits: missing required fields, and texts that are
-    not UTF-8.
+    Raises DecodeError. Unlike protobuf's parser, this function also rejects missing required fields, and texts that
+    are not UTF-8.
     """
     message.ParseFromString(encoded)
     if not message.IsInitialized():
@@ -178,7 +178,7 @@ class FrameBuffer:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the frames that ``data`` completes. Raises RpcProtocolError for an impossible length."""
+        """Return the frames that ``data`` completes. Raises RpcProtocolError if a frame exceeds the limit."""
         self._buffer += data
         frames = []
         while len(self._buffer) >= LENGTH_BYTES:
@@ -204,11 +204,11 @@ _VERSION = 0
 class DelegationTokenId:
     """Identifier of a delegation token. Times are epoch milliseconds by the NameNode's clock."""
 
-    owner: str  # user or principal that the token authenticates, as HDFS received it
+    owner: str  # user or principal that the token authenticates, in the form that HDFS received
     renewer: str
     real_user: str  # proxy user that requested the token for the owner; empty if the owner requested it
     issued_ms: int
-    latest_ms: int  # end of renewals; the token may expire earlier, at the time that its last renewal returned
+    latest_ms: int  # latest possible expiry; the actual expiry, which each renewal returns, may be earlier
     number: int  # sequence number that the NameNodes of an HDFS assign
 
     @classmethod
@@ -255,10 +255,10 @@ class Token:
 
     @classmethod
     def of_registry(cls, registry: str, auth: str, application_id: str) -> Token:
-        """Return a token by which NodeManagers log in to an image registry.
+        """Return a token with which NodeManagers log in to an image registry.
 
-        ``auth`` is the value of this name in the Docker client's ``config.json``. The token's identifier is YARN's
-        DockerCredentialTokenIdentifierProto, which has two texts.
+        ``auth`` is the value of the key ``auth`` in the Docker client's ``config.json``. The token's identifier is
+        YARN's DockerCredentialTokenIdentifierProto, a message with two text fields.
         """
         identifier = b"".join(
             tag + delimited(text.encode()) for tag, text in ((b"\x0a", registry), (b"\x12", application_id))
@@ -278,7 +278,7 @@ class Token:
         return token
 
     def to_url_string(self) -> str:
-        """Return the text form for REST calls of YARN and WebHDFS."""
+        """Return the text form in which clients send a token to the REST APIs of YARN and WebHDFS."""
         return base64.urlsafe_b64encode(self._written()).rstrip(b"=").decode()
 
     def _written(self) -> bytes:

@@ -2,7 +2,7 @@
 
 The records are IDs, access lists, resources, requests, placement constraints and launch contexts. IDs have the text
 forms of Hadoop's ApplicationId, ApplicationAttemptId, ContainerId and NodeId (2.10 to 3.4). Call the methods by
-``RpcClient.call``; the class describes retries and errors.
+``RpcClient.call``. The docstring of RpcClient describes retries and errors.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class ApplicationAttemptId:
 
 @attrs.frozen(order=True)
 class ContainerId:
-    """ID of a container. It includes the attempt that requested it; a later attempt may have adopted the container."""
+    """ID of a container, with the attempt that requested the container. A later attempt may have adopted it."""
 
     attempt: ApplicationAttemptId
     number: int  # 1 for the application master's container
@@ -160,7 +160,7 @@ class AccessList:
 
     @property
     def text(self) -> str:
-        """The text form that ``parse`` reads. An empty list is a blank."""
+        """The text form that ``parse`` reads. The text form of an empty access list is one blank."""
         return _EVERYBODY if self.everybody else f"{','.join(sorted(self.users))} {','.join(sorted(self.groups))}"
 
     async def allows(self, user: str) -> bool:
@@ -192,7 +192,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 ANYWHERE = "*"
-_OWN_FIELDS = (MEMORY, VCORES)  # have separate fields; Hadoop 3 also lists them among the named resources
+_OWN_FIELDS = (MEMORY, VCORES)  # resources with own fields; Hadoop 3 also lists them among the named resources
 
 
 def resource(
@@ -206,7 +206,8 @@ def resource(
     ``memory`` is in MiB. ``others`` are amounts by YARN's resource names, such as ``yarn.io/gpu``. ``units`` are YARN's
     units of these amounts, such as ``Gi``; by default, an amount is in the cluster's unit of the resource.
     """
-    # If no unit is set, YARN uses the cluster's unit. An empty unit means 1, so YARN would round 8 (Gi) down to 0.
+    # Without a unit, YARN uses the cluster's unit. An empty unit means a factor of 1: if the cluster counts in
+    # Gi, YARN would round 8 down to 0 Gi.
     values = [
         yarn_pb2.ResourceInformationProto(key=name, value=value, units=(units or {}).get(name), type=yarn_pb2.COUNTABLE)
         for name, value in (others or {}).items()
@@ -237,9 +238,9 @@ def resource_request(
 ) -> yarn_pb2.ResourceRequestProto:
     """Return a request for ``count`` containers on a node, on a rack or anywhere. A count of 0 cancels the request.
 
-    The count replaces the previous count for the same (priority, allocation_request_id, capability, where). With
-    ``relax_locality``, YARN may use all nodes of a requested rack. If ``where`` is ANYWHERE, it may also use nodes that
-    no other request names.
+    The count replaces the previous count for the same (priority, allocation_request_id, capability, where). In a
+    request for a rack, ``relax_locality`` allows all nodes of the rack. In a request for ANYWHERE, it also allows nodes
+    that no other request names.
     """
     return yarn_pb2.ResourceRequestProto(
         priority=yarn_pb2.PriorityProto(priority=priority),
@@ -287,7 +288,7 @@ def local_resource(
 
 
 def _host(parts: SplitResult) -> str:
-    # Not ``hostname``, which is in lower case: the name of an HDFS nameservice is case-sensitive.
+    # ``hostname`` is not used: it is in lower case, but the name of an HDFS nameservice is case-sensitive.
     host_and_port = parts.netloc.rpartition("@")[2]
     return host_and_port.rpartition(":")[0] if parts.port else host_and_port
 
@@ -326,7 +327,7 @@ def launch_context(
 def start_request(
     context: yarn_pb2.ContainerLaunchContextProto, container: yarn_pb2.ContainerProto
 ) -> StartContainerRequestProto:
-    """Return the request to start an allocated container, with the allocation's token as the proof for the node."""
+    """Return the request to start an allocated container. It includes the allocation's token, which the node checks."""
     return StartContainerRequestProto(container_launch_context=context, container_token=container.container_token)
 
 
@@ -341,10 +342,10 @@ Simple = yarn_pb2.SimplePlacementConstraintProto
 def tag_constraint(
     scope: str, namespace: str, tags: Sequence[str], *, least: int = 0, most: Optional[int] = None
 ) -> yarn_pb2.SimplePlacementConstraintProto:
-    """Require that the node or rack has ``least`` to ``most`` containers with these tags before a container is placed.
+    """Place a container only on a node or rack that already has ``least`` to ``most`` containers with these tags.
 
-    YARN counts the containers of each tag separately. The largest count must be at least ``least``, and the smallest
-    count at most ``most``.
+    YARN counts the containers of each tag separately. The largest of these counts must be at least ``least``, and the
+    smallest at most ``most``.
     """
     target = Target(targetType=Target.ALLOCATION_TAG, targetKey=namespace, targetValues=tags)
     return Simple(
@@ -375,7 +376,7 @@ def combined_constraint(
 ) -> Optional[yarn_pb2.PlacementConstraintProto]:
     """Return a constraint that requires all rules and the node label. Return None without rules and label.
 
-    With several rules, the label is left out: YARN would ignore it there, and use the queue's label.
+    If there are several rules, the label is left out, because YARN would ignore it and use the queue's label.
     """
     if len(rules) > 1:
         composite = yarn_pb2.CompositePlacementConstraintProto(
@@ -406,8 +407,8 @@ def scheduling_request(
 ) -> yarn_pb2.SchedulingRequestProto:
     """Return a request for ``count`` containers on nodes that satisfy the constraint. A count of 0 cancels the request.
 
-    The count replaces the previous count for the same (priority, allocation_request_id). YARN rejects the request if
-    it differs from the previous one in anything else.
+    The count replaces the previous count for the same (priority, allocation_request_id). YARN rejects a request
+    that differs from the previous one in anything but the count.
     """
     return yarn_pb2.SchedulingRequestProto(
         allocationRequestId=allocation_request_id,
@@ -422,7 +423,7 @@ def scheduling_request(
 
 
 # Server: the scheduler of the active ResourceManager (``yarn.resourcemanager.scheduler.address``, default port 8030).
-# Token: of kind YARN_AM_RM_TOKEN. If an answer has a new ``am_rm_token``, pass it to ``RpcClient.use_token``.
+# Token: the token of kind YARN_AM_RM_TOKEN. If an answer has a new ``am_rm_token``, pass it to ``RpcClient.use_token``.
 # Any call may raise ApplicationAttemptNotFound. The attempt has then ended, so the application master must stop.
 APPLICATION_MASTER_PROTOCOL = "org.apache.hadoop.yarn.api.ApplicationMasterProtocolPB"
 

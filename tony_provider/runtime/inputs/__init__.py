@@ -1,1 +1,1 @@
-"""Inputs of a job: a list of files, made once for each job, whose shards are distributed to the tasks."""
+"""Inputs of a job. The files of an input are listed once for each job, and distributed to the tasks as shards."""

@@ -1,11 +1,11 @@
 """Find the files of an input by its paths and patterns, and split them into shards.
 
-Text and TFRecord files are split at any byte, without reading them. A record belongs to the piece in which it begins,
-and the reader of a piece searches for its first record.
+Text and TFRecord files are split at arbitrary bytes, without reading the files. A record belongs to the piece in which
+the record begins. The reader of a piece searches for the first record of the piece.
 
 Parquet files are split between row groups, whose sizes are in the footer. The footer is a ``FileMetaData`` of
-parquet.thrift, which has the row groups as field 4. A ``RowGroup`` has its uncompressed bytes as field 2, and its bytes
-in the file as field 6, which older writers omit.
+parquet.thrift: field 4 has the row groups. In a ``RowGroup``, field 2 is the number of uncompressed bytes. Field 6 is
+the number of bytes in the file, but older writers omit it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from tony_provider.runtime.storage.errors import StorageUnsupported
 from tony_provider.runtime.storage.stores import JobStores
 
 _PLAIN, _ENCRYPTED = b"PAR1", b"PARE"
-_END = 8  # bytes after the footer: its length, and the magic
+_END = 8  # bytes after the footer: the footer's length, and the magic number
 _FIRST_READ = 64 << 10  # bytes to read at the end of a file, enough for most footers
 _LONGEST = 64 << 20
 _DEEPEST = 32  # maximum depth of nested structures; parquet.thrift has 6 levels
 
 
 class ParquetError(ValueError):
-    """A file is no Parquet file, or its footer is unreadable. The message has the reason, but not the file's name."""
+    """A file is no Parquet file, or its footer is unreadable. The message gives the reason, but not the file."""
 
 
 def row_group_sizes(storage: Storage, uri: str, size: int) -> list[int]:
@@ -68,7 +68,7 @@ def row_group_sizes(storage: Storage, uri: str, size: int) -> list[int]:
 
 
 def parse_footer(footer: bytes) -> list[tuple[int, int]]:
-    """Return the uncompressed bytes of each row group, and its bytes in the file (0 if the footer omits them).
+    """Return two sizes in bytes for each row group: uncompressed, and in the file (0 if the footer omits it).
 
     Raises ParquetError.
     """
@@ -90,7 +90,7 @@ def _read(storage: Storage, uri: str, size: int, length: int) -> bytes:
 
 
 def _in_the_file(groups: list[tuple[int, int]], size: int) -> list[int]:
-    """Return the bytes of each row group in the file. If unknown, estimate them from the uncompressed bytes."""
+    """Return the bytes of each row group in the file. Estimate unknown sizes from the uncompressed bytes."""
     if all(compressed for _, compressed in groups):
         return [compressed for _, compressed in groups]
     total = sum(plain for plain, _ in groups)
@@ -138,7 +138,7 @@ class _Compact:
         self.position = 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Yield number and type of each field of a structure. The caller reads or skips its value before the next."""
+        """Yield the number and type of each field of a structure. The caller then reads or skips the field's value."""
         field = 0
         while header := self._byte():
             more = header >> 4
@@ -170,7 +170,7 @@ class _Compact:
 def _behind(data: bytes, at: int, kind: int, depth: int) -> int:
     """Return the position after the field value that begins at ``at``."""
     if kind in _BOOLEANS:
-        return at  # the type is the value: 1 for true, 2 for false
+        return at  # a Boolean has no further bytes: type 1 means true, type 2 false
     if kind in _NUMBERS:
         while data[at] > 127:
             at += 1
@@ -196,7 +196,7 @@ def _behind(data: bytes, at: int, kind: int, depth: int) -> int:
 def _behind_struct(data: bytes, at: int, depth: int) -> int:
     while header := data[at]:
         at += 1
-        if header < 16:  # a varint with the field's number follows
+        if header < 16:  # the field's number follows, as a varint
             while data[at] > 127:
                 at += 1
             at += 1
@@ -215,14 +215,14 @@ def _behind_struct(data: bytes, at: int, depth: int) -> int:
 def _behind_elements(data: bytes, at: int, count: int, kinds: tuple[int, ...], depth: int) -> int:
     for _ in range(count):
         for kind in kinds:
-            at = at + 1 if kind in _BOOLEANS else _behind(data, at, kind, depth + 1)  # a Boolean element is a byte
+            at = at + 1 if kind in _BOOLEANS else _behind(data, at, kind, depth + 1)  # a Boolean in a list is one byte
         if at > len(data):
             raise ParquetError("its footer is damaged")
     return at
 
 
 def _list_header(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return the number of elements, their type, and the position of the first one."""
+    """Return the number of elements of a list, their type, and the position of the first element."""
     count, kind, at = data[at] >> 4, data[at] & 15, at + 1
     if count == 15:
         count, at = read_varint(data, at)
@@ -245,7 +245,7 @@ def cut_files(
 ) -> Iterator[InputShard]:
     """Yield the shards of these files, in the order of the files.
 
-    Calls ``check_cancelled`` before it reads a file; an exception of ``check_cancelled`` ends the work. Blocks. Raises
+    ``check_cancelled`` is called before a file is read. If it raises an exception, the work ends. Blocks. Raises
     UncutError, StorageError.
     """
     size = None if spec.split_size is None else spec.split_size * _MIB
@@ -280,9 +280,9 @@ def _piece(whole: InputShard, offset: int, length: int) -> InputShard:
 
 
 def cut_row_groups(whole: InputShard, sizes: list[int], size: int) -> list[InputShard]:
-    """Split a Parquet file into pieces of at most ``size`` bytes, from consecutive row groups.
+    """Split a Parquet file into pieces of consecutive row groups, at most ``size`` bytes each.
 
-    A row group that is larger is a piece. ``sizes``: bytes of each row group.
+    A row group larger than ``size`` becomes a piece by itself. ``sizes``: bytes of each row group.
     """
     pieces: list[InputShard] = []
     first = 0
@@ -318,7 +318,7 @@ _ANY_DIRECTORIES = "**"
 
 
 def fixed_directory(path: str) -> str:
-    """Return the URI of an input's path up to its first component with a pattern, or of the whole path."""
+    """Return the part of an input's path before the first component with a pattern, as a URI."""
     parsed = uris.parse(path)
     parts = itertools.takewhile(lambda part: not _MAGIC.search(part), parsed.path.split("/"))
     return str(attrs.evolve(parsed, path="/".join(parts) or "/"))
@@ -330,13 +330,13 @@ class BadInputError(Exception):
 
 @attrs.frozen
 class _Directories:
-    """Lists directories of one store, and checks for cancellation before each."""
+    """Lists directories of one store, and checks for cancellation before each listing."""
 
     storage: Storage
     check_cancelled: Callable[[], None]
 
     def entries(self, directory: str) -> list[FileStatus]:
-        """Return the entries of a directory sorted by name. Return an empty list if it is missing or is a file."""
+        """Return the entries of a directory sorted by name. Return an empty list for a file or a missing path."""
         self.check_cancelled()
         try:
             found = self.storage.list(directory)
@@ -346,7 +346,7 @@ class _Directories:
 
 
 def _leads_back(directory: str) -> bool:
-    """Return whether a directory is a link to one of its parents, which would lead to an endless recursion."""
+    """Return whether a directory is a link to one of its parents. Following the link would never end."""
     if uris.scheme(directory) != "file":
         return False
     path = Path(local_path(directory))
@@ -356,11 +356,11 @@ def _leads_back(directory: str) -> bool:
 def find_shards(
     name: str, spec: InputSpec, stores: JobStores, check_cancelled: Callable[[], None] = lambda: None
 ) -> Iterator[InputShard]:
-    """Yield the shards of an input, sorted by its paths as written, then by file name.
+    """Yield the shards of an input, in the order of the input's paths, and sorted by file name within a path.
 
-    A file that matches several paths is included once. Calls ``check_cancelled`` before it lists a directory; an
-    exception of ``check_cancelled`` ends the search. Blocks. Raises StorageError, and BadInputError if a path has no
-    files or an unknown store.
+    A file that matches several paths is included once. ``check_cancelled`` is called before a directory is listed. If
+    it raises an exception, the search ends. Blocks. Raises StorageError, and BadInputError if a path has no files or
+    an unknown store.
     """
     named = (_named_at(name, spec, index, stores, check_cancelled) for index in range(len(spec.paths)))
     files = itertools.chain.from_iterable(named)
@@ -370,7 +370,7 @@ def find_shards(
 def find_shards_at(
     name: str, spec: InputSpec, index: int, stores: JobStores, check_cancelled: Callable[[], None] = lambda: None
 ) -> Iterator[InputShard]:
-    """Yield the shards of the path with this index. Otherwise like ``find_shards``."""
+    """Yield the shards of the input's path with this index. See ``find_shards`` for arguments and errors."""
     yield from _cut(name, spec, _named_at(name, spec, index, stores, check_cancelled), stores, check_cancelled)
 
 
@@ -384,7 +384,7 @@ def _cut(
 
 
 def _once(files: Iterable[FileStatus]) -> Iterator[FileStatus]:
-    seen: set[bytes] = set()  # hashes, which need less memory than a million names
+    seen: set[bytes] = set()  # hashes of names; a million names would need more memory
     for status in files:
         mark = hashlib.blake2b(status.path.encode(), digest_size=16).digest()
         if mark not in seen:
@@ -395,7 +395,7 @@ def _once(files: Iterable[FileStatus]) -> Iterator[FileStatus]:
 def _named_at(
     name: str, spec: InputSpec, index: int, stores: JobStores, check_cancelled: Callable[[], None]
 ) -> Iterator[FileStatus]:
-    """Yield the files of the path with this index. Raises BadInputError if there are none."""
+    """Yield the files of the path with this index. Raises BadInputError if the path has no files."""
     written = spec.paths[index]
     where = item(child("inputs", name, "paths"), index)
     empty = True
@@ -438,7 +438,7 @@ def _all_of(directories: _Directories, status: FileStatus) -> Iterator[FileStatu
 
 
 def _matching(directories: _Directories, directory: str, patterns: Sequence[str]) -> Iterator[FileStatus]:
-    """Yield the files below a directory that match ``patterns``, which has a pattern for each level of the path.
+    """Yield the files below a directory that match ``patterns``, one pattern for each level of the path.
 
     If a directory matches the last pattern, yield all its files.
     """

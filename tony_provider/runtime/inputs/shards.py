@@ -1,7 +1,8 @@
 """Shards of an input: their listing as JSON lines, their balanced assignment to tasks, and the queue of shards.
 
-ShardQueue hands out shards on request. In the queue, a shard is free, taken, committed or failed. A reader, which is a
-user process, takes a free shard and later commits it. If the reader ends before that, the shard is free again.
+ShardQueue assigns shards on request. In the queue, a shard is free, taken, committed or failed. A reader is a user
+process. It takes a free shard and later commits the shard. If the reader ends before the commit, the shard is free
+again.
 
 The queue is a state machine in memory without I/O. It needs one byte for each shard, and more for taken shards. A log
 on the store records its commits and failures, so that a later application master can restore them.
@@ -38,23 +39,23 @@ from tony_provider.runtime.storage import (
 
 @attrs.frozen
 class InputShard:
-    """A file of an input, or a piece of a file, with the size and time that the file had when it was listed.
+    """A file of an input, or a piece of a file, with the size and time of the file from the listing.
 
     ``line`` leaves out fields that are None.
     """
 
     uri: str
     size: int  # bytes of the whole file
-    modified_ms: int  # epoch; 0 if the store does not report it
+    modified_ms: int  # epoch milliseconds; 0 if the store does not report it
     format: Optional[str] = None  # value of InputFormat; None if only the program knows the format
-    offset: Optional[int] = None  # bytes before a piece, which has the records that begin in it
+    offset: Optional[int] = None  # first byte of a piece; a record belongs to the piece in which it begins
     length: Optional[int] = None  # bytes of a piece; None for a whole file
-    row_groups: Optional[tuple[int, int]] = None  # piece of a Parquet file: its first row group, and its last + 1
+    row_groups: Optional[tuple[int, int]] = None  # piece of a Parquet file: first row group, and last row group + 1
     checksum: Optional[str] = None  # checksum of the file from its store; None if not requested or not available
 
     @property
     def bytes_to_read(self) -> int:
-        """The bytes of the piece or whole file, by which shards are balanced."""
+        """The size of the piece or whole file in bytes. The static assignment balances these sizes."""
         return self.size if self.length is None else self.length
 
     @classmethod
@@ -86,7 +87,7 @@ class InputShard:
 
 
 _FIELDS = [field.name for field in attrs.fields(InputShard)]
-# shared, because creating one takes as long as encoding a line
+# Shared, because creating an encoder takes as long as encoding a line.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -99,8 +100,8 @@ class Listing:
     def __init__(self) -> None:
         self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the listing
         self._ends = array("Q", [0])
-        self.sizes = array("Q")  # size of each shard in bytes
-        self.total_size = 0  # bytes of all shards
+        self.sizes = array("Q")  # ``bytes_to_read`` of each shard
+        self.total_size = 0  # sum of ``sizes``
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -164,11 +165,11 @@ class BalancedAssignment:
 
     parts: int
     _order: array[int]  # shard numbers, sorted by part, then by number
-    _begins: array[int]  # index in ``_order`` at which each part begins, and the end of the last part
+    _begins: array[int]  # index in ``_order`` at which each part begins; also the end of the last part
 
     @classmethod
     def of(cls, sizes: Sequence[int], parts: int) -> BalancedAssignment:
-        """Assign shards of these sizes in bytes: the largest first, each to the part that is the smallest so far.
+        """Assign shards of these sizes in bytes: the largest shard first, each to the smallest part so far.
 
         The largest part is then at most a third larger than in an optimal assignment.
         """
@@ -184,7 +185,7 @@ class BalancedAssignment:
         return cls(parts, *_by_part(owners, counts))
 
     def part(self, number: int) -> Sequence[int]:
-        """Return the numbers of a part's shards, in the order of the listing."""
+        """Return the numbers of the shards in a part, in the order of the listing."""
         return self._order[self._begins[number] : self._begins[number + 1]]
 
 
@@ -200,14 +201,14 @@ def _by_part(owners: array[int], counts: array[int]) -> tuple[array[int], array[
 
 
 def shards_needed(job: JobSpec, name: str) -> int:
-    """Return the minimum number of shards: 1 with ``deal: queue``, otherwise the maximum number of reading tasks."""
+    """Return the minimum number of shards: 1 with ``deal: queue``, otherwise the maximum number of tasks that read."""
     if job.inputs[name].deal is InputDeal.QUEUE:
         return 1
     return sum(job.tasks[each].most_instances for each in job.readers(name))
 
 
 def too_few_shards(job: JobSpec, name: str, shards: int) -> Optional[str]:
-    """Return why there are too few shards and what to do, or None if they suffice."""
+    """Return a message with a remedy if there are too few shards, otherwise None."""
     tasks = shards_needed(job, name)
     if shards >= tasks:
         return None
@@ -216,7 +217,7 @@ def too_few_shards(job: JobSpec, name: str, shards: int) -> Optional[str]:
     return f"{child('inputs', name)}: {found}; with `deal: static`, each task needs one: {remedy}"
 
 
-MOST_AT_ONCE = 256  # limit of the shards that a reader may have taken, and of its remembered commits
+MOST_AT_ONCE = 256  # maximum shards that a reader may have taken at a time; also the number of its commits to remember
 
 
 class ShardState(IntEnum):
@@ -230,7 +231,7 @@ class ShardState(IntEnum):
 
 @attrs.frozen
 class ShardReader:
-    """Identifies a user process that takes shards, by its task and the numbers of the attempt and the process start."""
+    """Identifies a user process that takes shards by its task, the attempt, and the number of the process start."""
 
     task: str  # such as worker:0
     attempt: int
@@ -241,22 +242,22 @@ class ShardReader:
 class _Hand:
     """The shards and latest requests of one reader."""
 
-    taken: dict[int, int] = attrs.field(factory=dict)  # number of the request that took it, by shard
-    settled: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))  # latest shards committed or failed
-    # numbers of the latest requests to release a shard
+    taken: dict[int, int] = attrs.field(factory=dict)  # number of the request that took a shard, by shard
+    settled: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))  # shards committed or failed last
+    # Numbers of the latest requests to release a shard.
     returns: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))
 
 
 class ShardQueue:
-    """Queue of the shards of one input, which are numbered from 0. The free shard with the lowest number is next."""
+    """Queue of the shards of one input, numbered from 0. Readers get the free shard with the lowest number first."""
 
     def __init__(self, count: int) -> None:
         self._states = bytearray(count)
         self._fresh = 0  # number of the first shard that no reader has requested yet
-        self._returned: list[int] = []  # heap of released shards; some may no longer be free
+        self._returned: list[int] = []  # heap of released shards, some of which may not be free any more
         self._hands: dict[ShardReader, _Hand] = {}
         self.committed = 0
-        self.failed: dict[int, str] = {}  # reason why it is unreadable, by shard
+        self.failed: dict[int, str] = {}  # reason why a shard is unreadable, by shard
 
     def __len__(self) -> int:
         return len(self._states)
@@ -281,7 +282,7 @@ class ShardQueue:
 
     @property
     def has_free(self) -> bool:
-        """False if no shard is free. True if a shard may be free."""
+        """Whether a shard may be free. If False, no shard is free."""
         return bool(self._returned) or self._fresh < len(self._states)
 
     @property
@@ -329,7 +330,7 @@ class ShardQueue:
     def give_back(self, reader: ShardReader, shard: int, request: int) -> bool:
         """Release a shard. Return False if this reader has not taken it, or if the request is a repetition.
 
-        A repeated request must have no effect, because the reader may have taken the shard again since.
+        A repeated request must have no effect: the reader may have taken the shard again in the meantime.
         """
         hand = self._hands.get(reader)
         if hand is None or request in hand.returns or not self._free(reader, shard):
@@ -338,7 +339,7 @@ class ShardQueue:
         return True
 
     def ended(self, reader: ShardReader) -> bool:
-        """Release all shards of a reader that has ended. Return whether it had taken any."""
+        """Release all shards of a reader that has ended. Return whether the reader had shards."""
         hand = self._hands.get(reader)
         if hand is None:
             return False
@@ -367,12 +368,12 @@ class ShardQueue:
         for shard in shards:
             if 0 <= shard < len(self._states) and self._states[shard] == ShardState.FREE:
                 self._states[shard] = ShardState.TAKEN
-                hand.taken[shard] = 0  # 0 is not the number of any request
+                hand.taken[shard] = 0  # no request has the number 0
 
     def _forget(self, shard: int) -> None:
-        """Undo a restored commit or failure, because a later log entry of the shard replaces it.
+        """Undo a restored commit or failure of a shard, because a later log entry replaces the earlier entry.
 
-        The earlier entry is from an application master that had already been replaced, so no reader relies on it.
+        An application master that had already been replaced wrote the earlier entry, so no reader relies on it.
         """
         if self._states[shard] == ShardState.COMMITTED:
             self.committed -= 1
@@ -418,7 +419,7 @@ class ShardQueue:
             yield self._fresh - 1
 
 
-_FULL = 256 << 10  # bytes of a log file after which a new file begins
+_FULL = 256 << 10  # bytes; a log file of this size is full, and a new file begins
 
 
 @attrs.frozen
@@ -427,8 +428,8 @@ class ShardCommit:
 
     shard: int
     reader: ShardReader
-    time_ms: int  # epoch
-    failed: Optional[str] = None  # reason why it is unreadable; None if it is committed
+    time_ms: int  # epoch milliseconds of the commit or failure
+    failed: Optional[str] = None  # reason why the shard is unreadable; None if the shard was committed
     outputs: list[str] = attrs.field(factory=list)  # result files that the program named in the commit
 
     def line(self) -> bytes:
@@ -453,7 +454,7 @@ class ShardCommit:
 
 
 class CommitLog:
-    """Writer of the log in a directory, for one application master, which has its own files. All methods block."""
+    """Writer of the log for one application master. Each application master has its own files. All methods block."""
 
     def __init__(self, storage: Storage, directory: str, am_attempt: int) -> None:
         self._storage = storage
@@ -463,7 +464,7 @@ class CommitLog:
         self._newest = b""  # content of the current file
 
     def add(self, settled: Sequence[ShardCommit]) -> None:
-        """Store these entries. Raises StorageError: then no entry is stored, and the caller can add them again."""
+        """Store these entries. If StorageError is raised, no entry was stored, and the caller can add them again."""
         content = self._newest + b"".join(each.line() for each in settled)
         name = f"{self._am_attempt:04d}-{self._number:06d}.jsonl"
         write_atomically(self._storage, uris.join(self._directory, name), content)
@@ -473,7 +474,7 @@ class CommitLog:
 
 
 def read_log(storage: Storage, directory: str) -> Iterator[ShardCommit]:
-    """Yield all entries of the log, oldest application master first. The last entry of a shard counts.
+    """Yield all entries of the log, oldest application master first. The last entry for each shard is valid.
 
     Blocks. Raises StorageError, and ValueError for an invalid line.
     """

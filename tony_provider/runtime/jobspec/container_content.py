@@ -41,7 +41,7 @@ def tensorboard_task(tensorboard: TensorBoardSpec) -> TaskSpec:
 
 
 def with_tensorboard_task(job: JobSpec) -> JobSpec:
-    """Return the job with the task type that its key ``tensorboard`` stands for, which the runtime needs."""
+    """Return the job with an additional task type for its key ``tensorboard``, as the runtime needs it."""
     if job.tensorboard is None:
         return job
     return attrs.evolve(job, tasks={**job.tasks, TENSORBOARD: tensorboard_task(job.tensorboard)})
@@ -90,7 +90,7 @@ def is_docker_image(image: Optional[Docker]) -> bool:
 
 
 def _places(job: JobSpec) -> Mapping[str, Optional[Docker]]:
-    """Return the ``docker`` of each kind of container, by its path. TensorBoard's is in the key ``tensorboard``."""
+    """Return the value of each ``docker`` key, by path. TensorBoard's ``docker`` is below the key ``tensorboard``."""
     tasks = {child("tasks", name): task.docker for name, task in without_tensorboard_task(job).tasks.items()}
     tensorboard = {TENSORBOARD: job.tensorboard.docker} if job.tensorboard else {}
     return {_MASTER: job.am.docker, **tasks, **tensorboard}
@@ -186,7 +186,7 @@ class NamedResource:
     kind: str  # FILES or ARCHIVES
     index: int
     resource: Resource
-    task_type: Optional[str]  # type whose containers receive it; None: all containers
+    task_type: Optional[str]  # type whose containers receive the entry; None if all containers receive it
 
     @property
     def path(self) -> str:

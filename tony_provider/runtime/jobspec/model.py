@@ -30,18 +30,18 @@ Moment = NewType("Moment", float)
 """A point in time, in seconds since the epoch. Written as ISO 8601 with a time zone: ``2026-11-21T18:00:00+01:00``."""
 
 Tolerance = NewType("Tolerance", str)
-"""How many of some tasks may fail for good: ``3``, or a share of them, ``5%``."""
+"""Number of tasks that may fail permanently (``3``), or a percentage of the tasks (``5%``)."""
 
 NO_TOLERANCE = Tolerance("0")
 
 OpenHours = NewType("OpenHours", str)
-"""Hours of the week: days, hours, or both, ``Mon-Fri 22:00-06:00``; see opening_hours."""
+"""Hours of the week: days, times of day, or both, such as ``Mon-Fri 22:00-06:00``. See opening_hours."""
 
 PythonEnv = NewType("PythonEnv", str)
-"""Where the Python of commands is: a path or URI; of wheels also several, with commas between. See ``python_env``."""
+"""Path or URI of the Python that runs commands, or comma-separated paths or URIs of wheels. See ``python_env``."""
 
 Processes = NewType("Processes", str)
-"""How many user processes a container runs: a whole number, at least 1, or ``gpus``."""
+"""Number of user processes in a container: an integer of at least 1, or ``gpus``."""
 
 PER_GPU = Processes("gpus")  # one process for each GPU of the container
 
@@ -53,7 +53,7 @@ class Role(str, Enum):
     WORKER = "worker"  # tracked: each must succeed
     PS = "ps"  # runs until it is stopped at the end; its failure fails the job
     EVALUATOR = (
-        "evaluator"  # outside the cluster; stopped timeouts.evaluator after the others; its failure fails the job
+        "evaluator"  # outside the cluster; stopped timeouts.evaluator after tracked tasks; its failure fails the job
     )
     ONCE = "once"  # outside the cluster; ends by itself, must succeed, and does not run again after success
     SIDECAR = "sidecar"  # outside the cluster; stopped at the end; its failure is only reported
@@ -216,7 +216,7 @@ _AM_MEMORY_PER_THOUSAND = 200  # MiB; 1.5 times the need that `make bench ONLY=s
 class AmSpec:
     """Container of the application master."""
 
-    memory: Optional[Memory] = None  # MiB; default: 512MiB, plus 200MiB for each thousand tasks after the first
+    memory: Optional[Memory] = None  # MiB; default: 512MiB, plus 200MiB per thousand tasks after the first thousand
     vcores: int = 1
     node_label: Optional[str] = None  # default: the job's
     attempts: int = 2  # limit for starts by YARN, capped by the cluster; each new attempt adopts the running tasks
@@ -241,13 +241,13 @@ class TaskSpec:
     instances: int = 1
     memory: Memory = Memory(2048)  # MiB, the container's limit, including some 60 MiB for the executor
     vcores: int = 1
-    gpus: int = 0  # yarn.io/gpu
+    gpus: int = 0  # number of GPUs, YARN's resource yarn.io/gpu
     resources: dict[str, ResourceAmount] = attrs.field(factory=dict)  # other resources of the cluster, by YARN's names
     node_label: Optional[str] = None  # default: the job's
     placement: Optional[Placement] = None  # nodes, and rules for containers on the same node or rack; default: any node
     docker: Optional[Docker] = None  # merged over the job's docker, key by key; false: plain processes
     env: dict[str, str] = attrs.field(factory=dict)  # merged over the job's env
-    secrets: list[str] = attrs.field(factory=list)  # names of the job's secrets that only the types naming them receive
+    secrets: list[str] = attrs.field(factory=list)  # job secrets that are reserved for the types naming them
     role: Optional[Role] = None  # default: according to the type's name
     after: dict[str, Milestone] = attrs.field(factory=dict)  # task types that must reach a milestone first
     ready: Optional[ReadinessProbe] = None  # readiness of this type, for types that wait for it
@@ -287,39 +287,39 @@ def role_of(task_type: str, task: TaskSpec) -> Role:
 class Timeouts:
     """Time limits of the job, in seconds, except for ``deadline``, which is a point in time."""
 
-    queue: Optional[Duration] = None  # to wait for the containers of the whole gang; default: no limit
-    allocation: Duration = Duration(120)  # until a partly allocated gang releases its containers to request all again
-    registration: Duration = Duration(300)  # from launch to the executor's registration, including file copies
-    lifetime: Optional[Duration] = None  # for the whole application, YARN's application lifetime; default: unlimited
-    grace: Duration = Duration(30)  # between SIGTERM and SIGKILL of a user process
-    evaluator: Duration = Duration(60)  # for evaluators to continue after the last tracked task succeeded
-    deadline: Optional[Moment] = None  # time by which the application ends, like lifetime; default: none
-    replacement: Duration = Duration(300)  # to replace a container; then continue with fewer tasks or release all
-    dependency: Optional[Duration] = None  # for a task type to wait for others (after); default: no limit
-    spare: Duration = Duration(300)  # for which spare capacity stays unchanged before a job requests it (grow)
-    stall: Optional[Duration] = None  # without a new step, after which a tracked task fails; default: no limit
-    checkpoint: Duration = Duration(60)  # for the last copy of a checkpoint after the user process has ended
-    upload: Duration = Duration(1800)  # to store model and result of a successful process, and to commit
+    queue: Optional[Duration] = None  # time to wait for the containers of the whole gang; default: no limit
+    allocation: Duration = Duration(120)  # time until a partly allocated gang releases its containers and retries
+    registration: Duration = Duration(300)  # time from launch to the executor's registration, including file copies
+    lifetime: Optional[Duration] = None  # time for the application, as YARN's application lifetime; default: no limit
+    grace: Duration = Duration(30)  # time between SIGTERM and SIGKILL of a user process
+    evaluator: Duration = Duration(60)  # time for evaluators to continue after the last tracked task succeeded
+    deadline: Optional[Moment] = None  # point in time that ends the application, as lifetime does; default: none
+    replacement: Duration = Duration(300)  # time to replace a container; then continue with fewer tasks or release all
+    dependency: Optional[Duration] = None  # time for a task type to wait for others (after); default: no limit
+    spare: Duration = Duration(300)  # time for which spare capacity must last before a job requests it (grow)
+    stall: Optional[Duration] = None  # time without a new step after which a tracked task fails; default: no limit
+    checkpoint: Duration = Duration(60)  # time for the last copy of a checkpoint after the user process has ended
+    upload: Duration = Duration(1800)  # time to store and commit the model and result of a successful process
 
 
 @attrs.frozen
 class RestartPolicy:
     """Limits of restarts within the job: how many, the delay before each, and the memory to add."""
 
-    budget: int = 3  # restarts without progress, within the window
-    same_failure: int = 1  # restarts after the same failure of a program without progress in between
+    budget: int = 3  # number of restarts without progress within the window
+    same_failure: int = 1  # number of restarts after equal failures of a program without progress in between
     window: Duration = Duration(3600)  # seconds; older restarts do not count
     backoff: Duration = Duration(5)  # seconds before the second restart without progress; doubles each time
     max_backoff: Duration = Duration(300)  # seconds, limit of the doubled delay
     permanent_exit_codes: list[int] = attrs.field(factory=list)  # exit codes after which user processes do not restart
     memory_step: Optional[Memory] = None  # added to the container after an out-of-memory kill; default: none
     memory_limit: Optional[Memory] = None  # limit for memory_step; default: twice the type's memory
-    node_losses: int = 2  # losses of containers until a node is avoided, if other nodes remain; 0: avoid none
+    node_losses: int = 2  # lost containers after which a node is avoided, if other nodes remain; 0: avoid none
 
 
 @attrs.frozen
 class CheckpointSpec:
-    """Copies of complete checkpoints, which a running job keeps on the store to resume from."""
+    """Checkpoints that a running job copies to the store once they are complete, so that it can resume from them."""
 
     mirror: MirrorScope = MirrorScope.AUTO
     format: CheckpointFormat = CheckpointFormat.AUTO
@@ -341,7 +341,7 @@ class CheckpointSpec:
 class ExportSpec:
     """Exports of the unfinished model, which the leading task's program writes on request."""
 
-    every: Optional[int] = None  # request one after this many more committed checkpoints; default: only on demand
+    every: Optional[int] = None  # request an export after this many committed checkpoints; default: only on demand
     keep_last: int = 3  # number of newest exports to keep on the store
 
 
@@ -363,7 +363,7 @@ class TensorBoardSpec:
     docker: Optional[Docker] = None  # merged over the job's docker; false: a plain process
 
 
-EVERYBODY = "*"  # as the only user of an access list
+EVERYBODY = "*"  # all users, if it is the only user of an access list
 
 
 @attrs.frozen
@@ -383,7 +383,7 @@ class AclSpec:
 
     @property
     def viewers(self) -> AccessNames:
-        """Users and groups with permission to view the job, which the permission to modify it includes."""
+        """Users and groups who may view the job, including users and groups who may modify it."""
         users = list(dict.fromkeys([*self.view.users, *self.modify.users]))
         if EVERYBODY in users:
             return AccessNames([EVERYBODY])
@@ -391,7 +391,7 @@ class AclSpec:
 
 
 class InputDeal(str, Enum):
-    """How the shards of an input are distributed to tasks."""
+    """Method by which the shards of an input are distributed to tasks."""
 
     STATIC = "static"  # each task reads a fixed share of the shards, balanced by size
     QUEUE = "queue"  # each idle task requests the next shard; each shard is committed exactly once
@@ -408,7 +408,7 @@ class InputFormat(str, Enum):
 
 @attrs.frozen
 class InputSpec:
-    """Files that are listed once and distributed to tasks as shards (files or parts of files). May be a path."""
+    """Files that are listed once and distributed to tasks as shards, i.e. files or parts. May be written as a path."""
 
     paths: list[str]  # URIs or absolute paths: files, directories, or patterns with ``*``, ``?``, ``[…]``, ``**``
     deal: InputDeal = InputDeal.STATIC
@@ -437,7 +437,7 @@ class OutputLayout(str, Enum):
 class OutputSpec:
     """Directory of the store that tasks write through a local directory. May be written as its path."""
 
-    path: str  # URI or absolute path; complete when the job has succeeded, with ``_SUCCESS``
+    path: str  # URI or absolute path; has ``_SUCCESS`` once the job has succeeded and all files are there
     tasks: list[str] = attrs.field(factory=list)  # types that write it; default: chief and workers with a command
     commit: OutputCommit = OutputCommit.JOB
     layout: OutputLayout = OutputLayout.TASKS
@@ -447,8 +447,8 @@ class OutputSpec:
 class Network(str, Enum):
     """Declared reachability of the ports on which a job's processes listen."""
 
-    TRUSTED = "trusted"  # also other users, who are all trusted like the job's user
-    ISOLATED = "isolated"  # only the job's processes: Docker networks, firewalls, a dedicated cluster
+    TRUSTED = "trusted"  # also reachable by other users, and all of them are trusted like the job's user
+    ISOLATED = "isolated"  # reachable only by the job's processes: Docker networks, firewalls, a dedicated cluster
 
 
 @attrs.frozen
@@ -461,18 +461,18 @@ class JobSpec:
     preset: Optional[str] = None  # name of a partial job of the connection, merged under this one; default: none
     success: Optional[SuccessRule] = None  # which tasks must succeed; default: what the framework needs
     start: StartRule = StartRule.GANG  # when tasks start: together, or each with its container
-    tolerated_failures: Tolerance = NO_TOLERANCE  # workers whose permanent failure the job tolerates; as 3 or 5%
-    queue: Optional[str] = None  # default: the connection's, or YARN's own placement
+    tolerated_failures: Tolerance = NO_TOLERANCE  # workers that may fail permanently: a number (3) or percentage (5%)
+    queue: Optional[str] = None  # YARN queue; default: the connection's, or YARN's own placement
     priority: Optional[int] = None
     node_label: Optional[str] = None
     tags: list[str] = attrs.field(factory=list)  # YARN application tags, in addition to the runtime's
     am: AmSpec = attrs.field(factory=AmSpec)
-    files: list[Resource] = attrs.field(factory=list)  # a directory includes everything below it
+    files: list[Resource] = attrs.field(factory=list)  # files for all tasks; a directory includes everything below it
     archives: list[Resource] = attrs.field(factory=list)  # unpacked into a directory of the given name
     python_env: Optional[PythonEnv] = None  # directory on the nodes, archive, PEX or wheels: see container_content
     docker: Optional[Docker] = None  # image of all containers, including the master's; default: plain processes
     env: dict[str, str] = attrs.field(factory=dict)  # variables of the user processes
-    secrets: list[str] = attrs.field(factory=list)  # only names; the containers' credentials hold the values
+    secrets: list[str] = attrs.field(factory=list)  # names of secrets; the containers' credentials contain the values
     acls: AclSpec = attrs.field(factory=AclSpec)  # users who may view or modify the job
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     windows: Optional[Windows] = None  # when the job may have containers; default: always
@@ -537,7 +537,7 @@ class JobSpec:
     def readers(self, name: str) -> list[str]:
         """Return the task types that read an input, in the job's order. Raises KeyError if it is not in ``inputs``.
 
-        A type without ``command`` runs the framework's command, so it reads an input only if the input names it.
+        A type without ``command`` runs the framework's command, so it reads an input only if the input names the type.
         """
         return self._those_of(self.inputs[name].tasks)
 

@@ -36,7 +36,7 @@ class Hours:
         return any(start <= minute < end or start <= minute + WEEK < end for start, end in self.spans)
 
     def overlap(self, other: Hours) -> bool:
-        """Return whether these and the other hours share a minute."""
+        """Return whether any minute of the week belongs to these hours and to ``other``."""
         return any(
             one[0] < two[1] + shift and two[0] + shift < one[1]
             for one in self.spans

@@ -30,11 +30,11 @@ class PlacementScope(str, Enum):
 class PlacementConstraint:
     """Rule about the containers on the same node or rack. Exactly one of the first three keys is given."""
 
-    affinity: list[str] = attrs.field(factory=list)  # tags: only next to a container with one of them
-    anti_affinity: list[str] = attrs.field(factory=list)  # tags: not next to a container with one of them
-    cardinality: Optional[str] = None  # a tag: only if the node or rack has min to max containers with it
-    min: int = 0  # lower limit of cardinality: containers that are already placed
-    max: Optional[int] = None  # upper limit, including this container if it has the tag; default: none
+    affinity: list[str] = attrs.field(factory=list)  # tags: only next to a container that has one of these tags
+    anti_affinity: list[str] = attrs.field(factory=list)  # tags: not next to a container that has one of these tags
+    cardinality: Optional[str] = None  # a tag: only where min to max containers have this tag
+    min: int = 0  # lower limit of cardinality: number of containers already placed there
+    max: Optional[int] = None  # upper limit of cardinality, including this container if it has the tag; default: none
     scope: PlacementScope = PlacementScope.NODE  # scope of the rule: a node or a rack
 
     @property

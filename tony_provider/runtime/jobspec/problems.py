@@ -17,7 +17,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,120}")
 MOST_LISTED = 100  # problems in an error's message
 _LONGEST = 1000  # characters of each problem in the message
 
-# Names in other systems whose spelling is too different to guess.
+# Names of keys in other systems, with spellings that are too different for difflib to match.
 _OTHER_NAMES = {
     "cores": "vcores",
     "count": "instances",
@@ -39,7 +39,7 @@ class Problem:
     """Error in a specification."""
 
     path: str  # path of the key: tasks.worker.instances; empty for the job as a whole
-    value: object  # as rendered; NOT_GIVEN for a missing key
+    value: object  # value as rendered; NOT_GIVEN for a missing key
     message: str  # what is wrong, and which values are allowed
 
     def __str__(self) -> str:

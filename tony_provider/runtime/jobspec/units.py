@@ -1,7 +1,7 @@
-"""Parsers for the values of a job, such as memory, durations and amounts, and grammars of names.
+"""Parsers for values of a job, such as memory and durations, and grammars (regular expressions) of names.
 
-The names are of users, queues, node labels, tags and environment variables. The provider checks each name from another
-system, a trigger form or a connection against its grammar before using the name.
+These names identify users, queues, node labels, tags and environment variables. The provider checks each name from
+another system, a trigger form or a connection against its grammar before using the name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MEMORY_UNITS: dict[str, Fraction] = {  # in MiB
     "t": Fraction(1024**2),
 }
 _RESOURCE = re.compile(r"([0-9]+) *([A-Za-z]+)")
-_MAX_RESOURCE = 2**63 - 1  # YARN converts amounts to units of one, as Java longs
+_MAX_RESOURCE = 2**63 - 1  # YARN converts amounts to plain numbers, without a unit, as Java longs
 _DURATION = re.compile(r"(?:([0-9.]+) *d)? *(?:([0-9.]+) *h)? *(?:([0-9.]+) *m)? *(?:([0-9.]+) *s)?")
 _DURATION_UNITS = (86400, 3600, 60, 1)
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
@@ -99,7 +99,7 @@ def parse_moment(value: object) -> Moment:
         if len(text) <= _LONGEST and _NUMBER.fullmatch(text):
             return parse_moment(float(text))
         try:
-            # Python 3.9 and 3.10 do not parse Z.
+            # Python 3.9 and 3.10 do not parse the suffix Z.
             value = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
         except ValueError:
             raise UnitError(f"not a point in time; {_MOMENT_ALLOWED}") from None

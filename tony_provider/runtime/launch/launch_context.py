@@ -47,7 +47,7 @@ def launch_file(name: str) -> str:
 
 
 def generated_names(resources: Iterable[LocalizedResource]) -> Mapping[str, str]:
-    """Return the generated name of each file by its URI. A file with several names in a job has only one."""
+    """Return the generated name of each file by its URI. A file with several names in a job has one generated name."""
     uris = dict.fromkeys(resource.uri for resource in resources)
     return {uri: f"{contract.FILES_DIR}/{number}" for number, uri in enumerate(uris)}
 
@@ -119,14 +119,17 @@ def launch_command(
 
 
 def launch_environment(description: ApplicationDescription, task_type: Optional[str] = None) -> dict[str, str]:
-    """Return the variables of a task type's containers, or of the application master's. They contain no secrets."""
+    """Return the variables for a task type's containers, or for the application master if ``task_type`` is None.
+
+    They contain no secrets.
+    """
     return job_launch_environment(description.job, description.python, task_type)
 
 
 def job_launch_environment(
     job: JobSpec, node_pythons: Sequence[str], task_type: Optional[str] = None
 ) -> dict[str, str]:
-    """Return the variables for a job; ``node_pythons`` are the interpreters that the connection names."""
+    """Return the variables for a job. ``node_pythons``: the interpreters that the connection names."""
     python_env = job.python_env if task_type is None else job.python_env_of(task_type)
     image = image_of_master(job) if task_type is None else image_of(job, task_type)
     variables = {}
@@ -140,10 +143,10 @@ def job_launch_environment(
 
 
 def _interpreters(python_env: Optional[PythonEnv], of_nodes: Sequence[str], *, in_image: bool) -> list[str]:
-    """Return the interpreters that the launcher tries first: an environment's, an image's, then the connection's.
+    """Return the interpreters that the launcher tries first: those of an environment, of an image, of the connection.
 
     The image's interpreters come before the connection's, because the connection names interpreters of nodes. A packed
-    environment is not in the list, because the launcher must verify it before it runs.
+    environment is not in the list, because the launcher must verify it before its Python runs.
     """
     is_directory = python_env is not None and python_env_kind(python_env) is EnvironmentKind.DIRECTORY
     brought = [f"{node_directory(python_env)}/bin/python"] if python_env is not None and is_directory else []

@@ -1,6 +1,6 @@
 # Starts the application master or an executor in a container, with the first Python that suits the runtime archive.
 #
-# The launch command carries this text, because a launcher inside the archive could not vouch for the archive:
+# The launch command carries this text, because a launcher inside the archive could not verify the archive:
 #
 #   sh -c <this text> tony <prepare.py> <am|executor> <SHA-256 of the archive> <Python versions of the archive>
 #       [<the job's environment, packed>] [<SHA-256 of the environment>]
@@ -10,7 +10,7 @@
 # - python3 and python3.x on PATH;
 # - in an image, python3 and python3.x in the usual directories that may not be on PATH;
 # - the interpreter of the job's own environment.
-# It verifies the environment before unpacking, because programs of other jobs may have changed the node's copy.
+# The launcher verifies the environment before unpacking, because other jobs' programs may have changed the node's copy.
 
 # YARN gives containers a pipe that never ends. A program that reads it by mistake would wait for ever.
 exec </dev/null
@@ -22,8 +22,8 @@ work=$PWD/tony-work
 HOME=$work/home TMPDIR=$work/tmp XDG_CACHE_HOME=$work/home/.cache
 export HOME TMPDIR XDG_CACHE_HOME
 
-# Names of containers are predictable. So programs of other jobs of the user can make this directory beforehand and leave
-# files in it: YARN uses a directory that exists. Only what is made here may be executed from here.
+# Names of containers are predictable. So programs of other jobs of the user can create this directory beforehand and
+# leave files in it: YARN uses an existing directory. Only files that this script creates may be executed from here.
 for place in tony tony-work python_env; do
     if [ -e "$place" ] || [ -L "$place" ]; then
         rm -rf "$place"

@@ -3,7 +3,7 @@
 launcher.sh runs this text with each Python that it finds: ``python -I -S -c <this text> <SHA-256>``. The exit code is 0
 on success, 1 if this Python does not suit (the program prints its version), and 3 if the archive was changed or cannot
 be unpacked. The program reads the archive only once, so that it unpacks the same bytes that it verifies. The files get
-their names only after that.
+their names only after the verification.
 """
 
 import io
@@ -47,7 +47,7 @@ class Archive:
                 size -= len(part)
 
     def unpack(self, prefix: str) -> None:
-        """Unpack the files with this prefix, under numbers. Note their names without it."""
+        """Unpack the files with this prefix into numbered files. Record their names without the prefix."""
         header = self.read(30)
         while header[:4] == b"PK\3\4":
             size, name_size, extra_size = (

@@ -23,7 +23,7 @@ _HEADER = 16  # bytes before the code in a bytecode file; the first four identif
 
 
 class _Runtime(InspectLoader):
-    """Finds and loads the modules of the runtime: those in the archive by the index, compiled ones as files."""
+    """Finds and loads the modules of the runtime: modules in the archive by the index, compiled modules as files."""
 
     def __init__(self, directory: str) -> None:
         self.archive = os.path.join(directory, "runtime.zip")
@@ -93,7 +93,8 @@ def main() -> None:
     gc.disable()  # until all modules are loaded, because they stay in memory and contain no garbage
     runtime = _Runtime(os.path.dirname(os.path.abspath(__file__)))
     sys.meta_path.insert(2, runtime)  # after built-in and frozen modules
-    # The archive is in the path for importlib.metadata and for child processes. This process does not read its list.
+    # The archive is in the path for importlib.metadata and for child processes. This process does not read the
+    # archive's own file list.
     sys.path.append(runtime.archive)
     sys.path_importer_cache[runtime.archive] = None
     program = sys.argv.pop(1)

@@ -77,11 +77,11 @@ _BESIDE = ("share/jupyter", ".prefix/share/jupyter", ".prefix/data/share/jupyter
 _NOT_FOR_KERNELS = frozenset(
     {"TONY_CHECKPOINT_DIR", "TONY_CHECKPOINT_URI", "TONY_CHECKPOINT_REQUEST", "TONY_RESUME_FROM", "TONY_RESUME_STEP"}
 )
-_LOOK_SECONDS = 120.0  # for the first import of Jupyter's libraries from a slow disk
+_LOOK_SECONDS = 120.0  # enough to import Jupyter's libraries from a slow disk
 _ANSWER_SECONDS = 5.0
-_MOST_BYTES = 4 << 20  # of an answer
-_STOP_SECONDS = 12.0  # between SIGTERM and SIGKILL; kernels need some of them to end
-# Jupyter's working directory, because Python would import modules from the notebooks' directory
+_MOST_BYTES = 4 << 20  # size limit of an answer
+_STOP_SECONDS = 12.0  # between SIGTERM and SIGKILL; kernels need a part of this time to end
+# Jupyter's working directory. In the notebooks' directory, Python would import modules from there.
 _HOME = os.environ.get("HOME") or "/"
 _MEND = "use a python_env with jupyterlab and ipykernel"
 
@@ -148,7 +148,7 @@ def jupyter_environment() -> dict[str, str]:
 def runtime_directory() -> Path:
     """Return the directory for the server's own files and for its kernels' sockets, whose paths must be short.
 
-    Raises CannotServe if another user made it, which is possible if the job's ``env`` has another TMPDIR.
+    Raises CannotServe if the directory belongs to another user, which is possible if the job's ``env`` sets TMPDIR.
     """
     directory = Path(tempfile.gettempdir(), "jupyter")
     directory.mkdir(mode=0o700, exist_ok=True)
@@ -176,7 +176,7 @@ class Jupyter:
             *(f"--ServerApp.ip={HOST}", f"--ServerApp.port={self._port}", "--ServerApp.port_retries=0"),
             *(f"--ServerApp.root_dir={self._root}", "--ServerApp.base_url=/", "--ServerApp.allow_remote_access=False"),
             "--KernelManager.transport=ipc",  # with TCP, any user of the node could read a kernel's messages
-            # Jupyter refuses to run as root otherwise; some containers do
+            # Jupyter refuses to run as root otherwise; some containers run as root
             *(["--allow-root"] if os.geteuid() == 0 else []),
         ]
         self._process = subprocess.Popen(command, cwd=_HOME, env=jupyter_environment(), stdin=subprocess.DEVNULL)
@@ -195,7 +195,7 @@ class Jupyter:
     def _ask(self, path: str) -> Any:
         """Return the JSON that the server answers for ``path``, or None without a usable answer.
 
-        The request contains the token. So none is sent before the server listens, or after it has ended: another
+        The request contains the token. So no request is sent before the server listens or after it has ended: another
         process might have the port.
         """
         if not self._listens():
@@ -211,7 +211,7 @@ class Jupyter:
             connection.close()
 
     def _listens(self) -> bool:
-        """Return whether the server listens, by the file that it writes once it has bound its port."""
+        """Return whether the server listens: it writes a file after it has bound its port."""
         if self._process is None or self._process.poll() is not None:
             return False
         return (runtime_directory() / f"jpserver-{self._process.pid}.json").exists()

@@ -40,7 +40,7 @@ class WorkFile:
 
 @dataclass(frozen=True)
 class WorkChoice:
-    """The files that are kept, and the largest files, which are left out for lack of room."""
+    """The files that are kept, and the largest files, which are left out because of the limits."""
 
     kept: Sequence[WorkFile]
     left: Sequence[WorkFile]
@@ -153,7 +153,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _copied(source: BinaryIO, file: WorkFile, into: IO[bytes]) -> bool:
-    """Copy a file, and return whether it had its listed state then and afterwards."""
+    """Copy a file. Return whether its size and time are still as listed after the copy."""
     into.seek(0)
     into.truncate()
     with source:
@@ -177,7 +177,7 @@ def unpack_work(archive: Path, directory: Path) -> None:
             elif info.isreg():
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 content = tar.extractfile(info)
-                assert content is not None  # noqa: S101 - a regular file has some
+                assert content is not None  # noqa: S101 - a regular file has content
                 with target.open("xb") as file:
                     shutil.copyfileobj(content, file, _PIECE)
                 target.chmod(0o600 | (info.mode & 0o777))
@@ -188,7 +188,7 @@ def unpack_work(archive: Path, directory: Path) -> None:
 
 
 _ARCHIVE = re.compile(r"work-(\d{1,18})\.tar")
-_KEPT = 2  # local archives: the newest, and the one before, which may still be uploading
+_KEPT = 2  # number of local archives: the newest one, and the one before, which may still be uploading
 _NOTE = """\
 These files are not kept: a notebook may have at most {most} in {files} files.
 They are deleted with the notebook's container. Copy them to a lasting place (HDFS, an output of a job),
@@ -202,19 +202,22 @@ class KeptWork:
     """The directory of a notebook's work and its archives."""
 
     def __init__(self, directory: Path, checkpoints: Path, size_limit: int, links: Sequence[str] = ()) -> None:
-        """Keep up to ``size_limit`` of ``directory``. ``links`` are names in it that we made, which are not kept."""
+        """Keep at most ``size_limit`` bytes of ``directory``.
+
+        ``links``: names of our own links in the directory, which are not kept.
+        """
         self.directory = directory
         self._checkpoints = checkpoints
         self._size_limit = size_limit
         self._links = frozenset(links)
-        self._seen: Optional[Sequence[WorkFile]] = None  # at the last listing
+        self._seen: Optional[Sequence[WorkFile]] = None  # files at the last listing
         self._kept: Optional[Sequence[WorkFile]] = None  # listing of the files that were kept last
         self._left: Sequence[WorkFile] = ()
-        self.number: Optional[int] = None  # of the newest archive from this container, or None
-        self.missing = ""  # what that archive lacks, for users; may be empty
+        self.number: Optional[int] = None  # number of the newest archive from this container, or None
+        self.missing = ""  # message for users: files that this archive lacks; may be empty
 
     def restore(self, resume_from: Optional[str]) -> str:
-        """Restore the newest kept work into the directory; returns a description for users.
+        """Restore the newest kept work into the directory. Return a description for users.
 
         If the directory exists from an earlier start in this container, it stays as it is. Raises OSError, and
         tarfile.TarError for an invalid archive.
@@ -231,7 +234,7 @@ class KeptWork:
         return f"restored from the last save ({count_files(self._kept)})" if resume_from else "new and empty"
 
     def poll(self) -> bool:
-        """List all files; returns whether something has changed since the last listing."""
+        """List all files. Return whether a file has changed since the last listing."""
         before, self._seen = self._seen, self._found()
         return self._seen != before
 
@@ -241,7 +244,7 @@ class KeptWork:
         return self._seen == self._kept
 
     def keep(self) -> str:
-        """Keep the current work; returns a description of the result for users. Raises OSError."""
+        """Keep the current work. Return a description of the result for users. Raises OSError."""
         found = self._seen = self._found()
         choice = WorkChoice.of(found, self._size_limit)
         number = 1 + max([int(os.environ.get("TONY_RESUME_STEP") or 0), *(n for n, _ in self._archives())])

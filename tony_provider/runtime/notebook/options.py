@@ -15,7 +15,7 @@ class NotebookOptions:
 
     idle: float  # seconds without activity after which the notebook ends; 0: no limit
     until: float  # epoch seconds when the notebook ends; 0: never
-    keep: int  # limit for the bytes of its work that are kept
+    keep: int  # size limit in bytes for the work that is kept
 
     @property
     def arguments(self) -> str:

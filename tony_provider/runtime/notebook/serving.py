@@ -79,7 +79,7 @@ class Serving:
         self._next_keep = 0.0
 
     def run(self) -> int:
-        """Serve until the server ends or must end; returns the exit code of the program."""
+        """Serve until the server ends or must end. Return the exit code of the program."""
         self._jupyter.start()
         try:
             why = self._until_the_end()

@@ -1,6 +1,6 @@
 """Publish an output of a job at its path: check the target, move the tasks' files there, and mark it as complete.
 
-Each start of a task writes into a separate staging directory. Its files are a *part* of the output.
+Each start of a task writes into a separate staging directory. The files of such a directory are a *part* of the output.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def part_name(task: str, attempt: int, start: int) -> str:
 def task_directory(part: str) -> str:
     """Return the directory in the output for the task that wrote a part, such as worker-3 for worker-3.2.1.
 
-    Files of an earlier start whose shards are committed go into a directory with the part's full name instead.
+    If an earlier start committed shards, the files of these shards go into a directory with the part's full name.
     """
     return part.rsplit(".", 2)[0]
 
@@ -89,7 +89,7 @@ class OutputPlace:
 
     @property
     def assembled(self) -> str:
-        """The directory, in the staging directory, where parts are collected before it is renamed to the target."""
+        """The subdirectory of ``staging`` where parts are collected. At the end it is renamed to the target."""
         return uris.join(self.staging, "out")
 
     @property
@@ -102,7 +102,7 @@ class OutputPlace:
         return uris.join(self.staging, part)
 
     def of_part(self, uri: str) -> Optional[tuple[str, str]]:
-        """Return the name of the part that contains a file, and the file's path in it. None if it is in no part."""
+        """Return the name of the part that contains a file, and the file's path in the part; None if there is none."""
         beginning = self.staging + "/"
         part, _, path = uri[len(beginning) :].partition("/")
         return (part, path) if uri.startswith(beginning) and path else None
@@ -124,8 +124,8 @@ class OutputMark:
     """File in an output directory that records which application and training wrote it."""
 
     application_id: str
-    training: str  # name of the training's identity, the same for all tries
-    written_ms: int = 0  # epoch milliseconds when the output was complete; 0 before
+    training: str  # name of the training's identity; stays the same over all tries
+    written_ms: int = 0  # epoch milliseconds when the output was completed; 0 until then
     files: int = 0
     bytes: int = 0
     cleared: bool = True  # whether the directory's former content has been removed
@@ -245,7 +245,7 @@ class Publication:
     def publish(
         self, parts: Sequence[OutputPart], committed: Callable[[], Iterable[CommittedFile]] = tuple
     ) -> OutputStatus:
-        """Publish all files of ``parts``, and of all other parts only the files that committed shards name.
+        """Publish all files of ``parts``. Of every other part, publish only the files that committed shards name.
 
         ``committed`` returns these files. It is called more than once.
         """
@@ -328,8 +328,8 @@ class Publication:
     def _check_staging(self) -> str:
         """Return this job's user on the store. Raise PublishError if another user owns the staging directory.
 
-        If others may write to the parent directory, another user may have created the staging directory first. The
-        owner of a new directory with a random name shows this job's user.
+        If others may write to the parent directory, another user may have created the staging directory first. To
+        find this job's user, the method creates a directory with a random name and reads its owner.
         """
         probe = uris.join(self.place.staging, f"_{secrets.token_hex(8)}")
         self.storage.make_directories(probe, permission=DATA_DIRECTORY)
@@ -388,7 +388,7 @@ class Publication:
         if self.spec.layout is OutputLayout.TASKS and self.storage.renames_at_once:
             self._move(source, uris.join(self._base, task_directory(part.part)))
             return
-        # An earlier attempt may have moved single files, but never removes the directory.
+        # An earlier attempt may have moved single files, but never removes the directory: without it, files are lost.
         if self.storage.renames_at_once and not self.storage.exists(source):
             raise self._missing(source)
         below = task_directory(part.part) if self.spec.layout is OutputLayout.TASKS else ""
@@ -416,7 +416,7 @@ class Publication:
                 raise self._missing(source) from error
 
     def _move_file(self, source: str, target: str) -> None:
-        """Move a file. If only the target exists, an earlier attempt has moved the file: names are unique."""
+        """Move a file. If only the target exists, an earlier attempt has moved the file, because names are unique."""
         with suppress(StorageNotFound):
             self.storage.rename(source, target, overwrite=True)
             return
@@ -452,7 +452,7 @@ class Publication:
                     yield path
 
     def _is_wanted(self, path: str) -> bool:
-        """Return whether to publish a file of a part. False if the file would replace a mark of the output."""
+        """Return whether to publish a file of a part. Exclude files that would replace a mark of the output."""
         return not (self.spec.layout is OutputLayout.FLAT and path in _OWN)
 
 

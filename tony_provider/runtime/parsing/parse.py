@@ -29,7 +29,7 @@ _NULL = "tag:yaml.org,2002:null"
 _MERGE = "tag:yaml.org,2002:merge"
 _SCALARS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "timestamp", "value")}
 _MOST_MERGED = 100_000
-_DEEPEST_FLOW = 100  # nested brackets and braces; no job has ten
+_DEEPEST_FLOW = 100  # limit of nested brackets and braces; no job has ten levels
 _SEQUENCE = "tag:yaml.org,2002:seq"
 _MAPPING = "tag:yaml.org,2002:map"
 
@@ -132,7 +132,7 @@ class _Converter:
         self._problems = problems
         self._done: dict[yaml.Node, Any] = {}
         self._open: set[yaml.Node] = set()
-        self._merged = 0  # keys merged by ``<<``; an anchor's keys count each time, because each merge copies them
+        self._merged = 0  # number of keys that ``<<`` copied; an anchor's keys count at each merge
 
     def convert(self, node: yaml.Node, path: str) -> Any:
         if node in self._done:
@@ -243,7 +243,10 @@ class Layers:
         return Layers([*self.lowest_first, Layer(origin, plain)])
 
     def origin(self, path: Sequence[str]) -> str:
-        """Return the origin of a key's value, or DEFAULT if no layer has it or the highest such layer deletes it."""
+        """Return the origin of a key's value, or DEFAULT.
+
+        DEFAULT means that no layer has the key, or that the highest layer with the key deletes it.
+        """
         for layer in reversed(self.lowest_first):
             said = _said(layer.plain, path)
             if said is None:
@@ -256,7 +259,8 @@ class Layers:
 def _said(plain: Mapping[str, Any], path: Sequence[str]) -> Any:
     """Return a layer's value of a key, None if the layer deletes the key, or _NOT_SAID if it lacks the key.
 
-    A scalar in place of a mapping is the value of all keys below it, such as an input that is written as its path.
+    If a layer has a scalar in place of a mapping, the scalar is the value of every key below it. An example is an input
+    that is written as its path.
     """
     found: Any = plain
     for name in path:
@@ -299,7 +303,7 @@ ALLOWED_BY_DEFAULT = (
 )
 
 EVERYTHING = ("*",)
-MOST_KEYS = 10_000  # keys and list elements in overrides; YAML's aliases write billions in a few lines
+MOST_KEYS = 10_000  # keys and list elements in overrides; YAML's aliases can make billions from a few lines
 
 _LONGEST_PATTERN = 300  # characters
 _DEEPEST = 20  # number of names of a key in a message
@@ -374,7 +378,7 @@ def _touched(path: tuple[str, ...], job: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def leaf_keys(plain: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the keys whose values are no mappings, or are empty mappings; lists are values."""
+    """Yield each key whose value is not a mapping, or is an empty mapping. A list is one value."""
     for key, value in plain.items():
         path = (*above, str(key))
         if isinstance(value, Mapping) and value:

@@ -169,7 +169,7 @@ class Reader:
         return value
 
     def _scalar_as_text(self, value: object, path: str) -> Any:
-        """Convert numbers and truth values of environments to the text that YAML and JSON use for them."""
+        """Convert a number or truth value of an environment variable to the text that YAML and JSON use for it."""
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, (int, float)):

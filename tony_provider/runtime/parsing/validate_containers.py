@@ -42,12 +42,12 @@ _OF_RUNC = frozenset({"image", "mounts", "runtime"})
 
 
 def docker_problems(job: JobSpec) -> Iterator[Problem]:
-    """Yield problems of the images of containers."""
+    """Yield problems of the keys ``docker``, which choose the images of containers."""
     for path, docker in docker_keys(job).items():
         yield from _values(path, docker)
         yield from _contradictions(path, docker)
     every = images(job)
-    # By path, because each kind of container that inherits the job's key has the same problem.
+    # By path, so that a problem of the job's key is reported once, although several kinds of containers inherit it.
     problems: dict[str, Problem] = {}
     for path, image in every.items():
         for problem in _as_a_whole(job, path, image):

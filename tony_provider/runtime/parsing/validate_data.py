@@ -41,7 +41,7 @@ from tony_provider.runtime.storage import StorageInvalidPath, uris
 from tony_provider.runtime.storage.uris import Uri
 
 _SERVES = (Role.PS, Role.EVALUATOR, Role.SIDECAR)
-"""Roles of tasks that the end of the others stops."""
+"""Roles whose tasks are stopped when the tasks of all other roles have ended."""
 
 
 def dependency_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]:
@@ -210,7 +210,7 @@ def windows_problems(job: JobSpec) -> Iterator[Problem]:
 def _is_zone(name: str) -> bool:
     try:
         ZoneInfo(name)
-    except (ValueError, OSError, LookupError):  # names no file, leads to another directory, or is unknown
+    except (ValueError, OSError, LookupError):  # the zone names no file, leads to another directory, or is unknown
         return False
     return True
 

@@ -27,7 +27,7 @@ _LONGEST_NOTE = 120  # bytes
 class LogPiece:
     """Bytes of a log, with their position in everything that the container has printed."""
 
-    start: int  # bytes before this piece
+    start: int  # number of bytes printed before this piece
     data: bytes
 
     @property
@@ -60,7 +60,7 @@ def kept_form(data: bytes, dropped: int, lines: Optional[int] = None) -> bytes:
 def read_kept(storage: Storage, uri: str, after: int, limit: int) -> LogPiece:
     """Read a log that was kept at the container's end, from ``after`` bytes of the container's output on.
 
-    Reads at most the last ``limit`` bytes, even if the file grows, because the job can write it. Blocks. Raises
+    Reads at most the last ``limit`` bytes, even if the file grows, because the job can write to it. Blocks. Raises
     StorageNotFound if no log was kept, StorageError.
     """
     size = storage.status(uri).size
@@ -76,7 +76,7 @@ def read_kept(storage: Storage, uri: str, after: int, limit: int) -> LogPiece:
 
 
 OUTPUT_PATH = "output/"  # path of the master's pages; each task has a page below it
-STORY_PATH = "story/"  # likewise: each task has its TaskStory below it
+STORY_PATH = "story/"  # path of recorded state transitions; each task has its TaskStory below it
 OUTPUT_END = 1 << 62  # more bytes than any task prints: a request from there on returns the position of the end
 
 
@@ -98,7 +98,7 @@ class OutputPiece:
     start: int  # bytes printed before; if more than requested, the bytes in between are unavailable
     end: int  # bytes printed up to the end of this piece
     text: str = ""  # from the start of a line, or from the requested position
-    problem: str = ""  # why no output is available now
+    problem: str = ""  # reason why no output is available now
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
@@ -127,9 +127,9 @@ class TunnelPart:
     """
 
     tunnel: str  # random name, chosen by the client
-    offset: int = 0  # of ``data`` within all bytes to the master
+    offset: int = 0  # position of ``data`` within all bytes to the master
     data: str = ""  # base64
-    received: Optional[int] = None  # number of the master's bytes received so far; requests more
+    received: Optional[int] = None  # number of bytes received from the master so far; if set, requests more
     over: bool = False  # the client no longer needs the tunnel
 
 
@@ -138,8 +138,8 @@ class TunnelAnswer:
     """Answer to a TunnelPart."""
 
     received: int  # total number of bytes that the master has received
-    data: str = ""  # base64; the master's bytes after ``received`` of the request
-    over: str = ""  # why the tunnel has ended; empty: it is open
+    data: str = ""  # base64; the master's bytes that follow the request's ``received``
+    over: str = ""  # reason why the tunnel has ended; empty while it is open
 
 
 LONGEST_MESSAGE = 16 << 10  # bytes of one message
@@ -179,7 +179,7 @@ class TlsEnd:
     """One end of a TLS connection: consumes received bytes, and produces bytes to send."""
 
     def __init__(self, context: ssl.SSLContext, application_id: Optional[str] = None) -> None:
-        """``application_id`` identifies the master at the other end; None: this end is the master."""
+        """``application_id`` identifies the master at the other end. If it is None, this end is the master."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=application_id is None, server_hostname=application_id

@@ -43,41 +43,41 @@ def reserved_key(plain: Any) -> Optional[str]:
     return None
 
 
-MOST_METRICS = 200  # distinct names of one user process; each heartbeat contains all of them
+MOST_METRICS = 200  # distinct metric names of one user process; each heartbeat contains all of them
 LONGEST_NAME = 250  # characters of a metric's name
 LONGEST_LABEL = 1000  # characters of a short text: an activity, a name, a URI
 LONGEST_TEXT = 16 << 10  # characters of the text of an error
-OUTPUT_TAIL = 8 << 10  # bytes in UTF-8 of the last stderr lines of a user process, and of its last words
-LAST_WORDS = 256 << 10  # bytes; YARN leaves 250 ms between SIGTERM and SIGKILL
+OUTPUT_TAIL = 8 << 10  # UTF-8 bytes of the last output lines of a user process, for messages
+LAST_WORDS = 256 << 10  # bytes of output that a killed executor sends; YARN leaves 250 ms between SIGTERM and SIGKILL
 LOG_TAIL = 1 << 20  # bytes of a log to show
-LARGEST_PAGE = 16 << 20  # bytes of a TensorBoard page; its largest file has 6 MB, compressed a sixth of that
+LARGEST_PAGE = 16 << 20  # bytes of a TensorBoard page; TensorBoard's largest file has 6 MB (1 MB if compressed)
 MOST_PROCESSES = 1024  # user processes in one container
 MOST_OUTPUTS = 1000  # outputs of a job to which one user process has written
-MOST_NOTICES = 10  # for one task
+MOST_NOTICES = 10  # notices about one task
 MOST_STACKS = 32  # processes of one task whose stacks are compared with those of other tasks
-MOST_FRAMES = 30  # in one stack
+MOST_FRAMES = 30  # frames of one stack
 MOST_ENTRIES = 1000  # top-level entries of a checkpoint directory
-MOST_PORTS = 4096  # of one container
-MOST_HELD_SHARDS = 100_000  # by one user process
+MOST_PORTS = 4096  # ports of one container
+MOST_HELD_SHARDS = 100_000  # shards that one user process holds
 
 TUNNEL_WINDOW = 128 << 10  # bytes of a stream in transit in one direction
-TUNNEL_STREAMS = 64  # in one tunnel; a browser opens some six connections to a server, plus one for each WebSocket
-MOST_TUNNEL_STREAMS = 256  # in all tunnels of a job: with the window, at most 64 MiB of the master's memory
-MOST_TUNNELS = 8  # of a job
-TUNNELS_OF_ONE = 4  # of one user
-TUNNEL_UP = 44 << 10  # bytes in one request of a tunnel; in base64 they still fit into a request
-TUNNEL_DOWN = 512 << 10  # bytes in one answer
-TUNNEL_WAIT = 10.0  # seconds that the master holds a request for more bytes
+TUNNEL_STREAMS = 64  # streams of one tunnel; a browser opens some six to a server, plus one for each WebSocket
+MOST_TUNNEL_STREAMS = 256  # streams of a job; their windows use at most 64 MiB of the master's memory
+MOST_TUNNELS = 8  # tunnels of a job
+TUNNELS_OF_ONE = 4  # tunnels of one user
+TUNNEL_UP = 44 << 10  # bytes that one request of a tunnel carries; in base64, they fit into its size limit
+TUNNEL_DOWN = 512 << 10  # bytes that one answer to such a request carries
+TUNNEL_WAIT = 10.0  # seconds for which the master holds a request until bytes arrive
 
 LARGEST_MESSAGE = 16 << 20  # bytes; the announcement of a checkpoint of 100,000 files has some 10 MiB
-LARGEST_OTHER = (2 << 20) + (64 << 10)  # bytes of every other message: the end of a log and its envelope
-LARGEST_HEARTBEAT = 1 << 20  # bytes
+LARGEST_OTHER = (2 << 20) + (64 << 10)  # bytes of every other message; the largest contains the end of a log
+LARGEST_HEARTBEAT = 1 << 20  # bytes of a heartbeat
 
-MESSAGES_A_SECOND = 100.0  # of one executor, after an initial burst
-MESSAGES_IN_ONE_GO = 1000  # in this burst
-BYTES_A_SECOND = 16.0 * (1 << 20)  # of one executor, after an initial burst
-BYTES_IN_ONE_GO = 128 << 20  # in this burst
-COST_OF_UNDERSTANDING = 8  # factor by which each byte of a parsed message counts
+MESSAGES_A_SECOND = 100.0  # messages per second from one executor, after an initial burst
+MESSAGES_IN_ONE_GO = 1000  # messages of the initial burst
+BYTES_A_SECOND = 16.0 * (1 << 20)  # bytes per second from one executor, after an initial burst
+BYTES_IN_ONE_GO = 128 << 20  # bytes of the initial burst
+COST_OF_UNDERSTANDING = 8  # the rate limit counts each byte of a parsed message this many times
 
 
 FIELD_LIMITS: Mapping[str, Mapping[str, int]] = {
@@ -113,7 +113,7 @@ FIELD_LIMITS: Mapping[str, Mapping[str, int]] = {
     "ShardRequest": {"reason": LONGEST_TEXT},
     "Stacks": {"processes": MOST_STACKS},
 }
-"""Limits of fields by message: characters or bytes of a text, number of entries. A repeated text has short lines."""
+"""Limits of fields, by message: characters or bytes of a text, or number of entries. Text entries are short lines."""
 
 
 def size_limit(kind: str) -> int:
@@ -204,27 +204,28 @@ def _places(status: JobStatus, application_dir: str) -> Iterator[tuple[str, str,
     yield "model_dir", status.model_dir or "", application_dir
     yield "export.uri", status.export.uri if status.export else "", application_dir
     yield "checkpoint.uri", status.checkpoint.uri if status.checkpoint else "", training_dir
-    # With ``resume_from``, this checkpoint belongs to another training. Readers of the status do not open it.
+    # With ``resume_from``, the checkpoint is in the directory of another training, so any URI on the store is valid.
+    # Readers of the status do not open this URI.
     store = attrs.evolve(uris.parse(application_dir), path="/")
     yield "resumed.uri", status.resumed.uri if status.resumed else "", str(store)
     for each in status.inputs:
         yield f"inputs.{each.name}.listing", each.listing, application_dir
 
 
-HEARTBEAT_INTERVAL = 3.0  # between two heartbeats of an executor, unless its Welcome sets another interval
-KEEPALIVE_INTERVAL = 10.0  # between gRPC's pings, which detect a peer whose machine is gone
-KEEPALIVE_TIMEOUT = 10.0  # for the answer to a ping
-KEEP_LOGS = 30.0  # for an executor's last uploads, after its user process's grace and last copies
+HEARTBEAT_INTERVAL = 3.0  # time between two heartbeats of an executor, unless its Welcome sets another interval
+KEEPALIVE_INTERVAL = 10.0  # time between gRPC's pings, which detect a peer whose machine is gone
+KEEPALIVE_TIMEOUT = 10.0  # timeout of the answer to a ping
+KEEP_LOGS = 30.0  # time for an executor's last uploads, after its user process's grace and last copies
 STOP_SLACK = 5.0  # extra time for an executor to report that its process has stopped
-RELEASE_WAIT = 10.0  # after which an application master no longer waits for a released container
-STATUS_INTERVAL = 10.0  # the longest between two updates of status.json while the application master lives
+RELEASE_WAIT = 10.0  # time for which an application master waits for a released container to end
+STATUS_INTERVAL = 10.0  # longest time between two updates of status.json while the application master lives
 STATUS_STALE = 3 * STATUS_INTERVAL  # a status.json unchanged for this long is out of date
-SLOW_ANSWER = 10.0  # after which the user interface shows a peer as not answering
-CLOCKS_DIFFER = 60.0  # a larger difference between two clocks is reported and corrected; a greeting may be delayed
-UNREGISTER_SECONDS = 20.0  # for an application master to write its result and unregister after all containers are gone
+SLOW_ANSWER = 10.0  # time without an answer until the user interface shows a peer as not answering
+CLOCKS_DIFFER = 60.0  # larger clock differences are reported and corrected; delayed messages cause smaller ones
+UNREGISTER_SECONDS = 20.0  # time for a master to write its result and unregister, after all containers are gone
 
-_MOST_HEARTBEATS = 300.0  # a second, of all tasks together
-_MOST_CONNECTIONS = 400.0  # a second: TLS handshakes that one core of an application master completes
+_MOST_HEARTBEATS = 300.0  # heartbeats per second, of all tasks together
+_MOST_CONNECTIONS = 400.0  # TLS handshakes per second that one core of an application master completes
 _CONNECT_TIMEOUT = 5.0
 _LEAST_SILENCE = 15.0
 _MISSED_HEARTBEATS = 3

@@ -1,8 +1,8 @@
 """Files about an application's master: its signed address on the store, and its report and tracking URL for local jobs.
 
-Each master writes its address when it starts to listen, and executors that have lost their master read it. The masters
-and executors of the application share the signing key, so other writers to the directory cannot redirect executors. All
-functions block.
+Each master writes its address when it starts to listen. Executors that have lost their master read the address. The
+masters and executors of the application share the signing key, so other writers to the directory cannot redirect
+executors. All functions block.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _MOST_BYTES = 4096
 class MasterAddress:
     """Address and attempt number of a master."""
 
-    address: Address  # of the master's gRPC server
-    attempt: int  # of the application master, as counted by the cluster
+    address: Address  # address of the master's gRPC server
+    attempt: int  # attempt number of the application master, as counted by the cluster
 
 
 @attrs.frozen
@@ -89,7 +89,7 @@ def _signature(key: bytes, address: str, attempt: int) -> str:
     return hmac.new(key, f"{attempt} {address}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
-FINISHED_FILE = "finished.json"  # in LocalAccess.root
+FINISHED_FILE = "finished.json"  # file in the directory LocalAccess.root
 
 
 @attrs.frozen
@@ -99,7 +99,7 @@ class FinalReport:
     final_status: FinalStatus
     diagnostics: str
     tracking_url: str
-    finished_ms: int  # epoch
+    finished_ms: int  # end of the application in epoch milliseconds
 
 
 def write_report(root: Path, report: FinalReport) -> None:
@@ -117,7 +117,7 @@ def read_report(root: Path) -> Optional[FinalReport]:
         return None
 
 
-TRACKING_FILE = "tracking-url"  # in LocalAccess.root, like SECRET_FILE
+TRACKING_FILE = "tracking-url"  # file in the directory LocalAccess.root, like SECRET_FILE
 SECRET_FILE = "tracking-secret"
 
 
@@ -132,14 +132,14 @@ def read_tracking_url(root: Path) -> Optional[str]:
 
 
 def make_tracking_secret(root: Path) -> str:
-    """Create, write and return a new secret; each master has one. Raises OSError."""
+    """Create, write and return a new secret. Each master creates its own secret. Raises OSError."""
     secret = secrets.token_hex(32)
     write_private_file(root / SECRET_FILE, secret.encode("ascii"))
     return secret
 
 
 def read_tracking_secret(root: Path) -> Optional[str]:
-    """Read the secret. Return None if it does not exist. Raises OSError."""
+    """Read the secret. Return None if no secret exists. Raises OSError."""
     return _read(root / SECRET_FILE)
 
 

@@ -1,7 +1,7 @@
 """Conversions between protocol messages and objects: addresses of tasks, resume points, entries of checkpoints.
 
-All tasks of a generation receive the addresses as the same compressed bytes. For 10,000 tasks, this is some 100 KiB
-instead of 600, far below gRPC's limit for one message.
+All tasks of a generation receive the addresses as the same compressed bytes. For 10,000 tasks, they have some 100
+KiB instead of 600 KiB, far below gRPC's limit for one message.
 """
 
 from __future__ import annotations

@@ -28,11 +28,11 @@ class Unit(str, Enum):
 
 
 class Aggregation(str, Enum):
-    """How the values of a task, or of all tasks of a type, are combined into one value for a period of time."""
+    """Method by which the values of a period, of one task or of all tasks of a type, become a single value."""
 
     MOST = "most"
-    MEAN = "mean"  # weighted by time
-    DIFFERENCE = "difference"  # of a counter, between the end and the beginning
+    MEAN = "mean"  # mean value, weighted by time
+    DIFFERENCE = "difference"  # value of a counter at the end, minus its value at the beginning
 
 
 @attrs.frozen
@@ -40,7 +40,7 @@ class Family:
     """A metric family of the page for Prometheus."""
 
     name: str
-    help: str  # without backslashes and line breaks
+    help: str  # description for Prometheus, without backslashes and line breaks
 
     @property
     def kind(self) -> str:
@@ -49,17 +49,17 @@ class Family:
 
 @attrs.frozen(kw_only=True)
 class Metric:
-    """A metric of a task. Samples contain it, and the job page and the portal show it, if it has a ``title``."""
+    """A metric of a task. Only metrics with a ``title`` are in samples, on the job page and in the portal."""
 
     name: str  # field of the message Heartbeat, key of samples, and field of TaskStatus for some metrics
     unit: Unit
     aggregation: Aggregation
-    title: str = ""  # of columns
+    title: str = ""  # title of its columns in tables
     curve: str = ""  # beginning of the text of a curve on the job page; the task's name follows
     chart: str = ""  # title of a chart in the portal
     zero_is_shown: bool = True  # False if 0 means that no value is known
     in_task_tables: bool = False  # whether `airflow tony status` and the log of the Airflow task show it
-    prometheus: Optional[Family] = None  # only of metrics in TaskStatus
+    prometheus: Optional[Family] = None  # only for metrics in TaskStatus
 
     @property
     def is_counter(self) -> bool:
@@ -72,7 +72,7 @@ class Metric:
         return f"{self.aggregation.value}_{self.name}"
 
     def text(self, value: Optional[float]) -> str:
-        """Format a value, or the rate of a counter. Return an empty string if it is unknown."""
+        """Format a value, or the rate of a counter. Return an empty string if the value is unknown."""
         if value is None or not (value or self.zero_is_shown):
             return ""
         if self.unit is Unit.BYTES:
@@ -177,7 +177,7 @@ class MetricFold:
     before: MetricValues = attrs.field(factory=dict)  # counters at the beginning
     newest: MetricValues = attrs.field(factory=dict)
     _sums: list[Optional[float]] = attrs.field(factory=lambda: [None] * len(_AGGREGATED))  # sums or maxima
-    _seconds: list[float] = attrs.field(factory=lambda: [0.0] * len(_AGGREGATED))  # covered by each sum
+    _seconds: list[float] = attrs.field(factory=lambda: [0.0] * len(_AGGREGATED))  # seconds of each sum
 
     def add(self, values: MetricValues, seconds: float) -> None:
         """Add the values of a heartbeat."""

@@ -20,12 +20,12 @@ class TokenLife:
 
     @property
     def half_ms(self) -> int:
-        """When half of the validity is over: enough time remains to fetch a newer token, and to retry."""
+        """Time when half of the validity is over. Enough time then remains to fetch a newer token, and to retry."""
         return (self.issued_ms + self.until_ms) // 2
 
     @property
     def last_quarter_ms(self) -> int:
-        """When a quarter of the validity remains: without a newer token, users must be warned."""
+        """Time when a quarter of the validity remains. Without a newer token, users must then be warned."""
         return self.until_ms - (self.until_ms - self.issued_ms) // 4
 
 
@@ -34,9 +34,9 @@ class ExportedModel:
     """Export of the model on the store."""
 
     step: int
-    uri: str  # of the export's directory
-    exported_ms: int = 0  # epoch time of its completion, by its node's clock
-    asked_ms: int = 0  # of the newest preceding ExportRequest; 0 if there was no request
+    uri: str  # URI of the directory with the export
+    exported_ms: int = 0  # epoch time when the export was complete, by its node's clock
+    asked_ms: int = 0  # ``asked_ms`` of the newest ExportRequest before it; 0 if there was none
 
     @property
     def label(self) -> str:
@@ -48,10 +48,10 @@ class ExportedModel:
 class ExportRequest:
     """Request for an export that is not yet answered."""
 
-    asked_ms: int  # epoch, by the master's clock; identifies the request
+    asked_ms: int  # epoch time of the request, by the master's clock; identifies the request
     reason: str
     since_ms: int  # epoch time of the oldest unanswered request
-    problem: str = ""  # why the resulting export is not on the store; empty: no export has failed
+    problem: str = ""  # reason why the resulting export could not be stored; empty if no export has failed
 
 
 @attrs.frozen(kw_only=True)
@@ -63,15 +63,15 @@ class TimeUse:
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
-    queue: Optional[float] = None  # from the submission until an application master ran; None if unknown
-    allocation: float = 0.0  # until the gang had its containers; also later waits of the gang
-    localisation: float = 0.0  # until the first user process started: copying and unpacking of files
-    start: float = 0.0  # until the first step of the first generation, as far as known from reports
+    queue: Optional[float] = None  # time from the submission until an application master ran; None if unknown
+    allocation: float = 0.0  # time until the gang had its containers, and later waits of the gang
+    localisation: float = 0.0  # then until the first user process started: copying and unpacking of files
+    start: float = 0.0  # then until the first step of the first generation, as far as known from reports
     training: float = 0.0
-    restarts: float = 0.0  # until the first step after a restart; single tasks count by their share
-    suspended: float = 0.0  # while the job was suspended: no containers and no requests
-    end: float = 0.0  # from the verdict until all tasks were stopped and all files stored
-    checkpoints: float = 0.0  # copying to the store, concurrently with other fields
+    restarts: float = 0.0  # time until the first step after a restart; single tasks count by their share
+    suspended: float = 0.0  # time while the job was suspended: no containers and no requests
+    end: float = 0.0  # time from the verdict until all tasks were stopped and all files stored
+    checkpoints: float = 0.0  # time of copies to the store, concurrently with other fields
     repeated: float = 0.0  # part of ``training`` that repeats steps which a restart has lost
 
     @property
@@ -89,23 +89,23 @@ class TypeUse:
     type: str
     tasks: int
     container_seconds: float  # total time that all tasks' containers were held
-    memory_bytes: int  # requested for one container, as are vcores and gpus
+    memory_bytes: int  # requested for one container; vcores and gpus are also for one container
     vcores: int
     gpus: int = 0
     used_seconds: float = 0.0  # part of container_seconds in which user processes ran
     most_rss_bytes: Optional[int] = None  # peak memory of any of its tasks
     most_rss_task: Optional[str] = None  # task with this peak memory
-    mean_cpu_percent: Optional[float] = None  # of one task while user processes ran; 100 is one core
+    mean_cpu_percent: Optional[float] = None  # mean of one task while user processes ran; 100 is one core
     most_cpu_percent: Optional[float] = None  # highest mean over half a minute, of any of its tasks
     crowded_percent: Optional[float] = None  # share of used_seconds in which nearly all cores of the node were busy
-    mean_gpu_percent: Optional[float] = None  # of one GPU
-    most_gpu_bytes: Optional[int] = None  # peak of one task
+    mean_gpu_percent: Optional[float] = None  # mean of one GPU
+    most_gpu_bytes: Optional[int] = None  # peak GPU memory of any of its tasks
 
 
 class JobState(str, Enum):
     """State of a job."""
 
-    WAITING = "WAITING"  # for the containers of the whole gang
+    WAITING = "WAITING"  # the job waits for the containers of the whole gang
     STARTING = "STARTING"  # containers are allocated, executors are starting or registering
     RUNNING = "RUNNING"
     RESTARTING = "RESTARTING"  # between two generations: tasks stop, containers are replaced, a checkpoint is chosen
@@ -158,7 +158,7 @@ class FailureKind(str, Enum):
     REGISTRATION_TIMEOUT = "REGISTRATION_TIMEOUT"
     DEPENDENCY_TIMEOUT = "DEPENDENCY_TIMEOUT"  # a task type has waited too long for other types
     PREEMPTED = "PREEMPTED"  # the cluster preempted the container, or decommissioned its node
-    STALLED = "STALLED"  # no new step for timeouts.stall
+    STALLED = "STALLED"  # a task took no new step for timeouts.stall
     UPLOAD = "UPLOAD"  # training has succeeded, but its results could not be stored
     INPUT = "INPUT"  # an input could not be listed or distributed
     OUTPUT = "OUTPUT"  # the tasks' files for an output could not be moved to its path
@@ -173,7 +173,7 @@ class Failure:
     """Failure that ended a job, with the task that failed."""
 
     kind: FailureKind
-    message: str  # names the task, its node, exit code or signal, and ends with the last lines of stderr
+    message: str  # names the task, its node, and its exit code or signal; ends with the last lines of stderr
     task: Optional[str] = None  # such as worker:0
     exit_code: Optional[int] = None
     signal: Optional[int] = None
@@ -194,7 +194,7 @@ class TaskProgress:
 class ProcessStatus:
     """Status of one user process of a task with several processes."""
 
-    local_rank: int  # in its container, from 0
+    local_rank: int  # rank within its container, from 0
     rank: int
     rss_bytes: Optional[int] = None
     cpu_percent: Optional[float] = None
@@ -202,7 +202,7 @@ class ProcessStatus:
 
     @property
     def name(self) -> str:
-        """Name for people, below the name of its task."""
+        """Name for people, shown below the name of its task."""
         return f"rank {self.rank} (local rank {self.local_rank})"
 
 
@@ -213,11 +213,11 @@ class TaskStatus:
     type: str
     index: int
     state: TaskState
-    attempt: int = 1  # number of the container of this task
+    attempt: int = 1  # number of the task's container, counted from 1
     start: int = 0  # number of the start of its user process
     container_id: Optional[str] = None
     node: Optional[str] = None
-    heartbeat_ms: Optional[int] = None  # epoch, when the application master last received a heartbeat
+    heartbeat_ms: Optional[int] = None  # epoch time of the last heartbeat that the application master received
     rss_bytes: Optional[int] = None
     cpu_percent: Optional[float] = None
     progress: Optional[TaskProgress] = None
@@ -240,9 +240,9 @@ class InputStatus:
     deal: str  # value of an InputDeal, so that a sensor need not load the specification
     shards: int
     size: int  # bytes of all shards
-    listing: str  # URI of the file that lists all shards, named by size and modification time
-    committed: Optional[int] = None  # number of shards; None with a static deal, which has no commits
-    failed: int = 0  # shards that could not be read
+    listing: str  # URI of the file that lists all shards, each with its size and modification time
+    committed: Optional[int] = None  # number of committed shards; None with a static deal, which has no commits
+    failed: int = 0  # number of shards that could not be read
 
     @property
     def label(self) -> str:
@@ -259,7 +259,7 @@ class OutputStatus:
 
     name: str
     uri: str
-    files: Optional[int] = None  # None: the files are not (yet) at the path
+    files: Optional[int] = None  # number of files; None if they are not (yet) at the path
     bytes: Optional[int] = None
 
 
@@ -275,27 +275,27 @@ class JobStatus:
     message: str = ""  # one line for people: what the job is doing or waiting for
     am_attempt: int = 1
     generation: int = 0
-    started_ms: int = 0  # epoch
-    updated_ms: int = 0  # epoch
-    finished_ms: Optional[int] = None  # epoch; None before the end
+    started_ms: int = 0  # epoch time of the start
+    updated_ms: int = 0  # epoch time of this status
+    finished_ms: Optional[int] = None  # epoch time of the end; None before the end
     progress: float = 0.0  # 0 to 1
     tasks: list[TaskStatus] = attrs.field(factory=list)
     leader: Optional[str] = None  # task whose progress is the job's: the chief, or rank 0; one of ``tasks``
     model_dir: Optional[str] = None
-    resumed: Optional[ResumePoint] = None  # of the current generation; None if it started at step 0
+    resumed: Optional[ResumePoint] = None  # resume point of the current generation; None if it started at step 0
     checkpoint: Optional[ResumePoint] = None  # newest committed checkpoint
     export: Optional[ExportedModel] = None  # newest export of the model on the store
     export_request: Optional[ExportRequest] = None  # request that is not yet answered
-    restarts: int = 0  # of the gang or of single tasks, for any reason
+    restarts: int = 0  # number of restarts of the gang or of single tasks, for any reason
     resizing: dict[str, int] = attrs.field(factory=dict)  # target number of tasks, for types being resized
     failure: Optional[Failure] = None
-    warnings: list[str] = attrs.field(factory=list)  # such as a failed sidecar, a checkpoint that is not kept
+    warnings: list[str] = attrs.field(factory=list)  # such as a failed sidecar or a checkpoint that is not stored
     troubles: list[str] = attrs.field(factory=list)  # services that the master cannot reach now, and since when
     inputs: list[InputStatus] = attrs.field(factory=list)
     outputs: list[OutputStatus] = attrs.field(factory=list)
-    times: Optional[TimeUse] = None  # None: an older master does not report it
+    times: Optional[TimeUse] = None  # None if an older master wrote the status
     use: list[TypeUse] = attrs.field(factory=list)  # by task type, in the job's order
-    store_token: Optional[TokenLife] = None  # None if the store needs no token, or from an older master
+    store_token: Optional[TokenLife] = None  # None if the store needs no token, or if an older master wrote this
     version: int = 1  # version of this message's format
 
     @property

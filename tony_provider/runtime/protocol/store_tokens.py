@@ -22,7 +22,7 @@ class OtherToken:
 
     name: str  # the name of another HDFS in URIs, or the URI of a key server (kms://…)
     text: str = attrs.field(repr=False)  # URL-safe, kind "WEBHDFS delegation" or "kms-dt"
-    until_ms: int  # epoch, by its server's clock
+    until_ms: int  # end of its validity in epoch milliseconds, by its server's clock
 
     @property
     def id(self) -> DelegationTokenId:
@@ -34,10 +34,10 @@ class OtherToken:
 class StoreToken:
     """Delegation token of the store, with the end of its validity, and the tokens of other servers."""
 
-    WRITER_MAY_BE_NEWER = True  # than the application that receives it
+    WRITER_MAY_BE_NEWER = True  # an older application may receive a newer writer's token; see ``codec``
 
     text: str = attrs.field(repr=False)  # URL-safe, kind "WEBHDFS delegation"
-    until_ms: int  # epoch, by the NameNode's clock
+    until_ms: int  # end of its validity in epoch milliseconds, by the NameNode's clock
     others: list[OtherToken] = attrs.field(factory=list)
 
     @property
@@ -88,7 +88,7 @@ def put_other_hdfs_token(credentials: Credentials, name: str, text: str, service
 def put_key_server_token(credentials: Credentials, uri: str, text: str, aliases: list[str]) -> None:
     """Add a token of a key server, for programs that use encryption zones. Raises CredentialsError.
 
-    Hadoop 3 finds it by the key server's URI, Hadoop 2 by the alias ``ip:port``.
+    Hadoop 3 finds the token by the key server's URI, and Hadoop 2 by the alias ``ip:port``.
     """
     kind = Token.from_url_string(text).kind
     _put(credentials, contract.SECRET_OTHER_TOKEN_PREFIX + uri, text, dict.fromkeys([uri, *aliases], (kind, uri)))
@@ -139,7 +139,7 @@ class TokenServer(Protocol):
 
 @attrs.frozen
 class NewerTokens:
-    """Fetched tokens, and the errors of other servers: an unreachable server does not delay other servers' tokens."""
+    """Fetched tokens, and errors of servers other than the store. These errors do not affect the fetched tokens."""
 
     token: StoreToken
     problems: list[StorageError]
@@ -148,8 +148,8 @@ class NewerTokens:
 def fetch_newer_tokens(store: TokenServer, others: Mapping[str, TokenServer], user: str) -> NewerTokens:
     """Fetch a token of each server, with this process's ``user`` as renewer. Raises StorageError if the store fails.
 
-    Renews each token once, because only the renewal returns the token's expiry. No further renewal is needed until
-    then. ``others`` contains the servers by ``OtherToken.name``.
+    Renews each token once, because only a renewal returns the token's expiry. No further renewal is needed until this
+    expiry. ``others`` contains the servers by ``OtherToken.name``.
     """
     text, until_ms = _fetch(store, "the store", user)
     found: list[OtherToken] = []

@@ -25,8 +25,8 @@ METADATA_TOKEN = "tony-token"
 _MOST_WAITING = 1 << 20  # open streams that are not yet accepted
 _LONGEST_WAITING = 600  # seconds
 _ENVELOPE = 1024  # bytes of overhead around a message's content
-_MOST_STREAMS = 4  # on one connection; an executor uses one
-_HANDSHAKE = 10.0  # seconds for a connection's TLS handshake, at least
+_MOST_STREAMS = 4  # streams on one connection; an executor uses a single stream
+_HANDSHAKE = 10.0  # shortest timeout of a connection's TLS handshake, in seconds
 
 Options = list[tuple[str, Union[int, str]]]
 
@@ -46,7 +46,7 @@ class TaskIdentity:
     application_id: str
     container_id: str
     task: str  # such as worker:0
-    attempt: int  # number of the container of this task, from 1
+    attempt: int  # number of the task's container, counted from 1
 
     @property
     def task_type(self) -> str:
@@ -59,7 +59,7 @@ def make_token(key: bytes, identity: TaskIdentity) -> str:
     ``key`` is the application master's ``SECRET_TASK_KEY``.
     """
     fields = (identity.application_id, identity.container_id, identity.task, str(identity.attempt))
-    # The length of each field makes the message unique for each identity.
+    # Each field follows its length, so that two identities never have the same message.
     message = b"".join(len(field).to_bytes(4, "big") + field for field in (text.encode() for text in fields))
     return hmac.new(key, message, hashlib.sha256).hexdigest()
 
@@ -82,7 +82,7 @@ def verify(key: bytes, application_id: str, metadata: Iterable[tuple[str, Union[
     values: dict[str, str] = {}
     for name, value in metadata:
         if isinstance(value, bytes):
-            continue  # only names that end in -bin have bytes, and the names used here do not
+            continue  # gRPC has bytes only for names that end in -bin, and no name here does
         if name in values:
             raise IdentityError(f"{name} was sent twice")
         values[name] = value

@@ -122,7 +122,7 @@ class ReceivedBytes:
 
 
 Send = Callable[[tony_pb2.TunnelFrame], None]
-_PIECE = 32 << 10  # bytes
+_PIECE = 32 << 10  # bytes of one read from the connection
 
 
 class Relay:
@@ -134,8 +134,8 @@ class Relay:
     def __init__(self, stream: int, send: Send) -> None:
         self._stream = stream
         self._send = send
-        self._to_send = Window()  # for bytes from the connection
-        self._to_write = Window()  # for bytes to the connection
+        self._to_send = Window()  # window for bytes from the connection
+        self._to_write = Window()  # window for bytes to the connection
         self._frames: asyncio.Queue[tony_pb2.TunnelFrame] = asyncio.Queue()
         self._granted = asyncio.Event()
         self._closed = asyncio.Event()
@@ -162,7 +162,7 @@ class Relay:
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward data in both directions until both are closed, then close the connection."""
-        writer.transport.set_write_buffer_limits(0)  # so that drained data have left the buffer
+        writer.transport.set_write_buffer_limits(0)  # so that drain() waits until all data have left the buffer
         both: asyncio.Future[Any] = asyncio.gather(self._from_connection(reader), self._to_connection(writer))
         closed: asyncio.Future[Any] = asyncio.ensure_future(self._closed.wait())
         try:

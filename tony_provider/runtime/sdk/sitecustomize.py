@@ -1,11 +1,13 @@
-"""Prepare each Python process of a tony job before the user's code: stack dumps, limited exit, JAX's cluster.
+"""Prepare each Python process of a tony job before the user's code runs: stack dumps, exit limit, JAX cluster.
 
-On SIGUSR2 the process writes the stacks of all threads to stderr, so that a job without progress shows where it hangs.
-Programs that handle this signal keep their handler. After an uncaught exception, exit handlers get only some seconds:
-JAX's handler waits for the other ranks, which wait for this process. In jobs of the framework jax, JAX learns its
-cluster.
+On SIGUSR2, the process writes the stacks of all threads to stderr. So a job without progress shows where it hangs.
+Programs that handle this signal keep their own handler.
 
-Then the sitecustomize that this one hides runs, if there is one. Needs only Python 3.
+After an uncaught exception, exit handlers get only EXIT_SECONDS. Otherwise, JAX's exit handler could wait for other
+ranks, while these ranks wait for this process. In jobs of the framework jax, JAX gets the addresses and ranks of the
+job.
+
+Finally, this module runs another sitecustomize that it hides, if there is one. It needs only Python 3.
 """
 
 # Importing pathlib takes time, and this module runs in every process:
@@ -16,7 +18,7 @@ import os
 import sys
 from types import TracebackType
 
-EXIT_SECONDS = 10.0  # seconds for exit handlers (atexit) after an uncaught exception
+EXIT_SECONDS = 10.0  # time limit for exit handlers (atexit) after an uncaught exception
 
 
 def _show_stacks_on_signal() -> None:
@@ -26,7 +28,7 @@ def _show_stacks_on_signal() -> None:
 
         faulthandler.register(signal.SIGUSR2, file=2, all_threads=True)
     except (ImportError, AttributeError, OSError, RuntimeError, ValueError):
-        return  # without stacks, which is no reason to fail
+        return  # the program runs without stack dumps
 
 
 def _limit_exit_after_exceptions() -> None:
@@ -34,17 +36,17 @@ def _limit_exit_after_exceptions() -> None:
 
     def show_and_limit(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
         show(kind, value, traceback)
-        sys.excepthook = show  # an interactive Python may have more exceptions
+        sys.excepthook = show  # an interactive Python may raise further exceptions
         try:
             _limit_exit()
-        except Exception as error:  # noqa: BLE001 - never a reason to fail in another way
+        except Exception as error:  # noqa: BLE001 - must not replace the user's exception
             sys.stderr.write(f"tony: cannot limit the time of exit handlers: {error!r}\n")
 
     sys.excepthook = show_and_limit
 
 
 def _limit_exit() -> None:
-    """End this process with exit code 1 if its exit handlers take too long after its other threads have ended."""
+    """End this process with exit code 1 if its exit handlers run longer than EXIT_SECONDS after its threads ended."""
     import atexit
     import threading
     import time
@@ -66,10 +68,10 @@ def _prepare_jax() -> None:
     if not os.environ.get("TONY_JAX"):
         return
     try:
-        import tony_jax  # type: ignore[import-not-found,unused-ignore]  # it lies beside this file
+        import tony_jax  # type: ignore[import-not-found,unused-ignore]  # in the same directory as this file
 
         tony_jax.watch_for_jax()
-    except Exception as error:  # noqa: BLE001 - never a reason to fail
+    except Exception as error:  # noqa: BLE001 - must not end the program
         sys.stderr.write(f"tony_jax: cannot set arguments of jax.distributed.initialize(), pass them: {error!r}\n")
 
 

@@ -1,7 +1,7 @@
 """Call the function of ``@task.tony`` in each task that runs it: ``python -m tony_call``.
 
-FUNCTION_FILE in the working directory contains the function, and ARGUMENTS_FILE its name and arguments. The return
-value of the chief, or rank 0, is written to TONY_RESULT_FILE. Needs only Python 3.9.
+In the working directory, FUNCTION_FILE contains the function, and ARGUMENTS_FILE contains the name and arguments of the
+function. The return value of the chief, or of rank 0, is written to TONY_RESULT_FILE. Needs only Python 3.9.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ FUNCTION_MODULE = "tony_function"
 FUNCTION_FILE = f"{FUNCTION_MODULE}.py"
 ARGUMENTS_FILE = "tony_arguments.json"  # {"function": name, "args": […], "kwargs": {…}}
 COMMAND = "exec python -m tony_call"
-REFUSED = 79  # exit code: the return value is invalid, and a retry would return the same
-MAX_DEPTH = 100  # levels that all readers support
+REFUSED = 79  # exit code for an invalid return value; a retry would fail in the same way
+MAX_DEPTH = 100  # nested levels; all readers support this depth
 MAX_RESULT = 1 << 20  # bytes, as in runtime/common/contract.py, which user processes cannot import
 
 
 class NotJsonError(ValueError):
-    """A value cannot be represented in JSON; the message names its place."""
+    """A value cannot be represented in JSON. The message names the place of the value."""
 
 
 def plain(value: Any, place: str, depth: int = 0) -> Any:
-    """Return ``value`` as JSON types: sequences become lists, and single numbers of NumPy and the like become numbers.
+    """Convert ``value`` to JSON types: sequences to lists, and single numbers of NumPy or similar libraries to numbers.
 
     Raises NotJsonError.
     """
@@ -53,7 +53,7 @@ def plain(value: Any, place: str, depth: int = 0) -> Any:
 
 
 def _check_text(text: str, place: str) -> None:
-    """Reject lone surrogates, such as those in file names that are not UTF-8, because they cannot be written."""
+    """Reject lone surrogates, which UTF-8 cannot encode. For example, file names that are not UTF-8 contain them."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -61,13 +61,13 @@ def _check_text(text: str, place: str) -> None:
 
 
 def main() -> int:
-    """Call the function and write its return value; returns the exit code."""
+    """Call the function and write the return value. Return the exit code."""
     call = json.loads(Path(ARGUMENTS_FILE).read_bytes())
     name = call["function"]
     try:
         function = getattr(importlib.import_module(FUNCTION_MODULE), name)
         returned = function(*call["args"], **call["kwargs"])
-    except Exception as error:  # noqa: BLE001 - printed as Python does, without the frames of the caller
+    except Exception as error:  # noqa: BLE001 - print it like Python, but without frames of this module
         shown = error.with_traceback(_of_function(error.__traceback__))
         sys.excepthook(type(shown), shown, shown.__traceback__)
         return 1
@@ -75,7 +75,7 @@ def main() -> int:
         return 0
     try:
         data = _dump(plain(returned, "returned"))
-    except ValueError as error:  # also for a number with thousands of digits
+    except ValueError as error:  # also raised for a number with thousands of digits
         print(f"{name}() cannot return this: {error}", file=sys.stderr)  # noqa: T201 - the task's own log
         return REFUSED
     Path(os.environ["TONY_RESULT_FILE"]).write_bytes(data)

@@ -1,6 +1,6 @@
 """Callbacks for Keras, Lightning and transformers: report progress, and answer requests of the job.
 
-The requests are for checkpoints, exports and stops. If ranks train in step, they first agree on the requests.
+The job can request checkpoints, exports and a stop. Ranks that train in step first agree on the requests.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, Optional
 
 AGREE_EVERY = 10  # batches after which ranks that train in step agree on their requests
-_KEPT = 2  # checkpoints: the newest, and the one before, which may still be uploading
+_KEPT = 2  # number of checkpoints: the newest, and the previous one, which may still be uploading
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Requests to this process, or to all ranks."""
+    """The requests that the job has made to this process, or to any rank."""
 
     checkpoint: bool = False
     export: bool = False
@@ -32,7 +32,7 @@ class Asked:
 
 
 class Requests:
-    """Takes the requests that a callback answers; other requests are left for the program."""
+    """Takes the requests that a callback answers. All other requests are left for the program."""
 
     def __init__(self, *, checkpoints: bool, exports: bool, stop: bool) -> None:
         self.checkpoints = checkpoints
@@ -41,12 +41,12 @@ class Requests:
         self._sdk = importlib.import_module("tony_sdk")
 
     def listen(self) -> None:
-        """Start to listen for a stop, if this callback answers it."""
+        """Start to listen for stop requests, if this callback answers them."""
         if self._stop:
             self._sdk.stopping()
 
     def take(self) -> Asked:
-        """Return the current requests. Each is returned once, except a stop, which stays."""
+        """Return the current requests. A stop request is returned each time, any other request only once."""
         return Asked(
             self.checkpoints and self._sdk.checkpoint_requested(),
             self._exports and self._sdk.export_requested(),
@@ -55,17 +55,17 @@ class Requests:
 
 
 class SavedFiles:
-    """Single-file checkpoints in the checkpoint directory, written atomically; older ones are removed."""
+    """Single-file checkpoints in the checkpoint directory, written atomically. Older checkpoints are removed."""
 
     def __init__(self, pattern: str) -> None:
-        """Name the files by ``pattern``, which contains ``{step}``."""
+        """``pattern``: name of the files, with ``{step}`` in place of the step."""
         self._pattern = pattern
         self._saved: list[Path] = []
         self._sdk = importlib.import_module("tony_sdk")
 
     @contextmanager
     def one(self, step: int, *, keep: bool) -> Iterator[str]:
-        """Provide a path for the checkpoint of a step; discard the file without ``keep`` or outside a job."""
+        """Provide a path for the checkpoint of a step. Without ``keep``, or outside a job, the file is discarded."""
         directory = self._sdk.checkpoint_dir()
         name = self._pattern.format(step=step)
         aside = tempfile.mkdtemp(prefix="checkpoint-")
@@ -79,7 +79,7 @@ class SavedFiles:
 
     def _put(self, path: Path, target: Path) -> None:
         partly = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-        shutil.move(str(path), str(partly))  # copies the file if it is on another file system
+        shutil.move(str(path), str(partly))  # copies the file if the target is on another file system
         partly.replace(target)
         self._saved = [*(each for each in self._saved if each != target), target]
         while len(self._saved) > _KEPT:
@@ -87,13 +87,13 @@ class SavedFiles:
 
 
 def keras_callback(*, checkpoints: bool, exports: bool, stop: bool) -> Any:
-    """Return a new callback, for one call of ``fit`` at a time."""
+    """Return a new callback for ``fit``. The calls of ``fit`` with this callback must not overlap."""
     base: Any = importlib.import_module(_keras_in_use()).callbacks.Callback
 
     class TonyCallback(base):  # type: ignore[misc]
         """Reports the progress of ``fit`` and answers the job's requests."""
 
-        _supports_tf_logs = True  # Keras 2 otherwise converts all logs to numbers in each batch
+        _supports_tf_logs = True  # without this flag, Keras 2 converts all logs to numbers in each batch
 
         def __init__(self) -> None:
             super().__init__()
@@ -129,17 +129,17 @@ class _Fit:
         self._requests: Any = Requests(checkpoints=checkpoints, exports=exports, stop=stop)
         self._files: Any = SavedFiles("step-{step}.keras")
         self._together: Optional[Any] = None  # strategy whose workers act together
-        self._first: Optional[int] = None  # steps before this call
+        self._first: Optional[int] = None  # steps done before this call of ``fit``
         self._first_epoch = 0
         self._epoch = 0
-        self._epoch_began = 0  # steps
-        self._steps: Optional[int] = None  # in an epoch
+        self._epoch_began = 0  # steps done before this epoch
+        self._steps: Optional[int] = None  # steps in an epoch
         self._step = 0
-        self._batches = 0  # batch ends reported by Keras
+        self._batches = 0  # batches that Keras has reported as ended
         self._saved_at: Optional[int] = None
 
     def begin_epoch(self, epoch: int) -> None:
-        """Initialize at the first epoch, because at the start of training the model may not be restored yet."""
+        """Begin an epoch. The first call initializes, because Keras may restore the model after training has begun."""
         if self._first is None:
             self._first = self._step = _iterations(self._owner.model)
             self._first_epoch = epoch
@@ -167,13 +167,13 @@ class _Fit:
         self._progress.say()
 
     def _take_steps(self, steps: Optional[int]) -> None:
-        """Set the total from the steps of an epoch, which Keras may know only after the first epoch."""
+        """Compute the total from the steps of an epoch. Keras may know these steps only after the first epoch."""
         if steps:
             epochs = self._owner.params.get("epochs") or 1
             self._progress.total_steps = (self._first or 0) + (epochs - self._first_epoch) * steps
 
     def _agreed(self, asked: Any) -> Any:
-        """Return the requests to any of the workers that train in step."""
+        """Return the requests that any of the workers that train in step has received."""
         if self._together is None:
             return asked
         tf = importlib.import_module("tensorflow")
@@ -210,18 +210,18 @@ def _keras_in_use() -> str:
 
 
 def _iterations(model: Any) -> int:
-    """Return the optimizer's steps in all calls of ``fit``, including those before the model was restored."""
+    """Return the optimizer's steps in all calls of ``fit``, including calls before the model was restored."""
     optimizer = getattr(model, "optimizer", None)
     done = getattr(optimizer, "iterations", None)
     if done is None:
         return 0
-    if hasattr(done, "numpy"):  # TensorFlow; under a strategy this is no plain number
+    if hasattr(done, "numpy"):  # a TensorFlow variable; with a strategy, it is not a plain number
         done = done.numpy()
     return int(done) * (getattr(optimizer, "gradient_accumulation_steps", None) or 1)
 
 
 def _workers_in_step(model: Any) -> Optional[Any]:
-    """Return the strategy if several workers train the model in step, which must then act together; otherwise None."""
+    """Return the strategy of workers that train the model in step, or None. Such workers must act together."""
     strategy = getattr(model, "distribute_strategy", None)
     tf = sys.modules.get("tensorflow")
     if strategy is None or tf is None or not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -259,7 +259,7 @@ def lightning_callback(*, checkpoints: bool, exports: bool, stop: bool) -> Any:
 
         def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
             self._batches += 1
-            if self._progress.due:  # metrics cost time
+            if self._progress.due:  # reading metrics takes time
                 self._progress.note(**trainer.callback_metrics, epoch=trainer.current_epoch + 1)
             self._progress.at(trainer.global_step)
             if trainer.world_size == 1 or self._batches % AGREE_EVERY == 0:
@@ -303,7 +303,7 @@ def lightning_callback(*, checkpoints: bool, exports: bool, stop: bool) -> Any:
 
 
 def _moved(state: Any, former: str, own: str) -> Any:
-    """Return a callback's state with ``own`` in place of the directory ``former`` in all paths."""
+    """Return a callback's state in which all paths contain ``own`` instead of the directory ``former``."""
     if isinstance(state, str):
         return own + state[len(former) :] if state == former or state.startswith(former + "/") else state
     if isinstance(state, dict):
@@ -327,10 +327,10 @@ def _total_steps(trainer: Any) -> Optional[int]:
 
 
 def _any_rank(trainer: Any, *, flag: bool) -> bool:
-    """Return whether the flag is set in any rank; all ranks must call this."""
+    """Return whether the flag is set in any rank. All ranks must call this function."""
     if trainer.world_size == 1:
         return flag
-    # Versions before 1.9 support only "all".
+    # Lightning before 1.9 can only check whether a flag is set in all ranks.
     return not trainer.strategy.reduce_boolean_decision(not flag)
 
 
@@ -401,7 +401,7 @@ def _ranks() -> int:
 
 
 def _agreed(asked: Any, device: Any) -> Any:
-    """Return the requests to any of the ranks; all ranks must call this."""
+    """Return the requests that any rank has received. All ranks must call this function."""
     torch: Any = importlib.import_module("torch")
     flags = torch.tensor([asked.checkpoint, asked.export, asked.stop], dtype=torch.int32, device=device)
     torch.distributed.all_reduce(flags, op=torch.distributed.ReduceOp.MAX)

@@ -1,8 +1,8 @@
-"""Horovod's rendezvous server next to rank 0 of a tony job: ``python -m tony_horovod``, instead of horovodrun's.
+"""Horovod's rendezvous server next to rank 0 of a tony job: ``python -m tony_horovod``. Replaces horovodrun's server.
 
-An HTTP key-value store for Gloo's ``HTTPStore`` in Horovod: PUT and GET of /scope/key, where GET answers 404 until the
-value exists, and DELETE of /scope/rank when a process leaves. As with horovodrun's server, anyone who reaches it can
-read and write it.
+The server is an HTTP key-value store for Gloo's ``HTTPStore`` in Horovod. It supports PUT and GET of /scope/key, and
+DELETE of /scope/rank when a process leaves. GET returns 404 until the value exists. As with horovodrun's server, every
+client that can connect can read and write all values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socketserver
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-MAX_VALUE = 1 << 20  # bytes; addresses of processes are far smaller
+MAX_VALUE = 1 << 20  # maximum bytes of a value; addresses of processes are far smaller
 MAX_KEYS = 1 << 16
 
 
@@ -25,23 +25,23 @@ class KeyValueServer(ThreadingHTTPServer):
     allow_reuse_address = True
 
     def __init__(self, port: int, processes: int, address: str = "") -> None:
-        """Listen at ``address``, or at all addresses of this machine if it is empty."""
+        """Listen at ``address``. If it is empty, listen at all addresses of this machine."""
         is_ipv6 = ":" in address if address else socket.has_dualstack_ipv6()
         self.address_family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
         super().__init__((address, port), _Handler)
         self.processes = processes
         self.values: dict[str, bytes] = {}
-        self.left: dict[str, set[str]] = {}  # scope -> deleted keys
+        self.left: dict[str, set[str]] = {}  # deleted keys, by scope
 
     def server_bind(self) -> None:
-        """Bind as TCPServer does, because HTTPServer resolves the host's full name, which can take seconds."""
+        """Bind like TCPServer. HTTPServer would also resolve the host's full name, which can take seconds."""
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = "", self.server_address[1]
 
     def delete(self, path: str) -> None:
-        """Delete a key, and a whole scope once all processes have left it, so that it can be used again."""
+        """Delete a key. After all processes have left a scope, also delete the scope, so that it can be used again."""
         scope, _, key = path.strip("/").rpartition("/")
         left = self.left.setdefault(scope, set())
         left.add(key)
@@ -53,10 +53,10 @@ class KeyValueServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Handles one connection of a process."""
+    """Handler of one connection of a process."""
 
     protocol_version = "HTTP/1.1"
-    timeout = 60.0  # seconds without a request
+    timeout = 60.0  # seconds without a request after which a connection is closed
     server: KeyValueServer
 
     def do_GET(self) -> None:
@@ -66,7 +66,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         length = self.headers.get("Content-Length") or ""
         if not length.isdecimal() or int(length) > MAX_VALUE or len(self.server.values) >= MAX_KEYS:
-            self._answer(413, b"", close=True)  # the body is not read
+            self._answer(413, b"", close=True)  # close the connection, because the body was not read
             return
         self.server.values[self.path] = self.rfile.read(int(length))
         self._answer(200, b"")
@@ -76,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, b"")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing, because the log is the user program's."""
+        """Print nothing, because the log belongs to the user's program."""
 
     def _answer(self, status: int, body: bytes, *, close: bool = False) -> None:
         self.send_response(status)

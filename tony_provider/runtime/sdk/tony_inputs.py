@@ -1,4 +1,4 @@
-"""Inputs of a tony job for Python programs: the shards assigned to this task; used by ``tony_sdk.inputs``.
+"""Inputs of a tony job for Python programs. ``tony_sdk.inputs`` yields the shards assigned to this task.
 
     import tony_sdk
 
@@ -6,12 +6,12 @@
         with open(shard.path, "rb") as file:
             ...
 
-With ``deal: static``, the loop yields the shards of this task's part, the same ones each time. With ``deal: queue``, a
-shard is taken when the loop requests it, and committed when the loop requests the next one. The results of a shard must
-be saved by then. Call ``shard.done()`` to commit earlier. If a process ends before, its shard is given to another
-process.
+With ``deal: static``, each loop yields the same shards: this task's part. With ``deal: queue``, a shard is taken when
+the loop requests it, and committed when the loop requests the next shard. The program must save the results of a shard
+before the commit. Call ``shard.done()`` to commit earlier. If a process ends before the commit, another process gets
+the shard.
 
-If the job has a ``format``, ``shard.records()`` reads the records, also if a shard is a piece of a file.
+If the job has a ``format``, ``shard.records()`` reads the records, even if a shard is a piece of a file.
 
 Needs only Python 3.8.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class InputError(Exception):
-    """This task has no such input, or shards of the input could not be read."""
+    """This task does not have the input, or shards of the input could not be read."""
 
 
 Opener = Callable[[str], BinaryIO]
@@ -46,15 +46,15 @@ Opener = Callable[[str], BinaryIO]
 
 @dataclass(eq=False, repr=False)
 class TaskShard:
-    """One file of an input, or a piece of one.
+    """One file of an input, or a piece of a file.
 
-    ``path`` is the path of the local file, or of its local copy (``fetch: true``), otherwise the URI. The copy of a
-    queue's shard exists until the shard is committed, given back or failed.
+    ``path`` is the path of a local file: the input file itself, or a local copy (``fetch: true``). If there is no local
+    file, ``path`` is the URI. With a queue, the copy exists until the shard is committed, given back or failed.
 
     ``uri`` is the location of the file. ``size`` (bytes), ``modified_ms`` and ``checksum`` are from the listing.
-    ``format`` is the job's, or None. A piece of text or TFRecords has ``offset`` and ``length`` in bytes, and its
-    records are those that begin in it. A piece of a Parquet file has ``row_groups``, the
-    numbers of its row groups.
+    ``format`` is the format in the job, or None. A piece of text or TFRecords has ``offset`` and ``length`` in bytes,
+    and contains the records that begin in this range. A piece of a Parquet file has ``row_groups``: the numbers of its
+    row groups.
     """
 
     uri: str
@@ -74,25 +74,26 @@ class TaskShard:
             self.path = self.uri[len("file://") :] if self.uri.startswith("file:///") else self.uri
 
     def records(self, opener: Optional[Opener] = None) -> Iterator[Any]:
-        """Yield the records by format: lines and TFRecords as bytes, rows of Parquet files as dictionaries.
+        """Yield the records: lines and TFRecords as bytes, rows of Parquet files as dictionaries.
 
-        Lines come without their ends. ``opener`` opens files that are not on this machine's disk. The default is
-        fsspec, and ``pyarrow.fs`` for HDFS, if they are installed. Raises InputError without a format, for files that
-        cannot be opened, and for data in another format.
+        Lines are without line ends. ``opener`` opens files that are not on this machine's disk. The default is
+        ``pyarrow.fs`` for HDFS, and fsspec for other stores, if they are installed. Raises InputError if the job has no
+        format, if a file cannot be opened, and for data in another format.
         """
         records: Iterator[Any] = importlib.import_module("tony_records").records(self, opener)
         return records
 
     def done(self, *outputs: Union[str, os.PathLike[str]]) -> None:
-        """Commit the shard, with the names of its results. Has no effect with a static deal."""
+        """Commit the shard, with the names of its results. Has no effect with ``deal: static``."""
 
     def give_back(self) -> None:
-        """Return the shard to the queue. Has no effect with a static deal."""
+        """Return the shard to the queue. Has no effect with ``deal: static``."""
 
     def failed(self, reason: str) -> None:
-        """Mark the shard as unreadable, so that no task gets it again. The other shards are done first.
+        """Mark the shard as unreadable, so that no task gets it again. Other shards are processed first.
 
-        Raises InputError at the end of the input, in every task. With a static deal it is raised here.
+        With ``deal: queue``, every reading task gets InputError at the end of the input. With ``deal: static``, this
+        method raises InputError.
         """
         raise InputError(f"{self.uri}: {reason}")
 
@@ -102,7 +103,7 @@ class TaskShard:
     def __exit__(
         self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        """Commit the shard, or give it back after an exception."""
+        """Commit the shard, or return it to the queue after an exception."""
         if error is None:
             self.done()
         elif isinstance(error, Exception):
@@ -113,12 +114,12 @@ class TaskShard:
 
 
 class QueuedShard(TaskShard):
-    """A shard taken from a queue. It must be settled once: done, given back or failed."""
+    """A shard taken from a queue. It must be settled once, by ``done``, ``give_back`` or ``failed``."""
 
     def __init__(self, queue: _Queue, number: int, **listed: Any) -> None:
         super().__init__(**listed)
-        self.open = True  # not settled yet
-        self._refused = False  # its commit was refused, so the loop must not repeat it
+        self.open = True  # whether the shard is not settled yet
+        self._refused = False  # whether a commit was refused; the loop must not repeat a refused commit
         self._queue = queue
         self._number = number
 
@@ -126,8 +127,8 @@ class QueuedShard(TaskShard):
         """Commit the shard, with the names of its results. A second call has no effect.
 
         Returns when the commit is stored. Raises InputError if another process has the shard by now, or if the results
-        cannot be copied. The shard is then not committed. You can call it again with other results; otherwise the loop
-        gives the shard back.
+        cannot be copied. After InputError, the shard is not committed. You can then call ``done`` with other results.
+        If you do not, the loop returns the shard to the queue.
         """
         self._settle(done=self._number, outputs=[_whole(each) for each in outputs])
 
@@ -136,13 +137,14 @@ class QueuedShard(TaskShard):
         self._settle(back=self._number)
 
     def failed(self, reason: str) -> None:
-        """Mark the shard as unreadable: no task gets it again, and at the end each reading task gets InputError."""
+        """Mark the shard as unreadable. No task gets it again, and each reading task gets InputError at the end."""
         self._settle(failed=self._number, reason=f"{self.uri}: {reason}")
 
     def take_next(self) -> dict[str, Any]:
-        """Request the next shard, and commit this one if it is not settled. Raises InputError.
+        """Request the next shard, and commit this shard if it is not settled. Raises InputError.
 
-        After a refused commit, give the shard back: tasks that wait for the end of the input would also wait for it.
+        After a refused commit, return the shard to the queue. Otherwise, tasks that wait for the end of the input would
+        also wait for this shard.
         """
         with self._queue.lock:
             said = {"back" if self._refused else "done": self._number} if self.open else {}
@@ -151,7 +153,7 @@ class QueuedShard(TaskShard):
 
     def _settle(self, **what: Any) -> None:
         if not self.open:
-            return  # without the lock, which the loop may hold for a long time
+            return  # do not wait for the lock, because the loop may hold it for a long time
         with self._queue.lock:
             if self.open:
                 self.open = False
@@ -166,7 +168,7 @@ class _Queue:
     """Connection to the executor, for one loop."""
 
     def __init__(self, name: str, path: str) -> None:
-        self.lock = threading.RLock()  # keeps request and answer together, whichever thread sends
+        self.lock = threading.RLock()  # keeps each request and its answer together if several threads send
         self._name = name
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -197,7 +199,7 @@ class _Queue:
             raise InputError(f"input {self._name}: the connection to the executor failed: {error}") from error
 
     def close(self) -> None:
-        """Close the connection. The executor then gives unsettled shards back."""
+        """Close the connection. The executor then returns unsettled shards to the queue."""
         self._answers.close()
         self._socket.close()
 
@@ -207,8 +209,9 @@ def inputs(
 ) -> Iterator[TaskShard]:
     """Yield the shards of this input that are assigned to this task.
 
-    Outside a job, ``local`` is a pattern of files to read, or their paths, and ``format`` is their format. Raises
-    InputError if the job has no such input for this task, and at the end of a queue with unreadable shards.
+    Outside a job, ``local`` is a file pattern or the paths of files to read, and ``format`` is the format of these
+    files. Raises InputError if the job does not have this input for this task, and at the end of a queue with
+    unreadable shards.
     """
     if is_part(name):
         return _static(os.environ[_part_variable(name)])
@@ -235,7 +238,7 @@ def _part_variable(name: str) -> str:
 
 def _whole(made: Union[str, os.PathLike[str]]) -> str:
     """Return the absolute path of a local file, because the executor has another working directory."""
-    return os.path.abspath(made) if os.path.exists(made) else os.fspath(made)  # noqa: PTH100, PTH110 - not resolved
+    return os.path.abspath(made) if os.path.exists(made) else os.fspath(made)  # noqa: PTH100, PTH110 - keep links
 
 
 def _static(part: str) -> Iterator[TaskShard]:
@@ -247,7 +250,7 @@ def _static(part: str) -> Iterator[TaskShard]:
 
 
 def _check_there(shard: TaskShard) -> None:
-    """Raise InputError if a local file is gone, or if a file that was split has changed."""
+    """Raise InputError if a local file does not exist any more, or if a file that was split has changed."""
     if shard.path == shard.uri:
         return
     try:
@@ -289,9 +292,9 @@ def _outside(local: Union[str, Iterable[str], None], format: Optional[str]) -> I
 def batches(
     name: str, size: int, read: Optional[Read] = None, local: Local = None, format: Optional[str] = None
 ) -> Iterator[list[Any]]:
-    """Yield lists of ``size`` examples. No list has examples of two shards, so the last one of a shard may be shorter.
+    """Yield lists of ``size`` examples. A list has examples of one shard, so the last list of a shard may be shorter.
 
-    With a queue, a shard is committed only when the loop requests the batch after its last one.
+    With a queue, a shard is committed only when the loop requests the next batch after the last batch of the shard.
     """
     if size < 1:
         raise ValueError(f"the batch size is {size}, but must be at least 1")
@@ -308,7 +311,7 @@ def tf_dataset(
     local: Local = None,
     format: Optional[str] = None,
 ) -> Any:
-    """Return a ``tf.data.Dataset`` of the examples of this task's part, which starts over for each epoch.
+    """Return a ``tf.data.Dataset`` of the examples of this task's part. Each epoch yields all examples again.
 
     ``signature`` is the ``output_signature`` of ``from_generator``; the default is bytes. Distribution strategies do
     not shard the part again (``AutoShardPolicy.OFF``). Raises InputError for a queue: a dataset that reads ahead would
@@ -325,13 +328,13 @@ def tf_dataset(
     dataset = tf.data.Dataset.from_generator(examples, output_signature=spec)
     if not is_part(name):
         return dataset
-    options = tf.data.Options()  # otherwise each worker would skip parts of its share
+    options = tf.data.Options()  # by default, each worker would skip some of its examples
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return dataset.with_options(options)
 
 
 def torch_dataset(name: str, read: Optional[Read] = None, local: Local = None, format: Optional[str] = None) -> Any:
-    """Return an ``IterableDataset`` of the examples of this task's part, which starts over for each epoch.
+    """Return an ``IterableDataset`` of the examples of this task's part. Each epoch yields all examples again.
 
     The processes of a ``DataLoader`` divide the shards among themselves. Raises InputError for a queue: a dataset that
     reads ahead would commit shards before they are used.
@@ -349,7 +352,7 @@ def torch_dataset(name: str, read: Optional[Read] = None, local: Local = None, f
                 yield from (read or _records)(shard)
 
         def __reduce__(self) -> Any:
-            """Support ``DataLoader`` processes that start by ``spawn``: each creates this class again."""
+            """Support ``DataLoader`` processes that are started by ``spawn``: each process creates this class again."""
             return torch_dataset, (name, read, local, format)
 
     return Examples()

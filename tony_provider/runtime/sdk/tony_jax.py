@@ -1,7 +1,7 @@
 """Make a tony job known to JAX as a cluster, so that ``jax.distributed.initialize()`` needs no arguments.
 
-``initialize`` tries all subclasses of JAX's ClusterEnv. Ours is defined right after JAX has defined its own:
-``watch_for_jax`` waits for that import, and imports nothing itself.
+``initialize`` tries all subclasses of JAX's ClusterEnv. Our subclass is defined right after JAX has defined its own
+subclasses: ``watch_for_jax`` waits until the program imports JAX, and imports nothing itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def watch_for_jax() -> None:
 
 
 class _Watch(importlib.abc.MetaPathFinder):
-    """Finds JAX's module by the normal path search, once."""
+    """Import hook that finds JAX's module by the normal path search. Removes itself after the first use."""
 
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
@@ -38,7 +38,7 @@ class _Watch(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads JAX's module, then defines our class."""
+    """Loads JAX's module, then defines our subclass."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -52,12 +52,12 @@ class _Loader(importlib.abc.Loader):
         _bind_coordinator()
         try:
             define(module.ClusterEnv)
-        except Exception as error:  # noqa: BLE001 - a JAX of another kind: its own complaint is no reason to fail here
+        except Exception as error:  # noqa: BLE001 - another version of JAX may differ; programs can pass arguments
             sys.stderr.write(f"tony_jax: cannot set arguments of jax.distributed.initialize(), pass them: {error!r}\n")
 
 
 def _bind_coordinator() -> None:
-    """Bind rank 0's coordinator to the address by which other nodes know this node, instead of all addresses."""
+    """Make rank 0's coordinator listen only at the address that other nodes use for this node, not at all addresses."""
     address = os.environ.get("TONY_LISTEN_ADDRESS")
     if address and os.environ.get("TONY_RANK") == "0":
         host = f"[{address}]" if ":" in address else address
@@ -66,9 +66,9 @@ def _bind_coordinator() -> None:
 
 
 def define(base: Any) -> Any:
-    """Define and return the class by which JAX knows the job.
+    """Define and return the class that describes the job to JAX.
 
-    JAX tries it before its own classes, because a node may also belong to a Slurm cluster.
+    JAX tries this class before its own classes, because a node may also belong to a Slurm cluster.
     """
 
     class TonyCluster(base):  # type: ignore[misc]

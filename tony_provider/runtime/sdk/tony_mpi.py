@@ -1,8 +1,10 @@
 """Remote shell for MPI launchers: run commands in the containers of one job, over authenticated connections.
 
-``python -m tony_mpi serve`` runs commands in a container, ``run HOST COMMAND`` sends one, and ``here COMMAND`` starts
-the program in its container's directory. Both ends of a connection send a nonce. Each message then has an HMAC of the
-secret, both nonces, its sender, its number and its text. Messages are not encrypted.
+``python -m tony_mpi serve`` runs received commands in a container. ``run HOST COMMAND`` sends a command to a container.
+``here COMMAND`` starts a program in the directory of its container.
+
+Both ends of a connection send a nonce. Then each message has an HMAC, with the job's secret as the key, of both nonces
+and of the sender, number and text of the message. Messages are not encrypted.
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ from typing import Any
 
 _NONCE = 32  # bytes
 _LENGTH = struct.Struct(">I")
-_LARGEST = 1 << 20  # limit for a message
+_LARGEST = 1 << 20  # maximum bytes of a message
 
 
 class NotAuthenticError(ConnectionError):
-    """The other end does not know the secret, or a message was changed on the way."""
+    """The other end of the connection does not know the secret, or a message was changed on the way."""
 
 
 class Frames:
@@ -44,7 +46,7 @@ class Frames:
         other = self._exactly(_NONCE)
         nonces = own + other if server else other + own
         self._key = hmac.new(secret, b"tony-frames" + nonces, hashlib.sha256).digest()
-        self._names = (b"server", b"client") if server else (b"client", b"server")  # this end, the other
+        self._names = (b"server", b"client") if server else (b"client", b"server")  # this end, the other end
         self._sent = self._received = 0
 
     def send(self, message: dict[str, Any]) -> None:
@@ -80,16 +82,16 @@ class Frames:
         return bytes(parts)
 
 
-WAIT_SECONDS = 900.0  # for containers that start later, because they restore their checkpoints for longer
-GRACE_SECONDS = 5.0  # between SIGTERM and SIGKILL
+WAIT_SECONDS = 900.0  # maximum wait for containers that start later, for example after a long restore
+GRACE_SECONDS = 5.0  # time between SIGTERM and SIGKILL
 _PAUSE = 0.2
 _CHUNK = 1 << 16
 _ANSWER_SECONDS = 30.0  # timeout for the first message of a connection
-_DIRECTORY = "TONY_MPI_DIRECTORY"  # directory of the container, for programs that are started there
+_DIRECTORY = "TONY_MPI_DIRECTORY"  # variable with the container's directory, for programs started by ``here``
 
 
 def serve() -> None:
-    """Run the commands of the job's own processes, without end."""
+    """Run commands that processes of the same job send. Never returns."""
     with _listening(int(os.environ["TONY_PORT"])) as server:
         while True:
             connection, _ = server.accept()
@@ -104,12 +106,12 @@ def _obey(connection: socket.socket) -> None:
             command = str(frames.receive()["command"])
             connection.settimeout(None)
             _Command(command, frames).run()
-        except (OSError, EOFError) as error:  # the caller has gone or does not belong to the job
+        except (OSError, EOFError) as error:  # the caller has closed the connection, or does not belong to the job
             sys.stderr.write(f"tony_mpi: a connection was rejected or closed: {error}\n")
 
 
 class _Command:
-    """One command of a caller, in a separate process group."""
+    """A command from a caller. It runs in a separate process group."""
 
     def __init__(self, command: str, frames: Frames) -> None:
         self._frames = frames
@@ -124,7 +126,7 @@ class _Command:
         )
 
     def run(self) -> None:
-        """Run until the command has ended or its caller has gone. Raises OSError."""
+        """Wait until the command has ended. End the command if its caller closes the connection. Raises OSError."""
         threading.Thread(target=self._end_with_caller, daemon=True).start()
         try:
             self._tell()
@@ -148,7 +150,7 @@ class _Command:
 
     def _end_with_caller(self) -> None:
         try:
-            self._frames.receive()  # a caller sends only its command
+            self._frames.receive()  # returns only at the end, because a caller sends nothing after its command
         except (OSError, EOFError):
             self._end()
 
@@ -162,7 +164,7 @@ class _Command:
 
 
 def run(host: str, command: str) -> int:
-    """Run a command in a container; returns its exit code. Raises OSError, EOFError if the container is gone."""
+    """Run a command in a container, and return its exit code. Raises OSError, and EOFError if the container ends."""
     with _connected(*_address(host)) as connection:
         frames = Frames(connection, _secret(), server=False)
         frames.send({"command": command})
@@ -193,7 +195,7 @@ def _connected(host: str, port: int) -> socket.socket:
 
 
 def _address(host: str) -> tuple[str, int]:
-    """Return the address of a container by its name in the host file, such as tony-worker-1. Raises LookupError."""
+    """Return the address of the container ``host``, a name of the host file (tony-worker-1). Raises LookupError."""
     cluster: dict[str, list[str]] = json.loads(Path(os.environ["TONY_CLUSTER_SPEC_FILE"]).read_text())
     for task_type, addresses in cluster.items():
         for index, address in enumerate(addresses):
@@ -208,7 +210,7 @@ def here(command: list[str]) -> None:
     directory = os.environ[_DIRECTORY]
     os.chdir(directory)
     os.environ["PWD"] = directory
-    os.execvp(command[0], command)  # noqa: S606 - a shell would read its words again
+    os.execvp(command[0], command)  # noqa: S606 - a shell would split the arguments again
 
 
 def main(arguments: list[str]) -> Any:
@@ -218,7 +220,7 @@ def main(arguments: list[str]) -> Any:
         return serve()
     if what == "here":
         return here(rest)
-    while rest and rest[0].startswith("-"):  # options of ssh, such as -x
+    while rest and rest[0].startswith("-"):  # skip options of ssh, such as -x
         rest.pop(0)
     try:
         return run(rest[0], " ".join(rest[1:]))
@@ -231,7 +233,7 @@ def _secret() -> bytes:
 
 
 def _listening(port: int) -> socket.socket:
-    """Listen at TONY_LISTEN_ADDRESS, by which other nodes know this machine, otherwise at all addresses."""
+    """Listen at TONY_LISTEN_ADDRESS, by which other nodes know this machine. If unset, listen at all addresses."""
     if address := os.environ.get("TONY_LISTEN_ADDRESS"):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         return socket.create_server((address, port), family=family, backlog=128)

@@ -19,21 +19,24 @@ _Handler = Union[Callable[[int, Optional[FrameType]], Any], int, None]
 
 
 class _Listener:
-    """Records the first SIGTERM of this process, which then does not end it. A second SIGTERM has its normal effect."""
+    """Records the first SIGTERM that this process receives, and lets the process continue.
+
+    A second SIGTERM has its normal effect.
+    """
 
     def __init__(self) -> None:
         self.stop_requested = False
         self.process = os.getpid()
         former = signal.getsignal(signal.SIGTERM)
         owner = getattr(former, "__self__", None)
-        # A forked child inherits its parent's listener, whose handler would end the child. So that handler is skipped.
+        # A forked child inherits its parent's listener. Skip the parent's handler, because it would end the child.
         self._former: _Handler = owner._former if isinstance(owner, _Listener) else former
         signal.signal(signal.SIGTERM, self._take)
 
     def _take(self, number: int, frame: Optional[FrameType]) -> None:
         # A handler that was not installed from Python cannot be restored.
         signal.signal(number, signal.SIG_DFL if self._former is None else self._former)
-        if os.getpid() != self.process:  # a child, such as a data loader, is not asked to stop
+        if os.getpid() != self.process:  # a forked child, such as a data loader, ends as usual
             os.kill(os.getpid(), number)
             return
         self.stop_requested = True
@@ -57,15 +60,15 @@ def stopping() -> bool:
 
 
 _PAUSE = 1.0  # seconds between two reports
-_WINDOW = 10  # number of reports over which the share of waiting is averaged
+_WINDOW = 10  # number of reports over which the share of waiting time is averaged
 _OWN = ("step", "total_steps")
 
 
 class LoopProgress:
     """Reports progress to the job about once a second, however often its methods are called.
 
-    ``waiting`` and ``working`` mark how the following time is spent. If both are used, the share of waiting is reported
-    as the metric ``input_wait``, from 0 to 1.
+    Call ``waiting`` when the loop starts to wait for data, and ``working`` when it starts to work. The share of waiting
+    time is then reported as the metric ``input_wait``, from 0 to 1.
     """
 
     def __init__(self, total_steps: Optional[int] = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -77,8 +80,8 @@ class LoopProgress:
         self._metrics: dict[str, Any] = {}
         self._waits: Optional[bool] = None
         self._since = 0.0
-        self._spent = [0.0, 0.0]  # seconds since the last report: working, waiting
-        self._former: deque[tuple[float, float]] = deque(maxlen=_WINDOW)  # the same for earlier reports
+        self._spent = [0.0, 0.0]  # seconds of work and of waiting since the last report
+        self._former: deque[tuple[float, float]] = deque(maxlen=_WINDOW)  # the two times of earlier reports
         self._said = True
 
     def waiting(self) -> None:
@@ -102,7 +105,7 @@ class LoopProgress:
     def note(self, /, **metrics: Any) -> None:
         """Add metrics to the next report.
 
-        They are converted to numbers only then, because that may wait for a device.
+        Metrics are converted to numbers only when the report is sent, because the conversion may wait for a device.
         """
         self._metrics.update((name, value) for name, value in metrics.items() if name not in _OWN)
         self._said = False
@@ -115,7 +118,7 @@ class LoopProgress:
             self.say()
 
     def say(self) -> None:
-        """Report now, if there is anything new."""
+        """Report now, unless nothing has changed since the last report."""
         if self._said or self._step is None:
             return
         metrics, self._metrics, self._said = self._metrics, {}, True
@@ -144,7 +147,7 @@ class LoopProgress:
 
 Item = TypeVar("Item")
 
-_loops: list[Track[Any]] = []  # loops that run in this process, the innermost last
+_loops: list[Track[Any]] = []  # running loops of this process; the innermost loop is the last item
 
 
 def innermost() -> Optional[Track[Any]]:
@@ -208,12 +211,13 @@ class Track(Generic[Item]):
     def report(self, **metrics: Any) -> None:
         """Add metrics to the next report: numbers, or arrays of one number.
 
-        Takes little time: metrics are converted to numbers about once a second, which may wait for a device.
+        Takes little time, because metrics are converted to numbers only about once a second. The conversion may wait
+        for a device.
         """
         self._progress.note(**metrics)
 
     def _left(self) -> Iterator[Item]:
-        """Return the remaining items; a range is sliced instead of consumed."""
+        """Return the remaining items. A range is sliced. Other items are skipped by consuming them."""
         done = max(0, self._sdk.resume_step() - self.step) if self._resume else 0
         if isinstance(self._items, range):
             self.step += min(done, len(self._items))
@@ -230,9 +234,9 @@ class Track(Generic[Item]):
 
 
 def _first(items: Iterable[Any], resume_step: int, resume: bool) -> int:
-    """Return the steps before the first item. A range may count from 0 or from 1."""
+    """Return the number of steps before the first item. A range may count from 0 or from 1."""
     first = items.start if isinstance(items, range) and items.step == 1 else 0
-    at_resume_step = not resume and first == resume_step  # range(tony_sdk.resume_step(), …)
+    at_resume_step = not resume and first == resume_step  # the program uses range(tony_sdk.resume_step(), …)
     if first == 1 and not at_resume_step:
         return 0
     if first == resume_step + 1 and not resume:

@@ -1,7 +1,7 @@
-"""Read the records of a shard, which is a file or a piece of one; used by ``shard.records()``.
+"""Read the records of a shard, which is a file or a piece of a file. Used by ``shard.records()``.
 
-For text and TFRecords, the records of a piece are those that begin in it. The reader finds the first one, and reads
-beyond the piece to the end of the last one. So all pieces of a file together have each record exactly once.
+In text and TFRecords, a record belongs to the piece in which it begins. The reader of a piece searches for the first
+record, and reads the last record to its end, even beyond the piece. So each record of a file is in exactly one piece.
 
 Needs only Python 3.8, and pyarrow for Parquet.
 """
@@ -35,11 +35,11 @@ UNREAD = (".zst", ".zstd", ".lz4", ".lzo", ".snappy", ".deflate", ".zip", ".br")
 _BUFFER = 1 << 20  # bytes
 _HEADER = struct.Struct("<QI")  # header of a TFRecord: length in bytes, and the checksum of the length
 _FOOTER = 4  # bytes: checksum of the data
-_WINDOW = 1 << 20  # bytes that are searched at a time for the beginning of a record
+_WINDOW = 1 << 20  # bytes to search at a time for the beginning of a record
 
 
 class RecordError(ValueError):
-    """The records of a file cannot be read; the message gives the reason but not the file."""
+    """The records of a file cannot be read. The message gives the reason, but not the file."""
 
 
 def records(shard: TaskShard, opener: Optional[Opener] = None) -> Iterator[Any]:
@@ -70,9 +70,9 @@ def read_lines(file: BinaryIO, offset: int = 0, end: Optional[int] = None) -> It
 
 
 def _behind_line(file: BinaryIO, position: int, end: Optional[int]) -> int:
-    """Seek to the beginning of the first line after a position, and return it.
+    """Seek to the beginning of the first line after ``position``, and return the new position.
 
-    The result is ``end`` or more if no line begins before ``end``.
+    The new position is ``end`` or more if no line begins before ``end``.
     """
     file.seek(position)
     while end is None or position < end:
@@ -86,7 +86,7 @@ def _behind_line(file: BinaryIO, position: int, end: Optional[int]) -> int:
 
 
 def read_tfrecords(file: BinaryIO) -> Iterator[bytes]:
-    """Yield all records of a file. Raises RecordError. Checks only the checksums of lengths, because Python is slow."""
+    """Yield all records of a file. Raises RecordError. Does not verify checksums of data, which is slow in Python."""
     position = 0
     while header := file.read(_HEADER.size):
         length = _length(header)
@@ -99,10 +99,10 @@ def read_tfrecords(file: BinaryIO) -> Iterator[bytes]:
 def read_tfrecord_piece(file: BinaryIO, size: int, offset: int, end: int) -> Iterator[bytes]:
     """Yield the records of a file of ``size`` bytes that begin in [``offset``, ``end``).
 
-    A record's beginning is recognized by the checksum of its length, together with that of the next record. Data that
-    contains other TFRecords could look the same. So this reader checks that the reader of the next piece will begin
-    where this piece has ended. If all pieces are read without an error, each record has been read once. Raises
-    RecordError.
+    A position counts as the beginning of a record if the checksums of two lengths are valid: of this record and of the
+    next record. Records that contain other TFRecords can look the same inside. Therefore, this reader checks that the
+    reader of the next piece will begin where this piece ends. If all pieces are read without an error, each record has
+    been read once. Raises RecordError.
     """
     position = _first_record(file, size, offset, end) if offset else 0
     if position is None:
@@ -122,7 +122,7 @@ def read_tfrecord_piece(file: BinaryIO, size: int, offset: int, end: int) -> Ite
 
 def _first_record(file: BinaryIO, size: int, begin: int, end: int) -> Optional[int]:
     """Return the first position before ``end`` with a record, followed by another record or the end of the file."""
-    zeros = bytes(8 - (size.bit_length() + 7) // 8)  # high bytes of every length, which make the search fast
+    zeros = bytes(8 - (size.bit_length() + 7) // 8)  # high bytes of any valid length: fast to search for
     while begin < end:
         file.seek(begin)
         window = file.read(min(_WINDOW, end - begin) + _HEADER.size - 1)
@@ -147,7 +147,7 @@ def _is_record(file: BinaryIO, size: int, position: int, header: bytes) -> bool:
 
 
 def _length(header: bytes) -> Optional[int]:
-    """Return the length of a record's data, or None if this is no header."""
+    """Return the length of a record's data, or None if ``header`` is not a valid header."""
     if len(header) < _HEADER.size:
         return None
     length, checksum = _HEADER.unpack(header)
@@ -214,10 +214,10 @@ _READERS: dict[str, Callable[[TaskShard, Optional[Opener]], Iterator[Any]]] = {
 
 @contextmanager
 def _open(shard: TaskShard, opener: Optional[Opener]) -> Iterator[Any]:
-    """Open the shard's file, decompressed if its name has a known suffix."""
-    end = os.path.splitext(shard.uri)[1].lower()  # noqa: PTH122 - it may be no path
+    """Open the shard's file. Decompress the file if its name has the suffix of a known compression."""
+    end = os.path.splitext(shard.uri)[1].lower()  # noqa: PTH122 - the URI may not be a path
     if shard.format == "parquet":
-        end = ""  # Parquet compresses internally, whatever the name
+        end = ""  # Parquet compresses internally, so ignore the suffix
     if end in UNREAD:
         raise RecordError(f"{end} files are not decompressed; read the file by its path, or compress it as .gz")
     with _open_raw(shard, opener) as raw:

@@ -1,4 +1,4 @@
-"""Optional helper for training code in a tony job; put ``import tony_sdk`` into your script.
+"""Optional helper for training code in a tony job. Put ``import tony_sdk`` into your script.
 
     import tony_sdk
 
@@ -13,11 +13,11 @@
             tony_sdk.commit_checkpoint(step + 1, path)
     model.save(os.path.join(tony_sdk.model_dir() or "out", "model.keras"))
 
-``for step in tony_sdk.track(range(total), resume=True)`` reports progress itself. So do the callbacks for Keras,
-Lightning and transformers: ``keras_callback``, ``lightning_callback``, ``transformers_callback``.
+The loop ``for step in tony_sdk.track(range(total), resume=True)`` reports its own progress. So do the callbacks for
+Keras, Lightning and transformers: ``keras_callback``, ``lightning_callback``, ``transformers_callback``.
 
 The module needs only Python 3.8. Outside a job it has no effect and raises no errors, so the same script runs on a
-laptop. It is a thin layer over the TONY_* variables, which programs in any language can use instead.
+laptop. The module is a thin layer over the TONY_* variables. Programs in any language can use these variables instead.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class TaskInfo:
     """The task type, index and ranks of this process in the job."""
 
     type: str  # chief, worker, ps, evaluator, …
-    index: int  # among the tasks of its type, from 0
+    index: int  # index among the tasks of the same type, from 0
     rank: Optional[
         int
-    ]  # among all processes of the cluster, chief first, then workers; None for evaluators and sidecars
+    ]  # rank among all processes of the cluster, chief first, then workers; None for evaluators and sidecars
     world_size: int  # number of processes with a rank
-    local_rank: int = 0  # of the process in its container, from 0
-    local_world_size: int = 1  # number of processes in its container
+    local_rank: int = 0  # rank among the processes of the container, from 0
+    local_world_size: int = 1  # number of processes in the container
 
 
 def task() -> Optional[TaskInfo]:
@@ -69,8 +69,8 @@ def task() -> Optional[TaskInfo]:
 def model_dir() -> Optional[str]:
     """Return the local directory for the job's model, or None outside a job.
 
-    The job's model is what the chief, or without a chief the first worker, leaves in it. Other tasks have a directory
-    that is discarded.
+    The directory of the chief becomes the job's model. In a job without a chief, the directory of the first worker
+    becomes the model. The directories of all other tasks are discarded.
     """
     return os.environ.get("TONY_MODEL_DIR") or None
 
@@ -78,14 +78,14 @@ def model_dir() -> Optional[str]:
 def checkpoint_dir() -> Optional[str]:
     """Return the directory for this training's checkpoints, or None outside a job.
 
-    A restarted program finds the directory as it was when the last snapshot of it was stored."""
+    A restarted program finds the content of the last stored snapshot in this directory."""
     return os.environ.get("TONY_CHECKPOINT_DIR") or None
 
 
 def resume_from() -> Optional[str]:
-    """Return the path that a framework can load to resume: a file, a directory, or TensorFlow's prefix.
+    """Return the path that a framework can load to resume: a file, a directory, or a TensorFlow prefix.
 
-    Return None when training begins at step 0, when no framework is known to load what was saved, and outside a job.
+    Return None if training begins at step 0, if the save is in no known format of a framework, and outside a job.
     """
     return os.environ.get("TONY_RESUME_FROM") or None
 
@@ -96,12 +96,12 @@ def resume_step() -> int:
 
 
 def tensorboard_dir() -> Optional[str]:
-    """Return the local directory for event files, which are copied to the store, or None outside a job."""
+    """Return the local directory for event files, or None outside a job. The event files are copied to the store."""
     return os.environ.get("TONY_TENSORBOARD_DIR") or None
 
 
 def warm_start() -> Optional[str]:
-    """Return the local directory with an earlier model's files for the initial weights at step 0. Usually None."""
+    """Return the local directory of an earlier model that provides the initial weights at step 0. Usually None."""
     return os.environ.get("TONY_WARM_START") or None
 
 
@@ -115,14 +115,15 @@ def checkpoint_requested() -> bool:
 
 
 def commit_checkpoint(step: int, *paths: Union[str, os.PathLike[str]]) -> bool:
-    """State that a checkpoint is complete, so that a snapshot is taken at once and contains it.
+    """Declare that a checkpoint is complete. A snapshot with this checkpoint is then taken at once.
 
-    ``paths``: files and directories below ``checkpoint_dir()``; relative paths are relative to it. ``resume_from()``
-    will name the first one. Do not change them afterwards; you may remove them when a newer checkpoint exists. Without
-    this call, a snapshot is taken when the directory has not changed for a few seconds.
+    ``paths``: files and directories below ``checkpoint_dir()``. Relative paths are relative to this directory.
+    ``resume_from()`` will return the first path. Do not change the files after this call. You may remove them when a
+    newer checkpoint exists. Without this call, a snapshot is taken when the directory has not changed for a few
+    seconds.
 
     Return whether the call had an effect: False outside a job and if the disk is full. Raises ValueError for a negative
-    step, and for paths that are missing, not below that directory, or links.
+    step, for missing paths, for links, and for paths outside the directory.
     """
     directory = checkpoint_dir()
     if directory is None:
@@ -160,8 +161,8 @@ def export(step: int) -> Iterator[str]:
             with tony_sdk.export(step) as directory:
                 model.save(os.path.join(directory, "model.keras"))
 
-    At the end of the block the directory is copied to the store in the background. It is discarded after an error in
-    the block, outside a job, and in all processes except the chief or rank 0. Only the first export of a step counts.
+    After the block, the directory is copied to the store in the background. The directory is discarded after an error
+    in the block, outside a job, and in all processes except the chief or rank 0. Only a step's first export is kept.
 
     Raises ValueError for a negative step, and OSError if the disk is full.
     """
@@ -181,10 +182,10 @@ def export(step: int) -> Iterator[str]:
 def inputs(
     name: str, local: Union[str, Iterable[str], None] = None, format: Optional[str] = None
 ) -> Iterator[tony_inputs.TaskShard]:
-    """Yield the shards of an input that are assigned to this task; see ``tony_inputs``.
+    """Yield the shards of an input that are assigned to this task. See ``tony_inputs``.
 
-    Outside a job, ``local`` is a pattern of files to read, or their paths, and ``format`` is their format. Needs
-    ``tony_inputs.py`` next to this file, and ``tony_records.py`` to read records.
+    Outside a job, ``local`` is a file pattern or the paths of files to read, and ``format`` is the format of these
+    files. Needs ``tony_inputs.py`` next to this file, and ``tony_records.py`` to read records.
     """
     shards: Iterator[tony_inputs.TaskShard] = importlib.import_module("tony_inputs").inputs(name, local, format)
     return shards
@@ -193,9 +194,9 @@ def inputs(
 def output(name: str, local: Union[str, os.PathLike[str], None] = None) -> str:
     """Return a local directory whose files become part of this output of the job when the task succeeds.
 
-    It is empty when the program starts, and the processes of a container share it. Outside a job, ``local`` is the
-    directory, which is created if it is missing. Raises ValueError if the job has no such output for this task type,
-    and outside a job without ``local``.
+    The directory is empty when the program starts. All processes of a container share the directory. Outside a job, the
+    directory is ``local``, and is created if it is missing. Raises ValueError if the job does not have this output for
+    this task type, and outside a job without ``local``.
     """
     directory = os.environ.get("TONY_OUTPUT_" + name.upper())
     if directory:
@@ -209,17 +210,18 @@ def output(name: str, local: Union[str, os.PathLike[str], None] = None) -> str:
 
 
 def batches(name: str, size: int, read: Optional[Read] = None, **outside: Any) -> Iterator[list[Any]]:
-    """Yield lists of ``size`` examples of an input; the last list of a shard may be shorter. See ``tony_inputs``.
+    """Yield lists of ``size`` examples of an input. The last list of a shard may be shorter. See ``tony_inputs``.
 
-    ``read`` takes a shard and yields examples; the default yields its records. ``outside`` contains ``local`` and
-    ``format`` of ``inputs``. With a queue, a shard is committed when the loop requests the batch after its last one.
+    ``read`` takes a shard and yields examples; the default yields the records of the shard. ``outside`` contains the
+    arguments ``local`` and ``format`` of ``inputs``. With a queue, a shard is committed when the loop requests the next
+    batch after the last batch of the shard.
     """
     made: Iterator[list[Any]] = importlib.import_module("tony_inputs").batches(name, size, read, **outside)
     return made
 
 
 def tf_dataset(name: str, read: Optional[Read] = None, signature: Any = None, **outside: Any) -> Any:
-    """Return a ``tf.data.Dataset`` of the examples of this task's part of an input; see ``tony_inputs``.
+    """Return a ``tf.data.Dataset`` of the examples of this task's part of an input. See ``tony_inputs``.
 
     ``signature`` is the ``output_signature`` of ``from_generator``; the default is bytes. ``read`` and ``outside`` are
     as for ``batches``. Raises InputError for a queue.
@@ -228,7 +230,7 @@ def tf_dataset(name: str, read: Optional[Read] = None, signature: Any = None, **
 
 
 def torch_dataset(name: str, read: Optional[Read] = None, **outside: Any) -> Any:
-    """Return a PyTorch ``IterableDataset`` of the examples of this task's part of an input; see ``tony_inputs``.
+    """Return a PyTorch ``IterableDataset`` of the examples of this task's part of an input. See ``tony_inputs``.
 
     The processes of a ``DataLoader`` divide the shards among themselves. ``read`` and ``outside`` are as for
     ``batches``. Raises InputError for a queue.
@@ -237,10 +239,10 @@ def torch_dataset(name: str, read: Optional[Read] = None, **outside: Any) -> Any
 
 
 def report(step: Optional[int] = None, total_steps: Optional[int] = None, **metrics: Any) -> bool:
-    """Report the progress of this task to the job; the newest report counts.
+    """Report the progress of this task to the job. A new report replaces the previous report.
 
-    ``metrics`` are numbers, or arrays of one number; other values are left out. The default step and total are those of
-    the running ``track`` loop. Without such a loop only metrics are reported.
+    ``metrics`` are numbers, or arrays of one number. Other values are left out. The default for ``step`` and
+    ``total_steps`` is from the running ``track`` loop. Without a running loop, only metrics are reported.
 
     The call takes microseconds, but once a second is enough. Returns whether the report was written: False outside a
     job and if the disk is full.
@@ -257,20 +259,20 @@ def report(step: Optional[int] = None, total_steps: Optional[int] = None, **metr
         if total_steps is not None:
             line["total_steps"] = int(total_steps)
         data = (json.dumps(line) + "\n").encode()
-        # One write in append mode keeps lines of several threads or processes apart. A lock could block a child
-        # forever, if the process forks while another thread holds the lock.
+        # One write in append mode keeps the lines of several threads or processes separate. A lock is no alternative:
+        # if the process forks while another thread holds the lock, the child waits forever.
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         try:
             os.write(descriptor, data)
         finally:
             os.close(descriptor)
-    except Exception:  # noqa: BLE001 - a step may raise anything when it is read, and no report is worth a training
+    except Exception:  # noqa: BLE001 - values may raise any error, but a failed report must not end the training
         return False
     return True
 
 
 def _of_loop(total_steps: Optional[int]) -> tuple[Optional[int], Optional[int]]:
-    """Return the step and the total of the running loop, if there is one."""
+    """Return the running loop's step, and ``total_steps`` or by default the loop's total. No step if no loop runs."""
     module = sys.modules.get("tony_progress")
     loop = module.innermost() if module is not None else None
     if loop is None:
@@ -288,16 +290,18 @@ def track(
 ) -> tony_progress.Track[Item]:
     """Return a loop over the items that reports progress to the job: ``for batch in tony_sdk.track(loader)``.
 
-    An item is a step, which is done when the loop requests the next item. About once a second the loop reports the
-    step, ``total``, and the metric ``input_wait``: the share of time, from 0 to 1, spent on waiting for items.
+    Each item is a step. The step is done when the loop requests the next item. About once a second, the loop reports
+    the step, ``total``, and the metric ``input_wait``: the share of time, from 0 to 1, spent on waiting for items.
 
-    ``total`` is the number of all steps, including those before this loop. The default is ``start`` plus the number of
-    items, if it is known. ``start`` is the number of steps done before the first item. The default is 0, or the number
-    of steps before the beginning of a ``range``, which may count from 0 or, as ``range(1, n + 1)``, from 1.
+    ``total`` is the number of all steps, including steps before this loop. The default is ``start`` plus the number of
+    items, if this number is known. ``start`` is the number of steps done before the first item. The default is 0. For a
+    ``range``, the default is the number of steps before the first number. The range may count from 0, or from 1 like
+    ``range(1, n + 1)``.
 
-    ``resume`` skips the items before ``resume_step()``; items are consumed for that, unless they are a range. ``stop``
-    ends the loop after the current item if the job asks this process to stop; see ``stopping``. The result has
-    ``stopped``, ``step`` (the steps done), and ``report(loss=…)``, which adds metrics to the next report.
+    ``resume`` skips the items before ``resume_step()``. The skipped items are consumed, unless the items are a range.
+    ``stop`` ends the loop after the current item if the job asks this process to stop; see ``stopping``. The returned
+    loop has the attributes ``stopped`` and ``step`` (steps done), and the method ``report(loss=…)``, which adds metrics
+    to the next report.
 
     Needs ``tony_progress.py`` next to this file.
     """
@@ -310,35 +314,38 @@ def track(
 def stopping() -> bool:
     """Return whether the job has asked this process to stop.
 
-    The program should save its work and end before SIGKILL, which follows after the grace period. After the first call,
-    SIGTERM does not end this process, but a second SIGTERM does. An existing handler of the program is still called. If
-    ranks train in step, they receive the signal at different times, so end together or ignore it. Returns False outside
-    a job, or if the first call is not in the main thread. Needs ``tony_progress.py`` next to this file.
+    The program should save its work and end within the grace period, because SIGKILL follows. After the first call of
+    this function, the first SIGTERM does not end this process, but a second SIGTERM does. An existing handler of the
+    program is still called.
+
+    Ranks receive the signal at different times. If they train in step, they must end together or ignore the signal.
+    Returns False outside a job, and if the first call is not in the main thread. Needs ``tony_progress.py`` next to
+    this file.
     """
     requested: bool = importlib.import_module("tony_progress").stopping()
     return requested
 
 
 def keras_callback(*, checkpoints: bool = False, exports: bool = True, stop: bool = False) -> Any:
-    """Return a callback for ``fit`` of Keras; see ``tony_callbacks``."""
+    """Return a callback for ``fit`` of Keras. See ``tony_callbacks``."""
     made = importlib.import_module("tony_callbacks").keras_callback
     return made(checkpoints=checkpoints, exports=exports, stop=stop)
 
 
 def lightning_callback(*, checkpoints: bool = True, exports: bool = True, stop: bool = False) -> Any:
-    """Return a callback for the ``Trainer`` of (PyTorch) Lightning; see ``tony_callbacks``."""
+    """Return a callback for the ``Trainer`` of (PyTorch) Lightning. See ``tony_callbacks``."""
     made = importlib.import_module("tony_callbacks").lightning_callback
     return made(checkpoints=checkpoints, exports=exports, stop=stop)
 
 
 def transformers_callback(*, checkpoints: bool = True, exports: bool = True, stop: bool = False) -> Any:
-    """Return a callback for the ``Trainer`` of Hugging Face's transformers; see ``tony_callbacks``."""
+    """Return a callback for the ``Trainer`` of Hugging Face's transformers. See ``tony_callbacks``."""
     made = importlib.import_module("tony_callbacks").transformers_callback
     return made(checkpoints=checkpoints, exports=exports, stop=stop)
 
 
 def _taken(variable: str) -> bool:
-    """Remove the request file that a variable names; returns whether it existed."""
+    """Remove the request file that an environment variable names. Return whether the file existed."""
     path = os.environ.get(variable)
     if not path:
         return False
@@ -367,7 +374,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _write_whole(path: Path, data: bytes) -> bool:
-    """Write a file atomically; returns False on failure."""
+    """Write a file atomically. Return False if the write failed."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(data)
@@ -387,5 +394,5 @@ def _number(variable: str) -> Optional[int]:
 def _plain(value: Any) -> Optional[float]:
     try:
         return float(value)
-    except Exception:  # noqa: BLE001 - a value of another library may raise anything
+    except Exception:  # noqa: BLE001 - values of other libraries may raise any error
         return None

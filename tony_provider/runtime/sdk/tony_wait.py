@@ -1,4 +1,4 @@
-"""Wait until a process listens: ``python -m tony_wait HOST PORT``, before a program that would give up too soon."""
+"""Wait until a process listens: ``python -m tony_wait HOST PORT``. For programs that would give up too early."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import socket
 import sys
 import time
 
-SECONDS = 900.0  # another task may restore its checkpoint for longer than this one
+SECONDS = 900.0  # time limit; the other task may need long to restore its checkpoint
 _PAUSE = 0.2
 
 
 def main(host: str, port: int, seconds: float = SECONDS) -> str:
-    """Return an error message, or an empty string when something listens."""
+    """Wait until a process listens. Return an empty string, or an error message after ``seconds``."""
     until = time.monotonic() + seconds
     while True:
         try:

@@ -5,9 +5,9 @@
     with tony_xgboost.communicator():
         booster = xgboost.train(...)
 
-Rank 0 runs XGBoost's tracker and sends its address to the other ranks that connect to TONY_RENDEZVOUS. The tracker gets
-a new port each time, because XGBoost cannot listen at a port that was in use a moment ago. XGBoost's ranks equal the
-job's ranks. Outside a job, and in a job of one process, the process works alone.
+Rank 0 runs XGBoost's tracker. The other ranks connect to TONY_RENDEZVOUS, where rank 0 sends the tracker's address. The
+tracker gets a new port each time, because XGBoost cannot listen at a port that was in use a moment ago. XGBoost's ranks
+equal the job's ranks. Outside a job, and in a job of one process, the process works alone.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Optional
 
-MEETING_SECONDS = 900.0  # timeout for all ranks to connect; one may restore its checkpoint for longer than another
+MEETING_SECONDS = 900.0  # time limit for all ranks to connect; some ranks may need long to restore
 _PAUSE = 0.2
-_ANSWER_SECONDS = 10.0  # timeout for the other side of a connection
+_ANSWER_SECONDS = 10.0  # timeout for the other end of a connection
 _WORD = "rank"
 
 
 @contextmanager
 def communicator() -> Iterator[None]:
-    """Enter XGBoost's ``CommunicatorContext`` over all ranks. Rank 0 leaves it last.
+    """Enter XGBoost's ``CommunicatorContext`` with all ranks. Rank 0 leaves the context last.
 
     Raises TimeoutError if not all ranks connect within 15 minutes.
     """
@@ -40,7 +40,7 @@ def communicator() -> Iterator[None]:
         return
     tracker = _Tracker(world_size) if rank == 0 else None
     arguments = tracker.tell() if tracker else _ask(rank)
-    # XGBoost sorts its ranks by these ids, as texts.
+    # XGBoost sorts its ranks by these IDs as text, so pad them with zeros.
     with collective.CommunicatorContext(**arguments, dmlc_task_id=str(rank).zfill(len(str(world_size)))):
         yield
     if tracker:
@@ -48,7 +48,7 @@ def communicator() -> Iterator[None]:
 
 
 class _Tracker:
-    """XGBoost's tracker, whose address rank 0 sends to the other ranks."""
+    """XGBoost's tracker in rank 0."""
 
     def __init__(self, world_size: int) -> None:
         from xgboost.tracker import RabitTracker  # type: ignore[import-not-found,unused-ignore]
@@ -58,7 +58,7 @@ class _Tracker:
         self._tracker: Any = RabitTracker(n_workers=world_size, host_ip=_address_of(self._host), sortby="task")
 
     def tell(self) -> dict[str, Any]:
-        """Start the tracker and send its address to every other rank. Returns the arguments for all ranks."""
+        """Start the tracker and send its address to every other rank. Return the arguments for all ranks."""
         self._tracker.start()
         arguments: dict[str, Any] = self._tracker.worker_args()
         message = json.dumps(arguments).encode()
@@ -79,12 +79,12 @@ class _Tracker:
         return arguments
 
     def wait(self) -> None:
-        """Wait until all ranks have left, because the tracker ends with this process."""
+        """Wait until all ranks have left. Until then, they need the tracker, which ends with this process."""
         self._tracker.wait_for()
 
 
 def _tell_rank(connection: socket.socket, message: bytes) -> int:
-    """Send the arguments; returns the rank that received them, or -1 if the client is no rank of the job."""
+    """Send the arguments to a client. Return the client's rank, or -1 if no rank of the job has received them."""
     connection.settimeout(_ANSWER_SECONDS)
     try:
         with connection.makefile("rb") as stream:
@@ -93,7 +93,7 @@ def _tell_rank(connection: socket.socket, message: bytes) -> int:
             return -1
         connection.sendall(message)
     except OSError:
-        return -1  # the rank retries
+        return -1  # the client retries
     return int(rank)
 
 
@@ -126,7 +126,7 @@ def _address_of(host: str) -> str:
 
 
 def _listening(port: int) -> socket.socket:
-    """Listen at TONY_LISTEN_ADDRESS, by which other nodes know this machine, otherwise at all addresses."""
+    """Listen at TONY_LISTEN_ADDRESS, by which other nodes know this machine. If unset, listen at all addresses."""
     if address := os.environ.get("TONY_LISTEN_ADDRESS"):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         return socket.create_server((address, port), family=family, backlog=1024)

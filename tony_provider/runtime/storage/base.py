@@ -23,11 +23,11 @@ from tony_provider.runtime.storage.uris import Uri
 
 
 class Right(str, Enum):
-    """Permission for a file or directory, in the notation of HDFS access lists."""
+    """Permission to access a file or directory, in the notation of HDFS access lists."""
 
-    READ = "r--"  # a file
-    LIST = "r-x"  # a directory, including access to its entries
-    PASS = "--x"  # pass through a directory, to entries whose names the user knows
+    READ = "r--"  # read a file
+    LIST = "r-x"  # list a directory and access its entries
+    PASS = "--x"  # access entries of a directory by name, without listing the directory
 
 
 @attrs.frozen
@@ -52,8 +52,8 @@ class SharedFiles:
     """Files that readers may read: the paths in ``files``, and the files directly in ``directories``."""
 
     readers: Readers
-    files: frozenset[str]  # paths
-    directories: frozenset[str]  # paths
+    files: frozenset[str]  # paths of single files
+    directories: frozenset[str]  # paths of directories, whose subdirectories are not shared
 
     def has(self, uri: Uri) -> bool:
         return uri.path in self.files or uri.parent.path in self.directories
@@ -72,7 +72,7 @@ _TEMPORARY_PREFIX = ".tony-tmp-"
 
 
 def without_waiting() -> None:
-    """Do nothing. The default for ``before_it_appears``: a file appears as soon as it is complete."""
+    """Do nothing. This is the default for ``before_it_appears``: a file appears as soon as it is complete."""
 
 
 @attrs.frozen
@@ -81,11 +81,11 @@ class FileStatus:
 
     path: str  # full URI, with the requested scheme and authority
     size: int  # bytes; 0 for directories
-    modified_ms: int  # epoch, exactly as the store reports it, because YARN's localisation compares it
+    modified_ms: int  # epoch milliseconds, exactly as the store reports them, because YARN compares them
     is_directory: bool
     owner: str  # empty if the store has no owners
     permission: Optional[int]  # such as 0o600; None if the store has no permissions
-    is_link: bool = False  # symbolic link in a listing of the local disk; all other fields describe its target
+    is_link: bool = False  # symbolic link on the local disk; all other fields describe the link's target
 
     @property
     def name(self) -> str:
@@ -96,19 +96,19 @@ class FileStatus:
 class QuotaRoom:
     """Free space in the quotas of a directory."""
 
-    bytes: Optional[int]  # bytes that new files may have; None without a space quota
-    names: Optional[int]  # number of new files and directories; None without a quota of names
+    bytes: Optional[int]  # bytes that new files may have; None if there is no space quota
+    names: Optional[int]  # new files and directories; None if there is no quota of names
 
 
 class Storage(ABC):
     """One store and the operations on its files. URIs are literal, see ``uris``.
 
-    Methods raise the StorageErrors that they name. Every method may also raise StoragePermissionDenied,
-    StorageInvalidPath, StorageUnreachable, StorageTimeout at the deadline, StorageAuthError, and StorageNoSpace if it
-    writes bytes.
+    Methods raise the StorageErrors in their docstrings. Every method may also raise StoragePermissionDenied,
+    StorageInvalidPath, StorageUnreachable, StorageAuthError, and StorageTimeout at the deadline. Methods that write
+    bytes may raise StorageNoSpace.
     """
 
-    renames_at_once = True  # whether ``rename`` moves a directory in one step, not file by file
+    renames_at_once = True  # whether ``rename`` moves a directory in one step; if not, file by file
 
     @abstractmethod
     def status(self, uri: str) -> FileStatus:
@@ -123,10 +123,10 @@ class Storage(ABC):
 
     @abstractmethod
     def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
-        """Return a buffered stream of at most ``length`` bytes from ``offset``, which may be after the end of the file.
+        """Return a buffered stream of at most ``length`` bytes, from ``offset`` on.
 
-        The caller closes the stream. Raises StorageNotFound and StorageIsADirectory. Other StorageErrors may also be
-        raised later, by the stream's ``read``.
+        ``offset`` may be after the end of the file. The caller closes the stream. Raises StorageNotFound and
+        StorageIsADirectory. The stream's ``read`` may raise other StorageErrors.
         """
 
     @abstractmethod
@@ -139,50 +139,53 @@ class Storage(ABC):
         permission: int = PRIVATE_FILE,
         before_it_appears: Before = without_waiting,
     ) -> int:
-        """Create a file from everything in ``source``, in bounded memory, and return its number of bytes.
+        """Create a file from everything in ``source``, and return the number of bytes. Needs bounded memory.
 
         Missing parents are created with mode 0700.
 
-        The file appears atomically, even if this process crashes: readers see the old file or the new one. If a server
-        is lost, all bytes are sent again. If ``source`` can be read only once, StorageUnreachable is raised instead,
-        and the caller may repeat the call with a new source.
+        The file appears atomically, even if this process crashes: readers see the old file or the new file. If a server
+        is lost, all bytes are sent again. But if ``source`` can be read only once, StorageUnreachable is raised, and
+        the caller may repeat the call with a new source.
 
         Without ``overwrite``, exactly one of several concurrent writers succeeds. All others raise StorageExists.
 
-        ``before_it_appears`` is called after all bytes are written, before the file gets its name. It may wait, so that
-        files written concurrently appear in a defined order. If it raises an error, no file appears.
+        ``before_it_appears`` is called after all bytes are written, before the file gets its name. This function may
+        wait, so that files written concurrently appear in a defined order. If it raises an error, no file appears.
 
-        Raises StorageExists, StorageIsADirectory, StorageNotADirectory (for a parent). ``FsspecStorage`` guarantees
-        less.
+        Raises StorageExists, StorageIsADirectory, and StorageNotADirectory if a parent is a file. The guarantees of
+        ``FsspecStorage`` are weaker.
         """
 
     @abstractmethod
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         """Move a file or a directory, atomically on HDFS and local disk.
 
-        With ``overwrite``, a file replaces a file, and a directory replaces an empty directory. If a server's answer is
-        lost, the request is repeated. A repeated request succeeds if the source is gone and the target exists, even if
-        another process has moved it. Raises StorageNotFound (source, or target's parent), StorageExists if the target
-        cannot be replaced.
+        With ``overwrite``, a file replaces a file, and a directory replaces an empty directory.
+
+        If a server's answer is lost, the request is repeated. The repeated request succeeds if the source is gone and
+        the target exists, even if another process has moved the source.
+
+        Raises StorageNotFound if the source or the target's parent is missing, and StorageExists if the target cannot
+        be replaced.
         """
 
     @abstractmethod
     def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
         """Create a directory and its missing parents.
 
-        New directories get exactly ``permission``, whatever the umask; existing ones keep theirs. Raises
-        StorageNotADirectory if a file is in the way.
+        New directories get exactly ``permission``, whatever the umask. Existing directories keep their permissions.
+        Raises StorageNotADirectory if a parent or the path itself is a file.
         """
 
     @abstractmethod
     def remove(self, uri: str, *, recursive: bool = False) -> bool:
         """Remove a file or a directory. Return False if it does not exist.
 
-        Raises StorageNotEmpty without ``recursive``, StorageInvalidPath for the root.
+        Raises StorageInvalidPath for the root, and StorageNotEmpty for a directory with content without ``recursive``.
         """
 
     def share(self, uri: str, readers: Readers, right: Right) -> None:
-        """Give readers this right to a file or directory. All other users except the owner lose their rights.
+        """Give readers the right ``right`` to a file or directory. All other users except the owner lose their rights.
 
         Raises StorageNotFound, and StorageUnsupported if the store has no access lists.
         """
@@ -198,15 +201,16 @@ class Storage(ABC):
     def take_token(self, token: str, name: str = "") -> None:
         """Use a newer delegation token from now on, in all threads. Does nothing if the store needs no token.
 
-        ``name``: authority of another HDFS, if the token is for that HDFS; empty for this store.
+        ``name``: empty if the token is for this store, otherwise the authority of the other HDFS.
         """
         return
 
     @property
     def clock_ahead(self) -> Optional[float]:
-        """Seconds by which the store's clock is ahead of this machine's. None if unknown, as before its first answer.
+        """Seconds by which the store's clock is ahead of this machine's clock, or None if unknown.
 
-        The precision is about one second for stores with an HTTP interface.
+        It is unknown before the store's first answer. For stores with an HTTP interface, the precision is about one
+        second.
         """
         return None
 
@@ -222,14 +226,14 @@ class Storage(ABC):
         return None
 
     def version(self, uri: str) -> Optional[str]:
-        """Return a text that changes with each write to a file and that no user can set. None if the store has none.
+        """Return a text that changes with each write to a file, and that users cannot set. None if the store has none.
 
         Raises StorageNotFound.
         """
         return None
 
     def quota_room(self, uri: str) -> Optional[QuotaRoom]:
-        """Return the free space in the quotas of a directory, or None if it has no quota or the quota is unknown.
+        """Return the free space in the quotas of a directory. Return None if there is no quota, or an unknown quota.
 
         Quotas of its parent directories are ignored. Raises StorageNotFound.
         """
@@ -253,20 +257,20 @@ class Storage(ABC):
 
 
 def temporary_name() -> str:
-    """Return a new temporary name. It does not include the final name, which may have the store's maximum length."""
+    """Return a new temporary name. Independent of the final name, which may already have the maximum length."""
     return _TEMPORARY_PREFIX + secrets.token_hex(8)
 
 
 def is_temporary(name: str) -> bool:
-    """Return whether the name is a temporary name of a write that is still running or has failed."""
+    """Return whether a file of this name is from a write that is still running or has failed."""
     return name.startswith(_TEMPORARY_PREFIX)
 
 
 class Body:
     """Bytes to write, from bytes, a file or an iterable.
 
-    ``size`` in bytes is None if the source cannot report it in advance. ``given`` is the number of bytes that the
-    latest ``chunks`` has yielded so far.
+    ``size`` is the number of bytes, or None if it is not known in advance. ``given`` is the number of bytes that the
+    latest call of ``chunks`` has yielded so far.
     """
 
     def __init__(self, source: Source) -> None:
@@ -289,7 +293,7 @@ class Body:
 
     @property
     def available(self) -> bool:
-        """Whether ``chunks`` can yield all bytes: the source can be rewound, or was not read yet."""
+        """Whether ``chunks`` can yield all bytes, because the source can be rewound or was not read yet."""
         return self._start is not None or not self._used
 
     def chunks(self) -> Iterator[bytes]:
@@ -311,7 +315,7 @@ class Body:
 
 
 class Range(io.RawIOBase):
-    """Stream of the next ``length`` bytes of an open file. Closing the stream closes the file."""
+    """Stream of the next ``length`` bytes of an open file. Closing the stream also closes the file."""
 
     def __init__(self, file: BinaryIO, length: int) -> None:
         self._file = file
@@ -352,9 +356,9 @@ def read_whole(storage: Storage, uri: str, size_limit: int) -> bytes:
 
 
 def read_text(storage: Storage, uri: str, *, offset: int = 0, length: Optional[int] = None) -> str:
-    """Return the text of a UTF-8 file. Invalid bytes are replaced: ``offset`` or ``length`` may cut a character in two.
+    """Return the text of a UTF-8 file. ``offset`` and ``length`` are in bytes, as in ``read_bytes``.
 
-    ``offset`` and ``length`` are in bytes, as in ``read_bytes``.
+    Invalid bytes are replaced, because ``offset`` or ``length`` may cut a character in two.
     """
     return read_bytes(storage, uri, offset=offset, length=length).decode("utf-8", "replace")
 
@@ -367,7 +371,7 @@ def write_atomically(
     permission: int = PRIVATE_FILE,
     before_it_appears: Before = without_waiting,
 ) -> int:
-    """Replace a file's content by ``data``: readers see the old or the new bytes, never a mixture.
+    """Replace a file's content by ``data``. Readers see the old or the new bytes, never a mixture.
 
     Returns the number of bytes. ``before_it_appears``: see ``Storage.write``.
     """
@@ -380,7 +384,7 @@ def write_in_order(writes: Sequence[Callable[[Before], T]]) -> list[T]:
     Each function runs in a thread, and passes its argument to ``Storage.write`` as ``before_it_appears``. If a function
     fails, the files of later functions do not appear, and its error is raised after all functions have ended.
 
-    HDFS often takes 0.4 s to complete a small file. Concurrent writes need this time only once.
+    HDFS often needs 0.4 s to complete a small file. Concurrent writes wait for this time only once.
     """
     with ThreadPoolExecutor(min(len(writes), _SIDE_BY_SIDE), thread_name_prefix="tony-writes") as pool:
         futures: list[Future[T]] = []
@@ -392,7 +396,7 @@ def write_in_order(writes: Sequence[Callable[[Before], T]]) -> list[T]:
 
 
 def upload(storage: Storage, local: Path, uri: str, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> int:
-    """Copy a local file to the store, and return its size in bytes. Raises OSError if it cannot be read."""
+    """Copy a local file to the store, and return its size in bytes. Raises OSError if the local file cannot be read."""
     with local.open("rb") as source:
         return storage.write(uri, source, overwrite=overwrite, permission=permission)
 
@@ -407,8 +411,8 @@ def download(
 ) -> int:
     """Copy a file of the store to this machine, and return its size in bytes.
 
-    Replaces the local file atomically; its directory must exist. Raises Cancelled soon after ``cancelled`` is set, and
-    OSError if the file cannot be written.
+    Replaces the local file atomically. The local directory must exist. Raises Cancelled soon after ``cancelled`` is
+    set, and OSError if the local file cannot be written.
     """
     partial = local.with_name(temporary_name())
     try:
@@ -426,9 +430,9 @@ def download(
 
 
 def walk(storage: Storage, uri: str, *, links: bool = True) -> Iterator[FileStatus]:
-    """Yield everything below a directory, each directory before its content. Ignores files that vanish meanwhile.
+    """Yield everything below a directory, each directory before its content. Ignores entries that vanish meanwhile.
 
-    With ``links=False``, symbolic links are ignored, because they may lead to any directory and form cycles.
+    With ``links=False``, symbolic links are ignored, because links may lead to any directory and form cycles.
 
     Raises StorageNotFound, StorageNotADirectory if ``uri`` is not a directory.
     """

@@ -1,6 +1,6 @@
-"""Errors of storage. The message of each has the file, the operation, the problem and the remedy."""
+"""Errors of storage. Each message names the file, the operation, the problem and, if known, a remedy."""
 
-# ruff: noqa: N818 (these names say what was found; "StorageNotFoundError" says it no better)
+# ruff: noqa: N818 (names such as StorageNotFound already describe the error without the suffix Error)
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar, Optional
 
 
 class StorageError(Exception):
-    """A storage operation failed. ``str()`` is a complete sentence for the user; it never holds a token."""
+    """A storage operation failed. ``str()`` is a complete sentence for the user, and never contains a token."""
 
     default_advice: ClassVar[str] = ""
 
@@ -29,11 +29,11 @@ class StorageNotFound(StorageError):
 
 
 class StorageExists(StorageError):
-    """The path exists, and must not be replaced."""
+    """The path already exists, and the operation must not replace it."""
 
 
 class StorageNotEmpty(StorageExists):
-    """A directory is not empty, and must not be removed or replaced with its content."""
+    """A directory is not empty, and the operation must not remove or replace its content."""
 
     default_advice = "remove the directory recursively, or choose another path"
 
@@ -57,7 +57,7 @@ class StoragePermissionDenied(StorageError):
 
 
 class StorageZoneClosed(StoragePermissionDenied):
-    """The path is in an encryption zone, and the server may not decrypt with the zone's key."""
+    """The path is in an encryption zone, and the server has no permission to decrypt with the zone's key."""
 
     default_advice = (
         "over WebHDFS, DataNodes decrypt as their own user: permit this user to use the zone's key, name an HttpFS "
@@ -78,7 +78,7 @@ class StorageUnreachable(StorageError):
 
 
 class StorageTimeout(StorageUnreachable):
-    """A server accepted the connection, but did not answer in time."""
+    """A server of the store accepted the connection, but did not answer in time."""
 
 
 class StorageAuthError(StorageError):
@@ -88,7 +88,7 @@ class StorageAuthError(StorageError):
 
 
 class StorageTooLarge(StorageError):
-    """A file exceeds the size limit of its kind."""
+    """A file exceeds the size limit for files of its kind."""
 
     default_advice = "another program has created or changed this file: remove it"
 

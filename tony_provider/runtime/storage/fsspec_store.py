@@ -2,13 +2,13 @@
 
 The package fsspec is imported when such a store is opened. Object stores guarantee less than HDFS and local disk:
 
-- A write of at most ``SINGLE_PUT`` bytes is one PUT, and appears atomically. A longer write is a multi-part upload. It
-  is atomic if the store's driver can discard an unfinished upload, as those of s3, gs and abfs can.
-- Without ``overwrite``, exactly one of several concurrent writers succeeds only for a single PUT with a driver that has
-  conditional writes (s3, gs, memory). Otherwise, the file's existence is checked before the write.
-- ``before_it_appears`` is called before the last bytes are sent, because these make the file appear.
-- A rename is a copy and a removal, and is not atomic. To commit something, write one small file instead.
-- Directories exist only as long as they contain files. There are no permissions and owners.
+- A write of at most ``SINGLE_PUT`` bytes is one PUT, and appears atomically. A longer write is a multi-part upload,
+  which is atomic if the store's driver can discard an unfinished upload. The drivers of s3, gs and abfs can.
+- Without ``overwrite``, only a single PUT with a driver that has conditional writes (s3, gs, memory) is exclusive.
+  Otherwise, the file's existence is checked before the write, so several concurrent writers may succeed.
+- ``before_it_appears`` is called before the last bytes are sent, because the file appears with the last bytes.
+- A rename is a copy and a removal, and is not atomic. To commit something, write one small file instead of renaming.
+- Directories exist only as long as they contain files. Files have no permissions and owners.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tony_provider.runtime.storage.base import (
 
 SINGLE_PUT = 8 << 20  # bytes; longer writes are multi-part uploads
 
-_TIMEOUTS = (TimeoutError, socket.timeout, asyncio.TimeoutError)  # all one class since Python 3.11
+_TIMEOUTS = (TimeoutError, socket.timeout, asyncio.TimeoutError)  # the same class since Python 3.11
 _ERRORS: list[tuple[type[BaseException], type[errors.StorageError]]] = [
     (FileNotFoundError, errors.StorageNotFound),
     (FileExistsError, errors.StorageExists),
@@ -81,7 +81,7 @@ class FsspecStorage(Storage):
                 raise errors.StorageNotFound(uri, "list", "no such directory")
             entries = self._fs.ls(path, detail=True)
             found = [self._status(uris.join(uri, _name(entry)), entry) for entry in entries if _name(entry)]
-        # Some drivers list an object that marks the directory itself, so leave it out.
+        # Some drivers list an object that marks the directory itself. Leave this object out.
         return sorted((s for s in found if s.path != str(uris.parse(uri))), key=lambda status: status.name)
 
     def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
@@ -167,7 +167,10 @@ class FsspecStorage(Storage):
         """Do nothing: fsspec shares and caches drivers."""
 
     def _path(self, uri: str) -> str:
-        """Return the driver's form of a URI: bucket and key, without the scheme or fsspec's special characters."""
+        """Return the form of a URI that the driver expects: bucket and key, without the scheme.
+
+        Characters that are special for fsspec have no effect.
+        """
         parsed = uris.parse(uri)
         if parsed.scheme != self.scheme:
             raise errors.StorageInvalidPath(uri, "use", f"this store's URIs begin with {self.scheme}://")
@@ -213,7 +216,7 @@ class FsspecStorage(Storage):
             return
         found = self._fs.find(path, withdirs=True, detail=True)
         if not glob.has_magic(path + "".join(found)):
-            self._fs.rm(path, recursive=True)  # removes many files with one request
+            self._fs.rm(path, recursive=True)  # one request removes many files
             return
         for child, info in sorted(found.items(), reverse=True):
             if info["type"] != "directory":
@@ -231,7 +234,7 @@ class FsspecStorage(Storage):
         except BaseException:
             file.discard()
             if isinstance(file, importlib.import_module("fsspec.spec").AbstractBufferedFile):
-                file.closed = True  # otherwise, a later close would commit the bytes sent so far
+                file.closed = True  # prevents that a later close commits the bytes sent so far
             else:
                 file.close()
                 self._fs.rm_file(path)
@@ -254,7 +257,7 @@ def _name(entry: Mapping[str, Any]) -> str:
 
 
 def _modified_ms(info: Mapping[str, Any]) -> int:
-    """Return the modification time in epoch ms, or 0 if the driver does not report it, such as for directories."""
+    """Return the modification time in epoch ms, or 0 if the driver does not report it (directories)."""
     for key in _MODIFIED_KEYS:
         value = info.get(key)
         if isinstance(value, str):
@@ -270,7 +273,7 @@ def _modified_ms(info: Mapping[str, Any]) -> int:
 
 
 def _take(chunks: Iterator[bytes], at_least: int) -> bytes:
-    """Read chunks until there are more than ``at_least`` bytes or no chunks are left. Return the bytes."""
+    """Read and return chunks until they have more than ``at_least`` bytes, or until the chunks end."""
     beginning = bytearray()
     for chunk in chunks:
         beginning += chunk

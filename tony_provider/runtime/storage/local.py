@@ -51,20 +51,20 @@ _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, er
 class LocalStorage(Storage):
     """Storage on this machine's disk.
 
-    Symbolic links are followed, except by ``remove``. Written files and their names survive a power failure. There are
-    no deadlines, because the kernel has none for files.
+    Symbolic links are followed, except by ``remove``. Written files and their names survive a power failure. Operations
+    have no deadlines, because the kernel supports none for files.
 
-    A rename of a directory without ``overwrite`` is not fully exclusive: it may replace an empty directory that another
-    process creates at the same time.
+    A rename of a directory without ``overwrite`` is not fully exclusive: the rename may replace an empty directory that
+    another process creates at the same time.
     """
 
     _confined_to: Optional[Path] = None
 
     @classmethod
     def confined_to(cls, directory: Path) -> LocalStorage:
-        """Return a storage that rejects reads below this directory if a symbolic link leads out of it.
+        """Return a storage that rejects reads below ``directory`` if a symbolic link leads out of ``directory``.
 
-        Use it for files of jobs, because a job can replace a file by a link to another user's file.
+        Use this storage for files of jobs, because a job can replace a file by a link to another user's file.
         """
         storage = cls()
         storage._confined_to = directory
@@ -97,7 +97,7 @@ class LocalStorage(Storage):
         return file if length is None else io.BufferedReader(Range(file, length))
 
     def _open_confined(self, path: str, flags: int) -> int:
-        """Open a file, and then check its real path. A check of the path before could miss a link that changes."""
+        """Open a file, and then check its real path. A check before opening could miss a link that changes later."""
         assert self._confined_to is not None  # noqa: S101 - see open_read
         descriptor = _open_file(path, flags)
         place = Path(f"/proc/self/fd/{descriptor}").readlink()
@@ -153,7 +153,7 @@ class LocalStorage(Storage):
         missing = []
         with _translated(uri, "make directory"):
             while not path.is_dir():
-                if os.path.lexists(path) and not path.is_dir():  # check again: another process may have just created it
+                if os.path.lexists(path) and not path.is_dir():  # another process may have just created the directory
                     raise NotADirectoryError(errno.ENOTDIR, f"{path} is a file")
                 missing.append(path)
                 path = path.parent
@@ -175,7 +175,7 @@ class LocalStorage(Storage):
             except NotADirectoryError:
                 return False
             except FileNotFoundError:
-                # The path is missing, or another process has removed something below it. If so, continue.
+                # If the path still exists, another process has removed something below it, so continue.
                 return os.path.lexists(path) and self.remove(uri, recursive=recursive)
         return True
 
@@ -225,7 +225,7 @@ def _user_name(uid: int) -> str:
 
 
 def _open_file(path: str, flags: int) -> int:
-    """Open a file like ``open``, but reject pipes and devices of a job, from which a read may never end."""
+    """Open a file like ``open``, but reject pipes and devices, because reading them may never end."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     kind = os.fstat(descriptor).st_mode
     if stat.S_ISREG(kind) or stat.S_ISDIR(kind):  # ``open`` raises its own error for a directory
@@ -256,13 +256,13 @@ def _move(source: Path, target: Path, replace: bool) -> None:
 
 
 def _move_exclusively(source: Path, target: Path) -> None:
-    """Rename a file, but fail if the target exists. Uses a hard link, because ``rename`` replaces the target."""
+    """Rename a file, but fail if the target exists. Uses a hard link, because ``rename`` would replace the target."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
-        # Without hard links, create the target exclusively. Only the process that succeeds replaces it.
+        # Without hard links, create the target exclusively. Only the process that creates it then replaces it.
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
         source.replace(target)
     else:
@@ -283,7 +283,7 @@ def _sync_directory(path: Path) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
-        return  # the user may write to the directory but not open it; the move itself has succeeded
+        return  # the user may write into the directory, but not open it; the rename has succeeded
     try:
         os.fsync(descriptor)
     finally:
@@ -301,7 +301,7 @@ def _translated(
         yield
     except NotADirectoryError as error:
         raise below_a_file(uri, operation, f"{error.strerror}{detail}") from error
-    except RecursionError as error:  # from shutil.rmtree
+    except RecursionError as error:  # shutil.rmtree raises it for very deep directories
         raise errors.StorageInvalidPath(uri, operation, f"it is nested too deeply{detail}") from error
     except OSError as error:
         kind = _ERRORS.get(error.errno or 0, errors.StorageError)

@@ -16,7 +16,7 @@ from tony_provider.runtime.storage.local import LocalStorage, local_path
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
 from tony_provider.runtime.storage.webhdfs.transport import Negotiate, WebHdfsConfig
 
-# Other schemes of fsspec for the local disk. Reject them, because checks of URIs recognize only file://.
+# Other fsspec schemes for the local disk. They are rejected, because checks of URIs recognize only file://.
 _OTHER_WORDS_FOR_FILE = ("local", "asynclocal")
 
 
@@ -34,8 +34,8 @@ def open_storage(
     """Return the store of ``uri``: HDFS, the local disk (``file://`` or a bare path), or a store with an fsspec driver.
 
     ``shared``: files that other users may read, only for HDFS.
-    ``others``: storages of other HDFS file systems that the returned store also serves, by authority.
-    ``confined``: only for the local disk: reject reads below ``uri`` if a symbolic link leads out of it.
+    ``others``: storages of other HDFS file systems, by authority. The returned store also serves their URIs.
+    ``confined``: reject reads below ``uri`` if a symbolic link leads out of it. Only for the local disk.
 
     Does not connect to the store yet. The caller closes the result. Raises StorageInvalidPath, and StorageUnsupported
     for an HDFS URI without ``webhdfs`` and for a scheme without an installed driver.
@@ -55,10 +55,10 @@ def open_storage(
 
 
 class JobStores:
-    """Opens each store that a job uses once: the job's own store, the local disk, stores with an fsspec driver."""
+    """The stores that a job uses: its own store, the local disk, and stores with an fsspec driver. Opens each once."""
 
     def __init__(self, own: Storage, own_uri: str) -> None:
-        """``own`` is the store of ``own_uri``; ``close`` leaves it open."""
+        """``own``: the already open store of ``own_uri``, which ``close`` leaves open."""
         self._by_scheme = {uris.scheme(own_uri): own}
         self._opened: list[Storage] = []
         self._lock = threading.Lock()
@@ -110,7 +110,7 @@ def leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> I
 def remove_leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> int:
     """Remove the leftovers below a directory, and return their number. Raises StorageError.
 
-    Call it only if no process writes there any more: the removal of a temporary file would make a write fail.
+    Call this function only if no process writes there any more, because a write fails if its temporary file is removed.
     """
     found = list(leftovers(storage, uri, without=without))
     for status in found:

@@ -1,4 +1,4 @@
-"""URIs of files. They are literal, as in Hadoop: nothing is percent-encoded, and # and ? have no special meaning."""
+"""URIs of files. As in Hadoop, URIs are literal: nothing is percent-encoded, and # and ? have no special meaning."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def parse(uri: str) -> Uri:
 
 
 def join(uri: str, *parts: str) -> str:
-    """Return the URI of a path below ``uri``; a part may contain slashes. Raises StorageInvalidPath, see ``parse``."""
+    """Return the URI of a path below ``uri``. A part may contain slashes. Raises StorageInvalidPath, see ``parse``."""
     return str(parse("/".join([uri, *parts])))
 
 

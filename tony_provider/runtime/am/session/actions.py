@@ -22,7 +22,7 @@ class Verdict:
     """The result of the job."""
 
     status: FinalStatus
-    message: str  # for the diagnostics that YARN shows; one line after a success
+    message: str  # text that YARN shows as diagnostics; a single line if the job has succeeded
     failure: Optional[Failure] = None
 
 
@@ -49,7 +49,7 @@ class ReleaseContainers:
 
 @attrs.frozen
 class ProbeRoom:
-    """Find out how many more containers of this size the cluster has room for. The event ``Room`` is the answer."""
+    """Find out how many more containers of this size the cluster has room for. The answer is the event ``Room``."""
 
     request: ContainerRequest
     most: int  # the answer is at most this number
@@ -68,9 +68,9 @@ class LaunchTask:
 class ChooseResumePoint:
     """Find the newest intact checkpoint that is not suspect. The answer is ResumeChosen or ResumeNotChosen."""
 
-    generation: int  # the generation that resumes from it
-    trusted: str = ""  # URI of a checkpoint that may be used although it is suspect; empty without one
-    tasks: tuple[str, ...] = ()  # the tasks that resume from it
+    generation: int  # generation that resumes from the checkpoint
+    trusted: str = ""  # URI of a checkpoint that may be used although it is suspect; empty if there is none
+    tasks: tuple[str, ...] = ()  # tasks that resume from the checkpoint
 
 
 @attrs.frozen
@@ -80,7 +80,7 @@ class SendRendezvous:
     cluster: ClusterSpec
     starts: Mapping[str, int]  # number of the new start, by name of each task that starts
     resume: Optional[ResumePoint] = None
-    keep_checkpoints: bool = False  # only these tasks restart, in their containers, so their directories stay
+    keep_checkpoints: bool = False  # keep checkpoint directories: only these tasks restart, in the same containers
 
 
 @attrs.frozen
@@ -91,9 +91,9 @@ class StopProcess:
     generation: int
     start: int
     grace: float  # seconds between SIGTERM and SIGKILL
-    checkpoint_seconds: float  # seconds for the last copies of checkpoints afterwards
+    checkpoint_seconds: float  # seconds for the last checkpoint copies after the process has ended
     reason: str
-    stacks: bool = False  # first write the stacks of its threads into its log
+    stacks: bool = False  # before the stop, write the stacks of the process's threads into its log
 
 
 @attrs.frozen
@@ -109,7 +109,7 @@ class AskExport:
     """Request an export of the model from the user process of the leading task."""
 
     task: str
-    asked_ms: int  # identifies the request
+    asked_ms: int  # time of the request in epoch milliseconds, which identifies the request
     reason: str
 
 
@@ -123,10 +123,10 @@ class ExcludeCheckpoint:
 
 @attrs.frozen
 class NoteFailedResume:
-    """Record that a process resumed from a checkpoint, and failed before it reported a step or saved."""
+    """Record that a process resumed from a checkpoint, and failed before it reported a step or saved a checkpoint."""
 
     resume: ResumePoint
-    kind: str  # the same text for equal failures, from ``recognise``
+    kind: str  # text from ``recognise``, which is the same for equal failures
     message: str
 
 
@@ -174,13 +174,13 @@ class Note:
 class FlushEvents:
     """Write the event log. The answer is EventsWritten, once all notes so far are on the store."""
 
-    task: str  # the task that waits for it
+    task: str  # task that waits for the answer
     attempt: int
 
 
 @attrs.frozen
 class PublishOutputs:
-    """Publish these parts of the job's outputs at their paths. The answer is OutputsPublished.
+    """Publish these parts of the job's outputs at the outputs' paths. The answer is OutputsPublished.
 
     Files of other starts are deleted unless a committed shard names them. All tasks are stopped at this point.
     """

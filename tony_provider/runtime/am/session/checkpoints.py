@@ -36,11 +36,11 @@ class SessionCheckpoints(Part):
         return mirror_ranks(self._state.job.checkpoint.stored, self._state.members())
 
     def group_of(self, task: Task) -> str:
-        """Return the group of tasks whose checkpoints belong together: the gang, or a task that restarts alone."""
+        """Return the name of the task's restart group. The checkpoints of a group's tasks belong together."""
         return self._groups.of(task).name
 
     def commit_refusal(self, task: Task, generation: int, start: int) -> Optional[str]:
-        """Return the reason why this start of the task may not commit, or None if it may."""
+        """Return the reason why this start of the task may not commit, or None if the start may commit."""
         process = task.process
         if process is None or process.start != start or generation != process.generation:
             return f"start {start} of {task.name} in generation {generation} is not the newest"
@@ -58,7 +58,7 @@ class SessionCheckpoints(Part):
         return bool(able)
 
     def new_wait(self) -> CheckpointWait:
-        """Return a new CheckpointWait, which the next committed checkpoint ends."""
+        """Return a new CheckpointWait. The next committed checkpoint ends the wait."""
         self._waits.append(CheckpointWait(self))
         return self._waits[-1]
 
@@ -76,7 +76,7 @@ class SessionCheckpoints(Part):
     # ---- resume points -----------------------------------------------------------------------------------------
 
     def chosen(self, generation: int, resume: Optional[ResumePoint], not_from: str, now: float) -> None:
-        """Let a generation resume from this checkpoint. ``not_from`` describes a newer, suspect checkpoint."""
+        """Let a generation resume from this checkpoint. ``not_from`` describes a newer one that was skipped."""
         for group in self._starts.waiting_for_choice(generation):
             suspect = group.suspect
             if suspect and (resume is None or suspect.uri == resume.uri):
@@ -106,12 +106,12 @@ class SessionCheckpoints(Part):
         return {"checkpoint": attrs.asdict(own) if own else None}
 
     def not_chosen(self, generation: int, reason: str, now: float) -> None:
-        """Fail the job, because the storage does not list its checkpoints and no resume point could be chosen."""
+        """Fail the job, because the store did not list the job's checkpoints and no resume point could be chosen."""
         if self._starts.waiting_for_choice(generation):
             self._completion.fail(Failure(FailureKind.CHECKPOINT, f"no resume point could be chosen: {reason}"), now)
 
     def not_restored(self, task: Task, start: int, uri: str, damaged: bool, reason: str, now: float) -> None:
-        """Handle a resume point that a task could not restore, so that its process was not started."""
+        """Handle a task that could not restore its resume point and therefore did not start its user process."""
         process = task.process
         if process is None or process.start != start or not process.runs:
             return
@@ -125,7 +125,7 @@ class SessionCheckpoints(Part):
         if damaged:
             self._choose_another(task, failure, now)
         else:
-            if failure.kind is not FailureKind.NODE:  # the node's connection to the store may be the cause
+            if failure.kind is not FailureKind.NODE:  # perhaps the node cannot reach the store
                 task.needs_replacement = True
                 if task.node:
                     self._containers.blame(task.node)
@@ -154,7 +154,7 @@ class SessionCheckpoints(Part):
 
 @attrs.define
 class CheckpointWait:
-    """The wait for a requested checkpoint, so that the next stop of the processes loses no step."""
+    """A wait for a requested checkpoint before the processes are stopped, so that no steps are lost."""
 
     _checkpoints: SessionCheckpoints
     _until: Optional[float] = None  # end of the wait; None while no checkpoint is awaited
@@ -189,7 +189,7 @@ def _directory(point: ResumePoint) -> str:
 
 
 def mirror_ranks(mirror: MirrorScope, members: Sequence[Task]) -> Sequence[tuple[str, int]]:
-    """Return name and rank of the tasks whose checkpoint directories are stored, by rank."""
+    """Return names and ranks of the tasks whose checkpoint directories are stored, sorted by rank."""
     if mirror is MirrorScope.OFF:
         return []
     return _ranks(members, all_ranks=mirror is not MirrorScope.LEADER)
@@ -242,7 +242,7 @@ class SessionExports(Part):
         return True
 
     def exported(self, task: Task, export: ExportedModel) -> None:
-        """Record an export on the store. A repeated report changes nothing."""
+        """Record an export that is on the store. A repeated report changes nothing."""
         state, request = self._state, self._state.export_request
         answered = _answered(request, export)
         known = state.export is not None and state.export.uri == export.uri

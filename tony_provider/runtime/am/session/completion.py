@@ -1,7 +1,7 @@
 """The end of the job and of single tasks.
 
-``JobCompletion`` decides the verdict and stops all tasks. ``FinishedTasks`` releases finished tasks, and ``EarlyEnds``
-judges parameter servers that end by themselves.
+``JobCompletion`` decides the verdict and stops all tasks. ``FinishedTasks`` releases the containers of finished
+tasks. ``EarlyEnds`` decides whether a parameter server that ended by itself fails the job.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class JobCompletion(Part):
         super().__init__(context)
         self._evaluators_until: Optional[float] = None
         self._evaluators = [task for task in self._state.tasks if task.role is Role.EVALUATOR]
-        self._checked_from = 0  # index of a task that had not succeeded at the last check
-        self._published: Optional[bool] = None  # whether outputs are published; None before it begins
+        self._checked_from = 0  # index of the task at which the last check stopped
+        self._published: Optional[bool] = None  # False while outputs are being published, True afterwards; None before
 
     def fail(self, failure: Failure, now: float) -> None:
         self._conclude(Verdict(FinalStatus.FAILED, failure.message, failure), now, "the job has failed")
@@ -136,13 +136,13 @@ class JobCompletion(Part):
             self.fail(attrs.evolve(failure, message=message), now)
 
     def _is_decided(self) -> bool:
-        """Return whether the deciding tasks have succeeded. Called after every message of thousands of executors."""
+        """Return whether the deciding tasks have succeeded. Must be fast, because it follows every executor message."""
         return (self._any and bool(self._state.successes)) or self._all_over()
 
     def _all_over(self) -> bool:
-        """Return whether all deciding tasks are over.
+        """Return whether all deciding tasks have succeeded, were given up, or are left out.
 
-        The check starts at the task that was not over at the last check.
+        To save time, the check starts at the task at which the last check stopped.
         """
         tasks = self._state.tasks
         for _ in tasks:
@@ -169,13 +169,13 @@ class JobCompletion(Part):
         state.emit(Finish(state.verdict))
 
     def _parts(self) -> tuple[OutputPart, ...]:
-        """Return the parts of outputs of all tasks that have succeeded. Tasks that are stopped later add no parts."""
+        """Return the parts of outputs of all tasks that have succeeded. Tasks that are stopped later do not count."""
         succeeded = [task for task in self._state.tasks if task.state is TaskState.SUCCEEDED and task.process]
         ends = [task.process.end for task in succeeded if task.process]
         return tuple(part for end in ends if end for part in end.outputs)
 
     def _still_publishes(self, verdict: Verdict) -> bool:
-        """Begin to publish the outputs of a successful job, if it has any. Return whether that is not complete yet."""
+        """Publish the outputs of a successful job, if it has any. Return whether the publication is still under way."""
         if self._published is None and verdict.status is FinalStatus.SUCCEEDED and self._state.job.outputs:
             self._published = False
             self._state.emit(PublishOutputs(self._state.parts))
@@ -213,7 +213,7 @@ def _noted(verdict: Verdict) -> dict[str, Any]:
 
 
 class FinishedTasks(Part):
-    """Session component that releases finished tasks."""
+    """Session component that releases the containers of finished tasks."""
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
@@ -222,9 +222,10 @@ class FinishedTasks(Part):
         self._outlives_gang = any(task.decisive and task.name not in members for task in self._state.tasks)
 
     def check(self, task: Task, now: float) -> None:
-        """Release the container of a finished task, once the event log contains its end.
+        """Record that a task has finished. ``release`` releases its container once the record is on the store.
 
-        A gang finishes as a whole, because until then the failure of any member restarts all members.
+        The members of a gang keep their containers until all members have succeeded, because a failure of any member
+        restarts all members.
         """
         if self._groups.of(task) is not self._groups.gang:
             if self._is_over(task):
@@ -254,7 +255,7 @@ class FinishedTasks(Part):
             self._state.note("over", "the task has succeeded", task, data)
 
     def release(self, task: Task, now: float) -> None:
-        """Release the container of a task, because the event log contains its end."""
+        """Release the container of a finished task, because the event log on the store contains the task's end."""
         if self._is_over(task) and task.recorded:
             task.released = True
             self._containers.dismiss(task, now, "the task has succeeded")
@@ -303,7 +304,7 @@ class FinishedTasks(Part):
         return sum(1 for each in self._state.tasks if each.given_up and self._may_fail(each)) < self._most
 
     def too_many(self, task: Task) -> str:
-        """Return the reason if ``tolerated_failures`` is exceeded, or an empty text if it does not apply."""
+        """Return the reason to fail the job after a failure that ``tolerated_failures`` covers, or an empty string."""
         if not self._most or not self._may_fail(task):
             return ""
         return f"more failures than tolerated_failures allows ({self._most})"
@@ -333,7 +334,7 @@ class FinishedTasks(Part):
         self._state.warnings.append(failure.message)
 
     def remember(self, outcomes: Mapping[str, Optional[TaskOutcome]]) -> None:
-        """Take over the outcomes of finished tasks from former application masters, so that they do not run again."""
+        """Take over the outcomes of tasks that finished under former masters, so that these tasks do not run again."""
         for task in self._state.tasks:
             outcome = outcomes.get(task.name)
             if outcome is None:
@@ -360,7 +361,7 @@ class EarlyEnds(Part):
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
-        # The executors of other tasks may report their ends only with their next heartbeat.
+        # Other tasks may need the grace period to end, and their executors may report the end only one heartbeat later.
         self._wait = self._state.job.timeouts.grace + limits.heartbeat_interval(self._state.job.size)
         self._ended: dict[str, tuple[ProcessState, float]] = {}  # process and time of its end, by task name
 
@@ -395,7 +396,7 @@ class EarlyEnds(Part):
         return self._ended
 
     def _end_in_sight(self) -> bool:
-        """Return whether all deciding tasks succeed soon, or the cluster is about to report another failure."""
+        """Return whether all deciding tasks are about to succeed, or a lost executor may explain the delay."""
         if any(task.silent for task in self._state.tasks):
             return True
         return not any(_is_undecided(task) for task in self._state.tasks)

@@ -21,7 +21,7 @@ from tony_provider.runtime.protocol.status import JobState, TaskState
 class Containers:
     """Requests containers for all tasks, launches executors in them, and replaces or releases them.
 
-    ``jitter`` returns random numbers from 0 to 1. Times are the session's, in seconds.
+    ``jitter`` returns random numbers from 0 to 1. Times are on the session's clock, in seconds.
     """
 
     def __init__(self, state: SessionState, jitter: Callable[[], float]) -> None:
@@ -39,7 +39,7 @@ class Containers:
     # ---- requests and launches ---------------------------------------------------------------------------------
 
     def ask_for(self, tasks: Sequence[Task], now: float) -> None:
-        """Make these tasks the gang, request the containers that it lacks, and wait for all of them."""
+        """Make these tasks the gang, request its missing containers, and wait until all of them are granted."""
         self._state.enter(JobState.WAITING)
         self.gang.begin(tasks, now)
         self._state.emit(self.gang.ask(task for task in self.gang.wanted if not task.has_container))
@@ -99,7 +99,7 @@ class Containers:
         if task is None:
             return None
         if task.connected and not task.ending:
-            self._state.emit(Disconnect(task.name))  # the container may be out of the cluster's reach and still run
+            self._state.emit(Disconnect(task.name))  # the cluster may only have lost contact
         task.container_gone()
         task.connected = False
         return task
@@ -171,7 +171,7 @@ class Containers:
     # ---- waiting for the whole gang ----------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Release containers and repeat requests whose time has come."""
+        """Release containers and repeat requests that are due."""
         if self._state.phase is JobState.WAITING:
             if self.gang.may_ask_again(now):
                 wanted = self.gang.wanted
@@ -223,7 +223,7 @@ class Containers:
 
     @property
     def _gang_and_later(self) -> list[Task]:
-        """All tasks except the types that must precede the gang, because the gang has already started."""
+        """All tasks except tasks of earlier stages, whose milestones are reached because the gang has started."""
         earlier = self._state.before_the_gang
         return [task for task in self._state.tasks if task.type not in earlier]
 
@@ -253,7 +253,7 @@ class _Departure:
 class ContainerShutdowns:
     """The containers that are ending, with a deadline for each.
 
-    Times are the session's, in seconds.
+    Times are on the session's clock, in seconds.
     """
 
     def __init__(self, state: SessionState) -> None:
@@ -266,7 +266,7 @@ class ContainerShutdowns:
         return all(departure.left or departure.given_up for departure in self._leaving.values())
 
     def ask(self, task: Task, now: float, reason: str, grace: float) -> None:
-        """Shut down a task's executor, which keeps its logs. A repeated call with a shorter grace makes it faster."""
+        """Shut down a task's executor, which first stores its logs. A later call can only shorten the deadline."""
         if task.container is None or task.container_ended:
             return
         if not task.connected:
@@ -332,7 +332,7 @@ class NodeBlocklist:
         self.losses: Counter[str] = Counter()
 
     def saw(self, node: str) -> None:
-        """Record that the cluster gave a container on this node."""
+        """Record that the cluster has allocated a container on this node."""
         self._seen.add(node)
 
     def restore(self, losses: Mapping[str, int]) -> None:

@@ -19,10 +19,10 @@ from tony_provider.runtime.protocol.status import Failure, FailureKind
 
 NOT_RUNNABLE = (exit_codes.NOT_EXECUTABLE, exit_codes.NOT_FOUND)
 KILL_SIGNALS = (9, 15)
-"""SIGKILL and SIGTERM, which other programs send."""
+"""SIGKILL and SIGTERM. Another program has sent these signals, so the killed program is not the cause."""
 _OUT_OF_MEMORY = (ExitReason.EXCEEDED_MEMORY, ExitReason.EXCEEDED_VIRTUAL_MEMORY)
 _TAKEN_BACK = (ExitReason.PREEMPTED, ExitReason.MADE_ROOM)
-"""The cluster needed the resources for other applications."""
+"""Exit reasons of containers that the cluster took back for other applications."""
 
 
 def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
@@ -175,7 +175,7 @@ _GPU_PROBLEMS = tuple(
         (r"no CUDA-capable device is detected|CUDA driver version is insufficient", "no GPU of its node can be used"),
     )
 )
-"""Messages of the C library, of CUDA and of NVIDIA's driver."""
+"""``_PROBLEMS`` and ``_GPU_PROBLEMS`` map error messages of the C library, CUDA and NVIDIA's driver to problems."""
 _SHARED_LIBRARY = re.compile(r"error while loading shared libraries|cannot open shared object file")
 _PROGRAMS = {exit_codes.NOT_FOUND: "a program", exit_codes.NOT_EXECUTABLE: "permission to execute a program"}
 
@@ -239,7 +239,7 @@ class _Place:
     """Processes that hang with the same stack."""
 
     frames: tuple[str, ...]
-    tasks: list[str]  # names of tasks, or of single processes of a task with several
+    tasks: list[str]  # names of tasks, or of processes if a task has several processes
     processes: list[str]
 
     @property

@@ -27,7 +27,7 @@ from tony_provider.runtime.jobspec.model import JobSpec, Memory, Milestone, Role
 from tony_provider.runtime.jobspec.placement import own_tags
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 
-_LEAST_WAIT = 0.25  # fraction of the allocation timeout; at most the whole timeout
+_LEAST_WAIT = 0.25  # shortest random wait as a fraction of the allocation timeout; the longest is the whole timeout
 
 
 class Gang:
@@ -77,7 +77,7 @@ class Gang:
         self._since = self._moved_at = now
         self._fewest = self._give_back_at = self._ask_at = None
         lacking = [task for task in self.wanted if not task.has_container]
-        if len(lacking) < len(self.wanted):  # a former application master received the others
+        if len(lacking) < len(self.wanted):  # a former application master received the other containers
             self._fewest, self._give_back_at = len(lacking), now + self._job.timeouts.allocation
 
     def join(self, tasks: Sequence[Task]) -> Optional[RequestContainers]:
@@ -208,7 +208,7 @@ class Gang:
 
     @property
     def _most(self) -> int:
-        """The largest number of the gang's containers that were granted at a time."""
+        """The largest number of containers that the gang has held at the same time."""
         return 0 if self._fewest is None else len(self.wanted) - self._fewest
 
     @property
@@ -248,7 +248,7 @@ class ContainerSizes:
 
     @property
     def raised(self) -> dict[str, int]:
-        """The memory in MiB by task type, if it is more than specified."""
+        """Memory in MiB of each task type whose memory was raised, by type."""
         return {name: spec.memory for name, spec in self._specs.items() if spec.memory != self._job.tasks[name].memory}
 
     def restore(self, raised: Mapping[str, int]) -> None:
@@ -365,7 +365,7 @@ class Stages(Part):
             return
         self._waiting = {name: waits for name, waits in self._waiting.items() if self._waits(name)}
         if self._state.phase is not JobState.RUNNING:
-            self._check_hopeless(now)  # no task may be left that could make the job run
+            self._check_hopeless(now)  # perhaps no task is left that could start the job
             return
         due = [name for name, waits in self._waiting.items() if all(wait.over for wait in waits)]
         if due:
@@ -444,7 +444,7 @@ class _Wait:
 
     @property
     def hopeless(self) -> Optional[Task]:
-        """A task whose permanent failure makes the wait endless: any sidecar, or the first task if all have failed."""
+        """A failed task that makes the wait endless: any failed sidecar, or the first task if all tasks have failed."""
         if self.tasks[0].role is Role.SIDECAR:
             return next((task for task in self.tasks if task.given_up), None)
         return self.tasks[0] if all(task.given_up for task in self.tasks) else None

@@ -35,7 +35,7 @@ from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.outputs.publication import OutputPart
 from tony_provider.runtime.protocol.status import ExportedModel, ExportRequest, JobState, TaskState
 
-WAIT_FOR_NEXT = 30.0  # seconds to wait for the next executor after a registration: thousands register slowly
+WAIT_FOR_NEXT = 30.0  # seconds to wait for another executor after each registration
 MOST_WAIT = 60.0  # seconds to wait for the first executor
 REPLAY = 0.5  # seconds for the reports that an executor repeats after its registration
 
@@ -221,7 +221,7 @@ class Recovery(Part):
         for task in missing:
             if self._is_new(task):
                 self._containers.replace(task, now, "the task has not started yet", counted=False)
-            elif not task.left_out and not self._groups.of(task).decided:  # otherwise a restart already waits for it
+            elif not task.left_out and not self._groups.of(task).decided:  # a decided restart already waits for it
                 self._restarts.record_failure(task, task.failure or failures.of_absence(task), now)
         known = [task for task in missing if not self._is_new(task)]
         self._replace([task for task in known if not self._groups.is_needless(task)], now)
@@ -314,24 +314,24 @@ class History:
 
     started: Optional[float] = None  # start of the application
     generation: int = 0  # newest generation that began
-    resume: Optional[ResumePoint] = None  # checkpoint from which it resumed
-    left_out: list[str] = attrs.field(factory=list)  # tasks that did not take part
-    start: int = 0  # lowest number of starts of all tasks; see TaskHistory for higher numbers
+    resume: Optional[ResumePoint] = None  # checkpoint from which this generation resumed
+    left_out: list[str] = attrs.field(factory=list)  # tasks that do not take part in this generation
+    start: int = 0  # smallest number of starts of any task; TaskHistory has higher numbers
     starts_at_reset: dict[str, int] = attrs.field(factory=dict)  # see Task.start_at_reset; by task type
     tasks: dict[str, TaskHistory] = attrs.field(factory=dict)
-    restarts: int = 0  # total number
-    restart_times: dict[str, list[float]] = attrs.field(factory=dict)  # times without progress since, by restart group
-    failures: dict[str, list[SeenFailure]] = attrs.field(factory=dict)  # of programs, since the last progress, by group
-    moves: dict[str, int] = attrs.field(factory=dict)  # moves of tasks away from nodes without progress since, by group
-    progress: dict[str, GroupProgress] = attrs.field(factory=dict)  # by restart group
-    restarting: dict[str, bool] = attrs.field(factory=dict)  # by group: decided and not yet begun
+    restarts: int = 0  # total number of restarts
+    restart_times: dict[str, list[float]] = attrs.field(factory=dict)  # times of restarts since progress, by group
+    failures: dict[str, list[SeenFailure]] = attrs.field(factory=dict)  # program failures since progress, by group
+    moves: dict[str, int] = attrs.field(factory=dict)  # moves to other nodes since progress, by group
+    progress: dict[str, GroupProgress] = attrs.field(factory=dict)  # highest steps, by restart group
+    restarting: dict[str, bool] = attrs.field(factory=dict)  # whether a decided restart has yet to begin, by group
     nodes: dict[str, int] = attrs.field(factory=dict)  # number of lost containers, by host:port
     memory: dict[str, int] = attrs.field(factory=dict)  # raised memory in MiB, by task type
     checkpoint: Optional[ResumePoint] = None  # newest committed checkpoint
     went_back: str = ""  # URI of the checkpoint of the last resume, if it was not the newest one
     export: Optional[ExportedModel] = None  # newest export
     export_request: Optional[ExportRequest] = None  # unanswered request
-    sizing: Sizing = attrs.field(factory=Sizing)  # always written as a whole
+    sizing: Sizing = attrs.field(factory=Sizing)  # each event that changes it contains all of its fields
     verdict: Optional[Verdict] = None  # the result of a job that was ending
     parts: list[OutputPart] = attrs.field(factory=list)  # outputs to publish, once all deciding tasks have succeeded
 
@@ -339,8 +339,8 @@ class History:
     def read(cls, events: Iterable[Mapping[str, Any]]) -> History:
         """Return the history from the lines of the event log, oldest first.
 
-        Each line is a JSON object with ``time_ms`` and perhaps ``data``. Raises CodecError if the data of a session's
-        notes are malformed.
+        Each line is a JSON object with ``time_ms`` and optionally ``data``. Raises CodecError if the data that sessions
+        wrote are malformed.
         """
         known: dict[str, Any] = {}
         for event in events:

@@ -69,7 +69,7 @@ class ExecutorReports(Part):
                 self._check_step(task, task.process, beat.progress.step)
 
     def _check_ready(self, task: Task, process: ProcessState) -> None:
-        """Record that the process is ready. Until the process has started, the report is about the former process."""
+        """Record that the process is ready. Ignore reports before its start, which are about the former process."""
         if process.started_at is not None and process.runs and not process.ready:
             process.ready = True
             self._state.note("ready", "its readiness probe has succeeded", task)
@@ -99,7 +99,7 @@ class ExecutorReports(Part):
             self.look_at_end(task, process, end, now)
 
     def _check_step(self, task: Task, process: ProcessState, step: int) -> None:
-        """Record a step of a running process. A step before its start or after its stop may be outdated."""
+        """Record a step of a running process. Ignore steps before its start and after a stop order as outdated."""
         if step and process.started_at is not None and process.stop_by is None and process.runs:
             if not process.stepped and task is self._state.leader:
                 self._compare(task, process, step)
@@ -140,7 +140,7 @@ class ExecutorReports(Part):
         if process is None or process.start != settlement.start or process.settled:
             return
         if process.end is None and process.stop_by is None:
-            return  # its end comes first
+            return  # a valid settlement follows the end of the process, or an order to stop it
         process.settled, process.not_copied = True, settlement.problem
         task.notices, task.unstored = settlement.notices or task.notices, settlement.unstored
         self._starts.replace_container(task, now, "the container needs replacement")
@@ -166,7 +166,7 @@ class ExecutorReports(Part):
         if end.not_kept and not end.stopped:
             self._restarts.record_failure(task, failures.of_upload(task, end), now)
             return
-        # YARN kills all processes of a container at once, and reports the reason a little later.
+        # YARN may have killed the whole container. It reports the reason a little later, so the decision waits.
         killed = (
             end.signal in failures.KILL_SIGNALS or exit_codes.killing_signal(end.exit_code) in failures.KILL_SIGNALS
         )
@@ -206,7 +206,7 @@ class ContainerFailures(Part):
         better = failure if exit.exit_code is None else None
         is_killed = (
             exit_codes.killing_signal(exit.exit_code or 0) in failures.KILL_SIGNALS
-        )  # by the node, or by a person
+        )  # killed by the node or by a user
         chance = exit.reason in _NODE_TROUBLE or failure.kind is FailureKind.CONTAINER_LOST or is_killed
         self._lost(task, failure, now, again=chance, chance=chance, better=better)
 
@@ -252,7 +252,7 @@ class ContainerFailures(Part):
         """Handle a lost container.
 
         ``again``: another container may succeed, even if the job has never run. ``chance``: the loss is probably
-        independent of the job. ``better``: a failure that explains more than a doubtful failure of the task.
+        independent of the job. ``better``: a failure with the real reason, which replaces the task's doubtful failure.
         """
         if failure.kind in _NODES_FAULT and task.node and not task.ending:
             self._containers.blame(task.node)

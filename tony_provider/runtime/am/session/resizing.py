@@ -17,7 +17,7 @@ from tony_provider.runtime.common.quantities import count, some, span
 from tony_provider.runtime.jobspec.model import GrowRule, Role, resize_refusal
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 
-_WHY = (", because the queue has spare room", ", because the cluster reclaims containers")  # second text if it shrinks
+_WHY = (", because the queue has spare room", ", because the cluster reclaims containers")  # to grow, to shrink
 
 
 class Resizing(Part):
@@ -93,7 +93,7 @@ class Resizing(Part):
         begun = state.phase in (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
         for task in new:
             task.waits_for_types, task.left_out = first.waits_for_types, begun and not first.waits_for_types
-            # The start numbers must not be lower than the number that the event log has for all tasks, see History.
+            # The start numbers must not be lower than ``History.start``, which the event log has for all tasks.
             task.start_at_reset, task.start = first.start_at_reset, max(task.start, starts, first.start_at_reset)
         if state.generation.number:
             state.generation.without |= {task.name for task in new if task.left_out}
@@ -255,7 +255,10 @@ class Elastic(Part):
     # ---- growing -----------------------------------------------------------------------------------------------
 
     def check(self, now: float, *, committed: bool = False) -> None:
-        """Restart the gang with the waiting tasks after a checkpoint. ``committed``: it was committed just now."""
+        """Restart the gang with the waiting tasks, after a checkpoint.
+
+        ``committed`` means that a checkpoint has just been committed.
+        """
         waiting = self._waiting(now)
         reason = f"the gang grows by {some(waiting)}"
         if not waiting:
@@ -293,11 +296,11 @@ class SpareRoom(Part):
         self._probe_keys = itertools.count(1)
         self._open_probe: Optional[tuple[int, str]] = None  # key and type of the unanswered check
         self._probe_at = 0.0  # time of the next check
-        self._found: Optional[tuple[str, float, int]] = None  # type, time of the first find, smallest number
+        self._found: Optional[tuple[str, float, int]] = None  # type, time when room was found, smallest room since
         self._without_room: set[str] = set()  # types without room at their last check
         self._give_up_at: dict[str, float] = {}  # time to withdraw open requests, by type that the policy grows
         self._failed_attempts = 0  # number of consecutive failed attempts to grow
-        self._not_before = 0.0  # time of the next attempt
+        self._not_before = 0.0  # earliest time of the next attempt
 
     def probed(self, room: Room, now: float) -> None:
         """Record the number of containers that the cluster has room for."""
@@ -344,7 +347,7 @@ class SpareRoom(Part):
         return [name for name in self._sizes.using_spare if self._sizes.number(name) < self._sizes.policy_limit(name)]
 
     def _probe(self) -> None:
-        """Check the first type that could have more tasks, or the next one if that had no room."""
+        """Check the first type that could have more tasks, without types that had no room at their last check."""
         growable = self._growable()
         if self._without_room.issuperset(growable):
             self._without_room.clear()
@@ -353,7 +356,7 @@ class SpareRoom(Part):
             key = next(self._probe_keys)
             self._open_probe = key, name
             number = self._sizes.number(name)
-            # Double the type at most, because the check briefly withholds the room from other applications.
+            # At most double the present number, because the check briefly withholds the room from other applications.
             more = min(self._sizes.policy_limit(name) - number, max(number, 1))
             self._state.emit(ProbeRoom(self._containers.sizes.request(name, key), more))
 

@@ -41,7 +41,7 @@ class _FirstReport:
 
     task: str
     steps: int  # steps that the generation had completed
-    seconds: float  # from the start of the generation's processes to the report
+    seconds: float  # time from the start of the generation's processes to the report
     beginning: str  # START or RESTARTS
     put_down: float  # part of ``seconds`` assigned to ``beginning``; the rest is assigned to training
 
@@ -63,7 +63,7 @@ class TimeLedger:
         self._repeated = 0.0
         self._doing = ALLOCATION
         self._since = 0.0
-        self._reports = False  # whether its programs have ever reported a step
+        self._reports = False  # whether any program of the job has reported a step
         self._heard = 0  # newest generation with a report
         self._works = 0  # newest training generation: it has reported a step, or was silent for _SILENT
         self._started = 0  # newest generation with a started process
@@ -173,7 +173,7 @@ class TimeLedger:
             return TRAINING
         if was_down:
             return RESTARTS
-        return START if self._started == state.generation.number else LOCALISATION  # executors unpack archives
+        return START if self._started == state.generation.number else LOCALISATION  # executors first unpack archives
 
     def _listen(self, seconds: float) -> None:
         """Count seconds during which the newest generation ran without a report."""
@@ -222,7 +222,7 @@ class TimeLedger:
 
 
 _HOLD = (TaskState.STARTING, TaskState.REGISTERED, TaskState.RUNNING)  # states in which a task holds a container
-_MOST_WEIGHT = 60.0  # seconds that one heartbeat represents at most
+_MOST_WEIGHT = 60.0  # limit of the seconds that one heartbeat represents
 _SUSTAINED = 30.0  # seconds: shorter peaks of processor use appear only in the mean
 _CROWDED = 90.0  # percent of a node's processors above which tasks may have to wait for a processor
 
@@ -252,7 +252,7 @@ class _Ledger:
     fold: MetricFold = attrs.field(factory=MetricFold)
     most_cpu: Optional[float] = None  # highest mean over _SUSTAINED, in percent of a core
     sustained: dict[str, _Mean] = attrs.field(factory=dict)  # processor use in the current interval, by task
-    crowded: _Mean = attrs.field(factory=_Mean)  # mean of 100 for a crowded node and 0 otherwise
+    crowded: _Mean = attrs.field(factory=_Mean)  # percentage of time on crowded nodes
     most_rss_task: Optional[str] = None
 
     def add(self, task: str, values: MetricValues, seconds: float) -> None:
@@ -270,7 +270,7 @@ class _Ledger:
 
 
 class TypeLedger:
-    """Sums up the resources that the tasks of each type use. Times are the session's, in seconds."""
+    """Sums up the resources that the tasks of each type use. Times are on the session's clock, in seconds."""
 
     def __init__(self, state: SessionState, sizes: ContainerSizes) -> None:
         self._state = state
@@ -354,7 +354,7 @@ class LoneRestarts:
     def __init__(self, state: SessionState) -> None:
         self._state = state
         self._tasks = 1  # number of all deciding tasks
-        self._restarts = 0  # restarts at the last check
+        self._restarts = 0  # number of restarts at the last check
         self._down: dict[str, int] = {}  # step reached before the restart, by task that is down
         self._behind: dict[str, int] = {}  # step reached before the restart, by task that repeats steps
 

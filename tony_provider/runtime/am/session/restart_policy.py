@@ -24,7 +24,7 @@ from tony_provider.runtime.jobspec.model import JobSpec, RestartPolicy, RestartS
 from tony_provider.runtime.protocol.status import Failure, FailureKind, TaskState
 
 FREE_MOVES = 3
-"""Number of restarts on another node that do not use the restart budget, if a node lacked something."""
+"""Limit of restarts outside the budget that move a task away from a node which lacks something."""
 
 
 @attrs.frozen
@@ -38,7 +38,7 @@ class RestartAt:
 class NoRestart:
     """The decision not to restart."""
 
-    why: str = ""  # reason in addition to the failure's message; empty without one
+    why: str = ""  # reason in addition to the failure's message; empty if there is none
     permanent: bool = False  # another application would fail in the same way
     repeated: bool = False  # the same failure has occurred too often
 
@@ -104,7 +104,7 @@ def _why_permanent(failure: Failure) -> str:
 class RestartBudget:
     """The restarts that the job's restart policy still permits.
 
-    Times are the session's, in seconds.
+    Times are on the session's clock, in seconds.
     """
 
     def __init__(self, policy: RestartPolicy, times: Iterable[float] = ()) -> None:
@@ -135,9 +135,9 @@ class RestartBudget:
 _VARYING = re.compile(
     "|".join(
         [
-            # Includes the preceding directories, which differ between nodes and between disks of a node.
+            # Path up to a YARN ID. Its first directories also differ, between nodes and between disks of a node.
             r"(?:/[^\s'\":,()]*)?\b(?:application|appattempt|container)(?:_e\d+)?(?:_\d+)+",
-            r"\x1b\[[0-9;]*[A-Za-z]",  # colours
+            r"\x1b\[[0-9;]*[A-Za-z]",  # ANSI colours
             r"(?m:^[IWEF]\d{4} [\d:.]+\s+\d+)",  # glog: severity, date, time, thread
             r"\d{4}[-/]\d\d[-/]\d\d",
             r"\b\d{1,2}:\d\d:\d\d\b",
@@ -161,14 +161,14 @@ class SeenFailure:
     """The time and the recognised kind of a program's failure."""
 
     time: float
-    what: str  # equal for equal failures
-    step: Optional[int] = None  # newest step that the processes had reported; None without any
+    what: str  # text from ``recognise``, which is the same for equal failures
+    step: Optional[int] = None  # newest step that the processes had reported; None if they reported none
 
 
 class RepeatedFailures:
     """The failures since the last progress, see GroupProgress.
 
-    Times are the session's, in seconds.
+    Times are on the session's clock, in seconds.
     """
 
     def __init__(self, policy: RestartPolicy, seen: Iterable[SeenFailure] = ()) -> None:
@@ -179,9 +179,9 @@ class RepeatedFailures:
     def add(self, failure: Failure, task_type: str, step: Optional[int], now: float) -> int:
         """Record a failure. Return the number of equal failures within the window, including this one.
 
-        ``step`` is the newest step that the processes have reported. Failures after different steps are not equal,
-        because the cause is probably not the program but its network, for example. Return 0 if the program has not
-        caused the failure.
+        ``step`` is the newest step that the processes have reported. Failures after different steps do not count
+        as equal, because their cause is probably outside the program, such as the network. Return 0 if the program did
+        not cause the failure.
         """
         self.seen = [each for each in self.seen if now - each.time < self._policy.window]
         what = recognise(failure, task_type)
@@ -217,7 +217,7 @@ def essence(output: str) -> str:
     return _VARYING.sub("#", descriptions.last_traceback(output))
 
 
-LONGEST_START = 60.0  # seconds; a younger process may have saved only its arguments or its initial state
+LONGEST_START = 60.0  # seconds; a checkpoint of a younger process may contain only its arguments or initial state
 
 
 @attrs.frozen
@@ -234,7 +234,7 @@ class CommittedSave:
 class GroupProgress:
     """The highest steps of a restart group so far, across all starts.
 
-    Reports and files may count different things, such as steps and epochs, so they have a highest step each.
+    Reports and files may count different things, such as steps and epochs, so each has its own highest step.
     """
 
     reported: int = 0
@@ -254,11 +254,11 @@ class GroupProgress:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """Its fields, for the event log."""
+        """The fields as plain data, for the event log."""
         return attrs.asdict(self)
 
 
-DOUBT = 0.5  # seconds within which an executor dies after its user process if YARN kills both
+DOUBT = 0.5  # if YARN kills both, the executor ends at most this many seconds after its user process
 COMPARISON = 2.0  # seconds within which tasks of one type that start together fail for a common cause
 SETTLE = 5.0  # seconds to wait after a failure for reports of earlier failures, or after a stall for stacks
 
@@ -269,13 +269,13 @@ _LOST = (FailureKind.CONTAINER_LOST, FailureKind.PREEMPTED)
 class _Recorded:
     failure: Failure
     began: float  # time of its first symptom
-    since: float  # when it was recorded
+    since: float  # time when it was recorded
     doubtful: bool
-    peers: Sequence[Task]  # tasks on other nodes; if they fail too, this task's node is not the cause
+    peers: Sequence[Task]  # tasks on other nodes; if they also fail, the node of this task is not the cause
 
 
 class RootCause:
-    """Collects the failures of tasks that depend on each other. Times are the session's, in seconds."""
+    """Collects the failures of tasks that depend on each other. Times are on the session's clock, in seconds."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self._tasks = tasks
@@ -296,7 +296,7 @@ class RootCause:
 
     @property
     def compares(self) -> bool:
-        """Whether the decision waits for peers that may fail for the same cause. Until then, they keep running."""
+        """Whether the decision waits for peers that may fail for the same cause. Meanwhile, the peers keep running."""
         return any(recorded.peers for recorded in self._recorded.values())
 
     def failed(
@@ -305,7 +305,7 @@ class RootCause:
         """Record a failure.
 
         ``doubtful``: a signal has ended the process. The end of its container may show the real reason, so the decision
-        waits for it. ``peers``: the decision also waits for these tasks to fail in the same way.
+        waits for that end. ``peers``: the decision also waits for these tasks to fail in the same way.
         """
         task.fail(failure, TaskState.LOST if failure.kind in _LOST else TaskState.FAILED)
         began = now if task.first_symptom_at is None else task.first_symptom_at
@@ -327,7 +327,7 @@ class RootCause:
     def cause(self, now: float) -> Optional[Task]:
         """Return the task that failed first, or None if that is not known yet.
 
-        A task whose stream broke before another task failed may be the cause, so its report is awaited.
+        A task whose stream broke before another task failed may be the cause, so the decision waits for its report.
         """
         if not self._recorded:
             return None
@@ -369,7 +369,7 @@ GANG = "gang"
 class ResumeChoice:
     """A request for a resume point, and its answer."""
 
-    generation: int  # the generation that resumes from it
+    generation: int  # generation that resumes from the chosen point
     made: bool = False
     resume: Optional[ResumePoint] = None  # None if no checkpoint exists
 
@@ -379,7 +379,7 @@ class SuspectResume:
     """A repeated failure of processes that resumed from a checkpoint. Only an older checkpoint permits a restart."""
 
     task: Task
-    failure: Failure  # with the reason to give up
+    failure: Failure  # failure to report if no older checkpoint exists, with the reason to give up
     uri: str  # URI of the checkpoint
 
 
@@ -408,7 +408,7 @@ class RestartGroup:
     decided: bool = False  # the event log contains the decision to restart, but not yet the restart
     damaged: int = 0  # number of consecutive damaged resume points
     moves: int = 0  # number of times since the last progress that a task left a node which lacked something
-    suspicions: set[str] = attrs.field(factory=set)  # problems for which tasks left nodes since the last progress
+    suspicions: set[str] = attrs.field(factory=set)  # problems that made tasks leave nodes since the last progress
     suspect: Optional[SuspectResume] = None  # set if the next restart must not use this checkpoint
 
     @property

@@ -51,7 +51,7 @@ class Restarts(Part):
 
     def __init__(self, context: SessionContext) -> None:
         super().__init__(context)
-        self.held = False  # no process starts, and running processes are being stopped
+        self.held = False  # whether starts are blocked and running processes are being stopped
         self._active = {GANG: self._groups.gang}  # groups to check, by name; always contains the gang, first
 
     def prepare_start(self, now: float) -> None:
@@ -82,7 +82,7 @@ class Restarts(Part):
         self.log_failure(task, failure)
 
     def log_failure(self, task: Task, failure: Failure) -> None:
-        """Log a failure once its reason is known. Raise the type's memory or leave the node if that is the reason."""
+        """Log a failure once its reason is known. If memory or the node is the reason, raise memory or change nodes."""
         self._state.note("failed", failure.message, task)
         if failure.kind is FailureKind.OUT_OF_MEMORY and self._containers.sizes.raise_memory(task.type):
             memory = self._containers.sizes.of(task.type).memory
@@ -461,7 +461,7 @@ class ProcessStarts(Part):
 
     @property
     def _knows_cluster(self) -> bool:
-        """Whether the addresses of all members are known. Ranks depend on them, and a recovery may lack some."""
+        """Whether the addresses of all members are known. Ranks depend on them, and a recovery may not know all."""
         if self._state.first_come or self._groups.gang_has_succeeded:
             return True
         addresses = self._state.generation.addresses
@@ -562,7 +562,7 @@ def _is_missing(task: Task) -> bool:
 
 
 def _held_up(restart: Restart, holds: Callable[[Task], bool]) -> bool:
-    """Return whether a member delays the start. To save time, begin with the last member that did."""
+    """Return whether a member delays the start. To save time, check first the member that delayed it last."""
     for _ in restart.members:
         if holds(restart.members[restart.checked_from % len(restart.members)]):
             return True

@@ -213,7 +213,7 @@ class Session(SessionContext):
 
     @property
     def generation(self) -> int:
-        """The number of the current generation, which counts the rendezvous of the gang."""
+        """The number of the current generation. Each rendezvous of the gang begins a new generation."""
         return self.state.generation.number
 
     @property
@@ -449,8 +449,8 @@ class Session(SessionContext):
 def replay(session: Session, events: Iterable[tuple[Event, float]]) -> Session:
     """Have a new session handle recorded events with their times, and return the session.
 
-    It reaches the state of the recorded session if job, framework, epoch, zone offsets, and the numbers of ``jitter``
-    are equal.
+    The new session reaches the state of the recorded session if job, framework, epoch, zone offsets, and the numbers
+    of ``jitter`` are equal.
     """
     for event, now in events:
         session.handle(event, now)

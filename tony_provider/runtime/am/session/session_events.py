@@ -70,7 +70,8 @@ class JobFailed:
 class StopOrder:
     """End the job.
 
-    A second order shortens the grace of running processes. With a grace of 0 or None, it releases their containers.
+    A second order shortens the grace of running processes. A second order with a grace of 0 or None releases all
+    containers at once.
     """
 
     reason: str
@@ -79,17 +80,17 @@ class StopOrder:
 
 @attrs.frozen
 class CheckpointOrder:
-    """Request a checkpoint from the tasks now. Programs that do not support requests ignore it."""
+    """Request a checkpoint from the tasks now. Programs that do not support such requests ignore them."""
 
     reason: str
 
 
 @attrs.frozen
 class ExportRequested:
-    """A user requests an export of the leading task's model, which its program may ignore."""
+    """A user requests an export of the leading task's model. The task's program may ignore the request."""
 
     reason: str
-    asked_ms: int  # identifies the request; milliseconds since the epoch
+    asked_ms: int  # time of the request in milliseconds since the epoch, which identifies the request
 
 
 @attrs.frozen
@@ -110,7 +111,7 @@ class ResumeOrder:
 class ResizeOrder:
     """Change the number of tasks. A repeated order, or one beyond the job's limits, changes nothing."""
 
-    tasks: dict[str, int]  # by type
+    tasks: dict[str, int]  # number of tasks, by type
     reason: str
 
 
@@ -169,7 +170,7 @@ class OutputsPublished:
 
 @attrs.frozen
 class ExecutorRegistered:
-    """An executor has registered, and its stream is up. It then repeats its reports of ended processes.
+    """An executor has registered, and its stream is up. The executor then repeats its reports of ended processes.
 
     ``generation``, ``start`` and ``resumed`` belong to the newest rendezvous that the executor has received. Before the
     first rendezvous, they are 0, 0 and None.
@@ -224,7 +225,7 @@ class RestoreFailed:
     """A checkpoint directory could not be restored."""
 
     start: int
-    uri: str  # URI of the resume point; empty for another cause
+    uri: str  # URI of the resume point; empty if the cause is not a resume point
     damaged: bool  # the files of the resume point are damaged
     reason: str
 

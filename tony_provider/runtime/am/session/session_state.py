@@ -85,7 +85,7 @@ class Part:
     """Base class of the session's components. Times are on the session's clock, in seconds."""
 
     def __init__(self, context: SessionContext) -> None:
-        """Store the context. It receives other components later, so only methods may use all of them."""
+        """Store the context. It lacks components that are created later, so only methods may use other components."""
         self._context = context
         self._state = context.state
         self._containers = context.containers
@@ -178,8 +178,8 @@ class Settlement:
     """The last report of an executor about a start of its user process."""
 
     start: int
-    problem: str = ""  # the reason if the newest checkpoint is not stored
-    notices: tuple[str, ...] = ()  # as in ``Heartbeat``
+    problem: str = ""  # reason why the newest checkpoint is not stored; empty if it is stored
+    notices: tuple[str, ...] = ()  # notices about files of this start that are not stored
     unstored: Optional[int] = None  # number of files of this start that are not stored; None if unknown
 
 
@@ -246,9 +246,9 @@ class Task:
     decisive: bool  # its success counts for the success of the job
     scope: RestartScope
     successes: set[str] = attrs.field(factory=set)  # names of succeeded ``decisive`` tasks; shared by all tasks
-    occasion: Occasion = attrs.field(factory=Occasion)  # shared by all tasks
+    occasion: Occasion = attrs.field(factory=Occasion)  # the event being handled; shared by all tasks
     left_out: bool = False  # the gang runs without this task for now
-    unrequested: bool = False  # left out without a request, because the queue gave its resources to others
+    unrequested: bool = False  # left out and not requested, because other applications have its resources
     failure: Optional[Failure] = None
     first_symptom_at: Optional[float] = None  # time of the first sign of a problem
     ending: bool = False  # stopped permanently, because the job is ending
@@ -551,7 +551,7 @@ class SessionState:
         self.occasion = Occasion(epoch)
         self.story = Story(self.occasion)  # of the job; see also Task.story
         self.successes: set[str] = set()  # names of the deciding tasks that have succeeded
-        self._every = [  # including tasks that a resize may add
+        self._every = [  # all tasks, including tasks that a resize may add
             Task(
                 name,
                 index,

@@ -91,7 +91,7 @@ class TypeSizes(Part):
     # ---- requested numbers -------------------------------------------------------------------------------------
 
     def request(self, counts: Mapping[str, int], reason: str, *, by_policy: bool) -> None:
-        """Request these numbers of tasks. Types that already have their number, or are to get it, do not change."""
+        """Request these numbers of tasks. Types that have their number, or are being resized to it, do not change."""
         sizes = {name: self._after_request(name, number, by_policy=by_policy) for name, number in counts.items()}
         if all(size == self._types[name] for name, size in sizes.items()):
             return
@@ -122,7 +122,7 @@ class TypeSizes(Part):
     # ---- shrinking ---------------------------------------------------------------------------------------------
 
     def give_back(self, tasks: Iterable[Task], reason: str) -> bool:
-        """Shrink types by unneeded tasks whose containers the cluster takes back.
+        """Remove unneeded tasks whose containers the cluster takes back.
 
         Return whether the shrinking itself requests a checkpoint.
         """
@@ -326,7 +326,7 @@ class Suspension(Part):
 
     def stay_suspended(self, now: float) -> None:
         """Stay suspended under a new application master, because no user process is running."""
-        if not self.is_complete:  # a user may have requested another number since
+        if not self.is_complete:  # a user may have requested another number of tasks since
             self._reset_sizes()
         self._release_all(now)
 

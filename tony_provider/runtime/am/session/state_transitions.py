@@ -21,7 +21,7 @@ Transitions = Mapping[S, Mapping[S, str]]
 class ContainerState(str, Enum):
     """The state of a task's container or container request."""
 
-    NONE = "NONE"  # requested, or to be requested
+    NONE = "NONE"  # the task has no container; one is requested or will be requested
     LAUNCHED = "LAUNCHED"  # an executor was started in it
     UNUSED = "UNUSED"  # the task needs no more containers
     ENDED = "ENDED"  # the container has ended or was given up

@@ -10,7 +10,7 @@ from tony_provider.runtime.am.session.session_state import Part, SessionContext,
 from tony_provider.runtime.protocol import limits
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 
-_ASLEEP = 5.0  # seconds between two ticks that show that the application master itself was not running
+_ASLEEP = 5.0  # seconds; after a longer time between two ticks, the master itself was not running
 
 
 class Timers(Part):
@@ -121,7 +121,7 @@ class Liveness(Part):
         if limit is None:
             return
         running = [task for task in self._state.tasks if task.role.is_tracked and _runs(task)]
-        # Often only the chief reports steps. If some tasks report steps, the others need not.
+        # Often only the chief reports steps. If some tasks report steps, the other tasks need not report any.
         reporting = [task for task in running if task.process and task.process.step is not None]
         for task in reporting or running:
             moved_at = task.process.moved_at if task.process else None

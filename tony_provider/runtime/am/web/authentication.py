@@ -37,7 +37,7 @@ class Authenticator(ABC):
 
     @abstractmethod
     def expects(self, source: str) -> bool:
-        """Return whether requests from this address may be answered, as far as known now."""
+        """Return whether requests from this address may be answered, as far as is known without a look-up."""
 
     @abstractmethod
     async def look_up(self) -> None:
@@ -74,7 +74,7 @@ def check_json(head: Head) -> None:
 
 
 def check_no_browser(head: Head) -> None:
-    """Check that no browser sends this order. Raises HttpError if one does."""
+    """Check that the order does not come from a browser. Raises HttpError if it does."""
     if (sign := _sign_of_browser(head)) is not None:
         raise HttpError(
             HTTPStatus.FORBIDDEN,
@@ -99,14 +99,14 @@ class YarnAuthenticator(Authenticator):
     """Admits users that YARN's web proxy names, as far as the application's access lists allow."""
 
     def __init__(self, access: YarnAccess, owners: Collection[str]) -> None:
-        """``owners`` are the names of the user who runs the application."""
+        """``owners`` are all names of the user who runs the application."""
         self._proxies = Proxies(access.proxies)
         self._owners = frozenset(owners)
         heeded = access.administrators is not None
         self._administrators = [
             AccessList.parse(text) for text in (access.administrators, *access.queue_administrators) if heeded and text
         ]
-        # If YARN does not apply access lists, every user may view everything. Changes are still for the owner only.
+        # If YARN does not apply access lists, every user may view everything, but only the owner may change it.
         self._lists = {AccessType.VIEW: AccessList(everybody=not heeded), AccessType.MODIFY: AccessList()}
         self._heeded = heeded
 
@@ -148,10 +148,10 @@ def _proxy_user(head: Head) -> Optional[str]:
     return users[0] if len(users) == 1 else None
 
 
-_RESOLVE_SECONDS = 5.0  # limit for one name
+_RESOLVE_SECONDS = 5.0  # limit for the resolution of one name
 _SOONEST = 5.0  # seconds between two look-ups, even with many requests from strangers
 _LATEST = 300.0  # seconds for which a look-up is valid
-# A ResourceManager with such a name is on this machine. It sends from the address of the machine's host name.
+# A ResourceManager with one of these names runs on this machine, and connects from the address of its host name.
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -210,8 +210,8 @@ class Proxies:
 # The names of org.apache.hadoop.yarn.server.security.AMSecretKeys.
 _KEYSTORE, _KEYSTORE_PASSWORD = "yarn.application.am.keystore", "yarn.application.am.keystore.password"
 _TRUSTSTORE, _TRUSTSTORE_PASSWORD = "yarn.application.am.truststore", "yarn.application.am.truststore.password"
-# Variables of org.apache.hadoop.yarn.api.ApplicationConstants with paths of files that have the same content. YARN
-# writes these files for masters that read no token file.
+# Variables of org.apache.hadoop.yarn.api.ApplicationConstants with the paths of two files. YARN writes the
+# keystore and the truststore to these files as well, for masters that read no token file.
 _FILES = ("KEYSTORE_FILE_LOCATION", "TRUSTSTORE_FILE_LOCATION")
 
 
@@ -244,7 +244,7 @@ def remove_files(environ: Mapping[str, str]) -> None:
 
 
 def _require_proxy(context: ssl.SSLContext, secrets: Mapping[str, bytes]) -> None:
-    """Require the proxy's client certificate: that of YARN's certificate authority, whose key only the proxy has."""
+    """Require a client certificate of YARN's certificate authority, because only the proxy has the authority's key."""
     if _TRUSTSTORE not in secrets:
         return
     trusted = _read(secrets, _TRUSTSTORE, _TRUSTSTORE_PASSWORD).trusted

@@ -18,10 +18,11 @@
 ``GET story/worker-3``                                      the TaskStory of a task
 ========================== ================================ ==========================================================
 
-``ends_within`` and ``suspended_within`` are limits in seconds, including the last copies of checkpoints and logs. The
-application ends by itself and needs no second order. ``state`` and ``before`` (number of tasks by type, present or
-requested) are the values at the time of the order. A resize is over once ``resizing`` in the job's status lacks these
-types. An exported model is on the store once the job's status has an ``export`` with at least this ``asked_ms``.
+``ends_within`` and ``suspended_within`` are upper limits in seconds, including the last copies of checkpoints and logs.
+After a stop, the application ends by itself and needs no second order. ``state`` and ``before`` are the values at the
+time of the order. ``before`` contains the present number of tasks by type, or the requested number during a resize. A
+resize is over once ``resizing`` in the job's status lacks these types. An exported model is on the store once the job's
+status has an ``export`` with at least this ``asked_ms``.
 
 Errors are ``{"error": message}``.
 """
@@ -202,11 +203,11 @@ Obey = Callable[[str, bytes], Awaitable[bytes]]
 class _Conversation:
     pipe: TlsPipe
     user: str
-    until: float  # time of the event loop
+    until: float  # deadline, in the event loop's time
 
 
 class SealedOrders:
-    """The master's ends of sealed conversations, which transport one order each through TLS inside HTTP bodies.
+    """The master's side of sealed conversations. Each conversation transports one order through TLS in HTTP bodies.
 
     Requires a running event loop.
     """

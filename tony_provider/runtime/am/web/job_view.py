@@ -22,14 +22,14 @@ from tony_provider.runtime.protocol.status import (
     TaskStatus,
 )
 
-MOST_TASKS = 200  # rows, unless the user requests all tasks
+MOST_TASKS = 200  # limit of rows, unless the user requests all tasks
 
 Row = Union[TaskStatus, ProcessStatus]
 """A row of the page's table. Rows of further processes stand below the row of their task."""
 
 
 class Tone(str, Enum):
-    """The meaning of a state for users. The style sheet has a colour for each."""
+    """The meaning of a state for users. The style sheet has a colour for each tone."""
 
     GOOD = "good"
     BUSY = "busy"
@@ -120,7 +120,7 @@ def _export(status: JobStatus) -> list[tuple[str, str]]:
 
 
 def _most_telling(tasks: Sequence[TaskStatus]) -> Sequence[TaskStatus]:
-    """Return at most MOST_TASKS tasks. If there are more, tasks in unusual states come first."""
+    """Return at most MOST_TASKS tasks. If the job has more tasks, tasks in unusual states come first."""
     if len(tasks) <= MOST_TASKS:
         return tasks
     usual = Counter(task.state for task in tasks).most_common(1)[0][0]
@@ -143,9 +143,9 @@ def _mean(pair: Iterable[float]) -> float:
 
 
 class CoarseCurve:
-    """A value over the whole time since it was first known, in at most POINTS points that cover equal intervals.
+    """A value over the time since it was first known: at most POINTS points, which cover equal intervals.
 
-    When the curve is full, ``join`` merges each pair of neighboring points; the default is their mean. So the curve
+    When the curve is full, ``join`` merges each pair of neighboring points, by default into their mean. So the curve
     becomes coarser, but not larger. Times are seconds of any clock.
     """
 
@@ -157,7 +157,7 @@ class CoarseCurve:
         self._began: Optional[float] = None
 
     def add(self, now: float, value: float) -> None:
-        """Add the present value. Ignore it if it is not finite. If the clock was set back, add it to the last point."""
+        """Add the current value, if it is finite. If the clock was set back, the value is added to the last point."""
         if not math.isfinite(value):
             return
         if self._began is None:
@@ -190,7 +190,7 @@ class CoarseCurve:
 
 
 class JobCurves:
-    """The curves of one job since this application master started. Their size does not grow with the job's duration."""
+    """The curves of a job since this application master started. Their memory does not grow with the job's duration."""
 
     def __init__(self) -> None:
         self.speed: dict[str, CoarseCurve] = {}  # steps per second, by the task's name
@@ -198,7 +198,7 @@ class JobCurves:
         self.metrics: dict[str, CoarseCurve] = {}  # values of the leader, by the metric's name
 
     def add(self, status: JobStatus, use: Optional[Mapping[str, MetricValues]] = None) -> None:
-        """Add the values of a status. ``use``: metrics by task that the status lacks."""
+        """Add the values of a status. ``use``: for each task, the metrics that the status lacks."""
         now = status.updated_ms / 1000
         for task in status.tasks[:MOST_CURVE_TASKS]:
             if task.state.is_final:
@@ -225,13 +225,13 @@ def metric_value(row: Row, use: Mapping[str, MetricValues], metric: Metric) -> O
 
 @attrs.frozen
 class PageContent:
-    """What the job page shows. ``tasks`` are the tasks with rows."""
+    """Content of the job page. ``tasks`` are the tasks that have a row."""
 
     status: JobStatus
     places: Sequence[PageLink] = ()
     curves: JobCurves = attrs.field(factory=JobCurves)
     use: Mapping[str, MetricValues] = attrs.field(factory=dict)  # values that the status lacks, by task
-    every_task: bool = False  # otherwise, MOST_TASKS rows
+    every_task: bool = False  # show all tasks; if False, at most MOST_TASKS
     tasks: Sequence[TaskStatus] = attrs.field(init=False)
 
     @tasks.default

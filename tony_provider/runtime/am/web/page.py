@@ -109,7 +109,7 @@ class Document:
         headers: Optional[Mapping[str, str]] = None,
         **attributes: str,
     ) -> HttpResponse:
-        """Return the page with this content. ``children`` and ``attributes`` belong to its body."""
+        """Return the page. ``children`` are the content of its body, ``attributes`` the HTML attributes of its body."""
         start = element(
             "head",
             element("meta", charset="utf-8"),
@@ -141,7 +141,7 @@ _HEIGHT, _MARGIN = 16, 1.5  # in the picture's units; horizontally, the points o
 def sparkline(curve: Optional[CoarseCurve], name: str, write: Callable[[float], str]) -> Optional[Html]:
     """Return the curve as a picture with a text label, or None if it has fewer than two known points.
 
-    ``write`` formats a number of this kind. The lower edge is the curve's smallest number, not 0.
+    ``write`` formats a value of the curve. The lower edge is the curve's smallest number, not 0.
     """
     if curve is None or len(curve.known) < 2:
         return None
@@ -166,11 +166,11 @@ def _lines(points: Sequence[float], low: float, high: float) -> list[list[str]]:
 
 
 def _down(point: float, low: float, high: float) -> float:
-    """Return the distance from the picture's upper edge."""
+    """Return the distance of a point from the upper edge of the picture."""
     height = _HEIGHT - 2 * _MARGIN
     if high == low:
         return _HEIGHT / 2
-    half = high / 2 - low / 2  # half of the difference, because the whole may overflow
+    half = high / 2 - low / 2  # halved, because the full difference may overflow
     return _MARGIN + height * (1 - (point / 2 - low / 2) / half)
 
 
@@ -180,15 +180,15 @@ Cell = Callable[[PageContent, Any], Child]
 
 @attrs.frozen
 class Column:
-    """A column of the task table. ``cell`` formats a task's cell, ``of_process`` the cell of a further process."""
+    """A column of the task table. ``cell`` formats the cell of a task, ``of_process`` that of a further process."""
 
     title: str
     cell: Cell
     of_process: Cell = lambda page, process: ""
-    kind: Optional[str] = None  # class of the cells
+    kind: Optional[str] = None  # CSS class of the cells
 
 
-EVERY_TASK = "tasks=all"  # query for all rows
+EVERY_TASK = "tasks=all"  # URL query that requests the rows of all tasks
 
 
 def head(page: PageContent) -> Html:
@@ -469,7 +469,7 @@ class JobPage:
     async def _parts(self, request: HttpRequest) -> Parts:
         every_task = _wants_every_task(request.head.query)
         status, places, use, curves = self._status(), self._places(), self._use(), self._curves
-        # In a thread: hundreds of rows and curves take time, and executors' messages must not wait.
+        # Hundreds of rows and curves take time, and must not delay the messages of executors.
         return await asyncio.to_thread(lambda: Parts.of(PageContent(status, places, curves, use, every_task)))
 
 
@@ -483,7 +483,7 @@ def _wants_every_task(query: str) -> bool:
 
 
 def wants_page(head: Head) -> bool:
-    """Return whether a request comes from a browser, which needs a page."""
+    """Return whether the client accepts HTML, as browsers do."""
     return any("text/html" in value for value in head.values("accept"))
 
 

@@ -36,7 +36,7 @@ TASK_STATE = Family("tony_task_state", "Always 1; the label state contains the s
 METRIC = Family("tony_task_metric", "Last value that the program reported for the metric in the label metric.")
 LEFT_OUT = Family("tony_series_left_out", "Number of series left out because of the size limit of this page.")
 
-# A value of None is unknown, and has no series.
+# None means that the value is unknown, so it has no series.
 OF_JOB: Sequence[tuple[Family, Callable[[JobStatus], Optional[Number]]]] = (
     (Family("tony_job_progress_ratio", "Progress of the job, from 0 to 1."), lambda job: job.progress),
     (

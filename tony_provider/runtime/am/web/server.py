@@ -136,16 +136,16 @@ _MOST_PORTS = 1000  # number of ports to try
 _MOST_EXPECTED = 192  # limit of connections from addresses that may be answered, such as the proxy's
 _MOST_STRANGERS = 32  # limit of connections from all other addresses together
 _MOST_OF_A_STRANGER = 8  # limit of connections from one unexpected address
-# Limit of new connections from unexpected addresses. The server closes further ones immediately, because even to serve
-# them briefly would delay other clients.
+# Limit of new connections from unexpected addresses. The server closes further connections immediately, because even
+# a short answer would delay other clients.
 _STRANGERS_A_SECOND = 50.0
 _BACKLOG = 1024
-_AT_ONCE = 64  # limit of connections accepted before other work of the event loop
+_AT_ONCE = 64  # limit of connections accepted in one step of the event loop
 _REST = 1.0  # seconds until the next attempt after a failure to accept connections
 _HANDSHAKE = 5.0  # seconds for TLS
 _STRANGERS_HANDSHAKE = 2.0
-# Limit of TLS connections accepted before other work of the event loop. It is small, so that a prompt client completes
-# its handshake before new connections occupy all slots.
+# Limit of TLS connections accepted in one step of the event loop. It is small, so that a prompt client completes its
+# handshake before new connections occupy all slots.
 _HANDSHAKES_AT_ONCE = 16
 _GOODBYE = 2.0  # seconds to finish answers when the server stops
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as an IPv6 address where IPv6 is off
@@ -156,7 +156,7 @@ def _everybody(source: str) -> bool:
 
 
 class WebServer:
-    """An HTTP server whose port is bound from the beginning, and which serves requests after ``start``."""
+    """An HTTP server that binds its port immediately, and serves requests after ``start``."""
 
     def __init__(self, address: Address, sockets: list[socket.socket], tls: Optional[ssl.SSLContext] = None) -> None:
         self.address = address
@@ -292,7 +292,7 @@ class WebServer:
     async def _open(
         self, accepted: socket.socket, source: str, *, expected: bool
     ) -> Optional[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        """Return the connection's streams after the handshake, or None if no slot is free for it. Raises OSError."""
+        """Return the connection's streams after the handshake, or None if no slot is free. Raises OSError."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
@@ -323,7 +323,7 @@ class WebServer:
 
 @attrs.define(eq=False)
 class _Handshake:
-    """A connection during its TLS handshake, which occupies a slot."""
+    """A TLS handshake in progress, which occupies a handshake slot."""
 
     source: str
     _task: Optional[asyncio.Task[Any]]
@@ -366,7 +366,7 @@ _STRANGERS_HEAD_SECONDS = 3.0
 _BODY_SECONDS = 10.0
 _ANSWER_SECONDS = 30.0  # for the answer, including the time to read the body
 _SEND_SECONDS = 20.0
-_LINGER_SECONDS = 2.0  # until the client also closes: if the server closed first, the answer could be lost
+_LINGER_SECONDS = 2.0  # wait for the client's close, because an earlier close by the server could lose the answer
 
 ReadBody = Callable[[], Awaitable[bytes]]
 Answer = Callable[[str, Head, ReadBody], Awaitable[HttpResponse]]
@@ -406,7 +406,7 @@ class HttpConnection:
         self._is_head = False
 
     def give_up(self) -> None:
-        """Close the connection at once. Then ``serve`` ends."""
+        """Close the connection immediately, which also ends ``serve``."""
         self._writer.transport.abort()
 
     async def serve(self) -> None:
@@ -425,7 +425,7 @@ class HttpConnection:
                 self._writer.transport.abort()  # loses nothing: the answer is sent, or the client does not read it
 
     async def _respond(self) -> Optional[HttpResponse]:
-        """Return the response, or None without a request. Raises _BrokenOff."""
+        """Return the response, or None if no request arrived. Raises _BrokenOff."""
         try:
             head = await self._head()
             if head is None:
@@ -549,8 +549,8 @@ class ConnectionSlots:
     """Limits the number of concurrent connections, in total and from one address.
 
     At a limit, a new connection replaces the oldest connection that waits for its client. At the limit for an address,
-    that is a connection from the same address. So slow or incomplete requests cannot block clients that send their
-    request at once.
+    it replaces only a connection from the same address. So slow or incomplete requests cannot block clients that send
+    their request at once.
     """
 
     most: int  # limit in total
@@ -558,7 +558,7 @@ class ConnectionSlots:
     _visits: dict[Visit, None] = attrs.field(factory=dict)  # oldest first
 
     def admit(self, visit: Visit) -> bool:
-        """Give the connection a slot. Return False at a limit if the server waits for none of the clients."""
+        """Give the connection a slot. Return False if all slots are taken and no connection can be replaced."""
         of_one = [each for each in self._visits if each.source == visit.source]
         leaves: Optional[Visit] = None
         if len(of_one) >= self.of_one:

@@ -1,7 +1,7 @@
-"""Logs of tasks over HTTP: their end as text or as a page, and pieces of output for clients that follow it.
+"""HTTP handlers for task logs: the end of a log as text or page, and pieces of output for clients that follow it.
 
 ``GET logs/worker-0`` has the parameters ``bytes`` (size, default 64 KiB, at most 1 MiB) and ``attempt`` (number of the
-container from 1, default: the newest). With ``as=text``, browsers also get plain text.
+container, counted from 1; default: the newest container). With ``as=text``, browsers also get plain text.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _is_for_eyes(request: HttpRequest) -> bool:
 
 
 def _readable(data: bytes) -> bytes:
-    """Return text with a line for each redrawn line, and without invisible characters."""
+    """Return the text without invisible characters. Carriage returns become line breaks."""
     return printable(data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")).encode()
 
 
@@ -155,7 +155,7 @@ class NoTailError(Exception):
 
 
 class LogTails:
-    """Finds the end of a task's output. Requires a running event loop, and ``close`` at the end.
+    """Reads the end of a task's output. Requires a running event loop, and ``close`` at the end.
 
     ``secrets`` are the values that are masked in the output.
     """
@@ -172,11 +172,11 @@ class LogTails:
         self._secrets = tuple(secrets)
         self._logs = uris.join(application_dir, contract.LOGS_DIR)
         self._turn = asyncio.Semaphore(_AT_ONCE)
-        # Separate threads, so that a store that hangs delays readers and not the master's own work.
+        # Separate threads, so that an unresponsive store delays only log readers, not the master's own work.
         self._threads = ThreadPoolExecutor(_AT_ONCE, "tails")
 
     async def current(self, task: str, attempt: int, size: int) -> bytes:
-        """Return the log's end in a task's newest container, from the start of a line: at most ``size`` bytes.
+        """Return the end of the log of the task's newest container: at most ``size`` bytes, from the start of a line.
 
         Raises NoTailError.
         """
@@ -191,7 +191,7 @@ class LogTails:
         return kept
 
     async def former(self, task: str, attempt: int, size: int) -> bytes:
-        """Return the log's end in a former container of the task, like ``current``."""
+        """Return the end of the log of a former container, like ``current``."""
         async with self._turn:
             kept = await self._read(task, attempt, size)
         if kept is None:
@@ -199,7 +199,7 @@ class LogTails:
         return kept
 
     async def current_after(self, task: str, attempt: int, after: int, size: int) -> LogPiece:
-        """Return the newest container's output after the first ``after`` bytes: at most its last ``size`` bytes.
+        """Return the newest container's output after the first ``after`` bytes, limited to its last ``size`` bytes.
 
         Raises NoTailError.
         """
@@ -228,13 +228,13 @@ class LogTails:
         return masked_bytes(data, self._secrets)
 
     def masked_end(self, data: bytes) -> bytes:
-        """Return the end of a log with masked secrets. It may begin with a part of a secret, which is removed."""
+        """Return the end of a log with masked secrets. If the text begins inside a secret, that part is removed."""
         return masked_bytes(without_cut_secret(data, self._secrets), self._secrets)
 
     def before_cut_secret(self, piece: LogPiece) -> LogPiece:
-        """Return the piece without a partial secret at its end, which could not be masked.
+        """Return the piece without a partial secret at its end, because only whole secrets can be masked.
 
-        The next piece contains it.
+        The next piece contains the whole secret.
         """
         return LogPiece(piece.start, piece.data[: length_before_cut_secret(piece.data, self._secrets)])
 
@@ -289,7 +289,7 @@ class LogView:
     task: str
     path: str  # relative to the page itself
     attempt: int
-    size: int  # bytes, at most
+    size: int  # maximum size of ``text`` in bytes
     text: str
     growing: bool  # more output may follow
 

@@ -68,7 +68,7 @@ class TensorBoard:
             Route("GET", _BELOW.rstrip("/"), AccessType.VIEW, self.without_slash),
             Route("GET", _BELOW + _SCRIPT, AccessType.VIEW, self.script),
             Route("GET", _BELOW, AccessType.VIEW, self.get, below=True),
-            Route("PUT", _BELOW, AccessType.VIEW, self.post, below=True),  # VIEW suffices, because it changes nothing
+            Route("PUT", _BELOW, AccessType.VIEW, self.post, below=True),  # VIEW suffices: nothing is changed
         )
 
     def places(self) -> Sequence[PageLink]:
@@ -128,7 +128,7 @@ def _page(title: str, text: str) -> HttpResponse:
 
 
 def _again(title: str, text: str, seconds: int, path: str) -> HttpResponse:
-    """Return a page that then loads ``path``, relative to its own address, or itself if ``path`` is empty."""
+    """Return a page that loads the relative ``path`` after some seconds, or reloads itself if ``path`` is empty."""
     where = f"{seconds}; url={path}" if path else str(seconds)
     body = element("main", element("h1", title), element("p", text))
     return Document().response(HTTPStatus.OK, title, body, head=element("meta", http_equiv="refresh", content=where))
@@ -182,7 +182,7 @@ class PageRequest:
     """A request for one of TensorBoard's pages."""
 
     method: str
-    target: str  # path and query as HTTP writes them, from TensorBoard's root
+    target: str  # quoted path and query, relative to TensorBoard's root
     headers: Mapping[str, str]
     body: bytes = b""
 
@@ -245,7 +245,7 @@ async def _part(question: ExecutorRequest) -> tony_pb2.Page:
     return (await question.answer(_SECONDS)).page
 
 
-# Routes may also lie below /experiment/<id>. The lookahead finds every route in a path, so that none hides another.
+# Routes may also lie below /experiment/<id>. The lookahead finds every route in a path, so that no route hides another.
 _PLUGIN = re.compile(r"(?=/data/+plugin/+([^/]+)/*(.*))", re.DOTALL)
 _READERS = frozenset(
     (

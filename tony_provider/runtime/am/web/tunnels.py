@@ -32,10 +32,10 @@ log = logging.getLogger(__name__)
 
 TUNNEL_PATH = "/control/tunnel"
 _SILENCE = 90.0  # seconds without a request after which a tunnel is abandoned
-_IDLE = 3600.0  # seconds without a byte through any of its streams after which a tunnel may be replaced by a new one
+_IDLE = 3600.0  # seconds without data after which a tunnel may be ended to make room for a new tunnel
 _LOOK = 5.0  # seconds between two checks for abandoned tunnels
 _LONGEST_NAME = 64  # characters
-_MOST_ENDED = 64  # number of ended tunnels whose reasons are kept
+_MOST_ENDED = 64  # number of ended tunnels for which the reason is kept
 
 
 class Tunnels:
@@ -45,7 +45,7 @@ class Tunnels:
         self._context = context
         self._streams = streams
         self._open: dict[str, MasterTunnel] = {}
-        self._ended: dict[str, str] = {}  # reasons of the newest ends, for clients that still use these tunnels
+        self._ended: dict[str, str] = {}  # why recent tunnels ended, for clients that still use them
         self._ending = False
         self._looking = asyncio.ensure_future(self._look())
 
@@ -114,7 +114,7 @@ class Tunnels:
         return tunnel
 
     def _one_gives_way(self, names: Collection[str]) -> bool:
-        """End the longest unused tunnel if its idle time exceeds the limit. Return whether one was ended."""
+        """End the longest unused tunnel if its idle time exceeds the limit. Return whether a tunnel was ended."""
         name = min(names, key=lambda each: self._open[each].used)
         if asyncio.get_running_loop().time() - self._open[name].used <= _IDLE:
             return False
@@ -128,7 +128,7 @@ class Tunnels:
                 del self._ended[next(iter(self._ended))]
 
     def _forget(self, name: str, why: str) -> bool:
-        """End a tunnel without a record in ``_ended``. Its client may open a new one. Return whether it existed."""
+        """End a tunnel without a record in ``_ended``, so its client may open a new one. Return whether it existed."""
         tunnel = self._open.pop(name, None)
         if tunnel is not None:
             log.info("a tunnel of %r has ended: %s", tunnel.user, why)
@@ -146,7 +146,7 @@ class Tunnels:
 
 
 _PIECE = 64 << 10  # bytes per read from TLS
-_MOST_HELD = 2 * limits.TUNNEL_STREAMS * limits.TUNNEL_WINDOW  # limit of bytes that the client has not received
+_MOST_HELD = 2 * limits.TUNNEL_STREAMS * limits.TUNNEL_WINDOW  # limit of bytes that wait for the client
 
 
 class MasterTunnel:
@@ -159,13 +159,13 @@ class MasterTunnel:
         loop = asyncio.get_running_loop()
         self.user = user
         self.heard = self.used = loop.time()  # times of the last request and of the last forwarded frame
-        self.over = ""  # reason of its end; empty while it is open
+        self.over = ""  # reason why the tunnel ended; empty while it is open
         self._time = loop.time
         self._tls = TlsEnd(context)
         self._taken, self._sent = ReceivedBytes(), SentBytes()
         self._reader = FrameReader()
         self._streams = streams
-        self._open: dict[int, TunnelStream] = {}  # by the user's stream numbers
+        self._open: dict[int, TunnelStream] = {}  # open streams by the user's stream numbers
         self._news = asyncio.Event()
 
     @property
@@ -198,7 +198,7 @@ class MasterTunnel:
         return self._sent.after(received, limits.TUNNEL_DOWN)
 
     def end(self, why: str) -> None:
-        """Close all its streams and wake requests that wait for bytes. Idempotent."""
+        """Close all streams of the tunnel, and wake requests that wait for bytes. Idempotent."""
         self.over = self.over or why
         for stream in list(self._open.values()):
             stream.close(why)

@@ -50,7 +50,7 @@ class WebApp:
     _description: ApplicationDescription
     _storage: Storage
     _sealed: ssl.SSLContext  # TLS settings of the master's end of sealed conversations
-    _tokens: Optional[Route]  # route for a new token of the store; None if the store needs none
+    _tokens: Optional[Route]  # route that receives new store tokens; None if the store needs no token
     _secrets: Sequence[str] = attrs.field(factory=tuple, repr=False)
     _tails: Optional[LogTails] = None
     _tunnels: Optional[Tunnels] = None
@@ -71,7 +71,7 @@ class WebApp:
         secrets: Sequence[str] = (),
         tls: Optional[ssl.SSLContext] = None,
     ) -> WebApp:
-        """Bind the server to a port. ``tls`` None means http. Raises OSError.
+        """Bind the server to a port. If ``tls`` is None, the server uses plain http. Raises OSError.
 
         ``secrets`` are values that are masked in the output of tasks.
         """
@@ -83,7 +83,7 @@ class WebApp:
         return self._server.url
 
     async def begin(self) -> None:
-        """Serve the routes that need no master, because the master may wait for a token."""
+        """Serve only the token route, because the master may need a new token before it can start."""
         self._looking_up = asyncio.create_task(self._look_up(), name="addresses of the proxies")
         if self._tokens:
             await self._start(Router([self._tokens]))
@@ -135,7 +135,7 @@ class WebApp:
             self._tails.close()
 
 
-# For responses without a policy: browsers must not execute their content, or show them in frames.
+# Default headers: browsers must not execute the content of a response, or show it in a frame.
 _GUARDS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
@@ -150,7 +150,7 @@ class Routes:
         self._router = router
 
     async def answer(self, source: str, head: Head, read_body: ReadBody) -> HttpResponse:
-        """Return the answer to a request. Errors are a page for browsers, and otherwise raised as HttpError."""
+        """Return the answer to a request. Browsers get a page for an error. For other clients, HttpError is raised."""
         try:
             return _guarded(await self._answer(source, head, read_body))
         except HttpError as error:
@@ -171,7 +171,7 @@ class Routes:
 
 
 def _guarded(response: HttpResponse) -> HttpResponse:
-    """Return the response with headers that keep other sites from framing it or learning its address."""
+    """Return the response with headers that prevent other sites from framing it or learning its address."""
     return attrs.evolve(response, headers={**_GUARDS, **response.headers})
 
 
@@ -187,8 +187,8 @@ def make_router(
 ) -> Router:
     """Return the router for everything that the application master serves.
 
-    ``places`` returns links of the job's page, ``curves`` are drawn on it, ``use`` returns values of its table, and
-    ``more`` are additional routes.
+    The job's page shows the links from ``places``, the ``curves``, and in its table the values from ``use``. ``more``
+    are additional routes.
     """
     control, page = Control(master, timeouts), JobPage(master.status, places, curves, use)
     log = Logs(master.status, tails)

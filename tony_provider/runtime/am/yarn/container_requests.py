@@ -118,7 +118,7 @@ class ContainerAsks:
         self._releasing.discard(container)
 
     def avoid(self, nodes: Iterable[str]) -> None:
-        """Avoid these nodes (host:port) from now on, in place of the former ones.
+        """Avoid these nodes (host:port) from now on. The list replaces the former list.
 
         YARN compares host names, or names with ports if several NodeManagers share a host, so both forms are sent.
         """
@@ -218,13 +218,13 @@ class Ask:
 
     @property
     def waits_for_nodes(self) -> bool:
-        """Whether the request is first for some nodes only, and later for any node."""
+        """Whether the request first accepts only certain nodes, and later any node."""
         placement = self.request.placement
         return placement is not None and bool(placement.nodes or placement.racks) and not placement.required
 
     @property
     def beside_its_own(self) -> frozenset[str]:
-        """Tags of this request that its affinity rules also require of another container on the same node or rack.
+        """Tags of this request that its affinity rules also require from another container on the same node or rack.
 
         The first container is exempt, because there is no other container yet.
         """
@@ -338,7 +338,7 @@ class RoomFinder:
     """Determines for how many containers YARN has room: requests containers, counts them, and releases them.
 
     YARN reports no usable limit. The capacity scheduler's headroom ends at the queue's own share, except for one
-    minimum allocation, even if the queue may have more. The headroom is also computed only while the queue has pending
+    minimum allocation, even if the queue may use more. The headroom is also computed only while the queue has pending
     requests. No scheduler reports single nodes, and the fair scheduler omits GPUs.
 
     The object keeps the current search and the next one. Times are in seconds.

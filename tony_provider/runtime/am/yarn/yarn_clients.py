@@ -47,13 +47,13 @@ log = logging.getLogger(__name__)
 
 _RETRY = RetryPolicy(max_delay=2.0)  # short, to reach a restarted ResourceManager before this attempt expires
 _TIMEOUT = 20.0  # seconds for one call over all servers
-_BEAT_TIMEOUT = 10.0  # for a heartbeat, which is repeated anyway
+_BEAT_TIMEOUT = 10.0  # seconds for a heartbeat, which is repeated anyway
 _REGISTER_FOR = 600.0  # seconds: YARN waits 10 minutes for the registration of an application master
 _FINISH_FOR = 300.0  # seconds
 _FINISH_DELAY = 0.1  # seconds between two calls
 _RETRY_DELAY = 1.0  # seconds
 _REFUSED_FOR = 20.0  # seconds: a ResourceManager that is starting may not know its applications yet
-_NOT_FOUND_FOR = 3.0  # seconds in which an unknown attempt is not yet taken as ended
+_NOT_FOUND_FOR = 3.0  # seconds until an attempt that the ResourceManager does not know counts as ended
 
 _FINAL = {
     FinalStatus.SUCCEEDED: yarn.APP_SUCCEEDED,
@@ -113,9 +113,9 @@ class AMRMClient:
             raise ResourceManagerError(f"cannot register with the ResourceManager ({servers}): {error}") from error
 
     async def allocate(self, request: service.AllocateRequestProto) -> Optional[service.AllocateResponseProto]:
-        """Send one heartbeat. Sets its ``response_id``.
+        """Send one heartbeat. Sets the ``response_id`` of the request.
 
-        Returns None if the ResourceManager was restarted and this application is registered again. The caller must then
+        Returns None if the ResourceManager was restarted and this attempt has registered again. The caller must then
         repeat requests that were not granted. Raises ApplicationAttemptNotFound (stop), RpcConnectionError and
         RpcTimeout (retry), and other errors of the ResourceManager.
         """
@@ -134,7 +134,7 @@ class AMRMClient:
         return answer
 
     async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
-        """Unregister, with retries until the ResourceManager has recorded it. Raises ResourceManagerError."""
+        """Unregister, with retries until YARN has recorded the final status. Raises ResourceManagerError."""
         request = service.FinishApplicationMasterRequestProto(
             final_application_status=_FINAL[status], diagnostics=diagnostics, tracking_url=tracking_url
         )
@@ -184,14 +184,14 @@ class AMRMClient:
     async def _register(self) -> service.RegisterApplicationMasterResponseProto:
         if self._registration is None:
             raise RuntimeError("register first")
-        self._response_id = 0  # YARN expects this next, even if its response is lost
+        self._response_id = 0  # YARN expects 0 after a registration, even if the response was lost
         return await self._client.call(REGISTER, self._registration, timeout=_TIMEOUT)
 
     async def _register_again(self) -> None:
         """Register again. The caller sends no heartbeat before that has succeeded.
 
-        If the ResourceManager registered us but its response was lost, it would accept a heartbeat. It would then never
-        receive the requests that were made to its predecessor.
+        If only the response was lost, the ResourceManager would already accept a heartbeat. It would then never receive
+        the requests that were sent to its predecessor.
         """
         self._forgotten = True
         log.info("registering again: the ResourceManager was restarted, or another one took over")

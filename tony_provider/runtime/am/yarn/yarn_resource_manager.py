@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 _NOTICE = 0.25  # seconds: yarn.nodemanager.sleep-delay-before-sigkill.ms
 _BUSY = 0.2  # seconds between heartbeats while an answer is expected soon
 _IDLE = 1.0  # seconds between heartbeats otherwise
-_BUSY_FOR = 10.0  # seconds after a change in which answers are expected
+_BUSY_FOR = 10.0  # seconds after a change during which answers are expected soon
 _LEAST = 0.05  # minimum seconds between heartbeats
 _NOT_PLACED = {
     yarn.RRP_COULD_NOT_PLACE_ON_NODE: "YARN finds no node that satisfies its placement constraints",
@@ -139,7 +139,7 @@ class YarnResourceManager(ResourceManager):
         self._wake.set()
 
     def _look(self, now: float) -> None:
-        """Begin the next search for room, or end the current one, if it is time."""
+        """End the current search for room if it is over, and begin the next one."""
         if found := self._room.end(now):
             self._asks.cancel(found.keys)
             self._asks.release(found.containers)
@@ -342,7 +342,7 @@ def exit_of_status(status: int) -> ContainerExit:
     return ContainerExit(reason, status)
 
 
-_SAID_FOR = 60.0  # seconds without a second event; some schedulers repeat the message with each heartbeat
+_SAID_FOR = 60.0  # seconds in which repeated messages cause no event; some schedulers repeat them with each heartbeat
 _GONE = (yarn.NS_LOST, yarn.NS_DECOMMISSIONED, yarn.NS_SHUTDOWN, yarn.NS_UNHEALTHY)
 
 

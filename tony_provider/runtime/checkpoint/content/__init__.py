@@ -1,1 +1,1 @@
-"""Parsers for files of checkpoints, one for each format. The file's size limits their time and memory."""
+"""Parsers for files of checkpoints, one for each format. The size of a file limits the parser's time and memory."""

@@ -2,8 +2,8 @@
 
 Standard input is a socket for requests and answers, each a line of JSON. A request names one of ``readers.READERS``:
 ``{"reader": "torch", "path": "/…", "seconds": 30}``. The answer has ``value``, or ``unreadable`` with the reason, or
-``errno`` and ``strerror``. If a request needs more than ``seconds`` of processor time, the kernel kills the process.
-The process also ends when the socket is closed or idle for a while.
+``errno`` and ``strerror``. If a request needs more than ``seconds`` of processor time, the kernel kills the helper
+process. The helper process also ends if the client closes the socket, or sends no request for a while.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_ANSWER = 16 << 20  # size limit of an answer in bytes
 def main() -> None:
     """Serve requests from standard input until it is closed or idle."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # sent when a container ends; the client may still need this process
+        signal.signal(number, signal.SIG_IGN)  # the client may still need this process when a container ends
     helper_processes.limit_memory(MEMORY)
     with socket.socket(fileno=0) as asking:
         serve(asking)
@@ -47,7 +47,7 @@ def serve(asking: socket.socket) -> None:
 def _next(requests: BinaryIO) -> bytes:
     try:
         return requests.readline()
-    except OSError:  # the socket is idle, or the client has ended
+    except OSError:  # no request for a while, or the client has ended
         return b""
 
 

@@ -14,10 +14,10 @@ from tony_provider.runtime.checkpoint.content.zips import Unreadable, is_count, 
 from tony_provider.runtime.common.binary import crc32c
 
 _MAGIC = b"\x93NUMPY"
-_LONGEST_HEADER = 64 << 10  # bytes; NumPy's own limit for untrusted files is 10,000
-_STEPS = ("global_step", "step", "iteration", "iter", "epoch")  # names of arrays that may be the step
+_LONGEST_HEADER = 64 << 10  # bytes; larger than NumPy's own limit for untrusted files, which is 10,000
+_STEPS = ("global_step", "step", "iteration", "iter", "epoch")  # names of arrays that may contain the step
 _MOST_DIMENSIONS = 64  # NumPy's own limit
-_WIDTHS = ("1", "2", "4", "8")  # bytes of a whole number
+_WIDTHS = ("1", "2", "4", "8")  # sizes of integer types in bytes
 
 
 def read_npz(path: Path) -> Optional[int]:
@@ -96,16 +96,16 @@ def is_orbax_committed(path: Path) -> bool:
 
 
 def orbax_arrays(path: Path) -> Optional[list[str]]:
-    """Return the names of the arrays in a tree's metadata file. Each array is a directory next to this file.
+    """Return the names of the arrays in a tree's metadata file. Each array has its own directory next to this file.
 
-    Returns None if the arrays are in a database instead. Raises Unreadable, OSError.
+    Returns None if the arrays are in a database, without directories of their own. Raises Unreadable, OSError.
     """
     tree = json_object(path, _MOST_BYTES)
     return None if tree.get("use_ocdbt", True) else [_name(entry) for entry in _array_entries(tree)]
 
 
 def orbax_pieces(path: Path) -> int:
-    """Return the number of files of an array, according to its metadata file. Return 0 if unknown.
+    """Return the number of files of an array, according to its metadata file, or 0 if the number is unknown.
 
     Raises Unreadable, OSError.
     """

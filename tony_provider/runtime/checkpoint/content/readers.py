@@ -1,6 +1,6 @@
 """Table of the readers of checkpoint files, and the reader for manifests that programs write for their saves.
 
-A program writes such a manifest for a save in any format. ``save_formats.find_manifests`` evaluates it.
+A program can write a manifest for a save in any format. ``save_formats.find_manifests`` evaluates the manifests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tony_provider.runtime.checkpoint.content.zips import Unreadable, is_count, 
 _MOST_BYTES = 64 << 20
 
 File = tuple[str, int, Optional[str]]  # path below the manifest's directory, size in bytes, checksum or None
-ProgramManifest = tuple[int, str, list[File]]  # step, entry, files
+ProgramManifest = tuple[int, str, list[File]]  # step; entry (the path to load); files of the save
 
 
 def read_program_manifest(path: Path) -> ProgramManifest:

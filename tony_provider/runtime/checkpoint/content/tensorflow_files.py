@@ -1,12 +1,12 @@
 """Files of TensorFlow and Keras: indexes of tensor bundles, HDF5 files, ``.keras`` archives and epochs.
 
-The index of a tensor bundle is a LevelDB table. It has blocks of sorted keys and values, each block with a checksum,
-and a footer that points to the blocks. The value of the empty key is a BundleHeaderProto. Every other value is a
-BundleEntryProto with the location of a tensor: data file, offset and number of bytes. This gives the minimum sizes of
-the data files.
+The index of a tensor bundle is a LevelDB table: blocks of sorted keys and values, and a footer that points to the
+blocks. Each block has a checksum. The value of the empty key is a BundleHeaderProto. Every other value is a
+BundleEntryProto with the location of a tensor: data file, offset and number of bytes. These locations give the minimum
+sizes of the data files.
 
-Time and memory are proportional to the size of the index: overlapping blocks are rejected, and only the lengths of keys
-are computed. In a malicious index, a few bytes could stand for long keys, because keys share prefixes.
+Time and memory are proportional to the size of the index, because overlapping blocks are rejected and keys are not
+expanded. Keys share prefixes, so a few bytes of a malicious index could stand for very long keys.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tony_provider.runtime.common.binary import EndlessNumber, crc32c, masked_cr
 _FOOTER = 48
 _MAGIC = bytes.fromhex("57fb808b247547db")
 _TRAILER = 5  # bytes after a block: its compression type (1) and checksum (4)
-_HEADER_SHARDS = 1  # field number in BundleHeaderProto; the following ones are in BundleEntryProto
+_HEADER_SHARDS = 1  # field number in BundleHeaderProto; the next three are in BundleEntryProto
 _ENTRY_SHARD, _ENTRY_OFFSET, _ENTRY_SIZE = 3, 4, 5
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MOST_BYTES = 32 << 20  # size limit of an index, enough for several hundred thousand tensors
@@ -31,12 +31,12 @@ _MOST_SHARDS = 100_000
 
 
 def read_bundle_index(path: Path) -> list[int]:
-    """Return ``shard_sizes`` of a file. Raises Unreadable, OSError."""
+    """Read an index file and return its ``shard_sizes``. Raises Unreadable, OSError."""
     return shard_sizes(whole(path, _MOST_BYTES))
 
 
 def shard_sizes(index: bytes) -> list[int]:
-    """Return the minimum size of each data file in bytes. Raises Unreadable if the index is incomplete."""
+    """Return the minimum size in bytes of each data file that an index lists. Raises Unreadable."""
     try:
         entries = _table(index)
         length, header = next(entries, (1, b""))
@@ -59,19 +59,19 @@ def shard_sizes(index: bytes) -> list[int]:
 
 
 def shard_name(prefix: str, shard: int, shards: int) -> str:
-    """Return the name of the data file with the number ``shard``, of ``shards`` files in total."""
+    """Return the name of data file number ``shard`` of ``shards``."""
     return f"{prefix}.data-{shard:05d}-of-{shards:05d}"
 
 
 def _table(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the length of each key in a LevelDB table, and its value. Raises Unreadable."""
+    """Yield pairs from a LevelDB table: the length of a key, and the value of the key. Raises Unreadable."""
     if len(data) < _FOOTER or data[-len(_MAGIC) :] != _MAGIC:
         raise Unreadable("the index has no footer: it is cut short or was never finished")
     footer = data[-_FOOTER:]
     meta, at = _handle(footer, 0)  # the metaindex block has no entries, so only its checksum is verified
     root, _ = _handle(footer, at)
     _block(data, *meta)
-    left = len(data)  # remaining bytes for blocks, whose total exceeds the file size if they overlap
+    left = len(data)  # bytes left for further blocks; negative if blocks overlap
     for _, value in _entries(_block(data, *root)):
         (offset, size), _ = _handle(value, 0)
         left -= size + _TRAILER
@@ -92,7 +92,7 @@ def _block(data: bytes, offset: int, size: int) -> bytes:
 
 
 def _entries(block: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the length of each key in a block, and its value. A key may share a prefix with the previous key."""
+    """Yield the length and the value of each key in a block. A key may share a prefix with the previous key."""
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     if end < 0:
@@ -169,7 +169,7 @@ def check_keras_archive(path: Path) -> None:
 
 
 def keras_epoch(path: Path) -> int:
-    """Return the epoch in a training_metadata.json of BackupAndRestore. Raises Unreadable, OSError."""
+    """Return the epoch in ``training_metadata.json``, a file of BackupAndRestore. Raises Unreadable, OSError."""
     found: Any = json_object(path, _MOST_KERAS_BYTES).get("epoch")
     if not is_count(found):
         raise Unreadable("it contains no epoch")

@@ -27,12 +27,12 @@ from tony_provider.runtime.common.bounds import BoundedJsonError, read_json
 _LITERALS = frozenset({"NONE", "NEWTRUE", "NEWFALSE", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE"})
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _MARK = object()
-_MOST_OPERATIONS = 5_000_000  # enough for 100,000 tensors; each operation may create an object of 70 bytes
-_LONGEST = 64 << 10  # bytes; longer texts and other data are skipped
-_LONGEST_LINE = 1 << 20  # bytes
-_LONGEST_NUMBER = 4000  # digits
+_MOST_OPERATIONS = 5_000_000  # limit for each pickle: enough for 100,000 tensors; an operation may need 70 bytes
+_LONGEST = 64 << 10  # bytes; longer items of a pickle are skipped
+_LONGEST_LINE = 1 << 20  # maximum bytes of a line in a pickle
+_LONGEST_NUMBER = 4000  # maximum digits of a number in a pickle, or bytes in binary form
 _PIECE = 1 << 20  # bytes of skipped data that are read at a time
-# Operations whose data begins with its length, and the size of the length in bytes.
+# Operations whose data begins with a length field, and the size of this field in bytes.
 _COUNTED = {"BINBYTES": 4, "BINUNICODE": 4, "BINSTRING": 4, "LONG4": 4}
 _COUNTED |= {"BINBYTES8": 8, "BYTEARRAY8": 8, "BINUNICODE8": 8}
 _OPERATIONS = {each.code.encode("latin-1"): each for each in pickletools.opcodes}
@@ -41,7 +41,7 @@ _OPERATIONS = {each.code.encode("latin-1"): each for each in pickletools.opcodes
 class OpaqueObject:
     """Placeholder for an object that only the execution of a pickle would create.
 
-    ``name`` is the name of a class or function, and empty for all other objects.
+    ``name`` is the name of the class or function. It is empty for all other objects.
     """
 
     __slots__ = ("name",)
@@ -56,8 +56,8 @@ _NAMELESS = OpaqueObject()
 class PickleContent:
     """The plain values of a pickle.
 
-    ``value`` is the pickled value. ``states`` are the states of the objects in it, in the order of the pickle.
-    ``persistent`` are its references to data outside of the pickle (persistent IDs).
+    ``value`` is the pickled value. ``states`` are the states of its objects, in the order of the pickle. ``persistent``
+    are the persistent IDs: references to data outside of the pickle.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class PickleContent:
 def read(file: BinaryIO) -> PickleContent:
     """Read the next pickle of a file and return its content.
 
-    Raises Unreadable if it is truncated or not a pickle.
+    Raises Unreadable if the file contains no pickle at its position, or a truncated pickle.
     """
     machine = _Machine()
     try:
@@ -266,9 +266,9 @@ def _paired(target: Any, items: list[Any]) -> Any:
 
 
 def number_at(value: Any, *keys: str) -> Optional[int]:
-    """Return the value of the first of these keys that has a non-negative integer in a dictionary, or None.
+    """Try keys in order, and return the first non-negative integer that a dictionary has for a key, or None.
 
-    Keys are compared without regard to case. Returns None if ``value`` is no dictionary.
+    The case of keys is ignored. Returns None if ``value`` is not a dictionary.
     """
     if not isinstance(value, dict):
         return None
@@ -280,7 +280,7 @@ def number_at(value: Any, *keys: str) -> Optional[int]:
     return None
 
 
-_LONGEST_HEADER = 100 << 20  # bytes; the limit in the format's specification
+_LONGEST_HEADER = 100 << 20  # bytes; the format's specification has the same limit
 
 
 def check_safetensors(path: Path) -> None:
@@ -307,9 +307,9 @@ def check_safetensors(path: Path) -> None:
 SUFFIXES = (".pth.tar", ".pt", ".pth", ".ckpt", ".safetensors")
 OLD_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 PICKLE = b"\x80"
-_LONGEST_PICKLE = 64 << 20  # bytes; longer pickles are not read, because they only provide the step
+_LONGEST_PICKLE = 64 << 20  # bytes; longer pickles are not read, because only the step and epoch are needed
 _STEPS = ("global_step", "step", "iteration", "iter", "iter_num", "step_num")
-_EPOCHS = ("epoch", "epochs_run")  # not "epochs" or "steps", which are totals
+_EPOCHS = ("epoch", "epochs_run")  # "epochs" and "steps" are left out, because they are totals
 _BYTES = {"Double": 8, "Long": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Float": 4, "Int": 4, "QInt32": 4}
 _BYTES |= {"Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1, "QInt8": 1, "QUInt8": 1}
 
@@ -318,9 +318,9 @@ _BYTES |= {"Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1
 class TorchFile:
     """Content of a complete file of ``torch.save``."""
 
-    step: Optional[int]  # step in its content; None if it has none
+    step: Optional[int]  # step in the content; None if there is none
     epoch: Optional[int]
-    is_sure: bool  # False if the end of the file could not be checked, so that it may be truncated
+    is_sure: bool  # False if the file may be truncated, because its end could not be checked
 
 
 def looks_like_one(path: Path) -> bool:
@@ -372,7 +372,8 @@ def _plain_pickle(file: BinaryIO) -> TorchFile:
 def _old(file: BinaryIO) -> TorchFile:
     """Read a file in the format of PyTorch before 1.6.
 
-    It has five pickles (magic number, version, system, object, keys of the object's storages), then the storages.
+    The file contains five pickles, then the storages of the object. The pickles are the magic number, the version, the
+    system, the object, and the keys of the storages.
     """
     for _ in range(3):
         read(file)
@@ -444,7 +445,7 @@ _MOST_TRAINER_STATE_BYTES = 64 << 20  # large, because the file contains the log
 
 
 def global_step(path: Path) -> int:
-    """Return the step in a ``trainer_state.json`` of transformers. Raises Unreadable, OSError."""
+    """Return the step in ``trainer_state.json``, a file of transformers. Raises Unreadable, OSError."""
     found: Any = json_object(path, _MOST_TRAINER_STATE_BYTES).get("global_step")
     if not is_count(found):
         raise Unreadable("it has no global_step")

@@ -12,7 +12,7 @@ from typing import Any
 
 from tony_provider.runtime.common.bounds import BoundedJsonError, read_json
 
-HIGHEST_COUNT = 2**62  # limit of steps, sizes and offsets; larger numbers are dates, hashes or random numbers
+HIGHEST_COUNT = 2**62  # limit for steps, sizes and offsets; larger numbers are dates, hashes or random
 
 
 class Unreadable(Exception):  # noqa: N818 - describes what was found
@@ -24,7 +24,7 @@ class NotRead(OSError):  # noqa: N818 - describes what happened
 
 
 def whole(path: Path, size_limit: int) -> bytes:
-    """Return the content of a file. Raises Unreadable if it has more than ``size_limit`` bytes, OSError."""
+    """Return the content of a file. Raises OSError, and Unreadable if the file has more than ``size_limit`` bytes."""
     with path.open("rb") as file:
         data = file.read(size_limit + 1)
     if len(data) > size_limit:
@@ -44,15 +44,15 @@ def json_object(path: Path, size_limit: int) -> dict[str, Any]:
 
 
 def is_count(value: Any) -> bool:
-    """Return whether a value can be a step, size or offset: an integer from 0 and below HIGHEST_COUNT."""
+    """Return whether a value can be a step, size or offset: an integer from 0 to below HIGHEST_COUNT."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < HIGHEST_COUNT
 
 
 _PIECE = 1 << 20  # bytes to read at a time
 ZIP_MAGIC = b"PK\x03\x04"
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # compression methods of Keras, NumPy and PyTorch
-_MOST_TIMES = 100  # the limit of the unpacked size is this multiple of the archive's size, plus _MOST_ANYWAY
-_MOST_ANYWAY = 1 << 30  # bytes
+_MOST_TIMES = 100  # unpacked, an archive may have this many times its size, plus _MOST_ANYWAY
+_MOST_ANYWAY = 1 << 30  # bytes that an archive may always have when unpacked
 _ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
@@ -67,7 +67,7 @@ _ERRORS = (
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Context manager that opens a zip archive. Raises Unreadable if it is damaged, OSError.
+    """Context manager that opens a zip archive. Raises OSError, and Unreadable if the archive is damaged.
 
     Errors of the archive in the body of the ``with`` statement also become Unreadable.
     """
@@ -80,7 +80,7 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _check_bounds(archive: zipfile.ZipFile, size: int) -> None:
-    """Check the compression and sizes of all members, before a member is unpacked. Raises Unreadable."""
+    """Check the compression methods and sizes of all members before unpacking. Raises Unreadable."""
     members = archive.infolist()
     if any(member.compress_type not in _METHODS for member in members):
         raise Unreadable("it uses a compression that these libraries do not use")
@@ -94,8 +94,8 @@ def _check_bounds(archive: zipfile.ZipFile, size: int) -> None:
 def check_zip(archive: zipfile.ZipFile) -> bool:
     """Read every member of an archive, which verifies the checksums. Return False if the archive has no checksums.
 
-    PyTorch has an option to write 0 for all checksums. In this case, nothing is read: the archive's directory, at its
-    end, was already verified when the archive was opened.
+    PyTorch has an option to write 0 instead of checksums. In this case, no member is read. The archive is complete
+    nevertheless, because its directory is at the end and was verified when the archive was opened.
     """
     members = archive.infolist()
     if not any(member.CRC for member in members):
@@ -108,7 +108,7 @@ def check_zip(archive: zipfile.ZipFile) -> bool:
 
 
 def check_any_zip(path: Path) -> None:
-    """Check an archive, which may also use compression methods of other libraries. Raises Unreadable, OSError."""
+    """Check an archive of any library. Archives with unknown compression are not read. Raises Unreadable, OSError."""
     try:
         with zipfile.ZipFile(path) as archive:
             if any(member.compress_type not in _METHODS for member in archive.infolist()):

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Makes the Python code of every .proto file below tony_provider/runtime, in place: messages and their type stubs, and gRPC
-# stubs for files with a service. Run it after each change of a .proto file and commit the result.
+# Generate the Python code next to every .proto file below tony_provider/runtime: messages with type stubs, and gRPC stubs
+# for files with a service. Run this script after each change of a .proto file, and commit the result.
 #
-# The compiler is pinned to the oldest release that the package's dependencies allow (protobuf 6.31, grpcio 1.76): generated
-# code works with its own and newer libraries up to the next major release, never with older ones.
-# It lives in a throw-away environment, since it is needed for nothing else. PYTHON chooses the interpreter (default python3).
+# The compiler is pinned to the oldest release that the package's dependencies allow (protobuf 6.31, grpcio 1.76), because
+# generated code does not work with older libraries. It works with newer libraries up to the next major release.
+# The compiler is installed in a temporary environment, because only this script needs it. The variable PYTHON selects the
+# interpreter (default: python3).
 set -eu
 
 GRPCIO_TOOLS_VERSION=1.76.0

@@ -1,1 +1,1 @@
-"""Storage on HDFS over WebHDFS. It needs no HTTP library except Python's own, because it also runs on the nodes."""
+"""Storage on HDFS over WebHDFS. It also runs on the nodes, so it uses only Python's own HTTP library."""

@@ -1,8 +1,8 @@
 """Transfers with DataNodes: retries on other DataNodes, and detection of DataNodes that hang.
 
-A DataNode process that hangs is not noticed by its clients, because the kernel still accepts connections and bytes.
-Therefore, if a transfer stalls for a few seconds, this module probes the DataNode on other connections. A DataNode that
-does not answer a probe is avoided for a while.
+Clients do not notice that a DataNode process hangs, because the kernel still accepts connections and bytes. Therefore,
+if a transfer stalls for a few seconds, this module probes the DataNode on other connections. A DataNode that answers no
+probe is avoided for a while.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from tony_provider.runtime.storage.webhdfs.transport import (
 
 log = logging.getLogger(__name__)
 
-_AVOIDED = 300.0  # seconds for which a silent DataNode is avoided if another one is available
-_PROBES = 3  # concurrent probes; a single one may reach the thread of the DataNode that the transfer blocks
-_PROBE_PATH = f"{ROOT}/?op=GETHOMEDIRECTORY"  # a DataNode rejects it without a call to the NameNode
+_AVOIDED = 300.0  # seconds for which a silent DataNode is avoided if another DataNode is available
+_PROBES = 3  # concurrent probes; a single probe may reach the DataNode's thread that the transfer blocks
+_PROBE_PATH = f"{ROOT}/?op=GETHOMEDIRECTORY"  # a DataNode rejects this path without calling the NameNode
 
 
 class DataNodeSilentError(TimeoutError):
@@ -54,7 +54,7 @@ class DataNodeSilentError(TimeoutError):
 
 
 class SilentDataNodes:
-    """Remembers DataNodes that did not answer, so that later transfers avoid them. Thread-safe."""
+    """DataNodes that did not answer probes. Later transfers avoid these DataNodes. Thread-safe."""
 
     def __init__(self, transport: Transport, clock: Callable[[], float] = time.monotonic) -> None:
         self._transport = transport
@@ -66,13 +66,13 @@ class SilentDataNodes:
 
     @property
     def hosts(self) -> list[str]:
-        """Hosts of DataNodes to avoid."""
+        """The hosts of the DataNodes to avoid."""
         with self._lock:
             return [host for host, until in self._until.items() if until > self._clock()]
 
     @property
     def may_block_writes(self) -> bool:
-        """Whether to write files with one replica first. The pipeline for several may contain a hanging DataNode."""
+        """Whether to write files with one replica first, because a pipeline of DataNodes may include one that hangs."""
         hosts = self.hosts
         with self._lock:
             return self._few_replicas and (bool(hosts) or self._pipelines_until > self._clock())
@@ -101,8 +101,8 @@ class SilentDataNodes:
     def watch(self, connection: HTTPConnection, url: str, patience: float) -> None:
         """Make reads and writes of an open connection fail if the DataNode hangs.
 
-        They fail with DataNodeSilentError if the DataNode does not answer probes. They fail with SilenceTimeoutError
-        after ``patience`` seconds without a byte, even if it answers probes.
+        They fail with DataNodeSilentError if the DataNode does not answer probes. After ``patience`` seconds without a
+        byte, they fail with SilenceTimeoutError, even if the DataNode answers probes.
         """
         watch(connection, patience, self._silence, lambda: self._check(url))
 
@@ -133,15 +133,15 @@ class SilentDataNodes:
 
 T = TypeVar("T")
 
-_TRIES = 4  # attempts without progress before a transfer fails, even after the deadline
+_TRIES = 4  # minimum attempts without progress before a transfer fails, even if the deadline has passed
 _HANG_UP_TIMEOUT = 5.0  # seconds; see _hang_up
 _PAUSE = 1.0  # maximum seconds before another attempt on the same DataNodes
 _SMALL = 1 << 20  # bytes; for files up to this size, the first attempt waits only for ``silence_timeout``
-_PATIENCE = 8  # the first attempt waits an eighth of ``stream_timeout`` for a byte, each further one twice as long
+_PATIENCE = 8  # the first attempt waits 1/8 of ``stream_timeout`` for a byte, each later attempt twice as long
 
 
 class DataNodes:
-    """Client for transfers with DataNodes. If a DataNode fails, the client continues with another one."""
+    """Client for transfers with DataNodes. If a DataNode fails, the client uses another DataNode."""
 
     def __init__(self, transport: Transport, namenodes: NameNodes) -> None:
         self._transport = transport
@@ -152,9 +152,9 @@ class DataNodes:
     def send(self, create: Callable[[], Call], body: Body) -> None:
         """Create a file by the CREATE call that ``create`` returns, and send the body to a DataNode.
 
-        If the DataNode is lost or hangs, all bytes are sent to another one. Each attempt calls ``create`` for a new
-        path, because the previous attempt may still be running. If the source can be read only once, there is only one
-        attempt, whose failure raises StorageUnreachable.
+        If the DataNode is lost or hangs, all bytes are sent to another DataNode. Each attempt calls ``create`` for a
+        new path, because the previous attempt may still be running. If the source can be read only once, there is only
+        one attempt. If it fails, StorageUnreachable is raised.
         """
         failures = self._failures()
         while True:
@@ -237,7 +237,7 @@ class DataNodes:
                 answer = read_answer(connection.getresponse(), Deadline(self._config.stream_timeout))
             except BROKEN as error:
                 raise broken or error from error
-            check_answer(answer, str(call.uri), call.what)  # a refusal may arrive while bytes are still being sent
+            check_answer(answer, str(call.uri), call.what)  # the server may refuse while bytes are still being sent
             if broken is not None:
                 raise broken
             if answer.code != 201:
@@ -309,7 +309,7 @@ class RemoteFile(io.RawIOBase):
 
 
 class _Failures:
-    """Failures of one transfer. ``config.timeout`` seconds after the first one, the transfer is given up."""
+    """Failures of one transfer. The transfer is given up ``config.timeout`` seconds after its first failure."""
 
     def __init__(self, namenodes: NameNodes, config: WebHdfsConfig, silent: SilentDataNodes) -> None:
         self._namenodes = namenodes
@@ -318,20 +318,21 @@ class _Failures:
         self._avoids = True  # whether to avoid DataNodes that were silent in other transfers
         self._end: Optional[Deadline] = None
         self._broken = 0
-        self._waited = 0  # attempts that timed out although the DataNode answered probes
+        self._waited = 0  # number of attempts that timed out although the DataNode answered probes
         self._last: Optional[errors.StorageUnreachable] = None
         self._hosts: list[str] = []  # hosts of the DataNodes that have failed in this transfer
 
     @property
     def excluded(self) -> dict[str, str]:
-        """Query parameters by which the NameNode selects other DataNodes than those to avoid."""
+        """Query parameters that make the NameNode exclude the DataNodes to avoid."""
         hosts = dict.fromkeys([*self._hosts, *(self._silent.hosts if self._avoids else [])])
         return {"excludedatanodes": ",".join(hosts)} if hosts else {}
 
     def patience(self, size: Optional[int] = None) -> float:
-        """Return the ``patience`` of the next attempt: seconds without a byte although the DataNode answers probes.
+        """Return the ``patience`` of the next attempt, in seconds (see ``SilentDataNodes.watch``).
 
-        ``size``: number of bytes to send, if known. A small file costs little to send again, so the wait is shorter.
+        ``size``: number of bytes to send, if known. The wait for a small file is shorter, because a repetition costs
+        little.
         """
         longest, shortest = self._config.stream_timeout, self._config.silence_timeout
         if size is not None and size <= _SMALL:
@@ -364,11 +365,11 @@ class _Failures:
             self._silent.pipeline_hung()
         elif host not in self._hosts:
             self._hosts.append(host)
-        elif not self._pause():  # this DataNode was excluded, but the NameNode has no other or uses another address
+        elif not self._pause():  # the NameNode returned an excluded DataNode: it has no other, or uses another address
             raise self._last from error
 
     def none(self, error: NoDataNode) -> None:
-        """Record that all DataNodes are excluded, and retry the failed ones. Raises the errors of ``add``."""
+        """Record that every DataNode is excluded, and permit excluded DataNodes again. Raises the errors of ``add``."""
         if self._avoids and self._silent.hosts:
             self._avoids = False
             return
@@ -378,7 +379,7 @@ class _Failures:
 
     @property
     def _deadline(self) -> Deadline:
-        """Deadline that starts at the first failure, because a transfer without failures may take any time."""
+        """Deadline, counted from the first failure, because a transfer without failures may take any time."""
         if self._end is None:
             self._end = Deadline(self._config.timeout)
         return self._end
@@ -410,8 +411,8 @@ def _is_url(location: str) -> bool:
 def _as_asked(location: str, path: str) -> str:
     """Replace the path in a redirect's URL by the requested path, quoted.
 
-    The NameNode changes non-ASCII letters in the path to their composed Unicode form, which would name another file. It
-    also corrupts letters that it has already quoted.
+    The NameNode changes non-ASCII letters in the path to their composed Unicode form, which names another file. The
+    NameNode also corrupts letters that it has already quoted.
     """
     parts = urlsplit(location)
     prefix, found, _ = parts.path.partition(ROOT)
@@ -457,7 +458,7 @@ def _send_body(connection: HTTPConnection, location: str, call: Call, body: Body
 def _hang_up(connection: HTTPConnection) -> None:
     """Abort a transfer, and wait until the DataNode has noticed it.
 
-    Otherwise, the DataNode might create the file after the caller has removed it.
+    Without this wait, the DataNode might create the file after the caller has removed it.
     """
     try:
         set_timeout(connection, _HANG_UP_TIMEOUT)

@@ -1,7 +1,7 @@
 """Delegation tokens of Hadoop's key management server (KMS), which manages the keys of encryption zones.
 
-The REST interface for tokens is below ``<address>/v1/``. It is that of Hadoop's package
-org.apache.hadoop.security.token.delegation.web. Errors have the same form as those of WebHDFS.
+The REST interface for tokens is below ``<address>/v1/``. Hadoop's package
+org.apache.hadoop.security.token.delegation.web defines this interface. Its errors have the same form as WebHDFS errors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 SCHEME = "kms"
 _PORTS = {"http": 9600, "https": 9600}  # default ports of Hadoop 3
-_SECONDS = 10.0  # for all instances together; short, because a job may not need the keys at all
+_SECONDS = 10.0  # timeout for all instances together; short, because many jobs do not need the keys
 
 
 def key_server_addresses(uri: str) -> list[str]:
@@ -62,7 +62,7 @@ class KeyServer:
         return self._understood(lambda: str(answer["Token"]["urlString"]))
 
     def renew_delegation_token(self, token: str) -> int:
-        """Renew a token and return its new expiry in epoch ms. This process's user must be its renewer."""
+        """Renew a token and return its new expiry in epoch ms. This process's user must be the token's renewer."""
         answer = self._ask("PUT", "RENEWDELEGATIONTOKEN", "renew a token of", {"token": token})
         return self._understood(lambda: int(answer["long"]))
 

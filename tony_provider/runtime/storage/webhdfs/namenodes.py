@@ -33,35 +33,35 @@ from tony_provider.runtime.storage.webhdfs.transport import (
 log = logging.getLogger(__name__)
 
 ROOT = "/webhdfs/v1"  # prefix of every path, on NameNodes and DataNodes
-_FIRST_PAUSE = 0.2  # seconds after every NameNode has failed once; doubled after each further failure of all
+_FIRST_PAUSE = 0.2  # seconds to pause after all NameNodes have failed; doubled each time all fail again
 _LONGEST_PAUSE = 5.0
 
 
 @attrs.define
 class Call:
-    """One WebHDFS operation. If an answer is lost, the operation is sent again, so it may be executed twice."""
+    """One WebHDFS operation. If the answer is lost, the operation is sent again, so the server may execute it twice."""
 
     method: str
     op: str
     uri: Uri
     what: str  # description of the operation for error messages
     params: dict[str, str] = attrs.field(factory=dict)
-    perhaps_done: bool = False  # whether an attempt without an answer may have been executed
+    perhaps_done: bool = False  # whether a server may have executed an attempt whose answer was lost
 
 
 class NameNodes:
-    """Client for the NameNodes of an HDFS, which finds the active one. Thread-safe."""
+    """Client for the NameNodes of an HDFS. It finds the active NameNode. Thread-safe."""
 
     def __init__(self, transport: Transport, token: Optional[str], negotiate: Optional[Negotiate]) -> None:
         self._transport = transport
         self._config = transport.config
         self.token = token
         self._negotiate = negotiate
-        # Index of the address to try first. Threads change it without a lock; a race costs at most one attempt.
+        # Index of the address to try first. Threads change the index without a lock; a race costs at most one attempt.
         self._active = 0
         self._closed = threading.Event()
         self._warned = False  # whether the current outage has been logged
-        self.clock_ahead: Optional[float] = None  # see Storage
+        self.clock_ahead: Optional[float] = None  # see ``Storage.clock_ahead``
 
     def close(self) -> None:
         self._closed.set()
@@ -73,9 +73,9 @@ class NameNodes:
     def ask(self, call: Call, deadline: Optional[Deadline] = None) -> WebHdfsAnswer:
         """Send a call to the active NameNode, and return its answer: success or a redirect.
 
-        If the NameNode reports an error, raises the StorageError for it. If no NameNode has answered by the deadline
-        (default: ``timeout`` of the configuration), raises StorageUnreachable or StorageTimeout, whose message has the
-        problem of each NameNode.
+        If the NameNode reports an error, raises the corresponding StorageError. If no NameNode has answered by the
+        deadline (default: ``timeout`` of the configuration), raises StorageUnreachable or StorageTimeout. The message
+        then contains the problem of each NameNode.
         """
         deadline = deadline or Deadline(self._config.timeout)
         failures: dict[str, BaseException] = {}
@@ -124,7 +124,7 @@ class NameNodes:
         return answer
 
     def _warn(self, address: str, call: Call, problem: str) -> None:
-        """Log that an operation waits for the storage, once for each outage."""
+        """Log once for each outage that an operation waits for the storage."""
         if not self._warned:
             self._warned = True
             log.warning("waiting for the storage to %s %s: NameNode %s: %s", call.what, call.uri, address, problem)

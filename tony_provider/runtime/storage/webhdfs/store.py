@@ -59,7 +59,7 @@ class KnownDirectories:
 
     @contextmanager
     def without(self, removed: Uri) -> Iterator[None]:
-        """Context manager for the removal of a directory: forget it and everything below it, before and afterwards."""
+        """Context manager for the removal of a directory: before and after it, forget all known directories there."""
         self.forget(removed)
         try:
             yield
@@ -76,21 +76,21 @@ class KnownDirectories:
 T = TypeVar("T")
 
 SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
-_MAKING_TRIES = 2  # attempts to write into a directory, which another process may remove after it was created
+_MAKING_TRIES = 2  # attempts to write into a directory, because another process may remove the new directory
 _CLEAN_UP_TIMEOUT = 10.0  # seconds; short, because the caller of a failed write waits for it
 
 
 class WebHdfsStorage(Storage):
     """Storage on HDFS: ``hdfs://<authority>/path``.
 
-    The configuration determines the servers, whatever the URI's authority. Results have the requested authority.
+    The servers are those of the configuration, whatever the authority of a URI. Results have the requested authority.
 
-    Authentication uses the first that is given: ``delegation_token`` (URL-safe string), Kerberos through
+    Authentication uses the first available item of this list: ``delegation_token`` (URL-safe string), Kerberos through
     ``negotiate`` (its errors are raised unchanged), ``config.user``.
 
     ``shared``: files that other users may read as soon as the files appear.
-    ``others``: storages of other HDFS file systems, by authority. They serve the URIs with these authorities, and
-    ``close`` also closes them.
+    ``others``: storages of other HDFS file systems, by authority. URIs with these authorities are passed to these
+    storages. ``close`` also closes these storages.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class WebHdfsStorage(Storage):
         return sorted(found, key=lambda status: status.name)
 
     def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
-        # HDFS rejects reads after the end of a file, and reads everything for a length of 0.
+        # HDFS rejects reads after the end of a file, and returns the whole file for a length of 0.
         status = self.status(uri)
         if status.is_directory:
             raise errors.StorageIsADirectory(uri, "read", "it is a directory")
@@ -155,11 +155,11 @@ class WebHdfsStorage(Storage):
         target, body = self._parse(uri), Body(source)
         self._check_writable(target, body, overwrite)
         tried: list[Uri] = []
-        few: list[bool] = []  # whether the attempt requested one replica, for each attempt
+        few: list[bool] = []  # for each attempt: whether one replica was requested
 
         def create() -> Call:
             tried.append(target.parent.child(temporary_name()))
-            # CREATE must not create the parent, which other users could then list. ``make_directories`` creates it.
+            # A parent that CREATE creates could be listed by other users. So ``make_directories`` creates the parent.
             params = {"overwrite": "false", "createparent": "false", "permission": f"{permission:o}"}
             few.append(self._at(target)._datanodes.silent.may_block_writes and self._replicates(target))
             if few[-1]:
@@ -205,20 +205,20 @@ class WebHdfsStorage(Storage):
             return self._remove(parsed, recursive=recursive)
 
     def share(self, uri: str, readers: Readers, right: Right) -> None:
-        # Replaces the whole access list, including entries inherited from the parent's default access list.
+        # This replaces the whole access list, including entries inherited from the parent's default access list.
         others = right.value if readers.everybody else "---"
         owner = "rw-" if right is Right.READ else "rwx"
         entries = [f"user::{owner}", *readers.named(right), f"group::{others}", f"other::{others}"]
         self._set_entries("SETACL", uri, "grant read access to", entries)
 
     def let_pass(self, status: FileStatus, readers: Readers) -> None:
-        group = (status.permission or 0) >> 3 & 0o7  # the mask, if there is an access list
+        group = (status.permission or 0) >> 3 & 0o7  # if there is an access list, these bits are the mask
         entries = readers.named(Right.PASS)
         if readers.everybody:
             # For users in the directory's group, HDFS checks the entry ``group`` and ignores ``other``.
             entries = [f"other::{Right.PASS.value}", *([] if group else [f"group::{Right.PASS.value}"])]
         else:
-            # Without a mask entry, HDFS would compute a wider mask, and so admit users that the current mask excludes.
+            # Without a mask entry, HDFS would compute a wider mask, and admit users that the current mask excludes.
             entries.append(f"mask::{_written(group | 0o1)}")
         self._set_entries("MODIFYACLENTRIES", status.path, "grant access through", entries)
 
@@ -249,8 +249,8 @@ class WebHdfsStorage(Storage):
     def version(self, uri: str) -> Optional[str]:
         """Return the IDs of a file's blocks with their generation stamps.
 
-        Only HDFS sets a generation stamp, and it changes with each write. Return None if the server does not list
-        blocks, such as HttpFS or another gateway.
+        Only HDFS sets generation stamps, and a stamp changes with each write. Return None if the server, such as HttpFS
+        or another gateway, does not list blocks.
         """
         call = Call("GET", "GET_BLOCK_LOCATIONS", self._parse(uri), "list the blocks of")
         try:
@@ -258,13 +258,13 @@ class WebHdfsStorage(Storage):
         except (errors.StorageNotFound, errors.StorageUnreachable):
             raise
         except errors.StorageError as error:
-            log.debug("%s", error)  # the server does not have this operation
+            log.debug("%s", error)  # the server does not support this operation
             return None
 
     def quota_room(self, uri: str) -> Optional[QuotaRoom]:
         """Return the free space from ``GETQUOTAUSAGE``, which Hadoop before 3.3 and gateways may not support.
 
-        HDFS counts each replica in a quota. The returned bytes are therefore divided by the default replication.
+        HDFS counts each replica in a quota. Therefore, the free bytes are divided by the default replication.
         """
         parsed = self._parse(uri)
         try:
@@ -275,7 +275,7 @@ class WebHdfsStorage(Storage):
         except (errors.StorageNotFound, errors.StorageUnreachable):
             raise
         except errors.StorageError as error:
-            log.debug("%s", error)  # the server does not have this operation, or denies it
+            log.debug("%s", error)  # the server does not support this operation, or denies it
             return None
 
     def _replication(self, uri: Uri) -> int:
@@ -283,13 +283,13 @@ class WebHdfsStorage(Storage):
         return self._ask(call, lambda json: max(1, int(json["FsServerDefaults"]["replication"])))
 
     def _replicates(self, uri: Uri) -> bool:
-        """Return whether new files have more than one replica. Return False if the server does not report it."""
+        """Return whether new files have more than one replica. Return False if the server does not report this."""
         try:
             return self._replication(uri) > 1
         except errors.StorageUnreachable:
             raise
         except errors.StorageError as error:
-            log.debug("%s", error)  # Hadoop 2 does not have this operation
+            log.debug("%s", error)  # Hadoop 2 does not support this operation
             return False
 
     def _replicate(self, written: Uri) -> None:
@@ -303,8 +303,8 @@ class WebHdfsStorage(Storage):
     def get_delegation_token(self, renewer: str) -> Optional[str]:
         """Return a token (URL-safe string, kind ``WEBHDFS delegation``) of the current user.
 
-        Returns None on a cluster without Kerberos, which issues no tokens. ``renewer``: short name of the user that may
-        renew the token, such as the ResourceManager's.
+        Returns None on a cluster without Kerberos, because such a cluster issues no tokens. ``renewer``: short name of
+        the user that may renew the token, such as the user of the ResourceManager.
         """
         call = Call("GET", "GETDELEGATIONTOKEN", Uri("hdfs", "", "/"), "get a token for", {"renewer": renewer})
         return self._ask(call, lambda json: str(json["Token"]["urlString"]) if json["Token"] is not None else None)
@@ -321,7 +321,7 @@ class WebHdfsStorage(Storage):
     def key_server(self) -> str:
         """Return the URI of the key server for this HDFS's encryption zones (``kms://…``).
 
-        Returns an empty string if there is none, or if HDFS does not report it, as in Hadoop 2. Raises
+        Returns an empty string if there is no key server, or if HDFS does not report it, as in Hadoop 2. Raises
         StorageUnreachable.
         """
         call = Call("GET", "GETSERVERDEFAULTS", Uri("hdfs", "", "/"), "get the key server of")
@@ -357,7 +357,7 @@ class WebHdfsStorage(Storage):
         return self._others.get(uri.authority.lower(), self)
 
     def _check_writable(self, target: Uri, body: Body, overwrite: bool) -> None:
-        """Raise early if the target cannot be written. Small files skip the check: the rename checks again anyway."""
+        """Raise an error early if the target cannot be written. Skips small files, because the rename checks again."""
         if ":" in target.path:
             raise errors.StorageInvalidPath(str(target), "write", 'HDFS does not permit ":" in names')
         if target.path != "/" and body.size is not None and body.size <= CHUNK:
@@ -373,14 +373,14 @@ class WebHdfsStorage(Storage):
             return None
 
     def _send(self, create: Callable[[], Call], body: Body, directory: Uri) -> None:
-        """Send all bytes to a new file in a directory, which is created if it is missing."""
+        """Send all bytes to a new file in a directory. A missing directory is created."""
         hdfs = self._at(directory)
         for left in reversed(range(_MAKING_TRIES)):
             if not hdfs._known.has(directory):
                 self.make_directories(str(directory))
             try:
                 hdfs._datanodes.send(create, body)
-            except errors.StorageNotFound as error:  # another process has removed the directory since
+            except errors.StorageNotFound as error:  # another process has removed the directory in the meantime
                 hdfs._known.forget(directory)
                 if not left or not body.available:
                     raise errors.StorageUnreachable(error.uri, error.operation, error.problem) from error
@@ -388,7 +388,7 @@ class WebHdfsStorage(Storage):
                 return
 
     def _share(self, written: Uri, target: Uri) -> None:
-        """Give readers access to the file ``written``, if ``target`` is a shared file.
+        """Give readers access to the file ``written``, which becomes ``target``, if ``target`` is a shared file.
 
         A failure does not fail the write. Only the first failure is logged as a warning.
         """
@@ -422,7 +422,7 @@ class WebHdfsStorage(Storage):
             if call.perhaps_done and self.exists(str(target)):
                 return
             raise
-        if answer.body:  # the server does not support renameoptions, and has answered a plain rename
+        if answer.body:  # the server has ignored renameoptions, and has executed a plain rename
             raise self._why_not_renamed(source, target, what)
 
     def _why_not_renamed(self, source: Uri, target: Uri, what: str) -> errors.StorageError:
@@ -478,7 +478,7 @@ def _written(rights: int) -> str:
 
 
 def _quota_usage(json: dict[str, Any]) -> Optional[QuotaRoom]:
-    """Return the free space from an answer to GETQUOTAUSAGE; bytes include all replicas. None without a quota."""
+    """Return the free space from an answer to GETQUOTAUSAGE, with bytes of all replicas. None without a quota."""
     usage = json["QuotaUsage"]
     names, space = int(usage["quota"]), int(usage["spaceQuota"])
     if names < 0 and space < 0:

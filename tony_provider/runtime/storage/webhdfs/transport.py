@@ -34,7 +34,7 @@ class SpnegoExchange(Protocol):
     def check(self, answer: Optional[str]) -> None:
         """Check the answer's ``WWW-Authenticate`` header, by which the server proves its identity.
 
-        Raises an error if the header is missing, or is not from the server for which the ticket was issued.
+        Raises an error if the header is missing, or if it is not from the server for which the ticket was issued.
         """
 
 
@@ -91,7 +91,7 @@ class WebHdfsConfig:
 
 
 def spnego_error(host: str, problem: str, advice: Optional[str] = None) -> StorageAuthError:
-    """Return the error for a failed SPNEGO exchange with a host. Used as ``error`` of ``gss.Tickets``."""
+    """Return the error for a failed SPNEGO exchange with a host. ``gss.Tickets`` gets this function as ``error``."""
     return StorageAuthError(f"HTTP@{host}", "authenticate with", problem, advice)
 
 
@@ -120,26 +120,26 @@ _BY_EXCEPTION: dict[str, type[errors.StorageError]] = {
     "PathComponentTooLongException": errors.StorageInvalidPath,
     "UnsupportedOperationException": errors.StorageUnsupported,
 }
-# Errors of generic classes such as IOException, which only their messages distinguish.
+# Errors whose Java class is generic, such as IOException. Only the message shows the kind of error.
 _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
     ("Path is not a file", errors.StorageIsADirectory),
     ("Invalid path name", errors.StorageInvalidPath),
     ("Invalid file name", errors.StorageInvalidPath),
     ("could only be written to 0 of", errors.StorageNoSpace),
     ("could only be replicated to 0 nodes", errors.StorageNoSpace),
-    ("not allowed to do 'DECRYPT_EEK'", errors.StorageZoneClosed),  # denied by the key server's own access lists
-    ("not authorized to perform [DECRYPT_EEK]", errors.StorageZoneClosed),  # denied by the access lists of a key
+    ("not allowed to do 'DECRYPT_EEK'", errors.StorageZoneClosed),  # denied by the access lists of the key server
+    ("not authorized to perform [DECRYPT_EEK]", errors.StorageZoneClosed),  # denied by the access list of a key
     ("Failed to find datanode", NoDataNode),
     ("No active nodes contain this block", NoDataNode),
     ("Support for ACLs has been disabled", errors.StorageUnsupported),  # dfs.namenode.acls.enabled
-    ("is not allowed to impersonate", errors.StoragePermissionDenied),  # a SecurityException in 2.10
-    # For users other than the superuser, the class is AccessControlException.
+    ("is not allowed to impersonate", errors.StoragePermissionDenied),  # a SecurityException in Hadoop 2.10
+    # HDFS reports AccessControlException with this text to all users except the superuser.
     ("(is not a directory)", errors.StorageNotADirectory),
     ("rename destination directory is not empty", errors.StorageNotEmpty),
     ("must both be directories", errors.StorageExists),
     ("is a directory or file under source", errors.StorageInvalidPath),
 ]
-# A NameNode is not active or not ready. Retry, possibly with another NameNode.
+# Errors of a NameNode that is not active or not ready. Retry, possibly with another NameNode.
 _NOT_NOW = {"StandbyException", "RetriableException", "SafeModeException", "ObserverRetryOnActiveException"}
 _BUSY_CODES = {502, 503, 504}
 # Messages of Hadoop's NetUtils.wrapException, from a DataNode whose call to the NameNode failed.
@@ -149,7 +149,7 @@ _NAMENODE_AWAY = re.compile(
 _NO_MATTER_OF_TIME = re.compile("AccessControlException|Sasl")
 
 
-class NotNow(Exception):  # noqa: N818 (it is no error when another server answers)
+class NotNow(Exception):  # noqa: N818 (not an error if another server answers)
     """The server is temporarily unable to answer. Another server or a retry may succeed."""
 
 
@@ -158,7 +158,7 @@ class WebHdfsAnswer:
     """HTTP answer of a NameNode or DataNode."""
 
     code: int
-    location: Optional[str]  # URL of a DataNode, if the answer is a redirect
+    location: Optional[str]  # URL of a DataNode if the answer is a redirect
     body: bytes
     authenticate: Optional[str] = None  # ``WWW-Authenticate`` header: the server's proof of identity with Kerberos
     date: Optional[str] = None  # ``Date`` header: the time by the server's clock
@@ -167,7 +167,7 @@ class WebHdfsAnswer:
     def needs_proof(self) -> bool:
         """Whether this answer must contain a proof of the server's identity.
 
-        Rejections (401, 403) precede the proof, and server errors (5xx) may be from a gateway or from the web server.
+        Servers send rejections (401, 403) before the proof. Server errors (5xx) may be from a gateway or web server.
         """
         return self.code not in (401, 403) and self.code < 500
 
@@ -186,7 +186,7 @@ class WebHdfsAnswer:
 def check_answer(answer: WebHdfsAnswer, uri: str, operation: str) -> None:
     """Raise an error unless an answer is a success (200, 201) or a redirect (307).
 
-    Raises NotNow for temporary problems, otherwise the StorageError for the answer's error.
+    Raises NotNow for temporary problems. For other problems, raises the StorageError for the answer's error.
     """
     if answer.code in (200, 201, 307):
         return
@@ -208,7 +208,7 @@ def _kind(exception: str, message: str, code: int) -> type[errors.StorageError]:
             return kind
     if exception in _BY_EXCEPTION:
         return _BY_EXCEPTION[exception]
-    # Hadoop's authentication filter answers with an HTML page, which has no exception.
+    # Hadoop's authentication filter answers with an HTML page, which contains no exception.
     return errors.StorageAuthError if not exception and code in (401, 403) else errors.StorageError
 
 
@@ -249,7 +249,7 @@ _MAX_ANSWER = 1 << 30  # bytes; a listing of a million files has some 300 MB
 
 
 class Deadline:
-    """Deadline that is a number of seconds after the creation of the object."""
+    """Deadline that passes a number of seconds after the object was created."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -274,7 +274,7 @@ class Transport:
         self._plain = "http" in schemes
 
     def is_readable(self, url: str) -> bool:
-        """Return whether a URL is http although all configured addresses are https, so that others could read data."""
+        """Return whether others could read a transfer: the URL is http although all configured addresses are https."""
         return urlsplit(url).scheme != "https" and not self._plain
 
     def connect(self, url: str, deadline: Deadline) -> HTTPConnection:
@@ -299,7 +299,7 @@ class Transport:
     ) -> WebHdfsAnswer:
         """Send a request without a body, and return the complete answer.
 
-        ``spnego`` authenticates this client and the server. Raises the errors in BROKEN, and those of ``spnego.check``.
+        ``spnego`` authenticates this client and the server. Raises the errors in BROKEN and of ``spnego.check``.
         """
         set_timeout(connection, deadline.left(self.config.response_timeout))
         who = {} if spnego is None else {"Authorization": spnego.authorization}
@@ -321,10 +321,10 @@ def read_answer(response: HTTPResponse, deadline: Deadline) -> WebHdfsAnswer:
             raise TimeoutError(f"its answer took more than {deadline.seconds:g} s")
         if size > _MAX_ANSWER:
             raise HTTPException(f"its answer is longer than {_MAX_ANSWER} bytes")
-    if response.length:  # number of missing bytes, which read() with a size does not report
+    if response.length:  # bytes are missing; read() with a size does not report this
         raise HTTPException("it closed the connection before the end of its answer")
     authenticate = response.getheader("WWW-Authenticate")
-    date = response.headers.get("Date")  # the first header, because a filter of Hadoop adds a second one
+    date = response.headers.get("Date")  # the first header; a filter of Hadoop adds a second one
     return WebHdfsAnswer(response.status, response.getheader("Location"), b"".join(parts), authenticate, date)
 
 
@@ -337,8 +337,7 @@ def set_timeout(connection: HTTPConnection, seconds: float) -> None:
 def request_target(url: str) -> str:
     """Return the path and query of a URL for the request line.
 
-    Only non-ASCII characters are encoded: a Location header may contain raw UTF-8, which http.client decodes as
-    Latin-1.
+    Encodes only non-ASCII characters. A Location header may contain raw UTF-8, which http.client decodes as Latin-1.
     """
     parts = urlsplit(url)
     text = f"{parts.path}?{parts.query}" if parts.query else parts.path
@@ -346,7 +345,7 @@ def request_target(url: str) -> str:
 
 
 def describe_failure(error: BaseException, seconds: Optional[float] = None) -> str:
-    """Describe a connection error for the user. ``seconds``: the timeout, to name it in the text."""
+    """Describe a connection error for the user. ``seconds``: the timeout to mention in the text."""
     if isinstance(error, TIMEOUTS):
         return "no answer in time" if seconds is None else f"no answer within {seconds:g} s"
     if isinstance(error, OSError) and error.strerror:
@@ -369,8 +368,8 @@ class SilenceTimeoutError(TimeoutError):
 def watch(connection: HTTPConnection, patience: float, silence: float, on_silence: Callable[[], object]) -> None:
     """Limit the time for which reads and writes of an open connection wait.
 
-    Whenever ``silence`` seconds pass without a byte, ``on_silence`` is called. It may raise an exception, which ends
-    the read or write. After ``patience`` seconds without a byte, SilenceTimeoutError is raised.
+    Whenever ``silence`` seconds pass without a byte, ``on_silence`` is called. An exception of ``on_silence`` ends the
+    read or write. After ``patience`` seconds without a byte, SilenceTimeoutError is raised.
     """
     set_timeout(connection, patience)
     connection.sock = cast(Any, _WatchedSocket(connection.sock, patience, silence, on_silence))
