@@ -63,7 +63,7 @@ def yes_or_no(name: str, value: bool) -> bool:
 def names(argument: str, value: Any) -> list[str]:
     """Return the argument as a list of texts. Raises ValueError, also for a single text instead of a list."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) and each.strip() for each in value):
-        raise ValueError(f"{argument} is {value!r} and should be a list of texts")
+        raise ValueError(f"{argument} is {value!r} and should be a list of strings")
     return list(value)
 
 

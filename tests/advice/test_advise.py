@@ -60,7 +60,7 @@ def test_a_rule_that_fails_is_named_and_costs_nobody_else(caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING):
         found = advise(history(used=WASTEFUL), rules=[_Broken(), *RULES])
     assert found[0].rule == "gpus-idle"
-    assert "The rule broken cannot judge application_1_0009: ZeroDivisionError" in caplog.text
+    assert "Skipping the advice rule broken for application_1_0009: ZeroDivisionError" in caplog.text
 
 
 def test_a_change_that_the_job_would_be_refused_with_is_left_out(caplog: pytest.LogCaptureFixture) -> None:

@@ -286,4 +286,4 @@ def test_the_doctor(tony: Tony, yarn: TonyHook, monkeypatch: pytest.MonkeyPatch)
     assert bad.code == 1
     assert "1 problem found" in bad.error
     [problem] = [row for row in json.loads(bad.out) if row["outcome"] == "problem"]
-    assert problem["looked at"] == "Queue nowhere"
+    assert problem["checked"] == "Queue nowhere"

@@ -272,7 +272,7 @@ def test_a_zombie_does_not_end_what_a_later_try_waits_for(
     switch.job = hook.job(application_id, which)
     hook.owners(which).begin(WaitingTry("try 2", 2))
     switch.pull("its worker woke up and went down")
-    assert f"{application_id} could not be ended: try 2 of its task waits for {application_id}" in caplog.text
+    assert f"{application_id} could not be ended: try 2 of its Airflow task waits for {application_id}" in caplog.text
     assert hook.owners(which).newest().owner.stop is None
     assert not hook.application(application_id).is_final  # type: ignore[union-attr]
     hook.kill(application_id, "enough")

@@ -83,7 +83,9 @@ def test_it_is_taken_back_after_a_failure_and_no_checkpoint_is_lost(training: Tr
     assert done.state == "success", training.log
     assert applied(training) == ['{"tasks": {"worker": {"memory": "512MiB"}}}', None]
     assert memory(training.description(done)) == 768
-    assert training.said(f"Withdrawing the advice .*: the next try and the next {QUIET_RUNS} runs that succeed")
+    assert training.said(
+        f"Withdrawing the advice .*: the next try, and all runs until {QUIET_RUNS} runs have succeeded"
+    )
     assert training.said(r"No advice is applied: application_\S+ failed with it")
     assert training.chains == ["chain-0001"]
     assert training.said(r"from snapshot \d+ \(step 7\b[^)]*\)")
@@ -115,7 +117,7 @@ def test_runs_that_succeed_end_the_quiet_time(training: Training) -> None:
     learn(training, quiet_runs=1, blamed="application_1_0006")
     done = training.again({**job(""), **OWN}, apply_advice=True)
     assert memory(training.description(done)) == 768
-    assert training.said("application_1_0006 failed with advice. Advice is applied again after 1 run with success")
+    assert training.said("application_1_0006 failed with advice. Advice is applied again after 1 successful run")
     assert (known(training).quiet_runs, known(training).blamed) == (0, None)
 
 

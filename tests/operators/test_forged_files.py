@@ -77,10 +77,10 @@ def test_an_application_that_forged_files_name_is_left_alone_by_tasks_and_sensor
     store = StateStore(cast(Any, {"ti": None}), LOG, TrainingNotes(hook, lambda: forged.identity))
     remember(store, victim)
     assert hook.previous_application(forged.identity, remembered=remembered(store)) is None
-    assert "the owner's file of its training names: it does not belong to this training" in caplog.text
+    assert "it does not belong to this training, although the training's owner file names it" in caplog.text
     hook.storage().remove(uris.join(hook.layout.job_dir(forged.identity), OWNERS_DIR), recursive=True)
     assert hook.previous_application(forged.identity, remembered=remembered(store)) is None
-    assert "which its task remembers: it does not belong to this training" in caplog.text
+    assert "it does not belong to this training, although the Airflow task's state names it" in caplog.text
 
     # Whether to end it as what a cleared task has left.
     try_state.write_deferral_note(

@@ -237,7 +237,7 @@ def test_a_task_that_is_cleared_after_it_has_failed_attaches_to_what_still_runs(
     failed = training.again(spec, LosesSight, deferrable=True)
     error, (first,) = failed.errors["train"], training.applications
     assert isinstance(error, ClusterUnreachable), "as without deferral: retry policies know the class"
-    assert f"{first} could not be watched any more: out of reach" in str(error)
+    assert f"the trigger stopped watching {first}: out of reach" in str(error)
     training.mended.touch()
     done = training.cleared(TaskInstanceState.FAILED, spec, deferrable=True)
     assert (done.state, training.applications) == ("success", [first])

@@ -117,7 +117,7 @@ def test_a_store_that_refuses(happening: Happening, deferrable: bool) -> None:
     def act() -> None:
         with happening.store_away():
             happening.until_said("The store rejects requests since ")
-            happening.until_said("The application master reports: status.json could not be written since ")
+            happening.until_said("The application master reports: status.json has not been written since ")
         happening.until_said("The store answers again, after ")
 
     assert run(happening, act, deferrable=deferrable) == "success"

@@ -182,7 +182,7 @@ def test_a_status_that_does_not_change(watcher: Watcher) -> None:
 def test_a_master_that_cannot_write_it_says_why(watcher: Watcher) -> None:
     watcher.look(written())
     watcher.look(written(), STATUS_STALE + 1)
-    trouble = "status.json could not be written since then: quota"
+    trouble = "status.json has not been written since then: quota"
     seen = written(master=status("RUNNING", troubles=[trouble]))
     assert watcher.look(seen, 1) == [
         "The job's status on the store has not changed since then: "
@@ -198,7 +198,7 @@ def test_a_reason_that_changes_is_told_once(watcher: Watcher) -> None:
     """A store that refuses each attempt names its temporary file, which has another name each time."""
 
     def seen(*reasons: str) -> Observation:
-        troubles = [f"{name} could not be written since 12:00:01 UTC: {reason}" for name, reason in enumerate(reasons)]
+        troubles = [f"{name} has not been written since 12:00:01 UTC: {reason}" for name, reason in enumerate(reasons)]
         return written(master=status("RUNNING", troubles=troubles))
 
     def told(seen: Observation) -> list[str]:

@@ -106,7 +106,7 @@ def _asked(case: Case, rules: Iterable[Rule]) -> Iterator[Advice]:
         try:
             said = rule.advise(case)
         except Exception as error:  # noqa: BLE001 - a failing rule must not stop the others
-            log.warning("The rule %s cannot judge %s: %r", rule.name, case.job.application_id, error)
+            log.warning("Skipping the advice rule %s for %s: %r", rule.name, case.job.application_id, error)
         else:
             if said is not None:
                 yield said

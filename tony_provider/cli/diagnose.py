@@ -28,7 +28,7 @@ def doctor(args: Namespace) -> None:
         report = hook.diagnose()
     rows = [
         {
-            "looked at": finding.what,
+            "checked": finding.what,
             "outcome": finding.outcome.value,
             "found": finding.detail,
             "what to do": finding.advice,

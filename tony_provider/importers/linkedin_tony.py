@@ -347,8 +347,8 @@ def _say_absent(draft: Draft, known: Mapping[str, str], absent: Mapping[str, str
         if f"tony.{name}.instances" not in known and value != _DEFAULTS.get(last):
             draft.leave_out(
                 key,
-                f"tony.{name}.instances is not given, so there is no {name} here, as with TonY since June 2019 "
-                "(before, one ps and one worker were the default)",
+                f"tony.{name}.instances is not given, so the job has no {name}, as with TonY since June 2019 (older "
+                "versions started one ps and one worker)",
                 value,
             )
 

@@ -66,7 +66,7 @@ def command_of(draft: Draft, key: str, entrypoint: str, args: Sequence[str]) -> 
     if processes in ("auto", "gpu"):
         processes = "gpus"
     if not program:
-        draft.leave_out(f"{key}.args", "torchrun is given no program", " ".join(given))
+        draft.leave_out(f"{key}.args", "the torchrun command names no program", " ".join(given))
     words = ["python", *(["-m"] if flags.intersection(_MODULE) else []), *program]
     return RoleCommand(program if flags.intersection(_NO_PYTHON) else words, processes, is_torchrun=True)
 
@@ -93,7 +93,7 @@ _NODES = re.compile(r"(?:(?:(?P<least>\d+):)?(?P<nodes>\d+)x)?(?P<processes>\d+)
 _TORCHRUN_LEFT = "the application master runs the rendezvous, and each process receives its rank"
 _IMAGE = "TorchX's own image is not used; set `docker: {image: …}` or `python_env`"
 _NO_RETRIES = (
-    "0, TorchX's default, is `restart: {budget: 0}`; without this key, tasks restart up to 3 times, from "
+    "TorchX's default, no retries, is `restart: {budget: 0}`; without this key, tasks restart up to 3 times, from "
     "their newest checkpoint"
 )
 _OF_MOUNTS = {  # name in the option --mounts -> field of an AppDef

@@ -201,7 +201,7 @@ class DagFile:
     def _docstring(self) -> str:
         lines = [f"### {_safe(self.dag_id)}", "", *_paragraph(f"Written from {self.origin}. Yours to change.")]
         if self.notes:
-            lines += ["", "Not carried over, or otherwise:", ""]
+            lines += ["", "Not carried over, or changed:", ""]
             lines += [line for note in self.notes for line in _paragraph(f"- {note}", hanging="  ")]
         return '"""\n' + "\n".join(lines) + '\n"""\n'
 

@@ -102,8 +102,8 @@ class Adviser:
 
     def _taken_back(self, runs: PreviousRuns, application_id: str) -> PreviousRuns:
         self.log.warning(
-            "Withdrawing the advice that was applied to %s: the next try and the next %s that succeed request the "
-            "resources in the DAG",
+            "Withdrawing the advice that was applied to %s: the next try, and all runs until %s have succeeded, "
+            "request the resources in the DAG",
             application_id,
             count(QUIET_RUNS, "run"),
         )
@@ -170,9 +170,9 @@ class Adviser:
 
     def _tell_quiet(self, former: PreviousRuns) -> None:
         self.log.info(
-            "No advice is applied, because %s failed with advice. Advice is applied again after %s with success",
+            "No advice is applied, because %s failed with advice. Advice is applied again after %s",
             former.blamed,
-            count(former.quiet_runs, "run"),
+            count(former.quiet_runs, "successful run"),
         )
 
 

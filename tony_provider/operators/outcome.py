@@ -123,9 +123,7 @@ class Outcome:
         try:
             self.job.mark_delivered(self.this_try.delivered_mark())
         except StorageError as error:
-            self.log.warning(
-                "The result could not be marked as delivered, so a cleared task would return it again: %s", error
-            )
+            self.log.warning("Cannot mark the result as delivered, so a cleared task would return it again: %s", error)
         self._log_result(result, status.tasks if status is not None else ())
         return result.to_dict()
 

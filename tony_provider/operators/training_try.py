@@ -266,7 +266,7 @@ class TrainingTry:
         try_state.delete_deferral_note(self._store)
         self._render_secrets()
         if told.reason is None:
-            raise ClusterUnreachable(f"{self._job} could not be watched any more: {told.error}")
+            raise ClusterUnreachable(f"the trigger stopped watching {self._job}: {told.error}")
         ending = WatchResult(told.reason, told.last_message)
         if ending.reason in (WatchEnd.FINISHED, WatchEnd.FORGOTTEN) or self._has_ended():
             ending = self._wait(WatchLimits())  # observes how the application ended, and retries during outages
@@ -291,7 +291,8 @@ class TrainingTry:
             if deadlines.end is None or self._hook.now() >= deadlines.end:
                 raise AirflowTaskTimeout(f"{self._job} took longer than execution_timeout, and no triggerer noticed")
             self._log.warning(
-                "Airflow ended the wait for %s before execution_timeout: the clocks of its machines differ", self._job
+                "Airflow ended the wait for %s before execution_timeout, because the clocks of its machines differ",
+                self._job,
             )
         self._end_if_killed()
         if may_defer_again(self._store, self._try, self._log) and not self._has_ended():

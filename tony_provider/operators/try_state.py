@@ -396,7 +396,10 @@ def _end(application_id: str, task: BeginningTry, log: Logger) -> None:
     if found is None or found.application is None or found.application.is_final:
         return
     if found.identity is None or not _is_of(task, found.identity, application_id):
-        log.warning("%s, whose ID is in Airflow's store, was not started by this task and continues", application_id)
+        log.warning(
+            "Leaving %s running: this task did not start it, although the note of an earlier try names it",
+            application_id,
+        )
         return
     log.info("Ending %s of an earlier try: %s", application_id, KILL_REASON)
     task.hook.owners(found.identity).begin(task.this_try.waiting)

@@ -232,7 +232,7 @@ def _job(hook: TonyHook, row: Row) -> TonyJob:
     if labels and labels.get("dag_id") != row["dag_id"]:
         raise JobUnavailable(f"{job} is a job of another DAG")
     if not labels and not _is_of(job, row):
-        raise JobUnavailable(f"whether {job} is a job of this DAG cannot be told: the job has written no files yet")
+        raise JobUnavailable(f"cannot check whether {job} belongs to this DAG: the job has written no files yet")
     return job
 
 

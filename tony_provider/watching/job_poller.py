@@ -505,7 +505,7 @@ class JobSearch:
         if seen.application is not None and not self.target.is_hit_by(seen.application):
             if found != self._stranger:
                 log.warning(
-                    "The store names %s as the %s, but that application does not match",
+                    "The store names %s as the %s, but the tags of that application do not match",
                     found.application_id,
                     self.target,
                 )

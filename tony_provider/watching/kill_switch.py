@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tony_provider.hooks.job import TonyJob
 
-KILL_REASON = "the task was ended by a user, or with its worker"
+KILL_REASON = "a user ended the task, or its worker shut down"
 SIGNAL_TIMEOUT = 4.0  # seconds that a signal handler may take: Airflow ends the task's process after 5
 
 

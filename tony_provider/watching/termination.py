@@ -130,7 +130,9 @@ def _order_stop(job: TonyJob, kill: KillOrder, seconds: float) -> float | None:
         or not 0 <= ends_within <= _LONGEST_END
     ):
         log.warning(
-            "Killing %s without a grace period: its master reports that it ends within %s", job, shown(ends_within)
+            "Killing %s without a grace period, because its master reports an invalid time until its end: %s",
+            job,
+            shown(ends_within),
         )
         job.kill(diagnostics)
         return None
@@ -138,7 +140,7 @@ def _order_stop(job: TonyJob, kill: KillOrder, seconds: float) -> float | None:
     try:
         job.limit(ends_within + LIMIT_SLACK, diagnostics)
     except Exception as error:  # the application ends by itself, so this limit is optional
-        said = "%s ends by itself, but the cluster did not set a time limit: %s"
+        said = "%s ends by itself, but YARN did not accept a time limit that would end it if it hangs: %s"
         log.warning(said, job, error, exc_info=is_unforeseen(error))
     return ends_within
 
@@ -155,7 +157,7 @@ def _record(job: TonyJob, kill: KillOrder, seconds: float) -> None:
     except TakenOverError:
         raise
     except Exception as error:  # the store is not needed if YARN answers
-        said = "The order to stop %s is not on the store yet: %s"
+        said = "Cannot record the stop order for %s on the store: %s"
         log.warning(said, job, str(error) or "the store does not answer", exc_info=is_unforeseen(error))
 
 

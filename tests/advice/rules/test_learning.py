@@ -94,7 +94,7 @@ def reporting(*metrics: str) -> JobHistory:
 
 def test_nobody_evaluates() -> None:
     advice = said(EVALUATION, reporting("loss", "accuracy", "input_wait"))
-    assert advice.text.startswith("It reports only training metrics (accuracy, loss): ")
+    assert advice.text.startswith("The job reports only training metrics (accuracy, loss): ")
     assert advice.gain < 0.05
 
 

@@ -17,7 +17,7 @@ def speeds(*of: float | None) -> list[TaskSample]:
 
 def test_a_straggler_is_named_with_its_node() -> None:
     advice = said(STRAGGLER, history(samples=speeds(4.0, 4.2, 4.1, 2.0)))
-    assert advice.text.startswith("worker:3 on n3 made 2 steps/s, the others 4.1 steps/s: ")
+    assert advice.text.startswith("worker:3 on n3 ran at 2 steps/s, the other tasks at 4.1 steps/s: ")
     assert (advice.evidence["node"], advice.confidence) == ("n3", Confidence.LOW)
 
 

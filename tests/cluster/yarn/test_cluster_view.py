@@ -165,7 +165,7 @@ def test_a_job_that_can_never_run(job: JobSpec, expected: str) -> None:
 @pytest.mark.parametrize(
     ("job", "expected"),
     [
-        (spec(gpus=3), "tasks.worker.gpus: no node has 3 GPUs; the most is 2 GPUs"),
+        (spec(gpus=3), "tasks.worker.gpus: no node has 3 GPUs; the largest amount on one node is 2 GPUs"),
         (spec(label="gpu", memory=5000), "tasks.worker.memory: no node with the label 'gpu' has 5000 MiB"),
         (spec(memory=8192, vcores=16), "tasks.worker: no single node has all of 8192 MiB, 16 vcores"),
     ],
@@ -217,7 +217,7 @@ def test_amounts_that_no_node_has() -> None:
     job = with_amount("rate", "25Gi")
     assert job_problems(job, WITH_UNITS) == []
     assert capacity_shortages(job, WITH_UNITS) == [
-        "tasks.worker.resources.rate: no node has 25Gi rate; the most is 20Gi rate"
+        "tasks.worker.resources.rate: no node has 25Gi rate; the largest amount on one node is 20Gi rate"
     ]
 
 

@@ -64,11 +64,11 @@ def test_what_has_room(fitting: JobSpec) -> None:
         ),
         (
             job(3, 2 * GIB + 1),
-            "3 containers of 2049 MiB or more are needed; the nodes have room for 2",
+            "3 containers of 2049 MiB or more are needed, but the nodes have room for only 2",
         ),
         (
             job(2, 2 * GIB + 512, am=2 * GIB + 256),
-            "3 containers of 2304 MiB or more are needed; the nodes have room for 2",
+            "3 containers of 2304 MiB or more are needed, but the nodes have room for only 2",
         ),
         (
             job(5, GIB, node_label="gpu", gpus=1),
@@ -84,7 +84,7 @@ def test_what_has_room(fitting: JobSpec) -> None:
             "5 x 1024 MiB (tasks.worker) is 5120 MiB; the queue gets at most 4096 MiB, 50 % of the nodes with the "
             "label 'gpu'",
         ),
-        (job(1, 9 * GIB), "tasks.worker.memory: no node has 9216 MiB; the most is 8192 MiB"),
+        (job(1, 9 * GIB), "tasks.worker.memory: no node has 9216 MiB; the largest amount on one node is 8192 MiB"),
     ],
 )
 def test_what_could_never_be_held(large: JobSpec, expected: str) -> None:
@@ -113,7 +113,7 @@ def test_types_that_are_never_there_together_need_room_one_after_the_other() -> 
         VIEW, nodes=[attrs.evolve(nodes[0], resources={"memory-mb": 13 * GIB, "vcores": 4}), nodes[1]]
     )
     (problem,) = capacity_shortages(staged(memory=5 * GIB + 1), narrow)
-    assert problem == "3 containers of 5121 MiB or more are needed; the nodes have room for 2"
+    assert problem == "3 containers of 5121 MiB or more are needed, but the nodes have room for only 2"
 
 
 def test_tasks_that_come_one_by_one_need_room_for_one() -> None:
@@ -182,7 +182,7 @@ def test_what_is_not_free_now_is_waited_for() -> None:
     view = attrs.evolve(VIEW, nodes=[*busy, attrs.evolve(LABELLED, free={"memory-mb": 8 * GIB, GPU: 2})])
     assert present_shortages(job(2, GIB), view) == []
     assert present_shortages(job(1, 3 * GIB, node_label="gpu", gpus=4), view) == [
-        "tasks.worker.gpus: no node with the label 'gpu' has 4 GPUs free; the most is 2 GPUs"
+        "tasks.worker.gpus: no node with the label 'gpu' has 4 GPUs free; the largest amount on one node is 2 GPUs"
     ]
     assert present_shortages(job(4, 1536), view) == [
         "1 x 256 MiB (am) + 4 x 1536 MiB (tasks.worker) is 6400 MiB; the nodes have 4096 MiB free together"

@@ -115,7 +115,7 @@ async def test_it_says_since_when_and_why_a_file_cannot_be_written(tmp_path: Pat
     assert publisher.trouble == ""
     for _ in range(2):
         await publisher.write()
-        assert publisher.trouble.startswith("status.json could not be written since 20")
+        assert publisher.trouble.startswith("status.json has not been written since 20")
         assert str(folder) in publisher.trouble
     folder.unlink()
     await publisher.write()

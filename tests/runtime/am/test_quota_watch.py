@@ -57,14 +57,14 @@ def test_the_room_of_a_quota_is_compared_with_what_the_newest_checkpoint_took(cl
     assert QuotaWatch(storage, CHAIN, 2).check(manifest(2 * GIB, 90 * GIB)) == ""
     warning = QuotaWatch(storage, CHAIN, 3).check(manifest(2 * GIB, 90 * GIB))
     assert warning == (
-        "the quota of hdfs:///user/alice leaves 6 GiB, and the newest checkpoint took 2 GiB: checkpoint.keep + 1 "
-        "(4) more may not fit. Raise the quota, or remove old trainings (airflow tony gc)"
+        "the quota of hdfs:///user/alice leaves 6 GiB; the newest checkpoint took 2 GiB, and 4 more "
+        "(checkpoint.keep + 1) may not fit. Raise the quota, or remove old trainings (airflow tony gc)"
     )
 
 
 def test_names_are_compared_too(clock: SimpleNamespace) -> None:
     storage = Quotas({STAGING: QuotaRoom(None, 11)})
-    assert "leaves 11 names, and the newest checkpoint took 4 names" in QuotaWatch(storage, CHAIN, 2).check(manifest(1))
+    assert "leaves 11 names; the newest checkpoint took 4 names" in QuotaWatch(storage, CHAIN, 2).check(manifest(1))
     storage.rooms[STAGING] = QuotaRoom(None, 12)
     assert QuotaWatch(storage, CHAIN, 2).check(manifest(1)) == ""
 

@@ -299,7 +299,7 @@ async def test_a_store_that_refuses_for_a_while_costs_nothing_but_what_does_not_
     work.beat(5, step=1)
     work.storage.full = True
     assert not await work.series.write()
-    assert "series-1-0001.jsonl.gz could not be written since" in work.series.trouble
+    assert "series-1-0001.jsonl.gz has not been written since" in work.series.trouble
     for number in range(2, 100):
         work.beat(20, step=number)
     assert not await work.series.write()

@@ -587,7 +587,7 @@ def test_an_orbax_step_that_is_being_written_is_not_complete(tmp_path: Path) -> 
     # Without renames, as in object stores, the directory has its name from the beginning.
     metadata = tmp_path / "40" / "_CHECKPOINT_METADATA"
     metadata.write_text(json.dumps({**json.loads(metadata.read_text()), "commit_timestamp_nsecs": None}))
-    assert set(find(tmp_path).verified(alone=True).broken.values()) == {"it was never committed"}
+    assert set(find(tmp_path).verified(alone=True).broken.values()) == {"Orbax has not committed it"}
     assert loadable(tmp_path) == (20, "20")
 
 

@@ -186,7 +186,7 @@ def worker(**changes: Any) -> dict[str, Any]:
                 "tasks": {"chief": {"command": "x", "after": {"sidecar": "started"}}, "sidecar": {"command": "x"}},
             },
             "tasks.chief.after",
-            "must be that of worker",
+            "must equal the value of worker",
         ),
         (
             {"tasks": {"worker": {"command": "x", "after": {"sidecar": "ready"}}, "sidecar": {"command": "x"}}},
@@ -222,7 +222,7 @@ def worker(**changes: Any) -> dict[str, Any]:
                 }
             },
             "tasks.evaluator.after",
-            "must be that of worker",
+            "must equal the value of worker",
         ),
         (
             {"tasks": {"prepare": {"command": "x", "restart": "gang"}}},

@@ -30,8 +30,8 @@ class EvaluationMissing(Rule):
         if all(gets_lower(each) is None for each in metrics):
             return None  # no loss and no accuracy: the program may score rows instead of training
         return self.advice(
-            f"It reports only training metrics ({', '.join(metrics[:3])}): add one on other data (such as val_loss), "
-            "or add an evaluator",
+            f"The job reports only training metrics ({', '.join(metrics[:3])}): report a metric of evaluation data, "
+            "such as val_loss, or add an evaluator",
             _GAIN,
             agreement(case.successes, lambda run: not any(map(is_of_evaluation, run.metrics))),
             metrics=metrics[:20],

@@ -60,7 +60,7 @@ class FailingNode(Rule):
         told = f"{count(lost[node], 'container')} of this application" if lost[node] else "a task of this application"
         this = f"{told} and " if node in here else ""
         earlier = count(before.count(node), "application")
-        said = f"{this}{earlier} before it" if before.count(node) else told
+        said = f"{this}{earlier} of earlier runs" if before.count(node) else told
         return self.advice(
             f"{said} failed on {node}: have the node checked, and request other nodes after the first lost container",
             _GAIN,

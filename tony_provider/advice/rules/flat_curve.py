@@ -44,8 +44,8 @@ class FlatCurve(Rule):
         after = [each.seconds for each in samples if (each.step or 0) > step]
         share = sum(after) / (sum(each.seconds for each in samples) or 1.0)
         return self.advice(
-            f"{metric} got no better than {number(best)} after step {step} of {last}: the last {span(sum(after))}, "
-            f"{share:.0%} of the training, could be left out, or the learning rate lowered there",
+            f"{metric} got no better than {number(best)} after step {step} of {last}: leave out the last "
+            f"{span(sum(after))}, {share:.0%} of the training, or lower the learning rate at that step",
             share,
             Confidence.MEDIUM if len(after) >= _POINTS else Confidence.LOW,
             metric=metric,

@@ -33,7 +33,9 @@ class MemoryTooLittle(Rule):
         runs = next(each for each in case.types if each.now.type == worst)
         most = sizing.most_used_memory(runs)
         agreeing = [each for each in runs.former if _is_near(each.most_rss_bytes, runs)]
-        used = f"the peak use of one was {sizing.memory_text(most / sizing.MIB)}" if most else "it was not enough"
+        used = (
+            f"one container used up to {sizing.memory_text(most / sizing.MIB)}" if most else "its memory was not enough"
+        )
         why = f"one of its containers was killed for its memory, and {used}" if worst in killed else used
         return self.advice(
             f"Request {sizing.memory_text(wanted[worst])} of memory for each {worst} instead of "

@@ -29,7 +29,7 @@ class MemoryTooMuch(Rule):
         more = f"; {len(wanted) - 1} more task types request too much" if len(wanted) > 1 else ""
         return self.advice(
             f"Request {sizing.memory_text(wanted[now.type])} of memory for each {now.type} instead of "
-            f"{sizing.memory_text(asked)}: the peak use of one was {sizing.memory_text(most / sizing.MIB)}{more}",
+            f"{sizing.memory_text(asked)}: one container used up to {sizing.memory_text(most / sizing.MIB)}{more}",
             surplus.gain,
             agreement(former, lambda use: _is_surplus(use, asked)),
             sizing.memory_change(wanted.items()),

@@ -37,7 +37,7 @@ class Straggler(Rule):
         same_node = [each.get("node") for each in before].count(node) if _is_one_of_several(node, case) else 0
         where = f" on {node}" if node else ""
         return self.advice(
-            f"{task}{where} made {speed(own)}, the others {speed(others)}: "
+            f"{task}{where} ran at {speed(own)}, the other tasks at {speed(others)}: "
             f"{_where_to_look(same_task, same_node, len(case.former))}",
             1 - own / others,
             confidence(1 + max(same_task, same_node), 1 + len(before)),

@@ -177,7 +177,7 @@ class Stager:
     def _check_unchanged(self, source: LocalSource) -> None:
         stat = source.path.stat()
         if (stat.st_size, stat.st_mtime_ns) != (source.size, source.modified_ns):
-            raise StagingFailed(f"{source.path} was changed while it was being staged; start the task again")
+            raise StagingFailed(f"{source.path} was changed while it was being staged; retry the task")
 
     def _remove_if_empty(self, directory: str) -> None:
         try:

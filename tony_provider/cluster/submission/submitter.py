@@ -440,7 +440,9 @@ class SubmissionAttempt(SubmissionBuilder):
         """Revert the attempt's changes. Failures are only logged, because another error is being raised."""
         try:
             if self._handed_over and self._is_wanted():
-                log.warning("%s may have been started, and continues: another try waits for it", self.application_id)
+                log.warning(
+                    "leaving %s running, because another try of the Airflow task waits for it", self.application_id
+                )
                 return
             if self._handed_over:
                 self._opened.cluster.kill(self.application_id, "its submission failed before it was complete")

@@ -111,7 +111,9 @@ class TrainingOwners:
             if owner.application_id != application_id or owner.stop is not None:
                 return
             if whose is not None and owner.whose.name not in ("", whose):
-                raise TakenOverError(f"{owner.whose.name} of its task waits for {application_id}, which continues")
+                raise TakenOverError(
+                    f"{owner.whose.name} of its Airflow task waits for {application_id}, which therefore continues"
+                )
             try:
                 self.add(newest.number, attrs.evolve(owner, stop=stop))
             except TakenOverError:

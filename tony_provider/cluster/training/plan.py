@@ -204,8 +204,8 @@ class OriginFinder:
         chains = CheckpointChains(self.storage, self.layout, identity).all()
         if not chains:
             raise SourceMissing(
-                f"resume_from: that training has never run, it has no files in {self.layout.job_dir(identity)}; "
-                "check dag_id, run_id, task_id and map_index or checkpoint_key"
+                f"resume_from: that training has never run, because it has no files in "
+                f"{self.layout.job_dir(identity)}; check dag_id, run_id, task_id, and either map_index or checkpoint_key"
             )
         if snapshot is None:
             return chains[-1].uri

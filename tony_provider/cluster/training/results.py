@@ -181,8 +181,8 @@ def previous_application(
         # that the application belongs to this training. For an owner, check only the tag: the directory may be gone.
         is_mine = identity.tag in application.tags if owner else finder.is_of(identity, application)
         if not is_mine:
-            who = "the owner's file of its training names" if owner else "its task remembers"
-            log.warning("ignoring %s, which %s: it does not belong to this training", application_id, who)
+            who = "the training's owner file" if owner else "the Airflow task's state"
+            log.warning("ignoring %s: it does not belong to this training, although %s names it", application_id, who)
             return None
     status = _status(storage, directory, application)
     return PreviousApplication(application_id, application, status, delivered(storage, directory))

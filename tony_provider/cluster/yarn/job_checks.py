@@ -142,7 +142,7 @@ def _of_resource(
         room = sum(each // least for each in there)
         if count > room:
             sized = f"{count} containers of {amount(resource, least)} or more"
-            yield f"{sized} are needed; {where} have{limits.free} room for {room}"
+            yield f"{sized} are needed, but {where} have{limits.free} room for only {room}"
             return
 
 
@@ -282,7 +282,7 @@ def _node_problems(demand: Demand, view: ClusterView, free: str = "") -> Iterato
             where = f"node with the label {demand.label!r}" if demand.label else "node"
             fitting = False
             wanted, at_most = demand.amount(name, number), demand.amount(name, most)
-            yield f"{demand.key(name)}: no {where} has {wanted}{free}; the most is {at_most}"
+            yield f"{demand.key(name)}: no {where} has {wanted}{free}; the largest amount on one node is {at_most}"
     if fitting and not any(_fits(demand, node) for node in nodes):
         wanted = ", ".join(demand.amount(name, number) for name, number in demand.resources.items())
         yield f"{demand.what}: no single node has all of {wanted}{free}"

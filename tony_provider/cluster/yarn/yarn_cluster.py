@@ -402,7 +402,11 @@ class YarnCluster(Cluster):
         try:
             return client_properties(self.rest.every_setting())
         except ConfigurationHidden as error:
-            log.warning("The job has Hadoop's configuration only on nodes that provide it: %s", error)
+            log.warning(
+                "The cluster hides its Hadoop configuration, so the job can use only the configuration files "
+                "on its nodes: %s",
+                error,
+            )
             return {}
 
     def master_lost_after(self) -> float:

@@ -293,8 +293,8 @@ class QuotaWatch:
         else:
             return ""
         return (
-            f"the quota of {directory} leaves {left}, and the newest checkpoint took {took}: checkpoint.keep + 1 "
-            f"({self._wanted}) more may not fit. Raise the quota, or remove old trainings (airflow tony gc)"
+            f"the quota of {directory} leaves {left}; the newest checkpoint took {took}, and {self._wanted} more "
+            f"(checkpoint.keep + 1) may not fit. Raise the quota, or remove old trainings (airflow tony gc)"
         )
 
 

@@ -50,7 +50,7 @@ _MOST_BYTES_WAITING = 64 << 20  # limit in bytes of all these messages; only the
 
 
 Outgoing = Union[tony_pb2.ToExecutor, Callable[[], tony_pb2.ToExecutor]]
-"""A message, or what makes a large one when its turn has come."""
+"""A message, or a function that builds a large message only when it is sent."""
 
 
 @attrs.define(eq=False)

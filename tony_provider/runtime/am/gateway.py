@@ -50,7 +50,7 @@ from tony_provider.runtime.storage import Storage, StorageError, StorageExists, 
 log = logging.getLogger(__name__)
 
 Step = Callable[[float], "list[Action]"]
-"""Takes the session's time, and returns the actions to carry out."""
+"""Function that gets the session's time and returns the actions to execute."""
 
 
 class ExecutorGateway(Listener):
@@ -236,7 +236,7 @@ class ExecutorStreams:
 MOST_AT_ONCE = 64  # limit of open requests to one executor
 
 MakeQuestion = Callable[[int], tony_pb2.ToExecutor]
-"""The message, given the number that its answer has to name."""
+"""Function that builds a request message with this request number, which the answer must contain."""
 
 
 class NoAnswerError(Exception):
@@ -318,7 +318,7 @@ class ExecutorRequests:
 
 
 Hear = Callable[[tony_pb2.TunnelFrame], None]
-"""Takes a frame for the user's end, with the number that the stream has there."""
+"""Function that sends a frame to the user's end. The frame contains the stream's number on that end."""
 
 
 class NoStreamError(Exception):
@@ -465,9 +465,9 @@ class NodeClocks:
             )
         if self._ahead:
             worst = sorted(self._ahead.items(), key=lambda item: -abs(item[1]))
-            named = ", ".join(f"the clock of {node} is {difference(ahead)} it" for node, ahead in worst[:_MOST_NAMED])
+            named = ", ".join(f"{node} ({difference(ahead)} it)" for node, ahead in worst[:_MOST_NAMED])
             more = f" and {len(worst) - _MOST_NAMED} more" if len(worst) > _MOST_NAMED else ""
-            lines.append(f"clocks of nodes differ from this job's clock: {named}{more}")
+            lines.append(f"clocks that differ from this job's clock: {named}{more}")
         return lines
 
 

@@ -426,7 +426,9 @@ class QueuedShards:
         self.opened.log.add(settled)
 
     def _troubled(self, error: StorageError) -> None:
-        self._note("store_unavailable", f"commits of the input {self.opened.name} wait for the store: {error}")
+        self._note(
+            "store_unavailable", f"cannot commit shards of the input {self.opened.name} to the store, retrying: {error}"
+        )
 
     async def _deal(self) -> None:
         """Assign free shards to the waiting requests, and answer all of them if no shard is left."""

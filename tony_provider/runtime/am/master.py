@@ -429,7 +429,7 @@ class Master:
         except FencedError as error:
             self.post(JobFailed(FailureKind.FENCED, str(error)))
         except StorageError as error:
-            log.warning("the owner of the training cannot be read: %s", error)
+            log.warning("cannot check which application owns the training: %s", error)
         stop = self._ownership.stop
         if stop is not None and not self._stop_seen:
             self._stop_seen = True

@@ -145,7 +145,7 @@ class MessageTrimmer:
 
 
 Fit = Callable[[MessageTrimmer, Message, str, Any, int], None]
-"""Fits the value of a field of a message to its limit."""
+"""Method that cuts the value of a message's field to the limit of the field."""
 
 
 def _fit_of(value: object) -> Fit:

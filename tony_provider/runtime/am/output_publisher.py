@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 _FINAL = (StorageInvalidPath, StorageUnsupported)  # retries would fail the same way
 
 _Work = Callable[[str, Sequence[OutputPart]], None]
-"""What is done with an output of this name, and its parts."""
+"""Function that processes an output: it gets the name and the parts of the output."""
 
 
 class OutputPublisher:
@@ -197,7 +197,7 @@ class TaskParts:
                 self._note("part_published", f"{part.output}: {part.part}")
 
     def _troubled(self, error: StorageError) -> None:
-        self._note("store_unavailable", f"output files of tasks wait for the store: {error}")
+        self._note("store_unavailable", f"cannot write output files of tasks to the store, retrying: {error}")
 
 
 def committed_files(

@@ -57,9 +57,9 @@ class StoreWriter(ABC):
     def trouble(self) -> str:
         """Message that says since when and why the store does not accept the content. Empty if there is no problem."""
         if self._since_ms is not None:
-            return f"{self._name} could not be written since {moment(self._since_ms)}: {self._problem}"
+            return f"{self._name} has not been written since {moment(self._since_ms)}: {self._problem}"
         if self._began_ms is not None and epoch_ms() - self._began_ms > SLOW_ANSWER * 1000:
-            return f"{self._name} could not be written since {moment(self._began_ms)}: the store does not answer"
+            return f"{self._name} has not been written since {moment(self._began_ms)}: the store does not answer"
         return ""
 
     def changed(self, *, soon: bool = True) -> None:
@@ -129,7 +129,7 @@ class StoreWriter(ABC):
         seconds = (epoch_ms() - since_ms) / 1000
         if self._since_ms is not None or seconds > SLOW_ANSWER:
             self._since_ms = None
-            self._report("written_again", f"{self._name} was written again after {span(seconds)}")
+            self._report("written_again", f"{self._name} was written after {span(seconds)} of failures")
 
     def _report(self, event: str, message: str) -> None:
         if self._note:

@@ -90,11 +90,11 @@ class StoreAccess:
         which = self._which()
         if now_ms < life.until_ms:
             return (
-                f"the application's {which} ends at {moment(life.until_ms)}, and no newer token has arrived; "
+                f"the application's {which} expires at {moment(life.until_ms)}, and no newer token has arrived; "
                 "`airflow tony renew` sends one"
             )
         what = "this service is not accessible any more" if name else "the store is not accessible any more"
-        return f"the application's {which} has ended at {moment(life.until_ms)}: {what}"
+        return f"the application's {which} expired at {moment(life.until_ms)}: {what}"
 
     def explained(self, problem: str, now_ms: int) -> str:
         """Return the problem of a failed application. If a token had expired, add this fact and a remedy."""

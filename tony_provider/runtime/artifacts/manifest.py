@@ -390,11 +390,11 @@ def _check_entry(entry: Entry, objects: Mapping[str, int]) -> None:
         raise InvalidManifest(f"it names {path!r}, which is not a path below the directory")
     _check_numbers(path, [entry.size, entry.offset, entry.mtime_ns // 1000])
     if not 0 <= entry.mode <= 0o777:
-        raise InvalidManifest(f"the mode of {path!r} is not a permission")
+        raise InvalidManifest(f"the mode of {path!r} is not between 0 and 0o777")
     if entry.kind is Kind.LINK and inner_target(path, entry.target) != entry.target:
         raise InvalidManifest(f"the link {path!r} leads out of the directory")
     if entry.kind is not Kind.FILE and (entry.size or entry.object):
-        raise InvalidManifest(f"{path!r} has bytes but is not a file")
+        raise InvalidManifest(f"{path!r} has content, but is not a file")
     if entry.kind is Kind.FILE:
         try:
             algorithm_of(entry.checksum)

@@ -554,4 +554,4 @@ def _put_back(storage: Storage, former: str, target: str) -> None:
     try:
         storage.rename(former, target)
     except StorageError as error:
-        log.warning("the former content of %s was moved to %s and could not be moved back: %s", target, former, error)
+        log.warning("%s was moved to %s and could not be moved back: %s", target, former, error)

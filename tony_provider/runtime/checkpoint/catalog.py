@@ -79,7 +79,9 @@ class Pins:
         try:
             self._storage.remove(self._file(checkpoint, reader))
         except StorageError as error:
-            log.warning("could not remove the pin of %s on %s, which expires by itself: %s", reader, checkpoint, error)
+            log.warning(
+                "could not remove the pin of %s on %s; the pin expires by itself: %s", reader, checkpoint, error
+            )
 
     def names(self) -> frozenset[str]:
         """Return the names of all pinned checkpoints, and remove expired pins."""
@@ -468,7 +470,7 @@ def check_manifest(uri: str, manifest: Manifest, *, any_name: bool = False) -> N
     if manifest.entry not in ("", ".") and not is_inside(manifest.entry):
         raise DamagedCheckpoint(uri, f"its manifest names {manifest.entry!r}, which is not a path below the directory")
     if len({each.rank for each in manifest.trees}) < len(manifest.trees):
-        raise DamagedCheckpoint(uri, "its manifest names a rank twice")
+        raise DamagedCheckpoint(uri, "its manifest lists a rank twice")
     for each in manifest.trees:
         try:
             each.tree.check()
@@ -554,7 +556,7 @@ def copy_checkpoint(storage: Storage, uri: str, directory: Path, rank: int, canc
         if chosen is None and tries_left:
             continue  # the owner may have removed the checkpoint and committed a newer one since the listing
         if chosen is None:
-            raise StorageNotFound(uri, "read", "it holds no complete checkpoint")
+            raise StorageNotFound(uri, "read", "it contains no complete checkpoint")
         point = chosen.checkpoint.point
         catalog.pin(point.uri, reader)
         try:

@@ -298,7 +298,7 @@ def _check(view: SaveView, root: str, names: tuple[str, ...]) -> bool:
     is_marked = join(root, _SUCCESS) in view.files
     if metadata in view.files:
         if not view.read("step", metadata):
-            raise Unreadable("it was never committed")
+            raise Unreadable("Orbax has not committed it")
         is_marked = True
     for path in names:
         if basename(path) == _DATABASE:

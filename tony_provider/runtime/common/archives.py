@@ -78,7 +78,7 @@ def _unpack_apart(archive: Path, directory: Path, cancelled: threading.Event) ->
         return ""
     if code == 1 and said:
         return said
-    return f"the unpacking process has ended ({code}): the archive needs too much time or memory, or it did not start"
+    return f"the unpacking process ended ({code}): it needed too much time or memory, or could not start"
 
 
 def _wait(process: subprocess.Popen[bytes], cancelled: threading.Event) -> int | None:
@@ -260,7 +260,7 @@ def _extract_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: Path) 
         _check_way(directory, entry.linkname)
         linked = directory / entry.linkname
         if linked.is_symlink():  # permissions and times would be set on the target of the link
-            raise ArchiveError(f"{one_line(entry.name)} is a hard link to a link")
+            raise ArchiveError(f"{one_line(entry.name)} is a hard link to a symbolic link")
         if not linked.exists():  # tarfile would search the whole archive for it
             raise ArchiveError(f"{one_line(entry.name)} is a hard link to an entry that does not precede it")
     if hasattr(tarfile, "tar_filter"):  # Python 3.12, and later patch releases of earlier versions

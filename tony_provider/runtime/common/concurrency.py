@@ -175,7 +175,7 @@ def retry_blocking(
         except on as error:
             pause = failures.pause_after(error)
         if cancelled.wait(pause):
-            raise Cancelled("waiting for the store was cancelled")
+            raise Cancelled("the wait before the next attempt was cancelled")
 
 
 class _Failures(Generic[E]):

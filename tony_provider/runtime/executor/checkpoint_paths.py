@@ -88,8 +88,8 @@ class CheckpointLink:
                 link.symlink_to(self._directory.parent)
         except (OSError, UnsafeDirectoryError) as error:
             self.problem = (
-                f"TONY_CHECKPOINT_DIR will have another path in the next container, because creating its link failed: "
-                f"{error}. Absolute paths that libraries write into checkpoints will not exist there"
+                f"cannot create the link for TONY_CHECKPOINT_DIR: {error}. The path will differ in the next container, "
+                "so absolute paths in checkpoints will not exist there"
             )
             log.warning("%s", self.problem)
             return self._directory

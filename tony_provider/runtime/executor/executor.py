@@ -299,7 +299,7 @@ class Executor:
 
     def _on_stop(self, stop: tony_pb2.StopProcess) -> None:
         log.info(
-            "the application master ordered the end of the processes of start %d (generation %d): %s",
+            "the application master ordered this executor to stop start %d (generation %d): %s",
             stop.start,
             stop.generation,
             stop.reason,

@@ -357,8 +357,8 @@ class JobFiles:
                 if "filecache" in copy.parts:  # the NodeManager then fetches the file again
                     copy.unlink(missing_ok=True)
                 raise ChangedFileError(
-                    f"{resource.name} is not what was submitted: a program has changed {resource.uri} or this node's "
-                    "copy after the submission. Programs of other jobs of the same user can do this. Submit the job "
+                    f"{resource.name} differs from the submitted file: a program has changed {resource.uri} or this "
+                    "node's copy after the submission. Programs of other jobs of the same user can do this. Submit the job "
                     "again: the submission replaces files that it has copied; build a changed environment again"
                 )
 

@@ -256,7 +256,7 @@ def parse_python_env(value: object) -> PythonEnv:
         raise UnitError("a wheel's name in a list must not contain a comma")
     text = ",".join(texts)
     if not is_writable(text):
-        raise UnitError("must not hold half a surrogate pair")
+        raise UnitError("must not contain an unpaired surrogate")
     if not text.isprintable() or not all(part.strip() for part in text.split(",")):
         raise UnitError("must be a path or URI, or a list of wheels")
     return PythonEnv(",".join(part.strip() for part in text.split(",")))

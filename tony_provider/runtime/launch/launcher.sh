@@ -30,7 +30,7 @@ for place in tony tony-work python_env; do
     fi
 done
 if ! mkdir -m 700 tony "$work" "$HOME" "$TMPDIR"; then
-    echo "the container's directory $PWD is not as YARN makes it, or its disk is full: see the line before" >&2
+    echo "cannot create directories in $PWD, the container's directory: another program changed it, or its disk is full; see the previous line" >&2
     exit 66
 fi
 

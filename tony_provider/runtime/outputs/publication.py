@@ -201,7 +201,11 @@ def _not_ours(storage: Storage, target: str, training: str) -> str:
         for name in (contract.OUTPUT_MARK_FILE, contract.SUCCESS_FILE):
             mark = read_mark(storage, target, name)
             if mark is not None:
-                return "" if mark.training == training else f"{mark.application_id} of another training wrote it"
+                return (
+                    ""
+                    if mark.training == training
+                    else f"application {mark.application_id} of another training wrote it"
+                )
         return "it is not empty, and this training did not write it" if storage.list(target) else ""
     except StorageNotFound:
         return ""

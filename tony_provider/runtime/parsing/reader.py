@@ -163,9 +163,9 @@ class Reader:
         if not isinstance(value, str):
             return self._fail(path, value, "must be text")
         if "\0" in value:
-            return self._fail(path, value, "must not hold a NUL character")
+            return self._fail(path, value, "must not contain a NUL character")
         if not is_writable(value):
-            return self._fail(path, value, "must not hold half a surrogate pair")
+            return self._fail(path, value, "must not contain an unpaired surrogate")
         return value
 
     def _scalar_as_text(self, value: object, path: str) -> Any:

@@ -142,7 +142,7 @@ def _one_gang(job: JobSpec, framework: Framework) -> Iterator[Problem]:
     for task_type, after in zip(gang, outside):
         if after != outside[0]:
             path = child("tasks", task_type, "after")
-            message = f"must be that of {gang[0]}, because both {_together(framework)} and start together"
+            message = f"must equal the value of {gang[0]}, because both {_together(framework)} and start together"
             yield Problem(path, {name: each.value for name, each in after.items()}, message)
 
 

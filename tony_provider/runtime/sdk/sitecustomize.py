@@ -72,7 +72,9 @@ def _prepare_jax() -> None:
 
         tony_jax.watch_for_jax()
     except Exception as error:  # noqa: BLE001 - must not end the program
-        sys.stderr.write(f"tony_jax: cannot set arguments of jax.distributed.initialize(), pass them: {error!r}\n")
+        sys.stderr.write(
+            f"tony_jax: cannot set the arguments of jax.distributed.initialize(); pass them yourself: {error!r}\n"
+        )
 
 
 def _run_the_next() -> None:

@@ -53,7 +53,9 @@ class _Loader(importlib.abc.Loader):
         try:
             define(module.ClusterEnv)
         except Exception as error:  # noqa: BLE001 - another version of JAX may differ; programs can pass arguments
-            sys.stderr.write(f"tony_jax: cannot set arguments of jax.distributed.initialize(), pass them: {error!r}\n")
+            sys.stderr.write(
+                f"tony_jax: cannot set the arguments of jax.distributed.initialize(); pass them yourself: {error!r}\n"
+            )
 
 
 def _bind_coordinator() -> None:

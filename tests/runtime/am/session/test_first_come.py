@@ -315,7 +315,7 @@ def test_a_job_of_failures_has_failed(success: SuccessRule | None) -> None:
     assert world.verdict.status is FinalStatus.FAILED
     assert world.verdict.failure
     assert world.verdict.failure.exit_code == 3
-    assert "every task that decides has failed" in world.verdict.failure.message
+    assert "all deciding tasks have failed" in world.verdict.failure.message
 
 
 def test_a_side_car_that_was_given_up_stays_so_at_the_next_master() -> None:

@@ -214,7 +214,7 @@ def test_refused_launches_are_replaced_a_bounded_number_of_times() -> None:
     assert failure.kind is FailureKind.LAUNCH
     assert "worker:0 on node" in failure.message
     assert "no disk left" in failure.message
-    assert f"the {MOST_REPLACEMENTS} containers before it were also lost" in failure.message
+    assert f"the {MOST_REPLACEMENTS} previous containers were also lost" in failure.message
 
 
 def test_containers_that_are_taken_back_before_a_process_runs_are_replaced_for_ever() -> None:

@@ -43,7 +43,7 @@ class SessionCheckpoints(Part):
         """Return the reason why this start of the task may not commit, or None if the start may commit."""
         process = task.process
         if process is None or process.start != start or generation != process.generation:
-            return f"start {start} of {task.name} in generation {generation} is not the newest"
+            return f"{task.name} has a newer start than start {start} (generation {generation})"
         preparing = self._groups.preparing(task)
         if preparing and preparing.restart and preparing.restart.choice:
             return f"generation {generation} is over: the resume point of the next generation is being chosen"
@@ -146,7 +146,7 @@ class SessionCheckpoints(Part):
         group = self._groups.of(task)
         group.damaged += 1
         if group.damaged > MOST_DAMAGED:
-            why = f"the {MOST_DAMAGED} newer checkpoints are damaged too, so no checkpoint is left to resume from"
+            why = f"the {MOST_DAMAGED} newest checkpoints before it are damaged too"
             self._completion.fail(failures.given_up(failure, why), now)
         else:
             self._restarts.restart(group, failure.message, now)

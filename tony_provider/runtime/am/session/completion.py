@@ -87,7 +87,7 @@ class JobCompletion(Part):
     def _stop_others(self, now: float) -> None:
         state = self._state
         state.enter(JobState.FINISHING)
-        message = f"{self._who} has succeeded; stopping the others"
+        message = f"{self._who} has succeeded; stopping the other tasks"
         state.parts = self._parts()
         data = {**_noted(Verdict(FinalStatus.SUCCEEDED, self._success)), "parts": to_plain(list(state.parts))}
         state.note("stopping", message, data=data)
@@ -114,15 +114,15 @@ class JobCompletion(Part):
     @property
     def _who(self) -> str:
         if self._any:
-            return "one of the tasks that decide"
-        return "every task that decides and was not given up" if self._given_up else "every task that decides"
+            return "a deciding task"
+        return "every deciding task that was not given up" if self._given_up else "every deciding task"
 
     @property
     def _success(self) -> str:
         if not self._given_up:
             return _SUCCESS
         failed = f"{len(self._given_up)} of {count(len(self._state.tasks), 'task')} failed"
-        return f"{_SUCCESS}; {failed}, which is tolerated (tolerated_failures)"
+        return f"{_SUCCESS}; {failed}, within tolerated_failures"
 
     @property
     def _given_up(self) -> list[Task]:
@@ -132,7 +132,7 @@ class JobCompletion(Part):
         """Fail the job if all deciding tasks have failed, although each failure alone would be tolerated."""
         failure = next((task.failure for task in self._given_up if task.failure), None)
         if failure:
-            message = f"every task that decides has failed; the first failure: {failure.message}"
+            message = f"all deciding tasks have failed; the first failure: {failure.message}"
             self.fail(attrs.evolve(failure, message=message), now)
 
     def _is_decided(self) -> bool:

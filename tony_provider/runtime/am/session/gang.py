@@ -186,8 +186,8 @@ class Gang:
         missing = [task for task in self.wanted if task.container is None]
         return (
             f"the queue had no room for {limit:g} s (timeouts.queue): at most "
-            f"{self._most} of {self._total} were granted at a time; missing now: {self.describe_requests(missing)}. "
-            "Request less, choose another queue or node label, or wait longer"
+            f"{self._most} of {self._total} were granted at the same time; missing now: "
+            f"{self.describe_requests(missing)}. Request less, choose another queue or node label, or wait longer"
         )
 
     def describe(self, now: float) -> str:

@@ -179,7 +179,7 @@ class ExecutorReports(Part):
 MOST_REPLACEMENTS = 3  # limit of consecutive containers of a task lost before its user process ran
 
 _IN_A_ROW = (
-    f"the {MOST_REPLACEMENTS} containers before it were also lost before the user process ran: "
+    f"the {MOST_REPLACEMENTS} previous containers were also lost before the user process ran: "
     "check the nodes, and the files that are copied to them"
 )
 _NODE_TROUBLE = (

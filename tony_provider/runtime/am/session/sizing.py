@@ -168,7 +168,7 @@ class TypeSizes(Part):
             task.request_again()
         if unrequested:
             names = some(task.name for task in unrequested)
-            self._state.note_sizing("occupied", f"{names}: these task indices are in use again")
+            self._state.note_sizing("occupied", f"these tasks belong to the job again: {names}")
         own = [name for name in self.using_spare if self._types[name].requested is None or self._types[name].by_policy]
         self.request({name: self.needed(name) for name in own}, reason, by_policy=True)
 

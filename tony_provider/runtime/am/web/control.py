@@ -179,7 +179,7 @@ _ORDERS: Mapping[str, tuple[type[Any], Callable[..., object]]] = {
     "resume": (ResumeOrder, Control._resume),
     "resize": (ResizeOrder, Control._resize),
 }
-"""By path: the class of the body, and the method that checks and posts the order and returns the answer."""
+"""By path: the class of the body, and the method that checks the order, posts it and returns the answer."""
 
 
 def _read(request: HttpRequest, cls: type[T]) -> T:
@@ -196,7 +196,7 @@ _MOST_OPEN = 16  # limit of conversations; above it, a new conversation ends the
 _SECONDS = 60.0  # limit for one conversation
 
 Obey = Callable[[str, bytes], Awaitable[bytes]]
-"""Given who sends an order and the order; returns the answer. May raise HttpError."""
+"""Function that gets a user and the order of that user, and returns the answer. May raise HttpError."""
 
 
 @attrs.define(eq=False)

@@ -283,7 +283,7 @@ SECTIONS: dict[str, Section] = {
     "checkpoint": checkpoint,
     "course": course,
 }
-"""In the page's order, by the id that each has in it."""
+"""Functions that build the sections of the page, by HTML id, in the order of the page."""
 
 
 # ---- the table's cells -----------------------------------------------------------------------------------------------
@@ -400,10 +400,10 @@ def _list(pairs: Sequence[tuple[str, str]]) -> Html:
 
 
 Places = Callable[[], Sequence[PageLink]]
-"""Where else the page leads now, such as to a job's TensorBoard."""
+"""Function that returns further links of the page, such as to the job's TensorBoard."""
 
 Use = Callable[[], Mapping[str, MetricValues]]
-"""Returns the present values of metrics that the status lacks, by task."""
+"""Function that returns the current values of metrics that the status lacks, by task."""
 
 _WITHOUT_SCRIPT = 10  # seconds between two loads of the whole page in browsers without JavaScript
 

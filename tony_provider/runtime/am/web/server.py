@@ -370,7 +370,7 @@ _LINGER_SECONDS = 2.0  # wait for the client's close, because an earlier close b
 
 ReadBody = Callable[[], Awaitable[bytes]]
 Answer = Callable[[str, Head, ReadBody], Awaitable[HttpResponse]]
-"""Given the address that a request comes from, its head, and how to read its body; may raise HttpError."""
+"""Function that answers a request. Arguments: client address, head, function to read the body. May raise HttpError."""
 
 _COMMON_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Connection": "close"}
 

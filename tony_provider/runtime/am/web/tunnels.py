@@ -107,7 +107,7 @@ class Tunnels:
         elif len(self._open) >= limits.MOST_TUNNELS and not self._one_gives_way(self._open):
             problem = f"this job already has {limits.MOST_TUNNELS} open tunnels, the limit"
         if problem:
-            wait = f"a tunnel whose command was killed ends within {span(_SILENCE + _LOOK)}"
+            wait = f"the tunnel of a killed command closes within {span(_SILENCE + _LOOK)}"
             raise HttpError(HTTPStatus.TOO_MANY_REQUESTS, f"{problem}: close a tunnel; {wait}")
         log.info("%r opens a tunnel", user)
         tunnel = self._open[part.tunnel] = MasterTunnel(self._context, user, self._streams)

@@ -241,7 +241,7 @@ class NMClient:
         self._tokens: dict[Address, Token] = {}
         self._clients: dict[Address, RpcClient] = {}
         self.acls: Sequence[yarn.ApplicationACLMapProto] = ()
-        """Who may see the containers' logs: those of the answer to the registration."""
+        """Access lists of the containers' logs, from the response to the registration."""
 
     def learn(self, tokens: Iterable[yarn.NMTokenProto]) -> None:
         for entry in tokens:

@@ -33,7 +33,7 @@ def read_program_manifest(path: Path) -> ProgramManifest:
     if not is_count(step):
         raise Unreadable("its step is not a whole number of at least 0")
     if not files:
-        raise Unreadable("it names no files")
+        raise Unreadable("it lists no files")
     return int(step), _inside(entry), [_file(*each) for each in files]
 
 

@@ -381,7 +381,7 @@ def _old(file: BinaryIO) -> TorchFile:
     keys = read(file).value
     # Accept only texts as keys, because hashing a nested tuple may take forever.
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise Unreadable("it names no storages")
+        raise Unreadable("it lists no storages")
     sizes = {entry[2]: _element_size(entry[1]) for entry in what.persistent if _is_storage(entry)}
     for key in keys:
         size = sizes.get(key)
@@ -437,7 +437,7 @@ def index_shards(path: Path) -> list[str]:
     """Return the names of the files in the ``weight_map`` of a shard index. Raises Unreadable, OSError."""
     listed = json_object(path, _MOST_BYTES).get("weight_map")
     if not isinstance(listed, dict) or not all(isinstance(name, str) for name in listed.values()):
-        raise Unreadable("it names no files")
+        raise Unreadable("it lists no files")
     return sorted(set(listed.values()))
 
 

@@ -83,7 +83,7 @@ def _check_bounds(archive: zipfile.ZipFile, size: int) -> None:
     """Check the compression methods and sizes of all members before unpacking. Raises Unreadable."""
     members = archive.infolist()
     if any(member.compress_type not in _METHODS for member in members):
-        raise Unreadable("it uses a compression that these libraries do not use")
+        raise Unreadable("it uses a compression method other than stored and deflated")
     if sum(member.compress_size for member in members) > size:
         raise Unreadable("it is not a complete zip archive: its members overlap")
     unpacked = sum(member.file_size for member in members)

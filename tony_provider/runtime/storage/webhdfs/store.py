@@ -298,7 +298,7 @@ class WebHdfsStorage(Storage):
         try:
             self._answer(Call("PUT", "SETREPLICATION", written, "set the replication of", params))
         except errors.StorageError as error:
-            log.warning("%s keeps one replica: %s", written, error)
+            log.warning("%s has only one replica, because the default replication could not be set: %s", written, error)
 
     def get_delegation_token(self, renewer: str) -> Optional[str]:
         """Return a token (URL-safe string, kind ``WEBHDFS delegation``) of the current user.
