@@ -87,8 +87,9 @@ def read_job_file(path: Path) -> JobFile:
         raise TonySpecError(f"{path}: {error}") from error
     if not parameters and has_templates(plain) and templates_in(job):
         raise TonySpecError(
-            f"{path} contains a template, which only a DAG renders; replace it by a value, set it with --set, or declare it "
-            "in the section `parameters`. If the text is not a template, write `templates: false` at the top of the file"
+            f"{path} contains a template, which only a DAG renders; replace it by a value, set it with --set, or "
+            "declare it in the section `parameters`. If the text is not a template, write `templates: false` at the "
+            "top of the file"
         )
     return JobFile(job, parameters)
 

@@ -126,8 +126,8 @@ def warn_of_short_ticket(until: float | None, token: StoreToken, job: JobSpec) -
     if until is not None and until < needed:
         log.warning(
             "This worker's Kerberos ticket expires at %s, and cannot be renewed any longer. Without another ticket, "
-            "Airflow can neither monitor the job nor send newer HDFS tokens, although the job may run until %s or longer; "
-            "keep `airflow kerberos` running, or set a `master_keytab` in the connection",
+            "Airflow can neither monitor the job nor send newer HDFS tokens, although the job may run until %s or "
+            "longer; keep `airflow kerberos` running, or set a `master_keytab` in the connection",
             moment(int(until * 1000)),
             moment(int(needed * 1000)),
         )

@@ -205,7 +205,8 @@ class OriginFinder:
         if not chains:
             raise SourceMissing(
                 f"resume_from: that training has never run, because it has no files in "
-                f"{self.layout.job_dir(identity)}; check dag_id, run_id, task_id, and either map_index or checkpoint_key"
+                f"{self.layout.job_dir(identity)}; check dag_id, run_id, task_id, and either map_index or "
+                "checkpoint_key"
             )
         if snapshot is None:
             return chains[-1].uri

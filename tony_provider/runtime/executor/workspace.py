@@ -358,8 +358,8 @@ class JobFiles:
                     copy.unlink(missing_ok=True)
                 raise ChangedFileError(
                     f"{resource.name} differs from the submitted file: a program has changed {resource.uri} or this "
-                    "node's copy after the submission. Programs of other jobs of the same user can do this. Submit the job "
-                    "again: the submission replaces files that it has copied; build a changed environment again"
+                    "node's copy after the submission. Programs of other jobs of the same user can do this. Submit the "
+                    "job again: the submission replaces files that it has copied; build a changed environment again"
                 )
 
     def _link(self, resource: LocalizedResource, file: Path, cancelled: threading.Event) -> None:
