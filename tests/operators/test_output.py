@@ -104,7 +104,7 @@ def test_of_a_failure_the_end_is_told_once(training: Training, seen: Path) -> No
     command = f"echo ready; {until_gone(seen)}; echo the cause >&2; exit 3"
     assert training.again(spec(training, command, restart={"budget": 0})).state == "failed"
     shown = [line for line in lines_of(training.log) if not line.startswith("[tony]")]
-    _, _, end = training.log.partition("End of the output of worker:0:\n")
+    _, _, end = training.log.partition("Last lines of the output of worker:0:\n")
     if end:
         assert shown == ["ready"]
         assert end.startswith("the cause\n")

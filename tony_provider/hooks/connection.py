@@ -67,9 +67,10 @@ def _is_of_something_else(record: logging.LogRecord) -> bool:
 
 
 def mask_of(secrets: Mapping[str, str]) -> Callable[[str, str], str]:
-    """Return a function that masks text for display like Airflow, and additionally masks the values of ``secrets``.
+    """Return a function that masks text as Airflow does, and also masks the values of ``secrets``.
 
-    Its arguments are the text, and the name of the variable that has this text as its value, or "".
+    The returned function takes the text, and the name of the variable whose value the text is. The name is "" if the
+    text is no variable's value.
     """
     from airflow.providers.common.compat.sdk import redact
 

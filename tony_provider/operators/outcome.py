@@ -205,7 +205,7 @@ class Outcome:
         if tail is None:
             self.log.info("The end of the output of %s is above", title)
         elif tail:
-            self.log.error("End of the output of %s:\n%s", title, printable(tail.replace("\r", "\n")))
+            self.log.error("Last lines of the output of %s:\n%s", title, printable(tail.replace("\r", "\n")))
         else:
             self.log.warning("No output of %s is stored: it printed nothing, or ended before its log was stored", title)
 

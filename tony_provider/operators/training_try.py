@@ -120,7 +120,7 @@ class ApplicationStarter:
         owner = self._begin(request)
         before = self.hook.previous_application(request.identity, remembered=remembered)
         if before is not None and before.is_live and owner.stop is not None:
-            self.log.info("Ending %s, because an earlier try has ordered its end", before.application_id)
+            self.log.info("Stopping %s, as an earlier try requested", before.application_id)
             end_job(self._job(request, before.application_id), KillOrder(owner.stop.reason, self.this_try.name))
             return self.submit(request)
         if before is not None and (before.is_live or self._is_undelivered(before)):

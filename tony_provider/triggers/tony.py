@@ -203,8 +203,8 @@ class TonyJobTrigger(KilledTrigger):
             return
         task = await self._task_states()
         if task.state == TaskInstanceState.DEFERRED.value:
-            # No user has ended the task. There are two possible reasons. Airflow may have moved the triggers of this
-            # triggerer to another one, because this one was silent, and cancels them here like after a user's action.
+            # No user has ended the task. This triggerer may have been silent, so that Airflow moved its
+            # triggers to another triggerer, and now cancels them here as it does after a user's action.
             # Or the task was cleared, and its next try is already deferred. That try has already ended the application.
             return
         if not task.state and not TRIGGERS_ARE_KILLED.is_here:

@@ -59,7 +59,10 @@ class NodePythons:
 
 
 def pythons_of_this_host() -> NodePythons:
-    """Return this host's Python and machine. Nodes need both if the runtime consists of this host's packages."""
+    """Return this host's Python version and CPU architecture.
+
+    Nodes need the same ones if the runtime consists of this host's packages.
+    """
     return NodePythons(frozenset({sys.version_info[:2]}), frozenset({os.uname().machine}))
 
 

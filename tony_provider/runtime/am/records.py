@@ -374,7 +374,7 @@ class ApplicationRecords:
         self.changed()
 
     def when_kept(self, then: Callable[[], None]) -> None:
-        """Call ``then`` once all notes so far are on the store."""
+        """Call ``then`` when all notes so far are on the store."""
         self._events.when_written(then)
 
     async def stop(self) -> None:

@@ -47,16 +47,17 @@ PER_GPU = Processes("gpus")  # one process for each GPU of the container
 
 
 class Role(str, Enum):
-    """Role of a task type, which determines how its tasks end. Defaults to the type's name, or ``worker``."""
+    """Role of a task type, which determines how its tasks end. Defaults to the type's name, or ``worker``.
+
+    "Cluster" is the cluster that the framework forms from the job's tasks.
+    """
 
     CHIEF = "chief"  # tracked; its end also ends a parameter-server job
     WORKER = "worker"  # tracked: each must succeed
     PS = "ps"  # runs until it is stopped at the end; its failure fails the job
-    EVALUATOR = (
-        "evaluator"  # outside the cluster; stopped timeouts.evaluator after tracked tasks; its failure fails the job
-    )
-    ONCE = "once"  # outside the cluster; ends by itself, must succeed, and does not run again after success
-    SIDECAR = "sidecar"  # outside the cluster; stopped at the end; its failure is only reported
+    EVALUATOR = "evaluator"  # not in the cluster; may outlive tracked tasks by timeouts.evaluator; must not fail
+    ONCE = "once"  # not in the cluster; ends by itself, must succeed, and does not run again after success
+    SIDECAR = "sidecar"  # not in the cluster; stopped at the end; its failure is only reported
 
     @property
     def is_tracked(self) -> bool:

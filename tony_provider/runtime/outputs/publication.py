@@ -456,7 +456,7 @@ class Publication:
                     yield path
 
     def _is_wanted(self, path: str) -> bool:
-        """Return whether to publish a file of a part. Exclude files that would replace a mark of the output."""
+        """Return whether to publish this file of a part. A file must not replace a marker file of the output."""
         return not (self.spec.layout is OutputLayout.FLAT and path in _OWN)
 
 

@@ -55,7 +55,7 @@ class Metric:
     unit: Unit
     aggregation: Aggregation
     title: str = ""  # title of its columns in tables
-    curve: str = ""  # beginning of the text of a curve on the job page; the task's name follows
+    curve: str = ""  # start of a curve's label on the job page; the task's name is appended
     chart: str = ""  # title of a chart in the portal
     zero_is_shown: bool = True  # False if 0 means that no value is known
     in_task_tables: bool = False  # whether `airflow tony status` and the log of the Airflow task show it

@@ -36,7 +36,7 @@ class ExportedModel:
     step: int
     uri: str  # URI of the directory with the export
     exported_ms: int = 0  # epoch time when the export was complete, by its node's clock
-    asked_ms: int = 0  # ``asked_ms`` of the newest ExportRequest before it; 0 if there was none
+    asked_ms: int = 0  # ``asked_ms`` of the newest ExportRequest before this export; 0 if there was none
 
     @property
     def label(self) -> str:

@@ -195,7 +195,10 @@ def _connected(host: str, port: int) -> socket.socket:
 
 
 def _address(host: str) -> tuple[str, int]:
-    """Return the address of the container ``host``, a name of the host file (tony-worker-1). Raises LookupError."""
+    """Return the address of the container that the host file lists as ``host``, such as tony-worker-1.
+
+    Raises LookupError.
+    """
     cluster: dict[str, list[str]] = json.loads(Path(os.environ["TONY_CLUSTER_SPEC_FILE"]).read_text())
     for task_type, addresses in cluster.items():
         for index, address in enumerate(addresses):

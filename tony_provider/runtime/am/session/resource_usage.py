@@ -65,7 +65,7 @@ class TimeLedger:
         self._since = 0.0
         self._reports = False  # whether any program of the job has reported a step
         self._heard = 0  # newest generation with a report
-        self._works = 0  # newest training generation: it has reported a step, or was silent for _SILENT
+        self._works = 0  # newest generation that counts as training: it reported a step, or was silent for _SILENT
         self._started = 0  # newest generation with a started process
         self._silent = 0.0  # seconds without a report of generation ``_started``, assigned to its beginning
         self._presumed = 0.0  # seconds without a report of generation ``_started``, assigned to training

@@ -172,7 +172,8 @@ class Restarts(Part):
     def _is_under_way(self, group: RestartGroup) -> bool:
         """Return whether ``advance`` must check this group.
 
-        A group that only waits for containers is skipped until ``registered``, because large jobs have many of them.
+        Skip a group that only waits for containers, until ``registered`` is called for it: large jobs have many
+        such groups.
         """
         if group is self._groups.gang or group.root_cause.pending:
             return True
