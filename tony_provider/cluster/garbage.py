@@ -59,8 +59,8 @@ _LONGEST_WRITE = 86400.0  # seconds after which an unfinished file counts as aba
 _CHEAP_SECONDS = 0.5  # if listing new chains and models takes longer, several items share one list
 
 
-# Files and directories of an application's history. After the removal of a model, the result that names it stays. The
-# mark in DELIVERED_FILE then makes a cleared or retried task train from the start.
+# Files and directories of an application's history. RESULT_FILE may name a model that was removed. DELIVERED_FILE
+# prevents that a cleared or retried task returns that result: the task trains from the start.
 _HISTORY = frozenset(
     (
         contract.HISTORY_DIR,

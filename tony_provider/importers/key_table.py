@@ -107,9 +107,9 @@ class Draft:
     def put_environment(
         self, above: KeyPath, given: Mapping[str, Any], key: str, separator: str = "."
     ) -> dict[str, str]:
-        """Set environment variables below our path ``above``. List variables that a job must not set as left out.
+        """Set environment variables below the path ``above`` of the draft. Record variables that a job must not set as left out.
 
-        Return the variables that were set. In messages, ``separator`` joins their ``key`` and a variable's name.
+        Return the variables that were set. In messages, ``separator`` joins the other system's ``key`` and a variable's name.
         """
         taken: dict[str, str] = {}
         for name, value in given.items():
@@ -172,7 +172,7 @@ class Draft:
         return list(dict.fromkeys(str(each) for place in places for each in place.get("files") or []))
 
     def leave_out(self, key: str, why: str, value: object = NOT_GIVEN) -> None:
-        """Record that their key is not carried over, unless the same entry is already recorded."""
+        """Record that the other system's ``key`` is not carried over, unless the same entry is already recorded."""
         item = NotCarriedOver(key, why, value)
         if repr(item) not in self._reported:
             self._reported.add(repr(item))

@@ -210,7 +210,7 @@ class OutputFollower:
         self.task = task
         self.position = position or OutputPosition()
         self.problem = ""  # why the last read returned nothing
-        self._seconds = seconds  # time limit of the master for one answer
+        self._seconds = seconds  # seconds within which the master must answer a request
         self._skipped = 0  # containers that were skipped since the last output
 
     def new(self) -> list[OutputChunk]:

@@ -147,7 +147,7 @@ def _content_of_links(file: Path, line: str) -> Iterator[str]:
 
 
 def packages_in(place: Path) -> Iterator[str]:
-    """Yield name and hash of each file in a directory of packages, or of a file that lists packages."""
+    """Yield the name and hash of each file of ``place``: a directory of packages, or a single file with a list."""
     files = sorted(place.iterdir()) if place.is_dir() else [place] if place.is_file() else []
     for each in files:
         if each.is_file():

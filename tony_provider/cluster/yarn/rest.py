@@ -74,7 +74,9 @@ class RestConfig:
     auth: AuthBase | None = None  # SPNEGO; None without Kerberos
     verify: bool | str = True  # whether to verify https servers, or a PEM file to verify them with
     trust_env: bool = False  # use the environment's proxy variables
-    response_timeout: float = 20.0  # seconds for one ResourceManager to connect, and to answer
+    response_timeout: float = (
+        20.0  # limit in seconds for a connection to a ResourceManager, and for each of its answers
+    )
     timeout: float = defaults.CALL_SECONDS  # seconds for one call including all retries and failovers
 
     @property

@@ -206,7 +206,9 @@ class Docker:
     pid_namespace: Optional[PidNamespace] = None  # default: a separate namespace for the container
     oci_runtime: Optional[str] = None  # OCI runtime of Docker, such as nvidia; default: Docker's own
     delayed_removal: Optional[bool] = None  # keep ended containers for a while, for inspection; default: false
-    client_config: Optional[str] = None  # config.json with credentials of registries; only in the job's docker
+    client_config: Optional[str] = (
+        None  # config.json with credentials of registries; only allowed in the job's section ``docker``
+    )
 
 
 _AM_MEMORY = 512  # MiB, for an application master of up to a thousand tasks
