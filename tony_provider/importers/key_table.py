@@ -107,9 +107,10 @@ class Draft:
     def put_environment(
         self, above: KeyPath, given: Mapping[str, Any], key: str, separator: str = "."
     ) -> dict[str, str]:
-        """Set environment variables below the path ``above`` of the draft. Record variables that a job must not set as left out.
+        """Set environment variables below the path ``above`` of the draft. Record forbidden variables as left out.
 
-        Return the variables that were set. In messages, ``separator`` joins the other system's ``key`` and a variable's name.
+        Return the variables that were set. In messages, ``separator`` joins the other system's ``key`` and the name of
+        a variable.
         """
         taken: dict[str, str] = {}
         for name, value in given.items():
