@@ -38,7 +38,7 @@ def test_a_job_that_used_little(tony: Tony, local: TonyHook) -> None:
 
     said = tony("advise", application_id).out
     assert said.splitlines()[:2] == [
-        "Request 512 MiB of memory for each worker instead of 768 MiB: the peak use of one was 100 MiB",
+        "Request 512 MiB of memory for each worker instead of 768 MiB: one container used up to 100 MiB",
         "  memory-too-much, high confidence: task_type worker, asked_bytes 805306368, most_rss_bytes 104857600, "
         "most_rss_task worker:0, applications 3",
     ]

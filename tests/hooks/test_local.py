@@ -47,7 +47,7 @@ def test_a_directory_that_another_local_user_made_is_refused_before_anything_is_
     os.chown(foreign, 4001, 4001)
     extra = {"backend": "local", "staging_dir": str(tmp_path / "own"), field: str(foreign)}
     add_connection("tony_default", extra=extra)
-    with TonyHook() as hook, pytest.raises(ConnectionProblem, match=f"^{field} .* belongs to user 4001, and not to"):
+    with TonyHook() as hook, pytest.raises(ConnectionProblem, match=f"^{field} .* belongs to user 4001 instead of"):
         hook.submit(SubmissionRequest(job("true"), identity(hook)))
     assert list(foreign.iterdir()) == []
 

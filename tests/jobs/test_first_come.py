@@ -92,7 +92,7 @@ def test_a_few_may_fail_where_the_job_says_so(local: LocalPlace) -> None:
     status = job.succeeded()
 
     assert [task.state for task in status.tasks].count(TaskState.FAILED) == 1
-    assert "1 of 4 tasks failed, which is tolerated" in job.application().diagnostics
+    assert "1 of 4 tasks failed, within tolerated_failures" in job.application().diagnostics
     (warning,) = [warning for warning in status.warnings if "scorer:2" in warning]
     assert "a bad shard" in warning
 

@@ -86,7 +86,7 @@ def test_of_two_outputs_none_is_published_where_one_cannot_be(local: LocalPlace,
     outputs = {"first": str(here), "second": {"path": str(here.with_name("second")), "layout": "flat"}}
     command = 'touch "$TONY_OUTPUT_FIRST/x" "$TONY_OUTPUT_SECOND/x"'
     job = local.submit({"outputs": outputs, "tasks": {"worker": worker(command)}})
-    assert "outputs.second: worker-0.1.1 and worker-1.1.1 have both left x; " in job.failed()
+    assert "outputs.second: worker-0.1.1 and worker-1.1.1 have both written x; " in job.failed()
     assert beside(here) == []
 
 

@@ -92,7 +92,7 @@ def test_a_job_that_fails_as_its_token_has_ended_says_so_and_what_to_do(short_li
     until_over(job, first)
     (tmp_path / "end").touch()
     said = job.failed()
-    assert "the application's HDFS token has ended at 20" in said
+    assert "the application's HDFS token expired at 20" in said
     assert "run `airflow tony renew` regularly" in said
     # What Airflow's summary keeps, where the job could not leave its own word on the store.
     kept = reason(job.application(), job.hook.job_status(job.identity, job.id))

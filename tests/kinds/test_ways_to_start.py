@@ -90,7 +90,7 @@ def test_more_tasks_than_fit_and_some_that_fail(wide: YarnPlace, shared: Path, n
 
     states = Counter(task.state for task in status.tasks)
     assert states == {TaskState.SUCCEEDED: 8, TaskState.FAILED: 1}
-    assert "1 of 9 tasks failed, which is tolerated" in job.application().diagnostics
+    assert "1 of 9 tasks failed, within tolerated_failures" in job.application().diagnostics
     assert_nothing_left(wide, job)
     note("first-come, 9 tasks, room for 3", job, "8 succeeded, 1 failure was tolerated")
 

@@ -94,7 +94,7 @@ def test_a_note_ends_nothing_that_its_task_has_not_started(
     kept = noted()
     end(kept, task(OTHER, labels))
     assert ended == ([(OTHER, ID)] if is_ended else [])
-    assert ("was not started by this task and continues" in caplog.text) is not is_ended
+    assert ("this task did not start it" in caplog.text) is not is_ended
     assert not kept
 
 

@@ -87,5 +87,5 @@ def test_an_application_that_forged_files_name_is_left_alone_by_tasks_and_sensor
         store, try_state.DeferralNote(try_id="id-1", max_tries=99, application_id=victim, kill=True)
     )
     try_state.end_abandoned_application(store, try_state.BeginningTry(hook, RUN, TryInfo(2, 1, "id-2"), None), LOG)
-    assert "was not started by this task and continues" in caplog.text
+    assert "this task did not start it" in caplog.text
     assert forged.runs

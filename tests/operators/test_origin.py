@@ -181,7 +181,7 @@ def test_the_newest_model_of_an_earlier_period(ready: Training) -> None:
     assert ready.description(done).warm_start == newest
     assert ready.newest.about is not None
     assert ready.newest.about.warm_start == newest
-    assert ready.said(f"trains from the beginning, with {newest}")
+    assert ready.said(f"trains from the beginning, warm-started from {newest}")
 
 
 def test_a_partition_that_is_made_up_for_later_begins_with_the_model_of_the_partition_before(ready: Training) -> None:

@@ -100,7 +100,9 @@ def test_a_task_that_is_cleared_after_a_failure_begins_anew_with_changed_code(tr
     done = training.again(training.spec("sh train.sh -v", files=[str(script)]), env_vars={"RATE": "0.2"})
     assert done.state == "success"
     assert training.chains == ["chain-0001", "chain-0002"]
-    assert training.said("since env.RATE, files.train.sh, tasks.worker.command changed. and trains from the beginning")
+    assert training.said(
+        "because env.RATE, files.train.sh, tasks.worker.command changed. and trains from the beginning"
+    )
 
 
 @pytest.mark.long
@@ -111,7 +113,7 @@ def test_resume_always(training: Training) -> None:
     done = training.again(training.spec("true"), resume="{{ 'always' }}")
     assert done.state == "success"
     assert training.chains == ["chain-0001"]
-    assert training.said(r"goes on .* though tasks.worker.command changed.* from snapshot \d+ \(step 7\b[^)]*\)")
+    assert training.said(r"continues .* although tasks.worker.command changed.* from snapshot \d+ \(step 7\b[^)]*\)")
     assert training.again(training.spec("true")).state == "success"
     assert training.chains == ["chain-0001", "chain-0002"], "the fingerprint is the one that was trained with last"
 

@@ -267,7 +267,7 @@ def test_a_summary_that_names_another_dags_application_in_its_own_directory_does
     monkeypatch.setattr(TonyHook, "application", lambda *_: application(tags=["somebody-elses"]))
     answer = client("bob").get(path)
     assert answer.status_code == 503
-    assert "is a job of this DAG cannot be told" in answer.json()["reason"]
+    assert "belongs to this DAG: the job has written no files yet" in answer.json()["reason"]
     monkeypatch.setattr(TonyHook, "application", lambda *_: application(tags=[identity.tag]))
     assert client("bob").get(path).json()["application_state"] == "RUNNING"
 
@@ -286,7 +286,7 @@ def test_a_summary_that_names_another_dags_training_and_its_application_does_not
     for path in ("live", "history", "logs"):
         answer = client("bob").get(f"/tony/api/jobs/{theirs}/{path}")
         assert answer.status_code == 503
-        assert "is a job of this DAG cannot be told" in answer.json()["reason"]
+        assert "belongs to this DAG: the job has written no files yet" in answer.json()["reason"]
 
 
 def test_no_answer_holds_what_a_terminal_obeys_or_nothing_shows(client: As, connected: Path) -> None:

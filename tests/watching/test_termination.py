@@ -75,7 +75,7 @@ def test_what_a_cluster_says_of_a_limit_keeps_nobody_from_waiting_for_the_end(
     hook = mock.Mock()
     hook.control.return_value, hook.get_conn().limit.side_effect = {"ends_within": 3}, error
     assert stop_job(job_of(hook), KillOrder("enough", "a try"), seconds=1.0) == 3
-    assert "without a limit set by the cluster" in caplog.text
+    assert "YARN did not accept a time limit" in caplog.text
 
 
 @pytest.mark.parametrize("error", FOREIGN)

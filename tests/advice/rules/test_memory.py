@@ -19,7 +19,7 @@ MUCH, LITTLE = MemoryTooMuch(), MemoryTooLittle()
 
 def test_too_much_is_said_with_its_figures() -> None:
     advice = said(MUCH, history(used=[use(most_rss_bytes=GIB)]))
-    assert advice.text == ("Request 1.5 GiB of memory for each worker instead of 8 GiB: the peak use of one was 1 GiB")
+    assert advice.text == ("Request 1.5 GiB of memory for each worker instead of 8 GiB: one container used up to 1 GiB")
     assert advice.change == {"tasks": {"worker": {"memory": "1536MiB"}}}
     assert advice.evidence["most_rss_task"] == "worker:2"
     assert (advice.confidence, round(advice.gain, 2)) == (Confidence.LOW, 0.41)
@@ -27,7 +27,7 @@ def test_too_much_is_said_with_its_figures() -> None:
 
 def test_what_is_to_be_asked_for_is_said_exactly() -> None:
     advice = said(MUCH, history(used=[use(most_rss_bytes=937082880)]))
-    assert advice.text.startswith("Ask for 1.25 GiB of memory")  # and not 1.2, which would be less than the change
+    assert advice.text.startswith("Request 1.25 GiB of memory")  # and not 1.2, which would be less than the change
     assert advice.change == {"tasks": {"worker": {"memory": "1280MiB"}}}
 
 
@@ -62,7 +62,7 @@ def test_tensorboard_has_no_key_among_the_tasks() -> None:
 
 def test_nearly_too_little() -> None:
     advice = said(LITTLE, history(used=[use(most_rss_bytes=int(7.5 * GIB))]))
-    assert advice.text == "Request 9.5 GiB of memory for each worker instead of 8 GiB: the peak use of one was 7.5 GiB"
+    assert advice.text == "Request 9.5 GiB of memory for each worker instead of 8 GiB: one container used up to 7.5 GiB"
     assert advice.change == {"tasks": {"worker": {"memory": "9728MiB"}}}
 
 

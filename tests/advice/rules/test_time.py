@@ -139,7 +139,7 @@ def test_a_slow_start() -> None:
 def test_a_node_that_loses_containers_again_and_again() -> None:
     losses = [{"time_ms": at, "event": "node_loss", "data": {"nodes": {"n2:45454": at}}} for at in (1, 2, 3)]
     advice = said(NODE, history(events=losses), [run(1, verdict=FinalStatus.FAILED, failed_node="n2")])
-    assert advice.text.startswith("3 containers of this application and 1 application before it failed on n2: ")
+    assert advice.text.startswith("3 containers of this application and 1 application of earlier runs failed on n2: ")
     assert advice.change == {"restart": {"node_losses": 1}}
     assert said(NODE, history(events=losses, job={"restart": {"node_losses": 1}})).change is None
 

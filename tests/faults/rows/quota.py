@@ -70,7 +70,7 @@ def _ends_with_that(field: Field, training: Training) -> Account:
     )
     account = Account(did="ended, and said where the files are")
     said = application.diagnostics
-    for words in ("has succeeded, but what it left could not be kept", "quota", "tony-work on "):
+    for words in ("has succeeded, but its results could not be uploaded", "quota", "tony-work on "):
         account.expect(words in said, f"the diagnostics do not say {words!r}: {said}")
     account.problems += [each for each in training.left() if each != "staging left"]  # the quota holds it up, too
     return _trained_once(training, account)

@@ -158,6 +158,6 @@ def test_a_failure_after_the_end_of_a_token_is_explained(access: StoreAccess) ->
     assert access.explained("no model", 8999) == "no model"
     said = access.explained("no model", 9001)
     assert said.startswith(
-        "no model\n(the application's HDFS token has ended at 1970-01-01 00:00:09 UTC: nothing gets to"
+        "no model\n(the application's HDFS token expired at 1970-01-01 00:00:09 UTC: the store is not accessible"
     )
     assert "run `airflow tony renew` regularly" in said

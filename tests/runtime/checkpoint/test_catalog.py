@@ -216,7 +216,7 @@ def without_a_directory(tree: StoredTree) -> StoredTree:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda trees: [trees[0], trees[0]], "names a rank twice"),
+        (lambda trees: [trees[0], trees[0]], "lists a rank twice"),
         (lambda trees: [attrs.evolve(trees[0], rank=-1)], "has rank -1, which"),
         (lambda trees: [attrs.evolve(trees[0], rank=1 << 60)], "is not between"),
         *(

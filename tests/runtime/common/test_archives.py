@@ -241,6 +241,6 @@ def test_a_process_that_does_not_start_has_unpacked_nothing(tmp_path: Path, monk
     """Seen: Python's own exit code 1 was taken for success, and the job's program missed its files."""
     monkeypatch.setattr(archives, "_PROGRAM", "no.such.module")
     (tmp_path / "a.tar.gz").write_bytes(tar(("a", tarfile.REGTYPE, "")))
-    with pytest.raises(ArchiveError, match=r"has ended \(1\): .* or it did not start"):
+    with pytest.raises(ArchiveError, match=r"process ended \(1\): .* or could not start"):
         unpack_once(tmp_path / "a.tar.gz", tmp_path / "unpacked", threading.Event())
     assert not (tmp_path / "unpacked").exists()

@@ -80,8 +80,8 @@ def test_a_file_that_two_paths_name_comes_once(stores: JobStores, data: Path) ->
     ("path", "words"),
     [
         ("nothing.csv", r"inputs\.x\.paths\[1\]: there is no file://.*nothing\.csv; correct the path"),
-        ("*.parquet", r"inputs\.x\.paths\[1\]: .*\*\.parquet names no file"),
-        ("no/**/*.csv", r"inputs\.x\.paths\[1\]: .* names no file"),
+        ("*.parquet", r"inputs\.x\.paths\[1\]: .*\*\.parquet matches no file"),
+        ("no/**/*.csv", r"inputs\.x\.paths\[1\]: .* matches no file"),
     ],
 )
 def test_a_path_that_names_nothing(stores: JobStores, data: Path, path: str, words: str) -> None:

@@ -254,7 +254,7 @@ def test_some_may_fail() -> None:
         world.end(f"worker:{index}", exit_code=code)
         world.complete(world.container(f"worker:{index}"))
     assert world.verdict.status is FinalStatus.SUCCEEDED
-    assert "1 of 3 tasks failed, which is tolerated" in world.verdict.message
+    assert "1 of 3 tasks failed, within tolerated_failures" in world.verdict.message
     assert world.states["worker:1"] is TaskState.FAILED
     assert world.session.state.warnings == ["worker:1 on node2:1 ended with exit code 3"]
 

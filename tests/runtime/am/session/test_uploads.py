@@ -11,7 +11,7 @@ from tony_provider.runtime.am.session.session_state import Heartbeat, Settlement
 from tony_provider.runtime.jobspec.model import RestartPolicy
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus
 
-QUOTA = "what it left could not be kept within 1800 s (timeouts.upload): quota"
+QUOTA = "its results could not be uploaded within 1800 s (timeouts.upload): quota"
 
 
 @pytest.fixture
@@ -26,7 +26,9 @@ def test_what_has_ended_well_is_not_trained_again(world: World) -> None:
     assert verdict.failure is not None
     assert (verdict.status, verdict.failure.kind) == (FinalStatus.FAILED, FailureKind.UPLOAD)
     assert not verdict.failure.permanent, "another application goes on from the last checkpoint, and uploads it"
-    assert verdict.failure.message.startswith("worker:0 on node1:1 has succeeded, but what it left could not be kept")
+    assert verdict.failure.message.startswith(
+        "worker:0 on node1:1 has succeeded, but its results could not be uploaded"
+    )
     assert len(world.rendezvous) == 1, "it was started again"
 
 

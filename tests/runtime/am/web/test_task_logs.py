@@ -128,12 +128,12 @@ async def test_former_containers_have_logs_of_their_own(place: Place) -> None:
         ("worker-0?attempt=2", 404, "no log of attempt 2 of worker:0 was stored"),
         ("worker-0?attempt=4", 400, "attempt: must be a number from 1 to 3"),
         ("worker-0?attempt=0", 400, "attempt: must be a number from 1 to 3"),
-        ("worker-0?bytes=0", 400, "bytes: a number from 1 to 1048576"),
-        ("worker-0?bytes=1048577", 400, "bytes: a number"),
-        ("worker-0?bytes=-1", 400, "bytes: a number"),
-        ("worker-0?bytes=all", 400, "bytes: a number"),
-        ("worker-0?bytes=%D9%A3", 400, "bytes: a number"),
-        (f"worker-0?bytes={'1' * 5000}", 400, "bytes: a number"),
+        ("worker-0?bytes=0", 400, "bytes: must be a number from 1 to 1048576"),
+        ("worker-0?bytes=1048577", 400, "bytes: must be a number"),
+        ("worker-0?bytes=-1", 400, "bytes: must be a number"),
+        ("worker-0?bytes=all", 400, "bytes: must be a number"),
+        ("worker-0?bytes=%D9%A3", 400, "bytes: must be a number"),
+        (f"worker-0?bytes={'1' * 5000}", 400, "bytes: must be a number"),
     ],
 )
 async def test_what_cannot_be_shown_is_said(place: Place, path: str, status: int, words: str) -> None:

@@ -171,7 +171,8 @@ def test_a_keystore_that_cannot_be_read_is_told_and_the_job_trains(
     damaged = authority.secrets() | {"yarn.application.am.keystore": b"0" * 99}
     assert proxy_tls(damaged) is None
     assert (
-        "the page is served over http: the keystore that YARN has made cannot be used: it is no keystore" in caplog.text
+        "the page is served over http: the keystore that YARN has made cannot be used: it is not a keystore"
+        in caplog.text
     )
 
 
