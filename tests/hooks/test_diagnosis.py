@@ -160,7 +160,7 @@ def test_a_check_that_was_cut_off_may_tidy_up() -> None:
         ({"queue": "nowhere"}, "Queue nowhere", "there is no queue 'nowhere'; this cluster has "),
         ({"staging_dir": "/user/bob/.tony"}, "Staging directory", "Permission denied"),
         ({"staging_dir": "/no/such/place"}, "Staging directory", "Permission denied"),
-        ({"runtime_archive": "/nowhere/runtime.zip"}, "Runtime /nowhere", "it is not on this host; make one"),
+        ({"runtime_archive": "/nowhere/runtime.zip"}, "Runtime /nowhere", "it is not on this host; build one"),
         ({"runtime_archive": "hdfs:///nowhere/runtime.zip"}, "Runtime hdfs:///nowhere", "it does not exist; build one"),
     ],
 )

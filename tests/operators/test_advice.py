@@ -64,7 +64,7 @@ def test_former_runs_say_what_the_next_one_asks_for(training: Training) -> None:
     assert done.state == "success", training.log
     assert memory(training.description(done)) == 512
     assert training.said(
-        r"Advice is applied \(apply_advice\): worker.memory 512MiB in place of 768 MiB, based on the data of "
+        r"Advice is applied \(apply_advice\): worker.memory 512MiB instead of 768 MiB, based on the data of "
         r"application_1_0007 and earlier applications: Request 512 MiB of memory for each worker instead of 768 MiB"
     )
     assert [each.verdict for each in known(training).summaries] == [FinalStatus.SUCCEEDED] * 2
@@ -108,7 +108,7 @@ def test_a_retry_keeps_it_after_a_failure_that_it_is_not_to_blame_for(training: 
         done = training.retried(between, jobs, apply_advice=True)
     assert done.state == "success", training.log
     assert memory(training.description(done)) == 512
-    assert training.said(r"worker.memory 512MiB in place of 768 MiB, as for application_\S+ of the previous try")
+    assert training.said(r"worker.memory 512MiB instead of 768 MiB, as for application_\S+ of the previous try")
     assert known(training).quiet_runs == 0
 
 

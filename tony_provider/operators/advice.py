@@ -190,10 +190,10 @@ def _without_curves(job: JobHistory, application_dir: str, advice: list[Advice])
 
 
 def _words(request: SubmissionRequest, change: dict[str, Any]) -> str:
-    """Format a change like ``worker.memory 1536MiB in place of 8192 MiB``."""
+    """Format a change like ``worker.memory 1536MiB instead of 8192 MiB``."""
     own = request.job.tasks
     return ", ".join(
-        f"{task_type}.{key} {value} in place of {getattr(own[task_type], key)}{' MiB' if key == 'memory' else ''}"
+        f"{task_type}.{key} {value} instead of {getattr(own[task_type], key)}{' MiB' if key == 'memory' else ''}"
         for task_type, keys in change["tasks"].items()
         for key, value in keys.items()
     )

@@ -43,7 +43,7 @@ def test_a_job_before_and_after_its_advice_was_applied(
     kept = training.hook.job(newest, identity_of_day).history().specification
     assert kept is not None
     assert kept.overrides == {"tasks": {"worker": {"memory": "512MiB"}}}
-    assert training.said(r"Advice is applied \(apply_advice\): worker.memory 512MiB in place of 768 MiB")
+    assert training.said(r"Advice is applied \(apply_advice\): worker.memory 512MiB instead of 768 MiB")
     assert not training.said("Advice: Request")
     third = run_of(training, spec, day=3)  # it stays so, though the run before asked for no more
     assert third.memory_bytes == 512 * MIB
