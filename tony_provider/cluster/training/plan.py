@@ -150,7 +150,8 @@ def choose_chain(
         return ChainChoice(False, "resume is 'never'")
     keys = differing(newest.about.fingerprint, fingerprint)
     if resume is Resume.ALWAYS:
-        return ChainChoice(True, f"resume is 'always', although {_named(keys)} changed" if keys else "resume is 'always'")
+        changed = f", although {_named(keys)} changed" if keys else ""
+        return ChainChoice(True, f"resume is 'always'{changed}")
     if has_succeeded:
         return ChainChoice(False, f"{newest.name} has already led to a success")
     if keys:
