@@ -182,6 +182,7 @@ def test_a_parametrised_job_is_checked_and_submitted(tony: Tony, tmp_path: Path)
     assert "worker: 3 containers" in checked.out, checked.error
     refused = tony("submit", str(file), "--param", "workers=none")
     assert (refused.code, "--param workers: must be a whole number (got 'none')" in refused.error) == (1, True)
+    assert refused.error.count(f"{file}: ") == 1, "the file is named once"
     done = tony("submit", str(file), "--param", "workers=1", "--wait")
     assert done.code == 0, done.error
     application_id = next(word for word in done.out.split() if word.startswith("application_"))

@@ -196,7 +196,7 @@ def test_a_retry_resumes_unless_the_arguments_changed(local: TonyHook, said: pyt
     done = one(saving, 0.1, dates=DATES, retries=1, retry_delay=timedelta(0))
     assert done.state == "success"
     assert done.results["saving"] == 5
-    assert "since files.tony_arguments.json changed" in said.text
+    assert "because files.tony_arguments.json changed" in said.text
     assert re.search(r"from snapshot \d+ \(step 5\b", said.text)
     assert len(applications(local)) == 3
 

@@ -104,7 +104,7 @@ def test_of_a_task(left: Left, dag: DAG) -> None:
     error = TonyJobFailed("failed", application_id=ID, failure=FAILURE)
     news = told(of_task(dag, error, state="up_for_retry"))
     assert news.message.splitlines() == [
-        "clicks.train of 2026-01-05 failed (try 2 of 3; it is tried again)",
+        "clicks.train of 2026-01-05 failed (try 2 of 3; will be retried)",
         "Cause: worker:1 on node7 ended with exit code 3",
         "Last lines of worker:1:",
         "    Traceback (most recent call last):",

@@ -94,7 +94,7 @@ def test_each_try_is_told_and_the_end_of_the_run(local: TonyHook, recording: Rec
     with dag_of(spec, retries=1, retry_delay=timedelta(0), deferrable=True, secrets={"KEY": "none"}, **tell) as dag:
         run_id = run(dag, **on(MONDAY)).run_id
     assert recording.told == [
-        f"{DAG_ID}.train of 1999-01-04 failed (try 1 of 2; it is tried again)",
+        f"{DAG_ID}.train of 1999-01-04 failed (try 1 of 2; will be retried)",
         f"{DAG_ID}.train of 1999-01-04 failed (try 2 of 2)",
     ]
     first, second = recording.news

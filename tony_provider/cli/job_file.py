@@ -100,9 +100,10 @@ def read_job(args: Namespace, hook: TonyHook) -> tuple[JobSpec, Layers]:
     Raises TonySpecError if the file is unreadable, or with all problems of the job.
     """
     path = Path(args.job)
+    filled = _filled(args)
     try:
         layers = layers_of(
-            _filled(args),
+            filled,
             default_name=name_of(path),
             name=getattr(args, "name", None),
             queue=getattr(args, "queue", None),

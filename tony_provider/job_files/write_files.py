@@ -199,7 +199,7 @@ class DagFile:
         return "\n".join([*parts, *body, self._dag(arguments)])
 
     def _docstring(self) -> str:
-        lines = [f"### {_safe(self.dag_id)}", "", *_paragraph(f"Written from {self.origin}. Yours to change.")]
+        lines = [f"### {_safe(self.dag_id)}", "", *_paragraph(f"Generated from {self.origin}. You can edit this file.")]
         if self.notes:
             lines += ["", "Not carried over, or changed:", ""]
             lines += [line for note in self.notes for line in _paragraph(f"- {note}", hanging="  ")]

@@ -254,7 +254,7 @@ def _title(occasion: CallbackEvent, verdict: str) -> str:
         return f"{occasion.name} has missed a deadline; its training: {verdict}"
     said = f"{occasion.name} {'was killed' if verdict == 'killed' else verdict}"
     if occasion.has_failed and occasion.tries is not None and occasion.tries > 1:
-        again = "; it is tried again" if occasion.is_tried_again else ""
+        again = "; will be retried" if occasion.is_tried_again else ""
         return f"{said} (try {occasion.try_number} of {occasion.tries}{again})"
     return said
 

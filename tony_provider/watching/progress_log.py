@@ -359,7 +359,7 @@ def _says_all(application: Application, status: JobStatus | None) -> bool:
 
 
 def progress_line(status: JobStatus) -> str:
-    """Format like ``step 120 of 900 (13 %), 8.4 steps/s, about 1 min 32 s left, loss=0.31, checkpoint 100``."""
+    """Format like ``step 120 of 900 (13 %), 8.4 steps/s, about 1 min 33 s left, loss=0.31, checkpoint 100``."""
     line = f"step {steps(status.step or 0, status.total_steps)}"
     if status.step is not None and status.total_steps:
         line += f" ({percent(status.step / status.total_steps)})"

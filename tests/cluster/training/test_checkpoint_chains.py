@@ -191,7 +191,7 @@ def test_when_a_chain_is_gone_on_in(
 
 def test_many_keys_are_not_all_named() -> None:
     choice = choose_chain(Resume.AUTO, FIRST, {f"env.{number:02}": "1" for number in range(20)}, has_succeeded=False)
-    assert "since env.00, env.01, env.02, env.03, env.04, env.05 and 16 more changed" in choice.why
+    assert "because env.00, env.01, env.02, env.03, env.04, env.05 and 16 more changed" in choice.why
 
 
 @pytest.mark.parametrize(
