@@ -247,7 +247,7 @@ def test_kerberos_is_told_apart_from_all_else(
     add_yarn(add_connection, secure_hadoop, login=None, kerberos=True)
     seen = until(good_report, "a cluster that has just started to answer", SECONDS)
     assert seen.user == "alice"
-    assert found(seen, "Kerberos ticket").detail.startswith("of alice@")
+    assert found(seen, "Kerberos ticket").detail.startswith("alice@")
     assert [each.outcome for each in seen.findings if each.detail == "standby"] == [Severity.OK], seen.findings
     assert "YARN's proxy contacts application masters over https" in found(seen, "Masters' pages").detail
     secured = [each for each in seen.findings if each.what.startswith("TLS of ")]

@@ -56,7 +56,7 @@ def test_a_master_with_a_keytab_fetches_them_all(zoned: YarnPlace, tmp_path: Pat
 
 def test_a_zone_that_webhdfs_cannot_decrypt_is_refused_with_what_to_do(zoned: YarnPlace) -> None:
     place = YarnPlace({**zoned.extra, "staging_dir": f"{PRIVATE}/tony"}, cluster=zoned.cluster)
-    with pytest.raises(StagingFailed, match=r"DECRYPT_EEK.*DataNodes decrypt as their own user.*HttpFS"):
+    with pytest.raises(StagingFailed, match=r"DECRYPT_EEK.*DataNodes decrypt as their own user.*outside the zone"):
         place.submit({"tasks": {"worker": {"memory": "128MiB", "command": "true"}}})
 
 

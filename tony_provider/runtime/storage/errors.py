@@ -60,8 +60,8 @@ class StorageZoneClosed(StoragePermissionDenied):
     """The path is in an encryption zone, and the server has no permission to decrypt with the zone's key."""
 
     default_advice = (
-        "over WebHDFS, DataNodes decrypt as their own user: permit this user to use the zone's key, name an HttpFS "
-        "gateway as `webhdfs`, or choose a directory outside the zone"
+        "over WebHDFS, DataNodes decrypt as their own user: permit this user to use the zone's key, or choose a "
+        "directory outside the zone"
     )
 
 
