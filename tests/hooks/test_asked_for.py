@@ -59,7 +59,7 @@ def test_every_limit_is_read(connect: Any) -> None:
     [
         ({"file_roots": "dags"}, "`file_roots` names 'dags', which is not an absolute path"),
         ({"queues": " , "}, "`queues` is ' , ' and names nothing; write none to allow nothing"),
-        ({"queues": 3}, "`queues` is 3 and should be text"),
+        ({"queues": 3}, "`queues` is 3 and should be comma-separated text, or a list"),
         ({"max_tasks": 0}, "`max_tasks` is 0 and should be 1 or more"),
         ({"max_memory": "lots"}, "`max_memory` is 'lots'"),
         ({"max_lifetime": "0s"}, "`max_lifetime` is '0s' and should be more than zero"),

@@ -135,7 +135,7 @@ def test_other_hdfs_as_text_or_as_an_object(add_connection: AddConnection, writt
         ({"other_hdfs": "hdfs://archive=http://nn3:9870"}, "`other_hdfs` has 'hdfs://archive'"),
         ({"other_hdfs": "archive=nn3:8020"}, "'nn3:8020' is not a WebHDFS address"),
         ({"other_hdfs": ["archive"]}, "should be an object, or text"),
-        ({"other_hdfs": {"archive": 1}}, "`other_hdfs` is 1 and should be text"),
+        ({"other_hdfs": {"archive": 1}}, "`other_hdfs` is 1 and should be comma-separated text, or a list"),
         (
             {"key_server": "http://keys:9600/kms"},
             "`key_server` cannot be used: 'http://keys:9600/kms' is no key server",

@@ -202,7 +202,7 @@ def test_a_reason_that_changes_is_told_once(watcher: Watcher) -> None:
         return written(master=status("RUNNING", troubles=troubles))
 
     def told(seen: Observation) -> list[str]:
-        return [line for line in watcher.look(seen, 1) if "says" in line]
+        return [line for line in watcher.look(seen, 1) if "reports" in line]
 
     watcher.look(written())
     assert len(told(seen("no quota for .a7f3"))) == 1
@@ -246,7 +246,7 @@ def test_a_master_that_was_lost_and_its_successor(watcher: Watcher) -> None:
     assert watcher.look(written()) == []
     waits = attempt_of("ACCEPTED", 2, diagnostics="the queue\n  is full")
     assert watcher.look(Observation(waits, whole=False), 5) == [
-        f"The application master was lost: {ID} waits for attempt 2 of it since then: the queue is full"
+        f"The application master was lost: {ID} waits for attempt 2 since then: the queue is full"
     ]
     assert watcher.look(Observation(waits), 5) == []
     assert watcher.look(Observation(running(2), status("RECOVERING", updated_ms=9000)), 5) == [

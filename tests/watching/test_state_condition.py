@@ -98,7 +98,7 @@ def test_a_state_that_is_none_is_told_with_the_nearest_and_all() -> None:
     with pytest.raises(ValueError, match=r"states: 'RUNING' is not a state; did you mean running\?") as error:
         state_names(["RUNING"])
     assert all(state in str(error.value) for state in STATES)
-    with pytest.raises(ValueError, match="there is none"):
+    with pytest.raises(ValueError, match="the list is empty"):
         state_names([])
 
 

@@ -81,8 +81,7 @@ def resize(args: Namespace) -> None:
         elif answer["state"] == JobState.SUSPENDED:
             say(f"{job} is suspended, and will have {count(number, task_type)} when it is resumed")
         elif number > before:
-            more = count(number - before, "container")
-            say(f"{job} requests {more}, and continues with {number} when they are granted")
+            say(f"{job} requests {count(number - before, 'container')}, and then continues with {number}")
         else:
             say(f"{job} saves a checkpoint, and continues with {count(number, task_type)}")
 

@@ -100,7 +100,7 @@ def test_nothing_is_known_of_a_cluster_without_nodes() -> None:
 
 def test_a_cluster_that_does_not_place_by_rules_says_which_setting_it_lacks() -> None:
     ruled, plain = job(**apart()), job(nodes=["n1"])
-    for handler, word in (("disabled", "has it disabled"), (None, "has none")):
+    for handler, word in (("disabled", "has them disabled"), (None, "does not support them")):
         (problem,) = handler_problems(ruled, handler)
         assert word in problem
         assert "yarn.resourcemanager.placement-constraints.handler to scheduler" in problem

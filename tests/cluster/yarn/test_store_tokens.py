@@ -135,7 +135,7 @@ def test_a_key_server_that_only_hdfs_has_named_may_be_away(
         fetched = tokens(servers).fetch(Credentials())
     assert [each.name for each in fetched.others] == ["localhost:8021"]
     assert "no key server token" in caplog.text
-    assert "Set `key_server` to `none`" in caplog.text
+    assert "set `key_server` to `none`" in caplog.text
     with pytest.raises(StorageUnreachable):
         tokens(servers, setting=KEYS).fetch(Credentials())
     assert len(servers["own"].cancelled) == len(servers["localhost:8021"].cancelled) == 1

@@ -123,7 +123,7 @@ async def test_it_says_since_when_and_why_a_file_cannot_be_written(tmp_path: Pat
     (failed, why), (again, how) = events
     assert (failed, again) == ("not_written", "written_again")
     assert why.startswith("status.json: cannot make directory")
-    assert how.startswith("status.json, after ")
+    assert how.startswith("status.json was written after ")
 
 
 async def test_so_does_a_write_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

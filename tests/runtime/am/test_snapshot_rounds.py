@@ -135,7 +135,7 @@ def test_a_save_is_stored_when_all_writers_have_it(gang: Gang) -> None:
     assert gang.store() == ["worker:0", "worker:1"]
     gang.report("worker:0", entry("step-10", news=False), entry("step-20"))
     gang.report("worker:1", entry("step-10", news=False))
-    assert gang.reason() == "worker:0 has written step-20, and worker:1 has not yet"
+    assert gang.reason() == "worker:0 has written step-20, but worker:1 has not written it yet"
     gang.report("worker:1", entry("step-10", news=False), entry("step-20"))
     assert gang.ordered() == ["worker:0", "worker:1"]
 
@@ -287,7 +287,7 @@ def test_saves_that_the_first_writer_has_removed_before_they_were_stored_block_n
     needs = {"checkpoint-6/trainer_state.json": 1}
     gang.report("worker:0", entry("checkpoint-12"))
     gang.report("worker:1", entry("checkpoint-9"), entry("checkpoint-6", needs=needs))
-    assert gang.reason() == "worker:0 has written checkpoint-12, and worker:1 has not yet"
+    assert gang.reason() == "worker:0 has written checkpoint-12, but worker:1 has not written it yet"
     gang.report("worker:1", entry("checkpoint-12"), entry("checkpoint-9"), entry("checkpoint-6", needs=needs))
     plan = gang.plan()
     assert isinstance(plan, list)
@@ -309,7 +309,7 @@ def test_a_save_that_another_task_has_removed_stays_in_the_first_one(gang: Gang)
 def test_a_save_that_is_newer_than_the_common_one_is_waited_for(gang: Gang) -> None:
     gang.report("worker:0", entry("checkpoint-9"))
     gang.report("worker:1", entry("checkpoint-12"), entry("checkpoint-9"))
-    assert gang.reason() == "worker:1 has written checkpoint-12, and worker:0 has not yet"
+    assert gang.reason() == "worker:1 has written checkpoint-12, but worker:0 has not written it yet"
 
 
 def test_a_task_with_another_base_uploads_its_part_again(gang: Gang) -> None:

@@ -97,7 +97,7 @@ async def test_a_last_checkpoint_is_asked_for_once_for_each_token_that_nobody_re
     minding = asyncio.ensure_future(access.mind(0.5, called.put_nowait))
     try:
         async with asyncio.timeout(30):
-            assert (await called.get()).startswith("the HDFS token ends at 20")
+            assert (await called.get()).startswith("the HDFS token expires at 20")
             assert epoch_ms() >= now + 500
             await access.take(made(2, now + 1, now + 3_600_000))
             await access.take(made(3, now + 2, now + 700))
@@ -109,8 +109,8 @@ async def test_a_last_checkpoint_is_asked_for_once_for_each_token_that_nobody_re
 
 def test_people_are_told_when_a_quarter_is_left_and_nobody_has_brought_another(access: StoreAccess) -> None:
     assert access.trouble(6999) is None
-    assert "ends at" in str(access.trouble(7001))
-    assert "has ended" in str(access.trouble(9001))
+    assert "expires at" in str(access.trouble(7001))
+    assert "expired at" in str(access.trouble(9001))
 
 
 KEYS = "kms://http@keys:9600/kms"
@@ -135,7 +135,7 @@ async def test_those_beside_the_stores_are_replaced_with_it(
     token = Token.from_url_string(of_keys.text)
     for alias in (KEYS, "10.0.0.9:9600"):
         assert credentials.tokens[alias] == Token(token.identifier, token.password, token.kind, KEYS)
-    assert f"token of {KEYS} ends at" in str(access_of_keys.trouble(10001))
+    assert f"token of {KEYS} expires at" in str(access_of_keys.trouble(10001))
 
 
 async def test_an_order_without_them_leaves_them_as_they_are(access_of_keys: StoreAccess) -> None:

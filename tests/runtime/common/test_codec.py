@@ -135,8 +135,8 @@ def test_every_wrong_place_is_named() -> None:
         ("tasks", [4], "expected an object, got 4"),
         ("failure", "x", "expected an object"),
         ("am_attempt", 1.5, "expected an integer"),
-        ("generation", 1 << 70, "expected an integer of 64 bits"),  # as text of a size or a time it is an error
-        ("generation", -(1 << 64), "expected an integer of 64 bits"),
+        ("generation", 1 << 70, "expected a signed 64-bit integer"),  # as text of a size or a time it is an error
+        ("generation", -(1 << 64), "expected a signed 64-bit integer"),
         ("name", None, "expected text"),
     ],
 )

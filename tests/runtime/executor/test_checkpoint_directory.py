@@ -217,7 +217,7 @@ def test_more_files_than_a_message_can_list_are_a_blocker(
         (container.path / f"{number:03}").write_text("x")
     state = container.look(6)
     assert (state.ready, state.lasts) == (False, True)
-    assert state.blocker.startswith("it has 1000 files and directories")
+    assert state.blocker.startswith("the directory has 1000 files and directories")
     assert "fewer and larger files" in state.blocker
 
 

@@ -61,7 +61,7 @@ def test_files_are_verified_before_the_first_start_only(container: Path) -> None
     assert (program.read_bytes(), (container / "data.csv").read_bytes()) == (b"train", b"1,2")
     program.resolve().write_bytes(b"other")
     files.place(threading.Event())
-    with pytest.raises(ChangedFileError, match=r"src/other\.py is not what was submitted"):
+    with pytest.raises(ChangedFileError, match=r"src/other\.py differs from the submitted file"):
         delivered(container, (resource("src/other.py", b"train"), b"steal")).place(threading.Event())
     assert not (container / "src" / "other.py").exists()
 
@@ -93,7 +93,7 @@ def test_a_name_is_taken_literally(container: Path, name: str) -> None:
 
 def test_a_changed_archive_is_not_unpacked(container: Path) -> None:
     good, evil = packed("bin/python", b"good"), packed("bin/python", b"evil")
-    with pytest.raises(ChangedFileError, match="env is not what was submitted"):
+    with pytest.raises(ChangedFileError, match="env differs from the submitted file"):
         delivered(container, (resource("env", good, ResourceKind.ARCHIVE), evil)).place(threading.Event())
     assert [path.name for path in container.iterdir()] == ["tony-files"]
     assert [path.name for path in container.parent.iterdir()] == ["container"]
@@ -187,7 +187,7 @@ async def test_a_changed_program_does_not_run(launch: Launch) -> None:
     delivered(running.container.directory, (resource("train.py", b"train"), b"steal"))
     await running.begin()
     failed = await running.master.first("restore_failed")
-    assert "train.py is not what was submitted" in failed.reason
+    assert "train.py differs from the submitted file" in failed.reason
     assert not (running.container.directory / "ran").exists()
 
 

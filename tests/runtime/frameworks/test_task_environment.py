@@ -124,7 +124,7 @@ def test_the_frameworks_there_are() -> None:
     for name in framework_names():
         assert get_framework(name).name == name
         assert get_framework(name).ports("worker", Role.WORKER)[0] == "main"
-    with pytest.raises(LookupError, match="there are tensorflow, pytorch"):
+    with pytest.raises(LookupError, match="the frameworks are tensorflow, pytorch"):
         get_framework("theano")
 
 

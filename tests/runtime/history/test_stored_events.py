@@ -115,7 +115,7 @@ def test_the_reader_holds_what_is_enormous_within_bounds(tmp_path: Path, monkeyp
     monkeypatch.setattr(application_history, "_MOST_BYTES", 10)
     missing = []
     assert times(tmp_path, missing) == []
-    assert missing == [f"events: 2 segments from {bomb.name} on: only 10 B are read"]
+    assert missing == [f"events: 2 segments from {bomb.name} on: not read, because the limit is 10 B"]
 
 
 def test_a_file_of_a_million_parts_is_given_up(tmp_path: Path) -> None:

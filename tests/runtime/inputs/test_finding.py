@@ -79,7 +79,7 @@ def test_a_file_that_two_paths_name_comes_once(stores: JobStores, data: Path) ->
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("nothing.csv", r"inputs\.x\.paths\[1\]: there is no file://.*nothing\.csv; correct the path"),
+        ("nothing.csv", r"inputs\.x\.paths\[1\]: file://.*nothing\.csv does not exist; correct the path"),
         ("*.parquet", r"inputs\.x\.paths\[1\]: .*\*\.parquet matches no file"),
         ("no/**/*.csv", r"inputs\.x\.paths\[1\]: .* matches no file"),
     ],

@@ -61,7 +61,7 @@ def test_a_footer_that_is_too_long_is_not_read(tmp_path: Path) -> None:
         file.truncate(100 << 20)
         file.seek(0, 2)
         file.write((90 << 20).to_bytes(4, "little") + b"PAR1")
-    with pytest.raises(ParquetError, match="more than 67108864"):
+    with pytest.raises(ParquetError, match="more than the limit of 67108864"):
         sizes(tmp_path / "x")
 
 

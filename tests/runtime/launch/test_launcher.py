@@ -204,7 +204,7 @@ def test_a_directory_that_cannot_be_made_new_is_named(container: Container) -> N
     done = container.run(**{contract.ENV_PYTHON_CANDIDATES: sys.executable})
     assert done.returncode == exit_codes.BAD_CONTAINER
     assert done.stdout == ""
-    assert done.stderr.splitlines()[-1].startswith(f"the container's directory {container.directory} is not as YARN")
+    assert done.stderr.splitlines()[-1].startswith(f"cannot create directories in {container.directory}, the container")
 
 
 def test_a_full_disk_is_named(container: Container) -> None:

@@ -116,7 +116,7 @@ def test_what_has_no_room_is_named_where_people_look(work: KeptWork, tmp_path: P
     assert "NOT kept, because of the size limit: data.parquet" in work.keep()
     note = (work.directory / NOT_KEPT).read_text()
     assert "2.0 KiB  data.parquet" in note
-    assert "may have 1000 B" in note
+    assert "may have at most 1000 B" in note
     assert not work.poll()  # the note is none of the work
     assert files_below(put_back(work, tmp_path / "other").directory) == ["a.ipynb"]
     (work.directory / "data.parquet").unlink()

@@ -71,5 +71,5 @@ def test_nothing_is_kept_that_has_arrived() -> None:
     assert (sent.held, sent.after(4, 9), sent.after(2, 9)) == (2, b"ef", b"")
     sent.arrived(2)  # an answer that was overtaken
     assert sent.held == 2
-    with pytest.raises(OutOfStepError, match="has 7 bytes, of 6"):
+    with pytest.raises(OutOfStepError, match="reports 7 received bytes, but only 6 were sent"):
         sent.arrived(7)

@@ -150,8 +150,9 @@ def choose_chain(
         return ChainChoice(False, "resume is 'never'")
     keys = differing(newest.about.fingerprint, fingerprint)
     if resume is Resume.ALWAYS:
-        changed = f", although {_named(keys)} changed" if keys else ""
-        return ChainChoice(True, f"resume is 'always'{changed}")
+        return ChainChoice(
+            True, f"resume is 'always', although {_named(keys)} changed" if keys else "resume is 'always'"
+        )
     if has_succeeded:
         return ChainChoice(False, f"{newest.name} has already led to a success")
     if keys:

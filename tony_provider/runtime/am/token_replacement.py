@@ -150,7 +150,7 @@ class StoreAccess:
                 left = (at_ms - epoch_ms()) / 1000
                 if left <= 0:
                     called, left = life.until_ms, None
-                    last_call(f"the {self._which()} ends at {moment(life.until_ms)}")
+                    last_call(f"the {self._which()} expires at {moment(life.until_ms)}")
             with suppress(asyncio.TimeoutError):
                 await wait_with_timeout(self._brought.wait(), left)
 

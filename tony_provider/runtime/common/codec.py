@@ -128,7 +128,7 @@ def _structure_int(value: Any, _: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"expected an integer, got {reprlib.repr(value)}")
     if value.bit_length() >= _BITS:  # protobuf messages, times and sizes hold no larger integers
-        raise TypeError(f"expected an integer of at most {_BITS} bits, got one of {value.bit_length()}")
+        raise TypeError(f"expected a signed {_BITS}-bit integer, got one of {value.bit_length()} bits")
     return value
 
 

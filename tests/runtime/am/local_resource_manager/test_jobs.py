@@ -155,7 +155,7 @@ async def test_task_larger_than_the_machine_is_refused_with_its_key(tmp_path: Pa
     job = await start(tmp_path, spec({"worker": task("true", memory=4000)}), access={"memory": 2500})
     result = await job.end()
     assert result.failure
-    assert "tasks.worker.memory: 4000 is more than the 2500" in result.failure.message
+    assert "tasks.worker.memory: 4000 is more than 2500" in result.failure.message
 
 
 async def test_command_that_does_not_exist(tmp_path: Path) -> None:

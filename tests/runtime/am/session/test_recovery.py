@@ -167,7 +167,7 @@ def test_what_a_former_master_had_of_the_gang_is_given_back_in_time() -> None:
     world.wait(100)
     world.complete_all()
     assert world.verdict.failure
-    assert "at most 1 were granted" in world.verdict.failure.message
+    assert "at most 1 of 3 containers were granted" in world.verdict.failure.message
 
 
 @pytest.mark.parametrize("budget", [0, 1])

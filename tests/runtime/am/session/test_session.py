@@ -97,7 +97,7 @@ def test_queue_timeout_says_what_was_missing() -> None:
     failure = world.verdict.failure
     assert failure
     assert failure.kind is FailureKind.QUEUE_TIMEOUT
-    assert "of 2 containers at most 1 were granted" in failure.message
+    assert "at most 1 of 2 containers were granted" in failure.message
     assert "1 x worker (2048 MiB, 1 vcore)" in failure.message
     assert not world.held
 

@@ -475,7 +475,7 @@ def test_more_by_somebodys_word_lifts_it() -> None:
 def test_as_many_as_there_are_is_a_word_too() -> None:
     gang = world().run()
     gang.resize("no more, please", worker=2)
-    assert gang.noted("resizing") == ["worker: no more than 2 from now on: no more, please"]
+    assert gang.noted("resizing") == ["worker: at most 2 from now on: no more, please"]
     gang.resize("no more, please", worker=2)
     assert len(gang.noted("resizing")) == 1
     gang.room = 5
