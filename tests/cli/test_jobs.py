@@ -220,7 +220,7 @@ def test_all_that_is_wrong_is_said_at_once(tony: Tony, local: TonyHook, job: str
         (["submit", "{job}"], "no value was given for 'API_KEY'"),
         (["submit", "{job}", "--secret", "NOT_THERE"], "the environment has no variable NOT_THERE"),
         (["submit", "/nowhere/job.tony.yaml"], "/nowhere/job.tony.yaml cannot be read: No such file or directory"),
-        (["submit", "{template}"], "has a template, which only a DAG renders"),
+        (["submit", "{template}"], "contains a template, which only a DAG renders"),
         (["submit", "{broken}"], "broken.tony.yaml: the job specification has one problem"),
         (["submit", "{job}", "--set", "tasks"], "should be key=value, such as tasks.worker.instances=4"),
         (["submit", "{job}", "--set", "env=1", "--set", "env.A=1"], "is below a key that also has a value"),
@@ -270,7 +270,7 @@ def test_a_job_is_checked_against_the_live_cluster(tony: Tony, yarn: TonyHook, j
     for expected in (
         "no queue 'nowhere'",
         "tasks.worker.memory: 921600 MiB in one container is more",
-        "'say.sh' is not",
+        "'say.sh' does not exist",
     ):
         assert expected in bad.error
 

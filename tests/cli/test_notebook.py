@@ -103,7 +103,7 @@ def test_objects_of_a_record_want_confirmation(tony: Tony, hook: TonyHook) -> No
         (("JOB", "--task", "ps"), "the job has no task type 'ps'; it has worker"),
         (("JOB", "--set", "tasks.notebook.memori=8GiB"), "unknown key; did you mean memory?"),
         (("JOB", "--set", "tasks.worker.memory=8GiB"), "tasks.worker"),
-        (("JOB", "--secret", "NOT_THERE_4711"), "--secret: the environment has no NOT_THERE_4711"),
+        (("JOB", "--secret", "NOT_THERE_4711"), "--secret: the environment has no variable NOT_THERE_4711"),
         (("JOB", "--idle", "soon"), "--idle: not a time"),
         (("JOB", "--lifetime", "1s"), "--lifetime: should be at least 1 min"),
         (("JOB", "--keep", "much"), "--keep: "),

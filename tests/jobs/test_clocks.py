@@ -68,7 +68,7 @@ def test_durations_are_measured_and_wrong_clocks_reported(shifted: YarnPlace, tm
         }
     )
     running = job.until(JobState.RUNNING)
-    until(lambda: "is 2 d 2 h behind it" in " ".join(job.status().troubles), job.describe)
+    until(lambda: "(2 d 2 h behind it)" in " ".join(job.status().troubles), job.describe)
     os.kill(job.master().pid, signal.SIGKILL)
 
     def next_master() -> JobStatus | None:

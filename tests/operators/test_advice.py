@@ -86,7 +86,7 @@ def test_it_is_taken_back_after_a_failure_and_no_checkpoint_is_lost(training: Tr
     assert training.said(
         f"Withdrawing the advice .*: the next try, and all runs until {QUIET_RUNS} runs have succeeded"
     )
-    assert training.said(r"No advice is applied: application_\S+ failed with it")
+    assert training.said(r"No advice is applied, because application_\S+ failed with advice")
     assert training.chains == ["chain-0001"]
     assert training.said(r"from snapshot \d+ \(step 7\b[^)]*\)")
     assert known(training).quiet_runs == QUIET_RUNS - 1

@@ -135,7 +135,7 @@ def test_what_airflow_would_make_an_object_of_is_not_taken_from_the_store(
     ended.forge("return_value.json", all=returned)
     done = ended.read()
     error = str(done.errors["train"])
-    assert error.startswith(f"cannot read {ended.directory}/return_value.json: it holds '")
+    assert error.startswith(f"cannot read {ended.directory}/return_value.json: it contains '")
     assert "is a reserved key of Airflow's serialization" in error
     assert done.results["train"] is None
 
@@ -145,7 +145,7 @@ def test_a_program_cannot_return_it(local: TonyHook, key: str) -> None:
     """Seen: the next task got an object with data of the job's choice, or this one failed without a word on why."""
     returned = json.dumps({"a": [{**OBJECT, key: "dict"} if key in OBJECT else {key: "dict", "__var": 1}]})
     done = train(job(f"echo '{returned}' > $TONY_RESULT_FILE", restart={"budget": 0}))
-    assert "TONY_RESULT_FILE holds 'a[0].__" in str(done.errors["train"])
+    assert "TONY_RESULT_FILE contains 'a[0].__" in str(done.errors["train"])
     assert done.results["train"] is None
 
 

@@ -74,7 +74,7 @@ def read_returned(file: Path) -> Optional[bytes]:
     try:
         plain = to_plain(json.loads(data))
         if key := reserved_key(plain):
-            raise ReturnedError(f"{contract.ENV_RESULT_FILE} holds {key!a}, which {RESERVED_KEY_REASON}")
+            raise ReturnedError(f"{contract.ENV_RESULT_FILE} contains {key!a}, which {RESERVED_KEY_REASON}")
         return json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ReturnedError(f"{contract.ENV_RESULT_FILE} is nested too deeply") from error
