@@ -346,7 +346,7 @@ def test_a_missing_file_leaves_nothing_behind(local: TonyHook, tmp_path: Path) -
         ("one", r"inputs\.x: 1 shard for 2 tasks \(worker\); with `deal: static`"),
         (
             ["*", "two", "three"],
-            r"inputs\.x\.paths\[1\]: .*two; .* inputs\.x\.paths\[2\]: .*three does not exist",
+            r"inputs\.x\.paths\[1\]: .*two does not exist; .* inputs\.x\.paths\[2\]: .*three does not exist",
         ),
     ],
 )

@@ -124,7 +124,9 @@ def test_a_staging_directory_of_another_user_is_not_written_in(hdfs: Place, bobs
     spec = OutputSpec(f"{hdfs.root}-out")
     here = OutputPlace(spec.path, "application_1_0001")
     bobs.storage.make_directories(here.staging, permission=0o777)
-    with pytest.raises(PublishError, match=r"^outputs\.out\.path: .*\.application_1_0001 belongs to bob, .* remove it, or"):
+    with pytest.raises(
+        PublishError, match=r"^outputs\.out\.path: .*\.application_1_0001 belongs to bob, .* remove it, or"
+    ):
         Publication(hdfs.storage, "out", spec, here, "training").open()
     assert bobs.storage.list(here.staging) == []
     with pytest.raises(StoragePermissionDenied):
