@@ -151,14 +151,30 @@ def test_tickets_of_a_keytab(layout: Layout) -> None:
         keytab(layout, "bob").negotiate("localhost")
 
 
-def test_each_keytab_has_its_own_tickets(layout: Layout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    keytab(layout, "alice").negotiate("localhost")
-    other = shutil.copy(layout.keytab("alice"), tmp_path / "other.keytab")
+@pytest.fixture
+def no_kdc(layout: Layout, tmp_path: Path) -> str:
+    """A krb5.conf with a KDC that does not answer."""
     config = layout.krb5_conf.read_text()
     kdc, nobody = re.search(r"^ +kdc = (\S+)$", config, re.MULTILINE), f"127.0.0.1:{free_ports(1)[0]}"
     assert kdc is not None
     (tmp_path / "krb5.conf").write_text(config.replace(kdc[1], nobody))
-    monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "krb5.conf"))
+    return str(tmp_path / "krb5.conf")
+
+
+def test_why_the_kdc_gives_no_ticket(no_kdc: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: the owner of a ticket was "no ticket", whatever the KDC had said, such as a wrong clock."""
+    monkeypatch.setenv("KRB5_CONFIG", no_kdc)
+    for act in (ticket, lambda: own_tickets().negotiate("localhost")):
+        with pytest.raises(ClusterAuthError, match="no KDC answers"):
+            act()
+
+
+def test_each_keytab_has_its_own_tickets(
+    layout: Layout, no_kdc: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keytab(layout, "alice").negotiate("localhost")
+    other = shutil.copy(layout.keytab("alice"), tmp_path / "other.keytab")
+    monkeypatch.setenv("KRB5_CONFIG", no_kdc)
     with pytest.raises(StorageAuthError, match="no KDC answers"):
         Tickets.of_keytab(Path(other), f"alice@{REALM}", spnego_error).negotiate("localhost")
 

@@ -239,9 +239,11 @@ class Tickets:
         credentials, minor = ctypes.c_void_p(), ctypes.c_uint32()
         mechanisms = _OidSet(1, ctypes.pointer(_KERBEROS))
         with self._name(self._principal, _PRINCIPAL_NAME) as own:
+            # The library fetches a missing ticket at once only if the lifetime is requested. gss_inquire_cred fetches
+            # it, too, but loses the mechanism's error, such as a clock skew or an outdated keytab.
             self._call(
                 "gss_acquire_cred", own, _NO_TIME_LIMIT, ctypes.byref(mechanisms), _INITIATE,
-                ctypes.byref(credentials), None, None,
+                ctypes.byref(credentials), None, ctypes.byref(ctypes.c_uint32()),
             )  # fmt: skip
         try:
             yield credentials
