@@ -38,7 +38,7 @@ class OpenCluster:
     staging_dir: str  # URI
     nodes_webhdfs: WebHdfsConfig | None  # the nodes' access to the store; None if the store is not WebHDFS
     tokens: StoreTokens | None = None  # None without Kerberos or WebHDFS
-    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # further HDFS clusters, with the nodes' access
+    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # further HDFS clusters, and how nodes access them
 
     def pages(self, application_id: str, application_dir: str) -> Pages:
         """Return the application's pages, including the page of its files. Raises ClusterError."""

@@ -53,7 +53,7 @@ from tony_provider.runtime.hadoop.gss import reason
 from tony_provider.runtime.hadoop.yarn_records import AccessList
 
 TIMEOUT = 10.0  # seconds to wait for a server to start, if all servers refuse connections
-_CONNECT_SECONDS = 2.0  # seconds; a slower server passes the check, because later calls wait for it
+_CONNECT_SECONDS = 2.0  # seconds to connect; a slower server passes, because later calls have longer timeouts
 _PAUSE = 0.5  # seconds before all servers are tried again
 _PORTS = {"http": 80, "https": 443}
 

@@ -206,7 +206,7 @@ async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.Fro
         send(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=output, tail=tail)))
 
 
-_LOG_TIMEOUT = 20.0  # seconds for the upload of the log; the application master waits timing.KEEP_LOGS
+_LOG_TIMEOUT = 20.0  # seconds for the upload of the log; the application master waits longer, for KEEP_LOGS
 
 
 async def keep_log(context: ExecutorContext) -> None:

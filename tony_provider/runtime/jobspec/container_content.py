@@ -48,7 +48,7 @@ def with_tensorboard_task(job: JobSpec) -> JobSpec:
 
 
 def without_tensorboard_task(job: JobSpec) -> JobSpec:
-    """Return the job with only the key ``tensorboard``, as users write it, so that they can override its keys."""
+    """Return the job without the task type of TensorBoard, so that users can override the key ``tensorboard``."""
     if job.tensorboard is None:
         return job
     return attrs.evolve(job, tasks={name: task for name, task in job.tasks.items() if name != TENSORBOARD})

@@ -211,7 +211,7 @@ class KeptWork:
         self._size_limit = size_limit
         self._links = frozenset(links)
         self._seen: Optional[Sequence[WorkFile]] = None  # files at the last listing
-        self._kept: Optional[Sequence[WorkFile]] = None  # listing of the files that were kept last
+        self._kept: Optional[Sequence[WorkFile]] = None  # files at the newest save
         self._left: Sequence[WorkFile] = ()
         self.number: Optional[int] = None  # number of the newest archive from this container, or None
         self.missing = ""  # message for users: files that this archive lacks; may be empty

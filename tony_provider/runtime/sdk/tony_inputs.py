@@ -294,7 +294,7 @@ def batches(
 ) -> Iterator[list[Any]]:
     """Yield lists of ``size`` examples. A list has examples of one shard, so the last list of a shard may be shorter.
 
-    With a queue, a shard is committed only when the loop requests the next batch after the last batch of the shard.
+    With a queue, a shard is committed after the loop has finished its last batch and requests another one.
     """
     if size < 1:
         raise ValueError(f"the batch size is {size}, but must be at least 1")

@@ -51,9 +51,9 @@ class TimeLedger:
 
     Call ``update`` after each event. Times are on the session's clock, in seconds.
 
-    A generation trains from its first progress report on. Part of the time before also counts as training: the time
-    that the reported steps need at the pace of the next report. A program that never reports steps trains from the
-    start of its processes. While some tasks restart alone, their share of all tasks' time counts as restarts.
+    A generation trains from its first progress report on. Time before that report also counts as training, as long as
+    its steps take at the pace until the second report. A program that never reports steps trains from the start of its
+    processes. While some tasks restart alone, their share of all tasks' time counts as restarts.
     """
 
     def __init__(self, state: SessionState) -> None:

@@ -369,7 +369,7 @@ class _Failures:
             raise self._last from error
 
     def none(self, error: NoDataNode) -> None:
-        """Record that every DataNode is excluded, and permit excluded DataNodes again. Raises the errors of ``add``."""
+        """Clear the exclusions, because no DataNode is left. After the deadline, raise the last error."""
         if self._avoids and self._silent.hosts:
             self._avoids = False
             return
