@@ -34,7 +34,7 @@ def test_a_gang_that_the_cluster_cannot_hold_gives_everything_back(yarn: YarnPla
 
     diagnostics = job.failed()
     assert "the queue had no room for 14 s" in diagnostics
-    assert f"at most {yarn.nodes} of {yarn.nodes + 1} were granted at the same time" in diagnostics
+    assert f"at most {yarn.nodes} of {yarn.nodes + 1} containers were granted at the same time" in diagnostics
     assert f"x worker ({memory} MiB, 1 vcore)" in diagnostics
     failure = job.status().failure
     assert failure is not None
