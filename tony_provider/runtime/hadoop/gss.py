@@ -195,9 +195,10 @@ class Tickets:
         """
         name, text = ctypes.c_void_p(), _Buffer()
         seconds, minor = ctypes.c_uint32(), ctypes.c_uint32()
-        with self._credentials() as credentials:
+        # gss_inquire_cred would fetch a missing ticket, too, but it loses Kerberos's error, such as a clock skew.
+        with self._credentials(ctypes.byref(seconds)) as credentials:
             try:
-                self._call("gss_inquire_cred", credentials, ctypes.byref(name), ctypes.byref(seconds), None, None)
+                self._call("gss_inquire_cred", credentials, ctypes.byref(name), None, None, None)
                 self._call("gss_display_name", name, ctypes.byref(text), None)
                 return text.data.decode(), None if seconds.value == _NO_TIME_LIMIT else seconds.value
             finally:
@@ -235,15 +236,18 @@ class Tickets:
         self._gss.gss_delete_sec_context(ctypes.byref(minor), ctypes.byref(context), None)
 
     @contextmanager
-    def _credentials(self) -> Iterator[ctypes.c_void_p]:
+    def _credentials(self, seconds: Any = None) -> Iterator[ctypes.c_void_p]:
+        """Yield this process's credentials.
+
+        ``seconds`` points to a number for the ticket's remaining lifetime. If it is given, a missing ticket is fetched
+        at once.
+        """
         credentials, minor = ctypes.c_void_p(), ctypes.c_uint32()
         mechanisms = _OidSet(1, ctypes.pointer(_KERBEROS))
         with self._name(self._principal, _PRINCIPAL_NAME) as own:
-            # The library fetches a missing ticket at once only if the lifetime is requested. gss_inquire_cred fetches
-            # it, too, but loses the mechanism's error, such as a clock skew or an outdated keytab.
             self._call(
                 "gss_acquire_cred", own, _NO_TIME_LIMIT, ctypes.byref(mechanisms), _INITIATE,
-                ctypes.byref(credentials), None, ctypes.byref(ctypes.c_uint32()),
+                ctypes.byref(credentials), None, seconds,
             )  # fmt: skip
         try:
             yield credentials
