@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -216,7 +217,7 @@ def test_no_model_yet(ready: Training) -> None:
 def test_a_model_that_is_not_there_is_refused(ready: Training) -> None:
     error = ready.again(warm_start=f"{ready.hook.layout.root}/models/1", retries=3).errors["train"]
     assert isinstance(error, TonyJobRejected)
-    assert "does not exist" in str(error)
+    assert re.search(r"warm_start: \S+ does not exist", str(error))
     assert applications(ready.hook) == []
 
 
