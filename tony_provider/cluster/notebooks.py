@@ -136,7 +136,7 @@ def _listed(objects: list[NamedObject]) -> str:
 def _without_client_config(job: JobSpec, layout: Layout) -> tuple[JobSpec, list[str]]:
     """Return the job without a ``docker.client_config`` on this machine, and the removed keys.
 
-    Such a file has the credentials of the caller.
+    This file has the credentials of the caller.
     """
     docker = job.docker
     if docker is None or docker.client_config is None or not _is_local(docker.client_config, layout):

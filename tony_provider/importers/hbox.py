@@ -327,7 +327,7 @@ def _read(source: Source) -> Draft:
 
 
 def _key(name: str) -> str:
-    """Return Hbox's name for a key. The same key has another prefix in XLearning."""
+    """Return Hbox's name for a key, which has another prefix in XLearning."""
     return f"hbox.{name.removeprefix('xlearning.')}" if name.startswith("xlearning.") else name
 
 

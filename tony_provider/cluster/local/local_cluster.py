@@ -147,7 +147,7 @@ def _await_start(folder: ApplicationFolder, process: subprocess.Popen[bytes]) ->
         if process.poll() is not None or time.monotonic() >= deadline:
             process.kill()
             process.wait()
-            raise OSError(f"the process ended immediately: {folder.am_log_tail(_SAID_BYTES) or 'without output'}")
+            raise OSError(f"the process did not start: {folder.am_log_tail(_SAID_BYTES) or 'without output'}")
         time.sleep(_POLL)
 
 

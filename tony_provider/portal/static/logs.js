@@ -31,7 +31,7 @@ function Log({ applicationId, task, running }) {
   }, [data]);
   if (loading) return html`<${Loading} what=${`the log of ${task}`} />`;
   if (error && data === null) return html`<${Problem} title=${`The log of ${task}:`} text=${error} />`;
-  const cut = data.startsWith("… earlier output is left out\n"); // as portal/printed.py has it
+  const cut = data.startsWith("… earlier output is left out\n"); // as in portal/job_views.py
   return html`<div>
     ${cut && html`<p className="soft">The last ${bytes(tail)} of it. ${tail < TAILS[1] && html`<button type="button" onClick=${() => setTail(TAILS[1])}>Show ${bytes(TAILS[1])}</button>`}</p>`}
     <pre ref=${frame} className="log" tabIndex=${0} role="region" aria-label=${`Log of ${task}`}>${data || "It has printed nothing."}</pre>

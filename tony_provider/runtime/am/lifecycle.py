@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class MasterContext:
-    """What an application master reads from its container: job, credentials, node and attempt."""
+    """The data that an application master reads from its container: job, credentials, node and attempt."""
 
     description: ApplicationDescription
     credentials: Credentials = attrs.field(repr=False)

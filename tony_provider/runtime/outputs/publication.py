@@ -249,7 +249,7 @@ class Publication:
     def publish(
         self, parts: Sequence[OutputPart], committed: Callable[[], Iterable[CommittedFile]] = tuple
     ) -> OutputStatus:
-        """Publish all files of ``parts``. Of every other part, publish only the files that committed shards name.
+        """Publish all files of ``parts``. Other parts contribute only the files that committed shards name.
 
         ``committed`` returns these files. It is called more than once.
         """

@@ -221,7 +221,7 @@ def _iterations(model: Any) -> int:
 
 
 def _workers_in_step(model: Any) -> Optional[Any]:
-    """Return the strategy of workers that train the model in step, or None. Such workers must act together."""
+    """Return the strategy of workers that train the model in step, or None. These workers must act together."""
     strategy = getattr(model, "distribute_strategy", None)
     tf = sys.modules.get("tensorflow")
     if strategy is None or tf is None or not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
