@@ -106,16 +106,18 @@ bench: packages $(VENV)/.test fetch  ## all benchmarks, some 36 minutes on two q
 bench-check: $(VENV)/.test  ## fail where a ratio of the newest run is worse than the one kept in benchmarks/kept; ONLY=launch,scale
 	$(BIN)/python -m benchmarks.check $(subst $(comma), ,$(ONLY))
 
-bench-keep: $(VENV)/.test  ## keep the newest run in benchmarks/kept, and show it in docs/performance.md; ONLY=launch,scale
+bench-keep: $(VENV)/.test  ## keep the newest run in benchmarks/kept, and show it in benchmarks/RESULTS.md; ONLY=launch,scale
 	$(BIN)/python -m benchmarks.check --keep $(subst $(comma), ,$(ONLY))
 	$(BIN)/python -m tests.documents
 
 # -- the work --------------------------------------------------------------------------------------------------------
 
-lint: $(VENV)/.test  ## ruff, who imports whom (import-linter), and whether the runtime needs no newer Python than 3.9 (vermin)
+lint: $(VENV)/.test  ## ruff, allowed imports (import-linter), structure and language, and Python 3.9 for the runtime (vermin)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.structure
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs dags tony_provider
 	$(BIN)/vermin --quiet --no-parse-comments --eval-annotations --target=3.9- --violations tony_provider/__init__.py tony_provider/runtime
 
 types: $(VENV)/.test  ## mypy, strict
@@ -133,7 +135,7 @@ docs: $(VENV)/.test  ## the documents as HTML in build/docs, with every warning 
 	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning -b html -c docs -d build/doctrees . build/docs
 	@echo build/docs/index.html
 
-docs-tables: $(VENV)/.test  ## write what docs/ has from the code, and from the benchmarks that are kept, anew
+docs-tables: $(VENV)/.test  ## write the generated blocks of docs/ and benchmarks/RESULTS.md, from the code and the kept runs
 	$(BIN)/python -m tests.documents
 
 screenshots: packages $(VENV)/.test  ## take the pictures of the documents anew, of an Airflow of their own: docs/_static/screenshots

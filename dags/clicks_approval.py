@@ -1,31 +1,37 @@
 """
-### Ask somebody before a model is published
+### Ask a person before a model is published
 
-Train a model, then wait for a person: Airflow's own `ApprovalOperator` shows what the training has reached, under
-*Required Actions* of the run, and the model is published when somebody approves it. Who that was is kept with the
-model and in the asset's event. When it is rejected, or when nobody answers within three days, the published model
-stays, and the run succeeds all the same.
+Train a model, then wait for a person. Airflow's `ApprovalOperator` shows the result of the training under *Required
+Actions* of the run. If a user approves it, the run publishes the model. The version and its asset event contain the
+name of this user. If a user rejects the model, or if no user answers within three days, the published model stays, and
+the run succeeds.
 
-The run waits without a worker, a trigger or a container. The model is on the store meanwhile, where the link in the
-question leads; it stays there whatever the answer is.
+The run waits without a worker, a trigger or a container. The model stays on the store, whatever the answer is.
 
-To ask certain people only, give the operator `assigned_users`; to tell them, `notifiers`.
+To allow only certain users to answer, set `assigned_users` of the operator. To notify them, set `notifiers`.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import DAG, Asset
+from airflow.sdk import DAG, Asset, task
 
-from tony_examples.clicks import training_job, write_clicks
+from tony_examples.clicks import DAY, training_job, write_clicks
 from tony_examples.form import how_to_train, where_to_run
-from tony_examples.publishing import publish
 from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.publishing import publish_model
 
-MODELS = "clicks_approval/models"
 MODEL = Asset("clicks_approval_model")
+
+
+@task(outlets=[MODEL])
+def publish(trained: Any, user: str) -> Any:
+    """Publish the model as a new version."""
+    return publish_model("clicks_approval/models", trained, approved_by=user)
+
 
 with DAG(
     "clicks_approval",
@@ -49,7 +55,7 @@ with DAG(
 {%- set trained = ti.xcom_pull('train') -%}
 | | |
 |---|---|
-| log loss on held-out clicks | {{ '%.4f' | format(trained['metrics']['log_loss']) }} (a coin's: 0.6931) |
+| log loss on held-out clicks | {{ '%.4f' | format(trained['metrics']['log_loss']) }} (chance: 0.6931) |
 | epochs | {{ trained['step'] }} |
 | learning rate | {{ trained['metrics']['learning_rate'] }} |
 | model | `{{ trained['model_dir'] }}` |
@@ -59,13 +65,5 @@ with DAG(
         defaults=ApprovalOperator.REJECT,
     )
 
-    write_clicks() >> train
-    (
-        train
-        >> approve
-        >> publish.override(outlets=[MODEL])(
-            MODELS,
-            train.output,
-            approved_by="{{ ti.xcom_pull('approve')['responded_by_user']['name'] }}",
-        )
-    )
+    write_clicks(DAY) >> train
+    train >> approve >> publish(train.output, "{{ ti.xcom_pull('approve')['responded_by_user']['name'] }}")

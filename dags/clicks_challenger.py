@@ -1,17 +1,17 @@
 """
-### Publish a model only if it is better than the one before
+### Publish a model only if it is better
 
-Every week: train a new model, measure it and the published one on the same clicks, which neither has seen, and
-publish the new one if it is better; else keep what there is. The first model has nothing to be better than.
+Each week: train a new model, and measure it and the published model on the same held-out clicks. Publish the new model
+if it is better. Otherwise the published model stays. The first model is always published.
 
-Each part is a task of its own, so each can be cleared on its own. Clear `evaluate` with what comes after it, say
-with a better `clicks/evaluate.py`, and the models are measured and compared again; the training is not repeated.
-Which model was the published one is remembered by the task `published_model`, so that a new one is never compared
-with itself.
+Each part is a separate task. To repeat the comparison, for example with a better `clicks/evaluate.py`, clear `evaluate`
+and the tasks after it. The training does not run again.
 
-`publish` has the asset `clicks_challenger_model` for an outlet. Its events tell the version, its metrics and its
-place, for DAGs that are scheduled on it (`schedule=[Asset("clicks_challenger_model")]`); when the old model is
-kept, there is none.
+`macros.tony.newest_model` returns the published model of an *earlier* week. So a model is never compared with itself.
+
+The task `publish` has the outlet `clicks_challenger_model`. A DAG with `schedule=[Asset("clicks_challenger_model")]`
+finds the version, its metrics and the directory of the model in the asset event. If the published model stays, there is
+no event.
 """
 
 from __future__ import annotations
@@ -21,40 +21,46 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, Param, get_current_context, task
 
-from tony_examples.clicks import training_job, write_clicks
+from tony_examples.clicks import DAY, training_job, write_clicks
 from tony_examples.form import PUBLISHING, PYTHON_ENV, how_to_train, where_to_run
-from tony_examples.publishing import publish, published_model
 from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.publishing import publish_model
 
 MODELS = "clicks_challenger/models"
 MODEL = Asset("clicks_challenger_model")
 
 
 @task
-def contestants(clicks: Any, trained: Any, published: Any) -> list[str]:
-    """The files of the evaluation: its code, what it measures on, and a directory for each model.
+def evaluation_files(clicks: Any, trained: Any, published: str) -> list[str]:
+    """Return the files of the evaluation: its programs, the held-out clicks, and a directory for each model.
 
-    `stored:` has these looked up on the store, and never on this machine.
+    `stored:` restricts a file to the store. Otherwise the result of a task could name a file of the worker.
     """
-    models = {"challenger": trained["model_dir"], **({"published": published["model_dir"]} if published else {})}
-    data = {"held_out": clicks["held_out"], **models}
-    return ["clicks/evaluate.py", "clicks/model.py", *(f"stored:{uri}::{name}" for name, uri in data.items())]
+    directories = {"held_out": clicks["held_out"], "challenger": trained["model_dir"], "published": published}
+    stored = [f"stored:{uri}::{name}" for name, uri in directories.items() if uri]
+    return ["clicks/evaluate.py", "clicks/model.py", *stored]
 
 
 @task.branch
 def compare(evaluated: Any) -> str:
-    """Which of the two ways the run goes on."""
-    metrics = evaluated["metrics"]
-    challenger, published = metrics["challenger_log_loss"], metrics.get("published_log_loss")
-    print(f"Log loss: {challenger:.4f} of the new model, {published} of the published one; less is better")
-    wanted = get_current_context()["params"]["minimum_gain"]
-    return "publish" if published is None or published - challenger > wanted else "keep"
+    """Return the task that continues the run: `publish` or `keep`."""
+    metrics = evaluated["metrics"]  # numbers, or the text NaN
+    challenger, published = (float(metrics.get(f"{name}_log_loss", "inf")) for name in ("challenger", "published"))
+    print(f"Log loss: {challenger:.4f} of the new model, {published:.4f} of the published model (less is better)")
+    is_better = published - challenger > get_current_context()["params"]["minimum_gain"]
+    return "publish" if is_better else "keep"
+
+
+@task(outlets=[MODEL])
+def publish(trained: Any, evaluated: Any) -> Any:
+    """Publish the new model as a new version."""
+    return publish_model(MODELS, trained, evaluated)
 
 
 @task
 def keep() -> None:
-    """The published model stays."""
-    print("The published model stays: the new one is not better")
+    """Log that the published model stays."""
+    print("The published model stays, because the new model is not better")
 
 
 with DAG(
@@ -62,7 +68,7 @@ with DAG(
     schedule="@weekly",
     start_date=datetime(2026, 1, 1),
     catchup=False,
-    max_active_runs=1,  # two at a time would be compared with the same model, and the worse be published last
+    max_active_runs=1,  # two concurrent runs would compare their models with the same published model
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
     params={
         **how_to_train(),
@@ -72,7 +78,7 @@ with DAG(
             minimum=0,
             maximum=1,
             title="Minimum gain",
-            description="By how much the log loss on held-out clicks must be less than the published model's.",
+            description="Publish the new model only if its log loss is lower by more than this value.",
             section=PUBLISHING,
         ),
         **where_to_run(),
@@ -80,7 +86,7 @@ with DAG(
     doc_md=__doc__,
     tags=["tony", "example"],
 ):
-    clicks = write_clicks()
+    clicks = write_clicks(DAY)
 
     train = TonyTrainOperator(
         task_id="train",
@@ -95,7 +101,7 @@ with DAG(
         execution_timeout=timedelta(minutes=15),
         job={
             "framework": "standalone",
-            "files": contestants(clicks, train.output, published_model(MODELS)),
+            "files": evaluation_files(clicks, train.output, "{{ macros.tony.newest_model('" + MODELS + "') }}"),
             "python_env": PYTHON_ENV,
             "tasks": {
                 "worker": {
@@ -107,4 +113,4 @@ with DAG(
     )
 
     clicks >> train
-    compare(evaluate.output) >> [publish.override(outlets=[MODEL])(MODELS, train.output, evaluate.output), keep()]
+    compare(evaluate.output) >> [publish(train.output, evaluate.output), keep()]

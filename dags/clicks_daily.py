@@ -1,46 +1,48 @@
 """
-### Learn from every day's clicks, day after day
+### Train on the clicks of each day
 
-Every day: take the clicks of that day, begin with the model of the day before (*warm start*), train it a little
-further, and publish it. What people like changes slowly, so each model is a good beginning for the next, and few
-epochs do.
+Each day: train on the clicks of that day, and publish the model. The training starts with the model of the day before
+(*warm start*). Preferences change slowly, so each model is a good start for the next one, and few epochs are enough.
 
-**The order of days.** A day's training waits until the day before is published (`wait_for_downstream`, which is
-`depends_on_past` and a little more: not only the training of that day must have succeeded, but what comes directly
-after it, its publishing). So a day that fails keeps the later ones waiting, until somebody mends and clears it.
-That is the price of a chain. Trainings that begin from nothing need none: leave out `warm_start` and
-`wait_for_downstream`, and a day that fails is one day that failed.
+**Order of the days.** `wait_for_downstream` delays a training until the training *and* the publication of the day
+before have succeeded. So a failed day blocks all later days until you fix the cause and clear the failed task.
+Trainings without a warm start do not need this: remove `warm_start` and `wait_for_downstream`.
 
-**Backfills.** `airflow backfill create --dag-id clicks_daily --from-date 2026-01-01 --to-date 2026-03-31
---reprocess-behavior failed` makes up for three months. `macros.tony.newest_model` names the newest model of an
-*earlier* day than the run's, so that nothing is learnt from the future, and an older day's model does not become
-the current one.
+**Backfills.** This command trains three months: `airflow backfill create --dag-id clicks_daily --from-date 2026-01-01
+--to-date 2026-03-31 --reprocess-behavior failed`. `macros.tony.newest_model` returns the model of an *earlier* day. So
+the training of an old day does not start with a newer model, and its own model does not become the current version.
 
-**How many at a time.** These trainings are deferred: they wait in the triggerer, without a worker's slot. So
-neither the workers nor `max_active_tasks` limit them, nor a pool, unless it is one that counts deferred tasks
-(*Include deferred*). `max_active_tis_per_dag` counts them, over all runs: here it is 1, and days that do not wait
-for each other could have 3.
+**Concurrency.** The trainings are deferred, so they need no worker slot while they wait, and `max_active_tasks` does
+not limit them. A pool limits them only if it includes deferred tasks. `max_active_tis_per_dag` limits them over all
+runs. It is 1 here, but days that do not wait for each other can train concurrently.
 
-Runs that are triggered without a date are about the day on which they were triggered. They wait for no other day.
+A run without a logical date is for the day of its trigger, and does not wait for another day.
 
-The training code is `clicks/train.py`, for which NumPy is all that is needed, here and in the containers. The data
-are made up. The rest comes from the connection `tony_default`: on which cluster, and where data and models are
-kept.
+The training program is `clicks/train.py`. It needs NumPy in the containers, and the task `write_clicks` needs NumPy on
+Airflow's workers. The data are generated. The connection `tony_default` defines the cluster and the store.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
-from airflow.sdk import DAG, Asset, Param
+from airflow.sdk import DAG, Asset, Param, task
 
-from tony_examples.clicks import training_job, write_clicks
+from tony_examples.clicks import DAY, training_job, write_clicks
 from tony_examples.form import TRAINING, how_to_train, where_to_run
-from tony_examples.publishing import publish
 from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.publishing import publish_model
 
 MODELS = "clicks_daily/models"
 MODEL = Asset("clicks_daily_model")
+
+
+@task(outlets=[MODEL])
+def publish(trained: Any) -> Any:
+    """Publish the model as a new version."""
+    return publish_model(MODELS, trained)
+
 
 with DAG(
     "clicks_daily",
@@ -53,7 +55,7 @@ with DAG(
             True,
             type="boolean",
             title="Warm start",
-            description="Begin with the newest model of an earlier day; else with nothing.",
+            description="Start with the published model of an earlier day. Otherwise start with zeros.",
             section=TRAINING,
         ),
         **how_to_train(epochs=2),
@@ -73,5 +75,5 @@ with DAG(
         job=training_job(),
     )
 
-    write_clicks() >> train
-    publish.override(outlets=[MODEL])(MODELS, train.output)
+    write_clicks(DAY) >> train
+    publish(train.output)

@@ -1,40 +1,45 @@
 """
-### Train, then score: one pipeline for both
+### Train a model, then run batch inference
 
-Every day: learn from the day's clicks, publish the model, and let it say for every advertisement that could be shown
-tomorrow how likely a click is. What is to be scored comes in a few hundred files, *shards*; what is made of them
-appears in its directory all at once, or not at all.
+Each day: train on the clicks of the day, and publish the model. Then predict the probability of a click for each
+advertisement of the next day. The examples to score are in a few hundred files, the *shards*.
 
-**Scoring is a job like training**, with another shape. Its tasks need not know each other, so none waits for others:
-each begins as soon as its container is there (`start: first-come`), also where the queue has room for a few at a time.
-Each takes one shard after the other (`deal: queue`), so a fast node scores more of them than a slow one.
+**Independent tasks.** Scorers do not wait for each other: with `start: first-come`, each starts as soon as it has a
+container, even if the queue has room for only a few. With `deal: queue`, each scorer takes one shard after the other.
+So a fast node scores more shards than a slow one.
 
-**Only what failed is repeated.** A scorer that dies, or whose node does, gives the shard that it was at back to the
-others, and what it has scored before stays scored: `shard.done()` has the predictions of that shard on the store before
-it counts. A scorer starts again alone.
+**Failures.** If a scorer or its node fails, another scorer gets the shard that it was working on. Completed shards are
+not scored again, because `shard.done()` stores their predictions first. A failed scorer restarts alone.
 
-**All of the predictions, or none.** `outputs` gathers what the scorers have made beside its target, and puts it there
-by one rename when the job has succeeded, with a `_SUCCESS`. Whoever reads the directory never sees half of a day. Run
-the day again, and its own predictions are replaced.
+**Atomic output.** `outputs` collects the predictions in a temporary directory. When the job has succeeded, the
+directory gets its final name, with a file `_SUCCESS`. So readers never see a part of the predictions. If you clear the
+task, its new predictions replace the old ones.
 
-The task `score` has the asset `clicks_scored_predictions` for an outlet, for DAGs that go on with them.
+The task `score` has the outlet `clicks_scored_predictions` for DAGs that process the predictions.
 
-The programs are `clicks/train.py` and `clicks/score.py`, for which NumPy is all that is needed. The data are made up.
+The programs are `clicks/train.py` and `clicks/score.py`, which need NumPy. The data are generated.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
-from airflow.sdk import DAG, Asset, Param
+from airflow.sdk import DAG, Asset, Param, task
 
-from tony_examples.clicks import training_job, write_clicks, write_unseen
+from tony_examples.clicks import DAY, training_job, write_clicks, write_unseen
 from tony_examples.form import DATA, PYTHON_ENV, how_to_train, where_to_run
-from tony_examples.publishing import publish
 from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.publishing import publish_model
 
-MODELS = "clicks_scored/models"
 PREDICTIONS = Asset("clicks_scored_predictions")
+
+
+@task
+def publish(trained: Any) -> Any:
+    """Publish the model as a new version."""
+    return publish_model("clicks_scored/models", trained)
+
 
 with DAG(
     "clicks_scored",
@@ -49,7 +54,7 @@ with DAG(
             minimum=1,
             maximum=10000,
             title="Shards",
-            description="Files with what is to be scored.",
+            description="Number of files to score.",
             section=DATA,
         ),
         "scorers": Param(
@@ -58,7 +63,7 @@ with DAG(
             minimum=1,
             maximum=1000,
             title="Scorers",
-            description="Tasks that score, as many at a time as there is room for.",
+            description="Number of tasks that score. They run concurrently if the queue has room.",
             section=DATA,
         ),
         **how_to_train(epochs=2),
@@ -67,7 +72,7 @@ with DAG(
     doc_md=__doc__,
     tags=["tony", "example"],
 ):
-    unseen = write_unseen()
+    unseen = write_unseen(DAY)
 
     train = TonyTrainOperator(
         task_id="train",
@@ -75,7 +80,7 @@ with DAG(
         execution_timeout=timedelta(hours=1),
         job=training_job(),
     )
-    published = publish(MODELS, train.output)
+    published = publish(train.output)
 
     score = TonyTrainOperator(
         task_id="score",
@@ -86,7 +91,7 @@ with DAG(
         job={
             "framework": "standalone",
             "start": "first-come",
-            # `stored:`: a file of the store, whatever the other task returned, and never one of this machine.
+            # `stored:` restricts a file to the store. Otherwise the result of a task could name a file of the worker.
             "files": ["clicks/score.py", "clicks/model.py", "stored:{{ ti.xcom_pull('publish')['model_dir'] }}::model"],
             "python_env": PYTHON_ENV,
             "inputs": {
@@ -103,5 +108,5 @@ with DAG(
         },
     )
 
-    write_clicks() >> train
+    write_clicks(DAY) >> train
     [published, unseen] >> score

@@ -1,18 +1,18 @@
 """
 ### Watch a training, and end it when it hangs
 
-Two tasks side by side, with no arrow between them: one trains, the other watches. The watch follows the training by
-its task's name, whenever it begins and through its retries, and ends well when the training does.
+Two tasks run concurrently, without a dependency: `train` trains, and the sensor `watch` observes the training by the ID
+of its task, through all its retries. If the training succeeds, the sensor succeeds.
 
-A process that dies is the job's own business, and is started again without Airflow. The watch is for what the job
-does not see: an application master that hangs, a node that has become so slow that the training would take for
-ever. Then it ends the application, and fails with what was silent or slow, since when, and on which node. The
-training's task is tried again, after the minute that its retry policy says, and goes on from the newest checkpoint.
-`tell` runs only when the watch has failed: a place for a message to those who mind the cluster. To have the new
-application watched, too, clear the watch.
+If a process fails, the job restarts it without Airflow. The sensor detects two problems that the job cannot detect: an
+application master that hangs, and a training that has become too slow. Then it ends the application, and fails with the
+reason, the time and the node. Airflow retries the training after the delay of the retry policy, and the retry resumes
+from the newest checkpoint.
 
-Both are deferred, and need no worker's slot while they wait. The trigger form has a pause between epochs, so that
-there is something to watch.
+The task `alert` runs only if the sensor fails. Send a message to your team there. To also watch the new application,
+clear `watch`.
+
+Both tasks are deferred, so they need no worker slot while they wait. The parameter *Pause* slows the training down.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
-from tony_examples.clicks import AS_IN_THE_FORM, training_job, write_clicks
+from tony_examples.clicks import DAY, OPTIONS, training_job, write_clicks
 from tony_examples.form import TRAINING, how_to_train, where_to_run
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.retry_policy import TonyRetryPolicy
@@ -29,10 +29,10 @@ from tony_provider.sensors.tony import TonyHeartbeatSensor
 
 
 @task(trigger_rule="one_failed")
-def tell() -> None:
-    """In your DAG: a message to somebody."""
+def alert() -> None:
+    """Log an alert. In your own DAG, send a message."""
     run = get_current_context()["dag_run"]
-    print(f"The training of {run.run_id} was not well; the log of the task watch says what was found")
+    print(f"The training of {run.run_id} has a problem: see the log of the task watch")
 
 
 with DAG(
@@ -46,7 +46,7 @@ with DAG(
             minimum=0,
             maximum=60,
             title="Pause",
-            description="Seconds after each epoch. More than 10 for two minutes, and the watch ends the training.",
+            description="Seconds after each epoch. With more than 10, the sensor ends the training after 2 minutes.",
             section=TRAINING,
         ),
         **where_to_run(),
@@ -54,23 +54,23 @@ with DAG(
     doc_md=__doc__,
     tags=["tony", "example"],
 ):
-    clicks = write_clicks()
+    clicks = write_clicks(DAY)
 
     train = TonyTrainOperator(
         task_id="train",
         yarn_queue="{{ params.queue or '' }}",
         deferrable=True,
         retries=3,
-        # By default what somebody has ended is not tried again; here that somebody may be the watch.
+        # By default, Airflow does not retry a training that was killed. Here, the sensor may have killed it.
         retry_policy=TonyRetryPolicy(killed_delay=timedelta(minutes=1)),
         execution_timeout=timedelta(hours=1),
-        job=training_job(AS_IN_THE_FORM + " --pause {{ params.pause }}"),
+        job=training_job(OPTIONS + " --pause {{ params.pause }}"),
     )
 
     watch = TonyHeartbeatSensor(
         task_id="watch",
         train_task_id="train",
-        start_timeout=timedelta(minutes=30),  # for a full queue, too
+        start_timeout=timedelta(minutes=30),  # includes the wait in the queue
         max_heartbeat_age=timedelta(minutes=2),
         min_steps_per_second=0.1,  # a step is an epoch here
         slow_for=timedelta(minutes=2),
@@ -79,4 +79,4 @@ with DAG(
     )
 
     clicks >> train
-    watch >> tell()
+    watch >> alert()

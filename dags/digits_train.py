@@ -1,32 +1,28 @@
 """
-### Read handwritten digits
+### Recognize handwritten digits with TensorFlow
 
-A distributed training from its data to a published model: take the digits that scikit-learn ships, train a small
-network on them with several workers at once, measure it on digits that it has not seen, and publish it, if it is
-good enough, as the current version. A training that fails goes on from its newest checkpoint when Airflow tries it
-again.
+A distributed training from the data to the published model. Write the digits of scikit-learn to the store, and train a
+small network on them with several workers. Measure its accuracy on held-out digits, and publish it if the accuracy is
+high enough. If the training fails, Airflow's retry resumes from the newest checkpoint.
 
-The training code is `digits/train.py`, ordinary TensorFlow. The containers need TensorFlow, tf_keras and NumPy in
-the environment that the variable `TONY_EXAMPLES_PYTHON_ENV` of Airflow's processes names, else in the one that Airflow
-runs in; Airflow's workers need scikit-learn. The rest comes from the connection `tony_default`: on which cluster, and
-where data and models are kept.
+The training program is `digits/train.py`. The containers need TensorFlow with Keras 3, and NumPy. Set the variable
+`TONY_EXAMPLES_PYTHON_ENV` of Airflow's processes to their environment. By default, the containers use the environment
+of Airflow. Airflow's workers need scikit-learn. The connection `tony_default` defines the cluster and the store.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
 from io import BytesIO
+from typing import Any
 
 from airflow.sdk import DAG, Asset, Param, get_current_context, task
 
 from tony_examples.form import PUBLISHING, PYTHON_ENV, TRAINING, where_to_run
-from tony_examples.publishing import publish
-from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.runtime.storage.base import write_atomically
-from tony_provider.runtime.storage.uris import join
+from tony_provider.publishing import publish_model
 
-SHARDS = 8  # files that the training data are cut into
+SHARDS = 8  # files of the training data
 MODELS = "digits/models"
 MODEL = Asset("digits_model")
 
@@ -34,7 +30,12 @@ PARAMS = {
     "workers": Param(2, type="integer", minimum=1, maximum=4, title="Workers", section=TRAINING),
     "epochs": Param(15, type="integer", minimum=1, maximum=1000, title="Epochs", section=TRAINING),
     "batch_size": Param(
-        64, type="integer", minimum=1, title="Batch size", description="Of all workers together.", section=TRAINING
+        64,
+        type="integer",
+        minimum=4,
+        title="Batch size",
+        description="Images per step, of all workers together.",
+        section=TRAINING,
     ),
     "learning_rate": Param(
         0.002, type="number", exclusiveMinimum=0, maximum=1, title="Learning rate", section=TRAINING
@@ -43,7 +44,7 @@ PARAMS = {
         False,
         type="boolean",
         title="Warm start",
-        description="Begin with the weights of the newest model that was published for an earlier period.",
+        description="Start with the weights of the newest model that was published for an earlier period.",
         section=TRAINING,
     ),
     "minimum_accuracy": Param(
@@ -52,7 +53,7 @@ PARAMS = {
         minimum=0,
         maximum=1,
         title="Minimum accuracy",
-        description="On held-out digits; a model below it is not published.",
+        description="Do not publish a model with a lower accuracy on held-out digits.",
         section=PUBLISHING,
     ),
     **where_to_run(),
@@ -61,10 +62,12 @@ PARAMS = {
 
 @task
 def prepare() -> dict[str, str]:
-    """Split the digits and write them as shards to the job's store."""
+    """Split the digits, and write them to the store in shards. Return the URIs of the two directories."""
     import numpy as np
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
+
+    from tony_provider.hooks.tony import TonyHook
 
     digits = load_digits()
     train_images, test_images, train_labels, test_labels = train_test_split(
@@ -73,15 +76,21 @@ def prepare() -> dict[str, str]:
     splits = {"train": (train_images, train_labels, SHARDS), "held_out": (test_images, test_labels, 1)}
     run = get_current_context()["dag_run"]
     with TonyHook() as hook:
-        # A run id may hold what paths may not; an identity's name is made for them.
+        # A run ID may contain characters that paths must not contain. The name of an identity is a valid path.
         name = hook.identity(dag_id=run.dag_id, run_id=run.run_id, task_id="prepare").name
-        directory = join(hook.layout.root, "digits", "data", name)
+        directory = f"{hook.layout.root}/digits/data/{name}"
         for split, (images, labels, shards) in splits.items():
             for index, part in enumerate(np.array_split(np.arange(len(labels)), shards)):
                 shard = BytesIO()
                 np.savez(shard, images=images[part], labels=labels[part])
-                write_atomically(hook.storage(), join(directory, split, f"{index:05}.npz"), shard.getvalue())
-    return {split: join(directory, split) for split in splits}
+                hook.storage().write(f"{directory}/{split}/{index:05}.npz", shard.getvalue(), overwrite=True)
+    return {split: f"{directory}/{split}" for split in splits}
+
+
+@task(outlets=[MODEL])
+def publish(trained: Any, evaluated: Any) -> Any:
+    """Publish the model as a new version, with the metrics of the evaluation."""
+    return publish_model(MODELS, trained, evaluated)
 
 
 with DAG(
@@ -100,6 +109,7 @@ with DAG(
         execution_timeout=timedelta(hours=1),
         job={
             "framework": "tensorflow",
+            # `stored:` restricts a file to the store. Otherwise the result of a task could name a file of the worker.
             "files": ["digits/train.py", "stored:{{ ti.xcom_pull('prepare')['train'] }}::data"],
             "python_env": PYTHON_ENV,
             "tasks": {
@@ -121,7 +131,6 @@ with DAG(
             "framework": "standalone",
             "files": [
                 "digits/evaluate.py",
-                # `stored:`: a file of the store, whatever the other task returned, and never one of this machine.
                 "stored:{{ ti.xcom_pull('prepare')['held_out'] }}::data",
                 "stored:{{ ti.xcom_pull('train')['model_dir'] }}::model",
             ],
@@ -137,4 +146,4 @@ with DAG(
     )
 
     prepare() >> train >> evaluate
-    publish.override(outlets=[MODEL])(MODELS, train.output, evaluate.output)
+    publish(train.output, evaluate.output)

@@ -1,9 +1,11 @@
-"""Find what is wrong with a tony connection, from where jobs are submitted: a worker.
+"""
+### Check a connection from a worker
 
-"Test connection" looks from the API server, `airflow tony doctor` from wherever it is typed. Workers may be elsewhere:
-behind another firewall, with another Kerberos ticket, another name server. Trigger this DAG, and its task's log says
-what the worker sees of every ResourceManager and NameNode, of the queue and the staging directory; the task fails when
-something keeps jobs from running. With executors that tell workers apart, set the task's `queue` to look from others.
+"Test connection" runs on the API server, and `airflow tony doctor` on the machine of its user. Jobs are submitted by
+workers, which may have another firewall, another Kerberos ticket or another name server.
+
+The log of the task shows the state of each ResourceManager and NameNode, of the queue and of the staging directory, as
+the worker finds them. The task fails if a problem prevents jobs. To check other workers, set the `queue` of the task.
 """
 
 from __future__ import annotations
@@ -19,21 +21,25 @@ from airflow.sdk import Param, dag, get_current_context, task
     doc_md=__doc__,
     params={
         "tony_conn_id": Param(
-            "tony_default", type="string", title="Connection", section="What to look at", description="Of type tony."
+            "tony_default",
+            type="string",
+            title="Connection",
+            section="Connection",
+            description="ID of a connection of type tony.",
         ),
         "proxy_user": Param(
             None,
             type=["null", "string"],
-            title="For this user",
-            section="What to look at",
-            description="As the operator's argument of that name; empty: the connection's own user.",
+            title="Proxy user",
+            section="Connection",
+            description="User to act for, as the operator's argument proxy_user. Default: the connection's user.",
         ),
     },
 )
 def tony_doctor():  # type: ignore[no-untyped-def]
     @task(execution_timeout=timedelta(minutes=1))
-    def look() -> list[dict[str, str]]:
-        """What was found, one finding after the other; fails with the problems."""
+    def diagnose() -> list[dict[str, str]]:
+        """Log all findings, and return their subjects and outcomes. Fail if there are problems."""
         from airflow.sdk.exceptions import AirflowFailException
 
         from tony_provider.hooks.tony import TonyHook
@@ -47,7 +53,7 @@ def tony_doctor():  # type: ignore[no-untyped-def]
             raise AirflowFailException(str(report))
         return [{"what": finding.what, "outcome": finding.outcome.value} for finding in report.findings]
 
-    look()
+    diagnose()
 
 
 tony_doctor()

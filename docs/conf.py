@@ -1,10 +1,11 @@
-"""How Sphinx renders the documents: ``make docs``. Nothing is fetched, neither then nor by a reader's browser.
+"""Configure Sphinx for ``make docs``. Neither the build nor the browser of a reader fetches anything.
 
-Its source directory is the repository, so that links lead from docs/ to the README and back, as they do in a checkout.
+The source directory is the repository, so that links between docs/ and the README work as in a checkout.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -12,11 +13,13 @@ from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[1]
 
+_RENDERED = ("docs", "benchmarks")  # folders with pages
+
 project = "tony_provider"
 html_show_copyright = False
 extensions = ["myst_parser"]
-include_patterns = ["docs/*.md", "docs/*/*.md", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
-exclude_patterns = [f"{path.name}/**" for path in ROOT.iterdir() if path.is_dir() and path.name != "docs"]
+include_patterns = ["docs/*.md", "docs/*/*.md", "docs/*/*/*.md", "*.md", "benchmarks/RESULTS.md"]
+exclude_patterns = [f"{path.name}/**" for path in ROOT.iterdir() if path.is_dir() and path.name not in _RENDERED]
 root_doc = "docs/index"
 myst_heading_anchors = 4  # as GitHub makes them
 html_theme = "furo"
@@ -26,18 +29,23 @@ html_css_files = ["tables.css"]
 
 
 def add_navigation(app: Sphinx, document: str, source: list[str]) -> None:
-    """The map's links, in their order; then what it does not name."""
+    """Add the sidebar: a caption for each heading of the index, with its links. A page lists its folder's pages."""
     if document == root_doc:
-        linked = re.findall(r"\]\(((?:\.\./)?[\w/-]+\.md)", source[0])
-        pages = [(ROOT / "docs" / link).resolve() for link in linked] + sorted((ROOT / "docs").rglob("*.md"))
-        paths = dict.fromkeys("/" + str(page.relative_to(ROOT).with_suffix("")) for page in pages)
-        paths.pop(f"/{root_doc}")
-        named = [f"Begin here <{path}>" if path == "/README" else path for path in paths]
-        source[0] += "\n".join(["\n```{toctree}", ":hidden:", *named, "```\n"])
+        head, *sections = source[0].split("\n## ")
+        trees = [_toctree(document, section, f":caption: {section.splitlines()[0]}") for section in sections]
+        source[0] = "\n## ".join([head + _toctree(document, head), *sections]) + "".join(trees)
+    elif (folder := ROOT / document).is_dir():
+        source[0] += _toctree(document, "".join(f"](/{document}/{page.name})" for page in sorted(folder.glob("*.md"))))
+
+
+def _toctree(document: str, text: str, *options: str) -> str:
+    links = re.findall(r"\]\(((?:\.\./|/)?[\w/-]+)\.md\)", text)
+    paths = [os.path.normpath(os.path.join("/", os.path.dirname(document), link)) for link in links]
+    return "\n".join(["\n\n```{toctree}", ":hidden:", *options, "", *paths, "```\n"])
 
 
 def leave_folders_as_text(app: Sphinx, document: str, source: list[str]) -> None:
-    """They have a page where the repository is shown, and none here."""
+    """Replace links to folders by their text, because only the repository's site has pages for folders."""
     source[0] = re.sub(r"\[([^\]]+)\]\((?![a-z]+:)[^)#]*/\)", r"\1", source[0])
 
 

@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-MODULES = ("tony_provider.operators.tony", "tony_provider.sensors.tony", "tony_provider.decorators.task_tony")
+MODULES = (
+    "tony_provider.operators.tony",
+    "tony_provider.sensors.tony",
+    "tony_provider.decorators.task_tony",
+    "tony_provider.publishing",
+)
 # Of others, and of ours what only a task that runs, or the triggerer, needs.
 FORBIDDEN = (
     "requests",

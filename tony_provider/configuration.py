@@ -51,19 +51,20 @@ class Option:
 
 
 _POLL_INTERVAL = Option(
-    "poll_interval", 5.0, "Seconds between two polls of a training by a task that waits for it in a worker's slot."
+    "poll_interval", 5.0, "Seconds between two polls of a training by a task that waits for it in a worker slot."
 )
 _LIST_INTERVAL = Option(
     "list_interval",
     5.0,
-    "Seconds between two requests of a triggerer for a cluster's list of applications; one list serves all the "
-    "deferred trainings of a connection.",
+    "Seconds between two requests of a triggerer for the cluster's list of applications. One list serves all deferred "
+    "trainings of a connection.",
 )
 _DETAILS_PER_SECOND = Option(
     "details_per_second",
     10.0,
-    "Maximum number of requests per second of a triggerer for steps, metrics and output, for each connection. "
-    "With many trainings, each is polled less often; the list shows the end of a training in any case.",
+    "Maximum requests per second of a triggerer for steps, metrics and output, for each connection. With many "
+    "trainings, the triggerer polls each training less often. The list of applications shows the end of each training "
+    "in any case.",
 )
 OPTIONS = (_POLL_INTERVAL, _LIST_INTERVAL, _DETAILS_PER_SECOND)
 
@@ -90,7 +91,7 @@ def provider_config() -> dict[str, Any]:
     """Return the section ``[tony]`` as the entry ``config`` of Airflow's provider data."""
     return {
         SECTION: {
-            "description": "Distributed training on YARN.",
+            "description": "Settings of tony_provider, which runs distributed training on YARN.",
             "options": {option.name: option.info for option in OPTIONS},
         }
     }

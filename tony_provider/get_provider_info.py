@@ -16,11 +16,10 @@ def get_provider_info() -> dict[str, Any]:
     return {
         "package-name": "tony-provider",
         "name": "TonY",
-        "description": "Distributed deep-learning training on Hadoop YARN as one step of a pipeline.",
+        "description": "Distributed deep-learning training on Hadoop YARN, as tasks of Airflow DAGs.",
         "integrations": [
             {
                 "integration-name": _INTEGRATION,
-                "external-doc-url": "https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/YARN.html",
                 "tags": ["software"],
             }
         ],

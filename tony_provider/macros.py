@@ -30,7 +30,7 @@ def newest_model(
 
     :param models: the directory of published models: a URI of the job's store, or a path below its staging directory.
         Each version is a directory ``versions/<anything>`` with a ``version.json`` that contains at least ``model_dir``
-        and ``period_end`` (ISO 8601), as the example DAGs write it.
+        and ``period_end`` (ISO 8601), as ``publish_model`` writes it.
     :param before: the model's period must have ended earlier than this; default: the end of this run's period.
 
     Raises ClusterError, StorageError, and ValueError for an invalid version.json. Raises UndatedRun if ``before`` is

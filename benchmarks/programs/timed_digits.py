@@ -11,7 +11,6 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 BEGAN = time.time()
 sys.path.insert(0, str(Path.cwd()))  # nodes hold files as links
@@ -24,14 +23,14 @@ directory = Path(sys.argv.pop(1))
 config = json.loads(os.environ["TF_CONFIG"])
 index = config["task"]["index"]
 epochs: list[float] = []
-report = train.Report.on_epoch_end
+report = train.report
 
 
-def on_epoch_end(self: Any, epoch: int, logs: dict[str, float]) -> None:
-    report(self, epoch, logs)
+def report_and_note(epoch: int, total: int, *metrics: float) -> None:
+    report(epoch, total, *metrics)
     epochs.append(time.time())
     (directory / f"{index}.epochs").write_text(str(len(epochs)))
-    if len(epochs) == self.params["epochs"]:
+    if len(epochs) == total:
         end()
 
 
@@ -50,5 +49,5 @@ def written(index: int) -> Path:
     return directory / f"{index}.json"
 
 
-train.Report.on_epoch_end = on_epoch_end
+train.report = report_and_note
 train.main()

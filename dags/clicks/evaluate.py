@@ -1,4 +1,4 @@
-"""Measure models on clicks that none of them was trained on: the lower the log loss, the better the model."""
+"""Measure the log loss of several models on held-out clicks. The model with the lowest log loss is the best."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from model import load_clicks, load_model, log_loss
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", required=True, help="directory of .npz shards")
-    parser.add_argument("models", nargs="+", help="directories of a model each, by whose names the log losses are told")
+    parser.add_argument("models", nargs="+", help="directories of the models; their names are used in the metrics")
     options = parser.parse_args()
 
     held_out = load_clicks(options.data)

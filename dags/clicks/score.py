@@ -1,4 +1,4 @@
-"""Say how likely a click is, for one shard after the other, with a model that was trained before."""
+"""Predict the probability of a click for each example of the shards that this task takes from the queue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import tony_sdk
-from model import chances, load_model
+from model import load_model, probabilities
 
 
 def main() -> None:
@@ -16,13 +16,13 @@ def main() -> None:
     options = parser.parse_args()
 
     weights = load_model(options.model)
-    predictions = Path(tony_sdk.output("predictions"))
+    output = Path(tony_sdk.output("predictions"))
     for shard in tony_sdk.inputs("unseen"):
         features = np.load(shard.path)["features"]
-        clicks = chances(weights, np.column_stack([features, np.ones(len(features))]))
-        made = predictions / Path(shard.path).with_suffix(".csv").name
-        np.savetxt(made, clicks, fmt="%.6f", header="chance", comments="")
-        shard.done(str(made))  # its predictions are on the store when this returns
+        clicks = probabilities(weights, np.column_stack([features, np.ones(len(features))]))
+        predictions = output / Path(shard.path).with_suffix(".csv").name
+        np.savetxt(predictions, clicks, fmt="%.6f", header="probability", comments="")
+        shard.done(str(predictions))  # returns when the predictions are on the store
 
 
 if __name__ == "__main__":

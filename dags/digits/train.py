@@ -1,51 +1,46 @@
-"""Train a network to read handwritten digits, together with the job's other workers.
+"""Train a network that recognizes handwritten digits, together with the other workers of the job.
 
-Ordinary TensorFlow: MultiWorkerMirroredStrategy finds the others by TF_CONFIG, which the job sets.
+MultiWorkerMirroredStrategy finds the other workers by TF_CONFIG, which the job sets. The training loop calls
+``strategy.run``, because ``fit`` of Keras 3 does not support this strategy.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 from pathlib import Path
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras as keras
 import tony_sdk
 
 
 def load(directory: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the images and the labels of all shards."""
     shards = [np.load(path) for path in sorted(Path(directory).glob("*.npz"))]
     images = np.concatenate([shard["images"] for shard in shards])
     return images[..., np.newaxis] / 16.0, np.concatenate([shard["labels"] for shard in shards])
 
 
-def network(learning_rate: float) -> keras.Model:
-    model = keras.Sequential(
+def network() -> keras.Model:
+    """Return a network without trained weights."""
+    return keras.Sequential(
         [
             keras.layers.Input((8, 8, 1)),
             keras.layers.Conv2D(32, 3, activation="relu"),
             keras.layers.Flatten(),
             keras.layers.Dense(128, activation="relu"),
-            keras.layers.Dropout(0.3),
             keras.layers.Dense(10),
         ]
     )
-    model.compile(
-        optimizer=keras.optimizers.Adam(learning_rate),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-    )
-    return model
 
 
-class Report(keras.callbacks.Callback):
-    """Tells the job how far it is, and how good."""
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:
-        # A step is an epoch, as in the checkpoints that are saved after each.
-        tony_sdk.report(step=epoch + 1, total_steps=self.params["epochs"], **logs)
+def report(epoch: int, epochs: int, loss: float, accuracy: float) -> None:
+    """Report a completed epoch. A step is an epoch, as in the checkpoints."""
+    tony_sdk.report(step=epoch, total_steps=epochs, loss=loss, accuracy=accuracy)
+    print(f"epoch {epoch} of {epochs}: loss {loss:.4f}, accuracy {accuracy:.4f}", flush=True)
 
 
 def main() -> None:
@@ -58,28 +53,51 @@ def main() -> None:
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     images, labels = load(options.data)
-    batches = tf.data.Dataset.from_tensor_slices((images, labels)).shuffle(len(labels), seed=7).repeat()
-    # One file or one array for all: each worker takes its own share of the examples.
+    data = tf.data.Dataset.from_tensor_slices((images, labels)).shuffle(len(labels), seed=7).repeat()
+    # Every worker has all examples, so each worker trains on its part of them.
     sharding = tf.data.Options()
     sharding.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    batches = batches.batch(options.batch_size).prefetch(tf.data.AUTOTUNE).with_options(sharding)
+    data = data.batch(options.batch_size).prefetch(tf.data.AUTOTUNE).with_options(sharding)
+    batches = iter(strategy.experimental_distribute_dataset(data))
 
     with strategy.scope():
-        model = network(options.learning_rate)
-        if earlier := tony_sdk.warm_start():  # an earlier model, where the DAG names one
+        model = network()
+        if earlier := tony_sdk.warm_start():
             model.load_weights(Path(earlier) / "digits.keras")
-    model.fit(
-        batches,
-        epochs=options.epochs,
-        steps_per_epoch=max(1, len(labels) // options.batch_size),
-        verbose=2,
-        callbacks=[
-            # After a failure the directory holds the newest of what this has saved, in another application too.
-            keras.callbacks.BackupAndRestore(os.environ["TONY_CHECKPOINT_DIR"], delete_checkpoint=False),
-            Report(),
-        ],
-    )
-    # Every worker saves, as the strategy wants it; the job keeps what the first one leaves here.
+        optimizer = keras.optimizers.Adam(options.learning_rate)
+        optimizer.build(model.trainable_variables)
+        epochs_done = tf.Variable(0, dtype=tf.int64)
+    variables = [variable.value for variable in (*model.variables, *optimizer.variables)]
+    checkpoint = tf.train.Checkpoint(epochs_done=epochs_done, variables=variables)
+    directory = os.environ["TONY_CHECKPOINT_DIR"]
+    if newest := tf.train.latest_checkpoint(directory):  # after a failure, also in a new application
+        checkpoint.restore(newest).assert_consumed()
+    # All workers take part in each save, but only the files of the first worker are needed.
+    is_first = not strategy.cluster_resolver.task_id
+    manager = tf.train.CheckpointManager(checkpoint, directory if is_first else tempfile.mkdtemp(), max_to_keep=2)
+
+    def learn(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Train on the worker's part of a batch. Return the shares of this part in the loss and the accuracy."""
+        with tf.GradientTape() as tape:
+            scores = model(images, training=True)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, scores)
+            loss = tf.reduce_sum(losses) / options.batch_size  # the optimizer adds the gradients of all workers
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply(gradients, model.trainable_variables)
+        right = tf.cast(tf.equal(tf.argmax(scores, axis=1), labels), tf.float32)
+        return tf.stack([loss, tf.reduce_sum(right) / options.batch_size])
+
+    @tf.function
+    def train(batch: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(learn, args=batch), axis=None)
+
+    steps = max(1, len(labels) // options.batch_size)
+    for epoch in range(int(epochs_done.numpy()) + 1, options.epochs + 1):
+        loss, accuracy = np.mean([train(next(batches)).numpy() for _ in range(steps)], axis=0)
+        epochs_done.assign(epoch)
+        manager.save(checkpoint_number=epoch)
+        report(epoch, options.epochs, float(loss), float(accuracy))
+    # Every worker saves the model, and the job stores the files of the first worker.
     model.save(Path(os.environ["TONY_MODEL_DIR"]) / "digits.keras")
 
 

@@ -1,1 +1,1 @@
-"""What the example DAGs share. Airflow puts the DAGs' folder on the import path, so they import it by this name."""
+"""Modules that several example DAGs share. They can be imported because Airflow adds the DAGs folder to the path."""

@@ -1,6 +1,6 @@
-"""What the DAGs about clicks learn from and score, and the job that learns.
+"""Data and training job of the example DAGs about clicks.
 
-The data are made up from the date, so that every day has its own, and always the same.
+The data are generated from the date, so each day always has the same data, which differ from those of other days.
 """
 
 from __future__ import annotations
@@ -13,80 +13,80 @@ from airflow.sdk import get_current_context, task
 
 from tony_examples.form import PYTHON_ENV
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.run_dates import run_date
-from tony_provider.runtime.storage.base import write_atomically
-from tony_provider.runtime.storage.uris import join
 
+DAY = "{{ macros.tony.run_date() | ds }}"  # the date of the run, as the argument of the tasks below
 EXAMPLES = {"train": 4000, "held_out": 1000}  # of a day
-UNSEEN = 50  # in each shard that is to be scored
+UNSEEN = 50  # examples in each shard to score
 FEATURES = 8
-# Numbers, to which the form holds them: text of a form would need macros.tony.quote, since a shell reads this.
-AS_IN_THE_FORM = "--epochs {{ params.epochs }} --learning-rate {{ params.learning_rate }}"  # of form.how_to_train
+# Options of clicks/train.py from the parameters of form.how_to_train. These are numbers. A text from a form would need
+# macros.tony.quote, because a shell reads the command.
+OPTIONS = "--epochs {{ params.epochs }} --learning-rate {{ params.learning_rate }}"
 
 
 @task
-def write_clicks() -> dict[str, str]:
-    """Write the clicks of this run's day to the job's store: what is learnt from, and what is held out."""
-    features, clicked = clicks_of(run_date(get_current_context()["dag_run"]).date())
+def write_clicks(day: str) -> dict[str, str]:
+    """Write the clicks of a day to the store, and return the URIs of the training data and the held-out data."""
+    features, clicked = clicks_of(date.fromisoformat(day))
     with TonyHook() as hook:
         directory = data_directory(hook, "write_clicks")
         begin = 0
         for split, count in EXAMPLES.items():
             part = slice(begin, begin := begin + count)
-            write_shard(hook, join(directory, split, "clicks.npz"), features=features[part], clicked=clicked[part])
-    return {split: join(directory, split) for split in EXAMPLES}
+            write_shard(hook, f"{directory}/{split}/clicks.npz", features=features[part], clicked=clicked[part])
+    return {split: f"{directory}/{split}" for split in EXAMPLES}
 
 
 @task
-def write_unseen() -> dict[str, str]:
-    """Write what nobody has clicked on yet, in shards; and say where the predictions for it are to be."""
+def write_unseen(day: str) -> dict[str, str]:
+    """Write shards of examples to score to the store. Return their URI, and the URI of the future predictions."""
     import numpy as np
 
-    context = get_current_context()
-    random = np.random.default_rng(run_date(context["dag_run"]).date().toordinal())
+    random = np.random.default_rng(date.fromisoformat(day).toordinal())
     with TonyHook() as hook:
         directory = data_directory(hook, "write_unseen")
-        for number in range(context["params"]["shards"]):
+        for number in range(get_current_context()["params"]["shards"]):
             features = random.normal(size=(UNSEEN, FEATURES))
-            write_shard(hook, join(directory, "unseen", f"part-{number:05}.npz"), features=features)
-    return {name: join(directory, name) for name in ("unseen", "predictions")}
+            write_shard(hook, f"{directory}/unseen/part-{number:05}.npz", features=features)
+    return {name: f"{directory}/{name}" for name in ("unseen", "predictions")}
 
 
 def data_directory(hook: TonyHook, task_id: str) -> str:
-    """The URI of a directory for what this task of this run writes."""
+    """Return the URI of the directory for the data that a task of this run writes."""
     run = get_current_context()["dag_run"]
-    # A run id may hold what paths may not; an identity's name is made for them.
+    # A run ID may contain characters that paths must not contain. The name of an identity is a valid path.
     name = hook.identity(dag_id=run.dag_id, run_id=run.run_id, task_id=task_id).name
-    return join(hook.layout.root, run.dag_id, "data", name)
+    return f"{hook.layout.root}/{run.dag_id}/data/{name}"
 
 
 def write_shard(hook: TonyHook, uri: str, **arrays: Any) -> None:
+    """Write arrays to a file of NumPy, and replace an existing file."""
     import numpy as np
 
     content = BytesIO()
     np.savez(content, **arrays)
-    write_atomically(hook.storage(), uri, content.getvalue())
+    hook.storage().write(uri, content.getvalue(), overwrite=True)
 
 
 def clicks_of(day: date) -> tuple[Any, Any]:
-    """What people were shown, one row each, and whether they clicked. What they like changes slowly, day by day."""
+    """Return the features of the examples, one row each, and whether each was clicked. Preferences change slowly."""
     import numpy as np
 
     count = sum(EXAMPLES.values())
     random = np.random.default_rng(day.toordinal())
-    likes = 2 * np.cos(day.toordinal() / 60 + np.arange(FEATURES))
+    preferences = 2 * np.cos(day.toordinal() / 60 + np.arange(FEATURES))
     features = random.normal(size=(count, FEATURES))
-    chances = 1 / (1 + np.exp(1 - features @ likes))
-    return features, random.random(count) < chances
+    probabilities = 1 / (1 + np.exp(1 - features @ preferences))
+    return features, random.random(count) < probabilities
 
 
-def training_job(options: str = AS_IN_THE_FORM) -> dict[str, Any]:
-    """A job that learns from what ``write_clicks`` has written. ``options``: see ``clicks/train.py``."""
+def training_job(options: str = OPTIONS) -> dict[str, Any]:
+    """Return a job that trains on the data of the task ``write_clicks``, with ``options`` of ``clicks/train.py``."""
     return {
         "framework": "standalone",
         "files": [
             "clicks/train.py",
             "clicks/model.py",
+            # `stored:` restricts a file to the store. Otherwise the result of a task could name a file of the worker.
             "stored:{{ ti.xcom_pull('write_clicks')['train'] }}::data",
             "stored:{{ ti.xcom_pull('write_clicks')['held_out'] }}::held_out",
         ],

@@ -1,4 +1,4 @@
-"""Parameters that several trigger forms have."""
+"""Parameters that the trigger forms of several example DAGs share."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ import sys
 
 from airflow.sdk import Param
 
-DATA = "The data"
+DATA = "Data"
 TRAINING = "Training"
 PUBLISHING = "Publishing"
 CLUSTER = "Cluster"
 
-# What the trainings run in: a directory that every node has, or an archive made by venv-pack or conda-pack. Not in the
-# form: whoever fills that in would say which programs run. Default: the environment that Airflow runs in.
+# Environment of the trainings: a directory on all nodes, or an archive of venv-pack or conda-pack. It is not a
+# parameter, because a user who may only trigger the DAG must not choose programs. Default: the environment of Airflow.
 PYTHON_ENV = os.environ.get("TONY_EXAMPLES_PYTHON_ENV", sys.prefix)
 
 
 def where_to_run() -> dict[str, Param]:
-    """Of every training."""
+    """Return the parameters of every training."""
     return {
         "queue": Param(
             None,
             type=["null", "string"],
             title="YARN queue",
-            description="Default: the connection's.",
+            description="Default: the queue of the connection.",
             section=CLUSTER,
         ),
     }
 
 
 def how_to_train(*, epochs: int = 5) -> dict[str, Param]:
-    """Of the trainings that learn from clicks."""
+    """Return the parameters of the trainings on clicks. ``epochs`` is a default value."""
     return {
         "epochs": Param(
             epochs,
@@ -39,7 +39,7 @@ def how_to_train(*, epochs: int = 5) -> dict[str, Param]:
             minimum=1,
             maximum=1000,
             title="Epochs",
-            description="How often all of the day's clicks are gone through.",
+            description="Number of passes through the clicks of the day.",
             section=TRAINING,
         ),
         "learning_rate": Param(
@@ -48,7 +48,7 @@ def how_to_train(*, epochs: int = 5) -> dict[str, Param]:
             exclusiveMinimum=0,
             maximum=10,
             title="Learning rate",
-            description="How far each batch moves the weights.",
+            description="Step size of each weight update.",
             section=TRAINING,
         ),
     }

@@ -102,7 +102,7 @@ def test_every_rule_has_a_section_in_the_documents_and_a_name_of_its_own() -> No
     assert len(set(names)) == len(names)
     assert [name for name in names if f"\n## {name}\n" not in page] == []
     assert all(
-        rule_documentation(name).startswith("*Looks at*") and "\n#" not in rule_documentation(name) for name in names
+        rule_documentation(name).startswith("*Checks*") and "\n#" not in rule_documentation(name) for name in names
     )
     assert rule_documentation(names[-1]) in page
 

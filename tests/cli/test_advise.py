@@ -9,10 +9,11 @@ import attrs
 from tests.advice.cases import TIMES, run, use
 from tests.cli.conftest import Tony
 from tests.hooks.jobs import ended, job
+from tests.sample_segments import encode_segment
 from tony_provider.cluster.records.summary import PreviousRuns
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.application_history import SampleSegmentHeader, encode_segment, segment_name
+from tony_provider.runtime.application_history import SampleSegmentHeader, segment_name
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.common.contract import HISTORY_DIR, RESULT_FILE
 from tony_provider.runtime.parsing.parse import parse_job
@@ -42,7 +43,7 @@ def test_a_job_that_used_little(tony: Tony, local: TonyHook) -> None:
         "  memory-too-much, high confidence: task_type worker, asked_bytes 805306368, most_rss_bytes 104857600, "
         "most_rss_task worker:0, applications 3",
     ]
-    assert "\n  *Looks at* the most resident memory" in tony("advise", application_id, "--explain").out
+    assert "\n  *Checks* the most resident memory" in tony("advise", application_id, "--explain").out
     patch = json.loads(tony("advise", application_id, "--patch").out)
     assert parse_job(submitted, overrides=patch).tasks["worker"].memory == 512
     [advice] = json.loads(tony("advise", application_id, "--output", "json").out)

@@ -102,7 +102,7 @@ def test_a_job_that_fails_says_why(tony: Tony, local: TonyHook, job: str) -> Non
     (application_id,) = set(re.findall(r"application_\d+_\d+", done.out + done.error))
     events = json.loads(tony("status", application_id, "--story", "worker:0", "--output", "json").out)
     (failed,) = [each for each in events if each["change"] == "failed"]
-    assert "exit code 7" in failed["why"]
+    assert "exit code 7" in failed["reason"]
     missing = tony("status", application_id, "--story", "worker:7")
     assert (missing.code, f"{application_id} has no events of worker:7" in missing.error) == (1, True)
 

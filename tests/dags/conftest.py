@@ -10,6 +10,7 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 
 from tests.dags.examples import example_dags
+from tests.kinds.environments import has_torch
 from tony_provider.hooks.tony import TonyHook
 
 
@@ -24,3 +25,10 @@ def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TonyHook]:
     monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
     with TonyHook() as hook:
         yield hook
+
+
+@pytest.fixture
+def torch() -> None:
+    """Skip the test if Debian's PyTorch is not installed."""
+    if not has_torch():
+        pytest.skip("needs Debian's python3-torch: sh tests/packages.sh torch")

@@ -1,52 +1,29 @@
-"""The stories about clicks, each from its beginning to its end, on the embedded local cluster."""
+"""The example DAGs about clicks, on the embedded local cluster."""
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.models.asset import AssetEvent
 from airflow.models.taskinstance import TaskInstance
 from airflow.providers.openlineage.utils.utils import translate_airflow_asset
-from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.lineage import HookLineageCollector
 from airflow.utils.session import create_session
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from tests.airflow_dags import Run, run, run_again
-from tests.dags.examples import states, succeeded
+from tests.airflow_dags import run, run_again
+from tests.dags.examples import FIRST_DAY, current, events, on, states, succeeded
 from tests.operators.jobs import applications
 from tests.waiting import until
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.base import read_bytes
 from tony_provider.runtime.storage.uris import join
-
-FIRST_DAY = datetime(2026, 1, 5, tzinfo=UTC)
-
-
-def on(day: int) -> dict[str, datetime]:
-    """For dag.test(): the run of a day, counted from 0."""
-    moment = FIRST_DAY + timedelta(days=day)
-    return {"logical_date": moment, "run_after": moment}
-
-
-def current(hook: TonyHook, models: str) -> Any:
-    return json.loads(read_bytes(hook.storage(), join(hook.layout.root, models, "current.json")))
-
-
-def events(asset: str, done: Run) -> list[dict[str, Any]]:
-    """What the events of an asset say that came from a run."""
-    with create_session() as session:
-        found = session.scalars(select(AssetEvent).where(AssetEvent.source_run_id == done.run_id)).all()
-        return [dict(event.extra) for event in found if event.asset.name == asset]
-
 
 # -- day after day ---------------------------------------------------------------------------------------------------
 
@@ -60,7 +37,7 @@ def test_each_day_begins_with_the_model_of_the_day_before(examples: DagBag, hook
     assert published["version"] == 2
     assert published["period_end"] == (FIRST_DAY + timedelta(days=1)).isoformat()
     assert hook.storage().exists(join(published["model_dir"], "clicks.npy"))
-    # A day that is made up for later begins with what was there then, and does not become the current one.
+    # A backfilled day does not start with a model of a later day, and its model does not become the current version.
     earlier = succeeded(run(daily, **on(-1)))
     assert earlier.results["publish"]["version"] == 3
     assert earlier.results["train"]["metrics"]["log_loss"] > losses[1]
@@ -69,18 +46,20 @@ def test_each_day_begins_with_the_model_of_the_day_before(examples: DagBag, hook
 
 
 def test_a_day_without_a_date(examples: DagBag, hook: TonyHook, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where OpenLineage is in use, Airflow's collector is this one, and gets what was published."""
+    """If OpenLineage is in use, Airflow's collector gets the model and the published version."""
     collector = HookLineageCollector()  # type: ignore[no-untyped-call]
-    monkeypatch.setattr("tony_examples.publishing.get_hook_lineage_collector", lambda: collector)
+    monkeypatch.setattr("tony_provider.publishing.get_hook_lineage_collector", lambda: collector)
     done = succeeded(run(examples.dags["clicks_daily"], logical_date=None, run_conf={"epochs": 1}))
-    assert done.results["publish"]["period_start"] is None
+    published = done.results["publish"]
+    assert published["period_start"] is None
+    assert published["model_dir"] == done.results["train"]["model_dir"]
     assert done.results["train"]["step"] == 1
-    told = [
+    names = [
         {dataset.name for each in found if (dataset := translate_airflow_asset(each.asset, each.context)) is not None}
         for found in (collector.collected_assets.inputs, collector.collected_assets.outputs)
     ]
-    dirs = done.results["train"]["model_dir"], done.results["publish"]["model_dir"]
-    assert told == [{uri.removeprefix("file://")} for uri in dirs]
+    version = join(hook.layout.root, "clicks_daily/models/versions/1")
+    assert names == [{uri.removeprefix("file://")} for uri in (published["model_dir"], version)]
 
 
 # -- the better one --------------------------------------------------------------------------------------------------
@@ -95,7 +74,7 @@ def test_only_a_better_model_is_published(examples: DagBag, hook: TonyHook) -> N
     assert events("clicks_challenger_model", first) == [published]
     assert set(published["metrics"]) >= {"challenger_log_loss"}
 
-    # One epoch of next to nothing: worse.
+    # One epoch with a tiny learning rate gives a worse model.
     worse = succeeded(run(challenger, logical_date=None, run_conf={"epochs": 1, "learning_rate": 0.0001}))
     assert (states(worse)["publish"], states(worse)["keep"]) == ("skipped", "success")
     measured = worse.results["evaluate"]["metrics"]
@@ -114,41 +93,10 @@ def test_the_evaluation_is_repeated_without_the_training(examples: DagBag, hook:
     assert again.results["train"] == first.results["train"]
     assert len(applications(hook)) == 3
     assert again.results["evaluate"]["application_id"] not in before
-    # Not compared with itself, and not published twice.
+    # The model is neither compared with itself nor published twice.
     assert again.results["evaluate"]["metrics"] == first.results["evaluate"]["metrics"]
     assert again.results["publish"] == first.results["publish"]
     assert current(hook, "clicks_challenger/models")["version"] == 1
-
-
-# -- the best of many ------------------------------------------------------------------------------------------------
-
-
-def test_the_best_of_several_settings_is_published(examples: DagBag, hook: TonyHook) -> None:
-    conf = {"learning_rates": [0.0001, 0.1], "epochs": 1}
-    done = succeeded(run(examples.dags["clicks_search"], logical_date=None, run_conf=conf))
-    published = current(hook, "clicks_search/models")
-    assert published["metrics"]["learning_rate"] == 0.1
-    assert published["application_id"] == done.results["best"]["application_id"]
-    assert len(applications(hook)) == 2
-    assert events("clicks_search_model", done) == [published]
-
-
-@pytest.mark.long
-def test_a_setting_that_fails_is_one_fewer_to_choose_from(
-    examples: DagBag, hook: TonyHook, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    search = examples.dags["clicks_search"]
-    train = search.get_task("train")
-    assert isinstance(train, MappedOperator)
-    job = train.partial_kwargs["job"]
-    worker = job["tasks"]["worker"]
-    failing = {**worker, "command": f"test $LEARNING_RATE = 0.1 && exec {worker['command']}"}
-    changed = {**job, "tasks": {"worker": failing}, "restart": {"budget": 0}}
-    monkeypatch.setitem(train.partial_kwargs, "job", changed)
-    monkeypatch.setitem(train.partial_kwargs, "retries", 0)
-    conf = {"learning_rates": [0.2, 0.1], "epochs": 1}
-    succeeded(run(search, logical_date=None, run_conf=conf))
-    assert current(hook, "clicks_search/models")["metrics"]["learning_rate"] == 0.1
 
 
 # -- train, then score -----------------------------------------------------------------------------------------------
@@ -161,21 +109,21 @@ def test_every_shard_is_scored_once_and_all_appear_at_once(examples: DagBag, hoo
     names = {each.name for each in hook.storage().list(uri)}
     assert names == {"_SUCCESS", *(f"part-{number:05}.csv" for number in range(20))}
     lines = read_bytes(hook.storage(), join(uri, "part-00007.csv")).decode().split()
-    assert lines[0] == "chance"
+    assert lines[0] == "probability"
     assert all(0 < float(line) < 1 for line in lines[1:])
     assert len(lines) == 51
-    # Once more: the day's own predictions are replaced.
+    # Cleared tasks replace the predictions of the day.
     again = succeeded(run_again(scored, done.run_id, ["score"]))
     assert again.results["score"]["application_id"] != done.results["score"]["application_id"]
     assert {each.name for each in hook.storage().list(uri)} == names
 
 
-# -- with somebody's approval ----------------------------------------------------------------------------------------
+# -- with an approval ------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def answered(dag_id: str, answer: str) -> Iterator[dict[str, Any]]:
-    """Somebody answers, through Airflow's own API, what a run asks. What was asked is there at the end."""
+    """Answer the question of a run through Airflow's API. At the end, the yielded dictionary has the question."""
     from airflow.api_fastapi.app import create_app
 
     asked: dict[str, Any] = {}
@@ -195,16 +143,16 @@ def answered(dag_id: str, answer: str) -> Iterator[dict[str, Any]]:
     with TestClient(create_app("core")) as client:
         token = client.get("/auth/token").raise_for_status().json()["access_token"]
         client.headers["Authorization"] = f"Bearer {token}"
-        somebody = threading.Thread(target=respond)
-        somebody.start()
+        user = threading.Thread(target=respond)
+        user.start()
         yield asked
-        somebody.join()
+        user.join()
 
 
 @pytest.mark.parametrize(
     ("answer", "published"), [("Approve", "success"), pytest.param("Reject", "skipped", marks=pytest.mark.long)]
 )
-def test_somebody_is_asked(
+def test_a_user_is_asked_before_the_publication(
     examples: DagBag, hook: TonyHook, monkeypatch: pytest.MonkeyPatch, answer: str, published: str
 ) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "True")
@@ -213,7 +161,7 @@ def test_somebody_is_asked(
     with answered("clicks_approval", answer) as asked:
         done = succeeded(run(approval, logical_date=None, run_conf={"epochs": 1}))
     trained = done.results["train"]
-    assert f"| {trained['metrics']['log_loss']:.4f} (a coin's" in asked["body"]
+    assert f"| {trained['metrics']['log_loss']:.4f} (chance:" in asked["body"]
     assert trained["model_dir"] in asked["body"]
     assert states(done)["publish"] == published
     if answer == "Approve":

@@ -1,6 +1,7 @@
-"""The story of a training that is watched, on the embedded local cluster.
+"""The example DAG with a sensor that watches a training, on the embedded local cluster.
 
-dag.test() runs one task after the other, so these two run in turn; tests/sensors has a sensor beside a running job.
+dag.test() runs one task after the other, so these two tasks run in turn. In tests/sensors, a sensor watches a running
+job.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ def test_a_training_that_goes_well_is_watched_to_its_end(examples: DagBag, hook:
     watched = examples.dags["clicks_watched"]
     trained = run(watched, logical_date=None, run_conf={"epochs": 2, "pause": 0}, mark_success_pattern="watch")
     assert states(succeeded(trained)) == dict.fromkeys(("write_clicks", "train", "watch"), "success") | {
-        "tell": "skipped"
+        "alert": "skipped"
     }
-    done = succeeded(run_again(watched, trained.run_id, ["watch", "tell"]))
+    done = succeeded(run_again(watched, trained.run_id, ["watch", "alert"]))
     seen = done.results["watch"]
     assert (seen["state"], seen["step"]) == ("SUCCEEDED", 2)
     assert [seen["application_id"]] == applications(hook)
-    assert states(done)["tell"] == "skipped"
+    assert states(done)["alert"] == "skipped"
 
 
-def test_when_the_watch_fails_somebody_is_told(examples: DagBag, hook: TonyHook) -> None:
+def test_if_the_sensor_fails_the_alert_runs(examples: DagBag, hook: TonyHook) -> None:
     watched = examples.dags["clicks_watched"]
-    # A training of which there is nothing to see.
+    # Airflow marks the training as successful, so it has no application.
     marked = run(watched, logical_date=None, mark_success_pattern=".*")
-    done = run_again(watched, marked.run_id, ["watch", "tell"])
+    done = run_again(watched, marked.run_id, ["watch", "alert"])
     assert isinstance(done.errors["watch"], TonyJobMissed)
-    assert states(done)["tell"] == "success"
+    assert states(done)["alert"] == "success"

@@ -1,4 +1,4 @@
-"""The DAG of docs/decorator.md, as written."""
+"""The DAG of docs/dags/task-decorator.md, as written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from tony_provider.runtime.sdk import tony_sdk
 def test_the_dag_parses_and_its_function_trains(
     airflow_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (source,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs" / "decorator.md").read_text(), re.DOTALL)
+    (source,) = re.findall(
+        r"```python\n(.*?)```", (REPOSITORY / "docs" / "dags" / "task-decorator.md").read_text(), re.DOTALL
+    )
     (tmp_path / "search_rates.py").write_text(source)
     bag = DagBag(dag_folder=str(tmp_path))
     assert not bag.import_errors

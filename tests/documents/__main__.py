@@ -1,4 +1,4 @@
-"""``python -m tests.documents``: write what docs/ has from elsewhere anew, as ``make docs-tables`` does."""
+"""``python -m tests.documents``: write the generated blocks of the documents, as ``make docs-tables`` does."""
 
 from __future__ import annotations
 

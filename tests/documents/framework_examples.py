@@ -14,7 +14,7 @@ from tests.airflow_dags import run
 from tests.documents.pages import ROOT, blocks
 from tony_provider.operators.tony import TonyTrainOperator
 
-FOLDER = ROOT / "docs" / "frameworks"
+FOLDER = ROOT / "docs" / "training-code" / "frameworks"
 
 
 def page(framework: str) -> Path:

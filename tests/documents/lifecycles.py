@@ -1,4 +1,4 @@
-"""The states of job, tasks and containers in docs/how-it-works.md, made of the tables that the session obeys."""
+"""The states of job, tasks and containers in docs/reference/states.md, from the tables that the session obeys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tony_provider.runtime.am.session import state_transitions
 from tony_provider.runtime.am.session.state_transitions import Transitions
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-it-works.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "states.md"
 
 _TABLES: dict[str, Transitions[Any]] = {
     "job": state_transitions.JOB,

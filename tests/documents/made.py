@@ -1,23 +1,30 @@
-"""What the pages have from elsewhere: blocks between two comments, ``<!-- table: JobResult -->`` and ``<!-- end -->``.
+"""Generated blocks of the documents, between two comments: ``<!-- table: JobResult -->`` and ``<!-- end -->``.
 
-Each fact is written once, beside the code that it is of, or measured, and can be read wherever the page can.
+So each fact is written once, next to the code that it describes, and can still be read on a page.
 """
 
 from __future__ import annotations
 
 import re
 
-from tests.documents import lifecycles, performance, reference
+from tests.documents import command_line, interface, lifecycles, performance, reference
 from tests.secure import threats
 
-PAGES = (reference.PAGE, lifecycles.PAGE, performance.PAGE, threats.PAGE)
-MAKERS = {"table": reference.table, "states": lifecycles.picture, "bench": performance.tables, "threats": threats.table}
+PAGES = (*reference.PAGES, command_line.PAGE, interface.PAGE, lifecycles.PAGE, performance.PAGE, threats.PAGE)
+MAKERS = {
+    "table": reference.table,
+    "commands": command_line.sections,
+    "interface": interface.sections,
+    "states": lifecycles.picture,
+    "bench": performance.tables,
+    "threats": threats.table,
+}
 
 _BLOCK = re.compile(r"(<!-- (\w+): (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def renewed(page: str) -> str:
-    """The page with every block as its maker has it. KeyError: a block that nobody knows."""
+    """Return the page with each block as its maker writes it. Raises KeyError for an unknown block."""
     return _BLOCK.sub(lambda block: block[1] + MAKERS[block[2]](block[3]) + block[4], page)
 
 

@@ -1,20 +1,19 @@
-"""The tables and plots of docs/performance.md, made of the runs that are kept in benchmarks/kept."""
+"""Tables and charts of benchmarks/RESULTS.md, generated from the runs that are kept in benchmarks/kept."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from benchmarks import plots
 from benchmarks.check import KEPT
 from benchmarks.report import RATIO_HEADS, Figure, Report, by_name, number, ratio_row, read, read_all, spread
 
-PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
-PLOTS = PAGE.parent / "_static" / "performance"
+PAGE = KEPT.parent / "RESULTS.md"
+CHARTS = KEPT.parent / "charts"
 
 
 def tables(name: str) -> str:
-    """What is kept of a benchmark: when and on what, its ratios, its plot, its figures."""
+    """Return the date, machine, ratios, chart and figures of the kept run of a benchmark, as Markdown."""
     path = KEPT / f"{name}.json"
     if not path.exists():
         return "No run of this benchmark is kept yet.\n"
@@ -23,24 +22,24 @@ def tables(name: str) -> str:
     parts = [f"{run.date}, {run.machine}. {report.title}."]
     if report.ratios:
         parts.append(_table([RATIO_HEADS, *map(ratio_row, report.ratios)]))
-    parts.append(f"![Plot of the benchmark {name}: its figures are in the table below](_static/performance/{name}.svg)")
-    parts.append(_table(list(_beside_each_other(report))))
+    parts.append(f"![Chart of the benchmark {name}: the table below has its figures]({CHARTS.name}/{name}.svg)")
+    parts.append(_table(list(_by_system(report))))
     return "\n\n".join(parts) + "\n"
 
 
 def draw() -> None:
-    """The plots of all runs that are kept."""
+    """Draw the charts of all kept runs."""
     for run in read_all(KEPT).values():
-        plots.write(run.report, PLOTS)
+        plots.write(run.report, CHARTS)
 
 
-def _beside_each_other(report: Report) -> Iterator[list[str]]:
-    """A row for each thing that was measured, a column for each of those that it was measured of."""
-    whose = list(dict.fromkeys(figure.who for figure in report.figures))
+def _by_system(report: Report) -> Iterator[list[str]]:
+    """Yield the rows of a table with a row for each measurement and a column for each measured system."""
+    systems = list(dict.fromkeys(figure.who for figure in report.figures))
     by = by_name(report.figures)
-    yield ["median (range)", *whose]
+    yield ["median (range)", *systems]
     for name in dict.fromkeys(figure.name for figure in report.figures):
-        found = [by.get((name, who)) for who in whose]
+        found = [by.get((name, system)) for system in systems]
         unit = next(figure.unit for figure in found if figure)
         yield [f"{name} ({unit})", *(_cell(figure) if figure else "" for figure in found)]
 

@@ -1,4 +1,4 @@
-"""The tables of docs/reference.md, made of the code: signatures, docstrings, fields and their comments."""
+"""Tables of docs/reference, generated from the code: signatures, docstrings, fields and their comments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tony_provider.retry_policy import TonyRetryPolicy
 from tony_provider.sensors.tony import TonyHeartbeatSensor, TonyJobSensor, TonySensor
 from tony_provider.watching.conditions import SensorResult
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
+FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+PAGES = (FOLDER / "operator.md", FOLDER / "connection.md")
 
 TABLES: dict[str, tuple[str, Callable[[], Iterator[Row]]]] = {
     "TonyTrainOperator": ("argument", lambda: arguments.of(TonyTrainOperator)),
@@ -31,7 +32,7 @@ TABLES: dict[str, tuple[str, Callable[[], Iterator[Row]]]] = {
 
 
 def table(name: str) -> str:
-    """KeyError: a table that nobody knows."""
+    """Return a table as Markdown. Raises KeyError for an unknown name."""
     what, rows = TABLES[name]
     columns = ("default",) if what != "key" or name == "connection" else ()
     head = (what, "type", *columns, "unit", "meaning")

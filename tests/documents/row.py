@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 
 import attrs
+
+from tests.documents.pages import PAGES, ROOT
 
 # ". Default: x." or "; default: x." at the end of a sentence.
 _DEFAULT = re.compile(r"(?:;|\.) default: (?P<what>.+?)(?=\. |\.$|$)\.?", re.IGNORECASE | re.DOTALL)
@@ -20,6 +23,14 @@ _NAMES = {
     "None": "null",
     "Context": "mapping",
     "Notifier": "notifier, function, class or text",
+}
+
+
+# Links of a reference page, by the titles of the pages.
+_TITLES = {
+    title: f"[{title}]({os.path.relpath(page, ROOT / 'docs' / 'reference')})"
+    for page in PAGES
+    for title in [page.read_text().partition("\n")[0].removeprefix("# ")]
 }
 
 
@@ -61,7 +72,7 @@ def _sentence(text: str) -> str:
 def _markdown(text: str) -> str:
     text = re.sub(r"``(.+?)``", r"`\1`", text)
     text = re.sub(r"`[^`]*`|<", lambda found: "&lt;" if found[0] == "<" else found[0], text)  # "<" begins a tag
-    return re.sub(r"docs/([\w-]+)\.md", r"[\1](\1.md)", text).replace("->", "→")
+    return re.sub(r'"([^"]+)"', lambda found: _TITLES.get(found[1], found[0]), text).replace("->", "→")
 
 
 def type_of(annotation: str) -> str:

@@ -15,7 +15,7 @@ from tests.structure.source import ROOT, Module, modules
 from tony_provider.compat import AIRFLOW_VERSION, CAPABILITIES, AirflowTooOld, Capability
 
 VERSIONS = "tony_provider.compat"
-DOCUMENT = ROOT / "docs" / "airflow-versions.md"
+DOCUMENT = ROOT / "docs" / "reference" / "airflow-versions.md"
 COMPAT = "airflow.providers.common.compat.sdk"  # maps names across versions by itself
 # Names of every version: the oldest is checked below, and `make airflows` imports them all.
 EVERYWHERE = {
@@ -29,6 +29,7 @@ EVERYWHERE = {
     "airflow.cli.cli_config.lazy_load_command",
     "airflow.cli.cli_parser.ALL_COMMANDS_DICT",
     "airflow.cli.simple_table.AirflowConsole",
+    "airflow.providers.common.compat.lineage.hook.get_hook_lineage_collector",
     "airflow.sdk.bases.operator.TRIGGER_FAIL_REPR",
     "airflow.sdk.bases.operator.TriggerFailureReason",
     "airflow.sdk.definitions.template.literal",

@@ -1,4 +1,4 @@
-"""The firewall of docs/security.md, loaded by nftables in network namespaces of its own, and tried from each side."""
+"""The firewall of docs/platform/harden.md, loaded by nftables in network namespaces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from tests.documents.pages import ROOT
 from tests.waiting import until
 
-PAGE = ROOT / "docs" / "security.md"
+PAGE = ROOT / "docs" / "platform" / "harden.md"
 NODE, OTHER_NODE, STRANGER = "tony-node", "tony-other", "tony-stranger"
 ADDRESSES = {NODE: "10.79.0.1", OTHER_NODE: "10.79.0.2", STRANGER: "10.79.1.9"}
 PORT, FREE_PORT = 20500, 21500

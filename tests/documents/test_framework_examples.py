@@ -15,8 +15,8 @@ from tony_provider.runtime.parsing.parse import parse_job
 
 __all__ = ["place"]
 
-SECTIONS = ["An example", "What each process finds", "When a task fails", "Elastic", "Several processes"]
-LAST_SECTIONS = ["What it replaces", "Limits"]
+SECTIONS = ["Example", "Environment variables", "Failures", "Elastic training", "Several processes"]
+LAST_SECTIONS = ["Migration", "Limits"]
 
 
 def test_each_has_a_page() -> None:

@@ -1,4 +1,4 @@
-"""docs/how-it-works.md shows the states as the code has them."""
+"""docs/reference/states.md shows the states as the code has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages for those who come from other tools: each row says where its left side is from, and names keys of ours."""
+"""The migration guides name the project that they are about, and only keys of ours that exist."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import re
 import attrs
 import pytest
 
-from tests.documents.pages import ROOT, prose
+from tests.documents.pages import prose
+from tests.documents.test_imports import GUIDES, spans, tables
+from tony_provider.hooks.fields import CONNECTION_FIELDS
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.jobspec.model import (
     AmSpec,
     Docker,
+    InputSpec,
     JobSpec,
     RestartPolicy,
     TaskSpec,
@@ -21,6 +24,7 @@ from tony_provider.runtime.jobspec.model import (
 )
 
 PAGES = [
+    "from-tony.md",
     "from-tf-yarn.md",
     "from-hbox.md",
     "from-skein.md",
@@ -32,23 +36,32 @@ PARTS = {"am": AmSpec, "docker": Docker, "restart": RestartPolicy, "timeouts": T
 
 
 def rows(page: str) -> list[list[str]]:
-    """The cells of those tables that have a column for where something is said."""
-    tables = prose(ROOT / "docs" / page).split("\n\n")
-    found = [table.splitlines()[2:] for table in tables if "| where it is said |" in table]
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for table in found for line in table]
+    """Return the rows of all tables of a guide, without their heads."""
+    return [row for table in tables(GUIDES / page) for row in table[1:]]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_row_names_a_source(page: str) -> None:
-    assert len(rows(page)) > 15
+def test_each_guide_links_to_its_project(page: str) -> None:
+    introduction = prose(GUIDES / page).partition("\n## ")[0]
+    assert re.search(r"\[[^\]]+\]\(https://[^)]+\)", introduction)
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in GUIDES.glob("from-*.md")))
+def test_each_row_has_a_counterpart_or_a_reason(page: str) -> None:
     for row in rows(page):
-        assert len(row) == 3, row
-        assert re.search(r"`[\w./…-]+(\.\w+|/hbox-\w+)`", row[1]), row
+        assert len(row) == 2, row
+        assert all(row), row
+        assert re.search(r"`|\]\(", row[1]) or len(row[1].removeprefix("none").split()) > 2, row
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_guide_has_many_names_of_its_project(page: str) -> None:
+    assert len({name for row in rows(page) for name in spans(row[0])}) > 15
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_keys_of_parts_of_the_job_are_there(page: str) -> None:
-    named = [name for row in rows(page) for name in re.findall(r"`(\w+\.\w+)`", row[2])]
+    named = re.findall(r"`(\w+\.\w+)`", prose(GUIDES / page))
     named = [name for name in named if name.partition(".")[0] in PARTS]
     assert named
     for part, _, key in (name.partition(".") for name in named):
@@ -60,8 +73,10 @@ def test_keys_with_values_are_there(page: str) -> None:
     known = {
         *attrs.fields_dict(JobSpec),
         *attrs.fields_dict(TaskSpec),
+        *attrs.fields_dict(InputSpec),
         *inspect.signature(TonyTrainOperator).parameters,
+        *CONNECTION_FIELDS,
     }
-    named = [name for row in rows(page) for name in re.findall(r"`(\w+): [^`]*`", row[2])]
+    named = [name for row in rows(page) for name in re.findall(r"`(\w+): [^`]*`", row[1])]
     assert named
-    assert set(named) - known - {"deal"} == set()
+    assert set(named) - known == set()

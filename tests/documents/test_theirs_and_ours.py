@@ -1,4 +1,4 @@
-"""The table of others' features and ours: what it names of ours is there, and whatever an import leaves is told."""
+"""The feature matrix and the migration guides name only what exists, and give a reason for each key left out."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import pytest
 from airflow.cli.cli_parser import get_parser
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from tests.documents.pages import ROOT, anchors, prose
-from tests.documents.test_imports import names, rows, spans
+from tests.documents.pages import ROOT, prose
+from tests.documents.test_imports import GUIDES, names, rows, spans, tables
+from tony_provider.hooks.fields import CONNECTION_FIELDS
 from tony_provider.importers.job_source import System
 from tony_provider.importers.key_table import KeyRule
 from tony_provider.importers.read_job import SYSTEMS, UNSUPPORTED
@@ -23,19 +24,8 @@ from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.jobspec.model import JobSpec, TaskSpec
 from tony_provider.runtime.jobspec.placement import Placement
 
-PAGE = ROOT / "docs" / "theirs-and-ours.md"
-WHO = (
-    "TonY",
-    "TensorFlow on Slider",
-    "TensorFlowOnSpark",
-    "TensorFlowOnYARN",
-    "tf-yarn",
-    "Hbox",
-    "Skein",
-    "YARN services",
-    "TorchX",
-    "Kubeflow Trainer",
-)
+PAGE = GUIDES / "features.md"
+OTHERS = {**{system.title: system.page for system in SYSTEMS}, "TensorFlowOnSpark": "from-tensorflowonspark"}
 LEFT = [
     pytest.param(system, key, rule, id=f"{system.name}-{key}")
     for system in SYSTEMS
@@ -43,77 +33,98 @@ LEFT = [
     for key, rule in keys.rules.items()
     if rule.why
 ]
+(MATRIX,) = tables(PAGE)
+HEAD = [re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", cell) for cell in MATRIX[0]]
+ROWS = [pytest.param(row, id=row[0][:40]) for row in MATRIX[1:]]
+OURS = [
+    pytest.param(row[1], id=f"{page.stem}-{row[0][:40]}")
+    for page in sorted(GUIDES.glob("*.md"))
+    for table in tables(page)
+    for row in table[1:]
+]
 
 
-def table() -> list[list[str]]:
-    """The cells of its rows, without the heads."""
-    found = [part.splitlines()[2:] for part in prose(PAGE).split("\n\n") if part.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for lines in found for line in lines]
-
-
-ROWS = [pytest.param(row, id=row[0][:40]) for row in table()]
-
-
-def test_each_system_has_rows() -> None:
-    who = " ".join(row[1] for row in table())
-    assert [each for each in WHO if each not in who] == []
-    assert len(table()) > 100
+def test_each_system_has_a_column_with_features() -> None:
+    assert HEAD[:2] == ["feature", "tony_provider"]
+    assert sorted(HEAD[2:]) == sorted(OTHERS)
+    for column in range(2, len(HEAD)):
+        assert len([row for row in MATRIX[1:] if row[column]]) > 5, HEAD[column]
+    assert len(ROWS) > 30
+    assert len(OURS) > 150
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_each_feature_has_somebody_and_something(row: list[str]) -> None:
-    assert len(row) == 3
-    assert all(row)
-    if row[2].startswith("none"):
-        assert len(row[2].split()) > 5, "why?"
+def test_each_feature_has_a_link_or_a_reason(row: list[str]) -> None:
+    assert len(row) == len(HEAD)
+    assert row[0]
+    if row[1] == "none":
+        assert len(missing()[row[0]].split()) > 5, "why?"
     else:
-        assert "](" in row[2], "a link says more"
+        assert "](" in row[1], "a link says more"
+    assert [cell for cell in row[2:] if not re.fullmatch(r"✓?|[A-Za-z][\w, ]*", cell)] == []
 
 
-# -- what is named is there --------------------------------------------------------------------------------------------
+def missing() -> dict[str, str]:
+    """Return the reason or the alternative for each missing feature."""
+    section = PAGE.read_text().partition("\n## Missing features\n")[2]
+    return dict(re.findall(r"^- \*\*(.+?)\.\*\* (.+)$", section, re.MULTILINE))
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_what_of_ours_is_named_is_there(row: list[str]) -> None:
-    named = re.findall(r"`([^`]+)`", row[2])
+# -- names of ours exist -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", OURS)
+def test_names_of_ours_exist(cell: str) -> None:
+    named = re.findall(r"`([^`]+)`", cell)
     assert [each for each in named if not any(there(part) for part in (each, each.partition(": ")[0]))] == []
 
 
 def there(name: str) -> bool:
-    """Whether it is a command, a key, an argument, a field of the connection, a variable, or a word of ours."""
-    looks = (is_command, is_key, is_argument, is_field, is_variable, is_stable)
-    return name in _WORDS or any(look(name) for look in looks)
+    """Return whether a name is a command, key, value, argument, field of the connection, variable, or known word."""
+    looks = (is_command, is_key, is_value, is_argument, is_variable)
+    return name in _WORDS or name in CONNECTION_FIELDS or any(look(name) for look in looks)
 
 
-# What is no key by itself: values, decorators, and what stands for something.
+# Texts that are neither keys nor values of ours.
 _WORDS = {
     "@task.tony",
-    "parameters",
-    "standalone",
-    "dry_run()",
-    "--set",
-    "command",
-    "worker",
-    "chief",
-    "ps",
-    "all",
-    "any",
-    "port",
-    "started",
-    "ready",
-    "succeeded",
-    "not-self/TAG",
-    "or",
-    "disk!=hdd",
-    "curl",
-    "yarn application -movetoqueue",
+    "TonyTrainOperator",
     "tony_sdk.report",
-    "file",
+    "--set",
+    "prepare",  # the task type that all others wait for
+    "standalone",
+    "TF_CONFIG",
+    "tcp://$TONY_RENDEZVOUS",
+    "$TONY_APPLICATION_ID",
+    "$TONY_TASK_INDEX",
+    "RAY_ADDRESS",
+    "ray status",
+    "PATH",
+    "/bin/sh",
+    "8GiB",
+    "8g",
+    "8GB",
+    "hdfs://",
+    # names of other systems that a counterpart refers to
+    "YARN_CONTAINER_RUNTIME_…",
+    "or(…)",
+    "driver",
+    "scheduler",
+    "viewfs://",
+    "gloo_allred_task",
+    "NEVER",
+    "ALWAYS",
+    "HTTP",
+    "TARBALL",
+    "REPLICA",
+    "${COMPONENT_INSTANCE_NAME}",
+    "${app_id}",
+    "${replica_id}",
 }
 
 
 def is_command(name: str) -> bool:
-    """Such as ``airflow tony submit``."""
+    """Return whether a name is a command such as ``airflow tony submit``."""
     if not name.startswith("airflow tony "):
         return False
     place: Any = get_parser()
@@ -126,7 +137,7 @@ def is_command(name: str) -> bool:
 
 
 def is_key(name: str) -> bool:
-    """A key of the job, of a task type, or of what is in them, as a path that begins at any of these."""
+    """Return whether a name is a path of keys that begins in the job, a task type, or a part of these."""
     return any(_leads(kind, name.split(".")) for kind in _KINDS)
 
 
@@ -156,61 +167,65 @@ def _every_model(kind: type) -> Iterator[type]:
 _KINDS = list(dict.fromkeys([*_every_model(JobSpec), *_every_model(TaskSpec), *_every_model(Placement)]))
 
 
-def is_argument(name: str) -> bool:
-    """Of the operator, or of every operator."""
-    return any(name in inspect.signature(kind).parameters for kind in (TonyTrainOperator, BaseOperator))
-
-
-def is_field(name: str) -> bool:
-    """Of the connection, as the reference has them."""
-    cells = [line.split("|")[1] for line in prose(ROOT / "docs" / "reference.md").splitlines() if line.startswith("|")]
-    return any(f"`{name}`" in cell for cell in cells)
-
-
-def is_stable(name: str) -> bool:
-    """A name of Python's that is promised to stay."""
-    return name.startswith("tony_provider.") and f"`{name}`" in (ROOT / "docs" / "stable.md").read_text()
-
-
-def is_variable(name: str) -> bool:
-    return name.startswith("TONY_") and f"`{name}`" in (ROOT / "docs" / "job-specification.md").read_text()
-
-
-def test_values_of_keys_are_some_of_theirs() -> None:
-    """``success: chief`` and the like, where the key has a fixed set of values."""
+def _value_sets() -> dict[str, set[str]]:
+    """Return the values of each key that has a fixed set of values."""
     sets: dict[str, set[str]] = {}
     for kind in _KINDS:
         for name, hint in get_type_hints(kind).items():
             for each in (hint, *get_args(hint)):
                 if isinstance(each, type) and issubclass(each, Enum):
                     sets.setdefault(name, set()).update(member.value for member in each)
-    given = [(key, value) for row in table() for key, value in re.findall(r"`(\w+): ([\w-]+)`", row[2])]
+    return sets
+
+
+_VALUES = _value_sets()
+
+
+def is_value(name: str) -> bool:
+    """Return whether a name is a value of some key, such as ``first-come``."""
+    return any(name in values for values in _VALUES.values())
+
+
+def is_argument(name: str) -> bool:
+    """Return whether a name is an argument of the operator or of all operators."""
+    return any(name in inspect.signature(kind).parameters for kind in (TonyTrainOperator, BaseOperator))
+
+
+def is_variable(name: str) -> bool:
+    page = ROOT / "docs" / "reference" / "environment-variables.md"
+    return name.startswith("TONY_") and f"`{name}`" in page.read_text()
+
+
+def test_values_of_keys_exist() -> None:
+    """Check ``success: chief`` and the like, if the key has a fixed set of values."""
+    cells = [cell for parameters in OURS for cell in parameters.values]
+    given = [pair for cell in cells for pair in re.findall(r"`(\w+): ([\w-]+)`", str(cell))]
     assert given
-    assert [(key, value) for key, value in given if key in sets and value not in sets[key]] == []
+    assert [(key, value) for key, value in given if key in _VALUES and value not in _VALUES[key]] == []
 
 
-# -- whatever is left is told ------------------------------------------------------------------------------------------
+# -- each key that is left out has a reason ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("system", "key", "rule"), LEFT)
-def test_what_is_left_is_told_with_its_reason(system: System, key: str, rule: KeyRule) -> None:
-    """In the row of its key: what there is instead, or more than that there is none."""
+def test_each_key_that_is_left_out_has_a_counterpart_or_a_reason(system: System, key: str, rule: KeyRule) -> None:
     found = [row for row in rows(system) if names(row[0], key)]
-    told = " ".join(cell for row in found for cell in row[1:] if not cell.startswith("`…"))
+    told = " ".join(cell for row in found for cell in row[1:])
     instead = bool(rule.here) or any(span for row in found for span in spans(row[-1]) if not span.startswith("none"))
-    reason = re.sub(r"`[^`]*(?:\.\w+|/[\w-]+)`|\bnone\b", "", told).split()
+    reason = re.sub(r"\bnone\b", "", told).split()
     assert instead or len(reason) > 1, f"{key}: {rule.why}: {told!r}"
 
 
-def test_each_systems_page_is_linked_and_leads_here() -> None:
+def test_each_guide_is_linked_and_leads_here() -> None:
     text = PAGE.read_text()
-    for page in {*(f"{system.page}.md" for system in SYSTEMS), "from-tensorflowonspark.md"}:
-        assert f"]({page}" in text
-        assert "](theirs-and-ours.md" in (ROOT / "docs" / page).read_text(), page
+    for page in sorted(GUIDES.glob("from-*.md")):
+        assert f"]({page.name})" in text
+        assert "](features.md)" in page.read_text(), page
+    assert {f"{page}.md" for page in OTHERS.values()} <= {page.name for page in GUIDES.glob("from-*.md")}
 
 
 @pytest.mark.parametrize("unread", UNSUPPORTED, ids=lambda each: each.title)
-def test_messages_name_pages_that_are_there(unread: Any) -> None:
-    page = ROOT / str(unread.page).split()[0]
-    assert page.exists()
-    assert list(anchors(page))
+def test_messages_name_pages_by_their_titles(unread: Any) -> None:
+    titles = [prose(page).partition("\n")[0].removeprefix("# ") for page in GUIDES.glob("*.md")]
+    (named,) = re.findall(r'"([^"]+)"', unread.page)
+    assert named in titles

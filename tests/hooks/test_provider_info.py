@@ -28,6 +28,8 @@ def test_it_is_what_airflow_takes(info: dict[str, Any]) -> None:
     schema = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
     jsonschema.validate(info, schema)
     assert info["package-name"] == metadata.metadata("tony-provider")["Name"]
+    # The schema does not require this URL, and the project has no site of its own to point to.
+    assert [each for each in info["integrations"] if "external-doc-url" in each] == []
 
 
 def _imported(path: str) -> Any:

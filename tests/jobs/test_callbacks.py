@@ -82,7 +82,7 @@ def test_a_loop_and_event_files_are_on_the_page_and_the_loop_ends_when_told(loca
         return progress if progress and progress.step > 10 and progress.steps_per_second else None
 
     assert 0 < until(by_event_files, job.describe).metrics["loss"] < 0.2
-    page = until(lambda: text if "Writing to disks by" in (text := page_of(local, job.id, url)) else None, job.describe)
+    page = until(lambda: text if "Disk write rate of" in (text := page_of(local, job.id, url)) else None, job.describe)
     assert "GPU" not in page  # nobody has measured any
 
     job.hook.kill(job.id, "its test is over")

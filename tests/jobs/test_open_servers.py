@@ -1,4 +1,4 @@
-"""What a stranger gets from a TensorFlow server of a job, which asks nobody for a proof. See docs/security.md."""
+"""What a stranger gets from a TensorFlow server of a job, which authenticates no client: docs/platform/harden.md."""
 
 from __future__ import annotations
 

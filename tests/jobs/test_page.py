@@ -171,7 +171,7 @@ def test_a_browser_follows_a_job_through_yarns_proxy(yarn: YarnPlace, go: Path) 
         driver.find_element(By.LINK_TEXT, "log").click()
         watch_log(driver, job)
         assert driver.current_url == f"{url}logs/worker-0"
-        driver.find_element(By.LINK_TEXT, "The job").click()
+        driver.find_element(By.LINK_TEXT, "Job page").click()
         watch(driver, job)
         driver.find_element(By.LINK_TEXT, "Status as JSON").click()
         until(lambda: '"application_id"' in "".join(texts(driver, "body")), job.describe)

@@ -16,7 +16,7 @@ from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.parsing.parse import parse_job
 
-PROGRAM, DAG_FILE = blocks(ROOT / "docs" / "tutorial.md", "python")
+PROGRAM, DAG_FILE = blocks(ROOT / "docs" / "get-started" / "tutorial.md", "python")
 PAUSE = "time.sleep(0.5)"
 
 

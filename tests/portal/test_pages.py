@@ -59,7 +59,7 @@ def test_from_the_list_to_a_job(pages: Pages) -> None:
     phases = str(pages.see(".phases").get_attribute("aria-label"))
     assert "Training, " in phases
     assert "Generation" not in phases  # without a restart
-    assert f"412 of {expected.total_steps:,}" in pages.section("Figures")
+    assert f"412 of {expected.total_steps:,}" in pages.section("Summary")
     until(lambda: len(pages.all("section canvas")) >= 2, "the curves")
     one_point = """
         const done = arguments[0];
@@ -85,7 +85,7 @@ def test_filters_stand_in_the_address(pages: Pages) -> None:
     until(lambda: len(pages.all("table.jobs tbody tr")) > seeded.MAPPED, "all jobs again")
     assert pages.see("input[name=text]").get_attribute("value") == ""
     pages.open(f"{JOBS}?text=no+such+job")
-    pages.see_text("No job that you may see is like this.")
+    pages.see_text("No job that you may read matches these filters.")
     pages.press("Show all jobs")
     pages.see("table.jobs")
 
@@ -96,13 +96,13 @@ def test_jobs_are_chosen_and_compared(pages: Pages) -> None:
     pages.see("table.jobs")
     for number in (1, 2, RESTARTED):
         pages.see(f"input[aria-label$='{application_id(DAG_ID, number)}']").click()
-    pages.see_text("3 of at most 8 jobs chosen")
+    pages.see_text("3 of at most 8 jobs selected")
     pages.press("Compare")
     pages.see_text("Comparison of 3 jobs")
-    figures = pages.section("Figures")
+    figures = pages.section("Summary")
     for number in (1, 2, RESTARTED):
         assert f"{seeded.summary(DAG_ID, number).metrics['accuracy']:g}" in figures
-    assert "tasks.worker.command" in pages.section("What differs")
+    assert "tasks.worker.command" in pages.section("Differences")
     assert pages.texts(".legend")[0].count("2026-01-") == 3
     ids = " ".join(application_id(DAG_ID, number) for number in (1, 2, RESTARTED))
     assert f"airflow tony tensorboard {ids}" in pages.section("TensorBoard")
@@ -116,7 +116,7 @@ def test_jobs_are_chosen_and_compared(pages: Pages) -> None:
 @pytest.mark.long
 def test_a_job_with_everything(pages: Pages) -> None:
     pages.open(job(DAG_ID, RESTARTED))
-    line = pages.section("Time line")
+    line = pages.section("Timeline")
     for said in (
         "the gang restarts",
         "RuntimeError: <b>NCCL</b>",
@@ -125,12 +125,12 @@ def test_a_job_with_everything(pages: Pages) -> None:
     ):
         assert said in line
     assert "Generation 2" in str(pages.see(".phases").get_attribute("aria-label"))
-    assert "47 min 40 s" in pages.section("Where the time went")  # without what was trained again
-    assert "3 GiB of 8 GiB" in pages.section("Asked and used")
+    assert "47 min 40 s" in pages.section("Time by phase")  # without what was trained again
+    assert "3 GiB of 8 GiB" in pages.section("Requested and used resources")
     assert "ask for 4 GiB" in pages.section("Advice")
-    assert "the clock went back once" in pages.section("Resources over time")
-    assert "--day 2026-01-12" in pages.section("Changed against the run before")
-    pages.press("What the tasks have printed", "summary")
+    assert "The clock went back once" in pages.section("Resources over time")
+    assert "--day 2026-01-12" in pages.section("Changes since the previous run")
+    pages.press("Output of the tasks", "summary")
     until(lambda: "<i>out of memory</i>" in pages.section("Logs"), "the log")
     chart = pages.see(".drawing").get_attribute("aria-label")
     assert chart is not None
@@ -142,21 +142,21 @@ def test_a_job_with_everything(pages: Pages) -> None:
 def test_a_running_job_renews_itself(pages: Pages) -> None:
     pages.open(job(DAG_ID, seeded.RUNNING))
     pages.see_text("about 1 min 52 s left")
-    now = pages.section("Now")
+    now = pages.section("Current status")
     assert "step 640 of 1,000" in now
     assert "worker:1" in now
-    until(lambda: pages.section("Now").splitlines()[0] != now.splitlines()[0], "a newer status")
+    until(lambda: pages.section("Current status").splitlines()[0] != now.splitlines()[0], "a newer status")
     assert pages.texts("[role=status]").count("The job is RUNNING") == 1
 
 
 @pytest.mark.long
 def test_a_job_whose_end_nobody_has_recorded(pages: Pages) -> None:
     pages.open(job(MARKED, 0))
-    pages.see_text("Its end was not recorded")
-    pages.see_text("The task is failed.")
-    ended = pages.section("How it ended")
+    pages.see_text("The end of this job was not recorded")
+    pages.see_text("State of the task: failed.")
+    ended = pages.section("End of the job")
     assert "KILLED the deferred task was marked or cleared by a user" in ended
-    assert "1 min 30 s" in pages.section("Where the time went")
+    assert "1 min 30 s" in pages.section("Time by phase")
     assert pages.texts("h1 .badge") == ["LOST"]
 
 
@@ -164,19 +164,19 @@ def test_a_job_whose_end_nobody_has_recorded(pages: Pages) -> None:
 def test_a_store_that_is_away(pages: Pages) -> None:
     pages.open(job(SWEEP, 1))
     pages.see_text("hdfs://away.example.com:8020 does not answer")
-    assert "train [1]" in pages.section("Where it came from")
+    assert "train [1]" in pages.section("Details")
     until(lambda: len(pages.all("canvas")) == 2, "the curves of the summary")
 
 
 @pytest.mark.long
 def test_metrics_with_odd_names_and_values(pages: Pages) -> None:
     pages.open(job(ODD, 0))
-    figures = pages.section("Figures")
+    figures = pages.section("Summary")
     assert seeded.HTML[:20] in figures
     assert f"{seeded.MANY - 9} more metrics" in figures
-    assert "29 values are NaN or infinite: a gap" in pages.section("Learning curves")
+    assert "29 values are NaN or infinite and shown as gaps" in pages.section("Learning curves")
     assert pages.texts("h1")[0].startswith("<script>alert(1)</script>")
-    assert "events" in pages.section("Time line")  # of which some are damaged
+    assert "events" in pages.section("Timeline")  # of which some are damaged
     assert pages.driver.title == "Airflow"
     assert complaints(pages.driver) == []
 
@@ -196,7 +196,7 @@ def test_thousands_of_metrics_are_searched(pages: Pages) -> None:
 def test_dates_have_gaps_and_lead_to_jobs(pages: Pages) -> None:
     pages.open(f"/dags/{DAG_ID}/plugin/trainings")
     section = pages.section("train")
-    assert f"{seeded.DAYS} dates, 1 without a job: gaps" in section
+    assert f"{seeded.DAYS} dates, 1 without a job (gap)" in section
     rows = pages.texts("section table tbody tr")
     assert len(rows) == seeded.DAYS
     assert "no job" in next(row for row in rows if row.startswith("2026-01-09"))
@@ -217,7 +217,7 @@ def test_the_tab_on_a_task_instance(pages: Pages) -> None:
     pages.see_text(application_id(DAG_ID, FAILED))
     assert application_id(DAG_ID, 50 + FAILED) in pages.section("Other tries of this task")
     pages.open(f"/dags/{DAG_ID}/runs/{run}/tasks/prepare/plugin/training")
-    pages.see_text("This task has submitted no training job")
+    pages.see_text("This task has not submitted a training job")
     run = seeded.summary(SWEEP, 1).run_id.replace("+", "%2B")
     pages.open(f"/dags/{SWEEP}/runs/{run}/tasks/train/mapped/1/plugin/training")
     pages.see_text(f"airflow tony tensorboard {application_id(SWEEP, 1)}")
@@ -250,7 +250,7 @@ def test_the_theme_is_airflows(pages: Pages) -> None:
     for scheme in ("light", "dark"):
         prefer(pages.driver, scheme)
         pages.open(job(DAG_ID, 1))
-        pages.section("Figures")
+        pages.section("Summary")
         seen[scheme] = pages.driver.execute_script(look)
     assert seen["light"] != seen["dark"]
 
@@ -261,13 +261,13 @@ def test_keys_reach_everything(pages: Pages) -> None:
     box = pages.see(f"input[aria-label$='{application_id(DAG_ID, 1)}']")
     pages.driver.execute_script("arguments[0].focus()", box)
     box.send_keys(Keys.SPACE)
-    pages.see_text("1 of at most 8 jobs chosen")
+    pages.see_text("1 of at most 8 jobs selected")
     assert pages.driver.switch_to.active_element == box  # the same one: nobody has lost their place
     box.send_keys(Keys.TAB)
     focused = "return [document.activeElement.innerText, getComputedStyle(document.activeElement).outlineStyle]"
     assert pages.driver.execute_script(focused) == [seeded.summary(DAG_ID, 1).name, "solid"]
     pages.driver.switch_to.active_element.send_keys(Keys.ENTER)
-    pages.see_text("Where the time went")
+    pages.see_text("Time by phase")
 
 
 def _click(pages: Pages, element: WebElement, across: float, down: float) -> None:

@@ -87,7 +87,7 @@ def test_a_history(client: As) -> None:
     assert found["status"]["state"] == "SUCCEEDED"
     assert found["events"][0]["loss"] == "NaN"
     assert found["samples"] == {}
-    assert [each["chart"] for each in found["metrics"] if each["name"] == "read_bytes"] == ["Read from disk"]
+    assert [each["chart"] for each in found["metrics"] if each["name"] == "read_bytes"] == ["Disk read rate"]
     assert any("1 line" in each for each in found["missing"])
 
 

@@ -26,9 +26,9 @@ def without_rights(site: Site, work: Work) -> None:
         until(lambda: len(pages.all("table.jobs tbody tr")) == SWEEPS * SWEPT, "the jobs of the mapped DAG")
         for path in (f"{JOBS}?job={work.running_id}", f"{JOBS}?compare={work.running_id}"):
             pages.open(path)
-            pages.see_text("there is no such thing, or you may not see it")
+            pages.see_text("not found, or you may not read it")
         pages.open(f"{JOBS}?text=clicks")
-        pages.see_text("No job that you may see is like this.")
+        pages.see_text("No job that you may read matches these filters.")
         pages.open("/dags/portal_clicks/plugin/trainings")
         until(lambda: "Forbidden" in driver.page_source or pages.all(".problem"), lambda: driver.page_source[-500:])
         assert "application_" not in driver.page_source
@@ -45,21 +45,26 @@ def without_rights(site: Site, work: Work) -> None:
 def master_killed(walk: Walk, site: Site, work: Work) -> None:
     """The page of its job tells what is known, then what the next master says, without being opened again."""
     walk.job(work.running_id)
-    until(lambda: "step " in walk.pages.section("Now"), lambda: walk.pages.section("Now"))
+    until(lambda: "step " in walk.pages.section("Current status"), lambda: walk.pages.section("Current status"))
     identity = site.hook.identity(dag_id="portal_long", run_id=work.running.run_id, task_id="train")
     job = Job(site.hook, identity, work.running_id, site.place.log_folders)
     os.kill(job.master().pid, signal.SIGKILL)
     seen = set()
 
     def recovered() -> bool:
-        seen.add(walk.pages.section("Now"))
-        return job.status().am_attempt == 2 and "RUNNING" in walk.pages.section("Now")
+        seen.add(walk.pages.section("Current status"))
+        return job.status().am_attempt == 2 and "RUNNING" in walk.pages.section("Current status")
 
     until(recovered, job.describe)
-    before = walk.pages.section("Now")
-    until(lambda: walk.pages.section("Now") != before and "step " in walk.pages.section("Now"), lambda: before)
+    before = walk.pages.section("Current status")
+
+    def is_newer() -> bool:
+        now = walk.pages.section("Current status")
+        return now != before and "step " in now
+
+    until(is_newer, lambda: before)
     walk.pages.open(f"{JOBS}?job={work.running_id}")
-    until(lambda: "recover" in walk.pages.section("Time line"), lambda: walk.pages.section("Time line"))
+    until(lambda: "recover" in walk.pages.section("Timeline"), lambda: walk.pages.section("Timeline"))
     print(f"the master was killed; the page said {len(seen)} things meanwhile, and goes on", flush=True)
 
 
@@ -72,7 +77,7 @@ def hdfs_away(walk: Walk, site: Site) -> None:
             walk.jobs()
             began = time.monotonic()
             walk.job(application_id)
-            assert "40 of 40" in walk.pages.section("Figures")
+            assert "40 of 40" in walk.pages.section("Summary")
             until(lambda: len(walk.pages.all("section canvas")) >= 2, "the curves of the summary")
             until(lambda: walk.pages.texts(".problem"), "that the store is out of reach")
             told = walk.pages.texts(".problem")[0]

@@ -78,7 +78,7 @@ class Walk:
     def ends_of_lost(self) -> None:
         for application_id in sorted(self.lost):
             self.job(application_id)
-            self._in_section("How it ended", self.work.ended[application_id])
+            self._in_section("End of the job", self.work.ended[application_id])
 
     def filters(self) -> None:
         """By hand, and from the address."""
@@ -92,7 +92,7 @@ class Walk:
 
     def job(self, application_id: str) -> None:
         self.pages.open(f"{JOBS}?job={application_id}")
-        self.pages.section("Where it came from")
+        self.pages.section("Details")
 
     def head(self) -> str:
         return self.pages.texts("header")[0]
@@ -105,24 +105,24 @@ class Walk:
 
     def restarted(self, application_id: str) -> None:
         self.job(application_id)
-        assert "Restarts\n1" in self.pages.section("Figures")
-        self._in_section("Time line", "a fault that a restart mends")
+        assert "Restarts\n1" in self.pages.section("Summary")
+        self._in_section("Timeline", "a fault that a restart mends")
 
     def resumed(self, application_id: str) -> None:
         self.job(application_id)
-        assert "Went on from step\n20" in self.pages.section("Figures")
-        assert "Compare them" in self.pages.section("Other tries of this task")
+        assert "Resumed from step\n20" in self.pages.section("Summary")
+        assert "Compare the tries" in self.pages.section("Other tries of this task")
 
     def succeeded(self, application_id: str) -> None:
         self.job(application_id)
-        figures = self.pages.section("Figures")
+        figures = self.pages.section("Summary")
         assert f"loss\n{loss_of(13):.5g}" in figures, figures
         assert "40 of 40" in figures
         until(lambda: len(self.pages.all("section canvas")) >= 2, "the curves")
-        self._in_section("Changed against the run before", "portal_fit.py 13 well")
-        self.pages.press("What the tasks have printed", "summary")
+        self._in_section("Changes since the previous run", "portal_fit.py 13 well")
+        self.pages.press("Output of the tasks", "summary")
         self._in_section("Logs", "day 13 ends with")
-        self.pages.press("As it was written", "summary")
+        self.pages.press("As written", "summary")
         self._in_section("Specification", "portal_fit.py")
 
     def never_started(self) -> None:
@@ -148,22 +148,22 @@ class Walk:
 
     def running(self) -> None:
         self.job(self.work.running_id)
-        until(lambda: "step " in self.pages.section("Now"), lambda: self.pages.section("Now"))
-        now = self.pages.section("Now")
-        until(lambda: self.pages.section("Now") != now, "a newer status")
+        until(lambda: "step " in self.pages.section("Current status"), lambda: self.pages.section("Current status"))
+        now = self.pages.section("Current status")
+        until(lambda: self.pages.section("Current status") != now, "a newer status")
 
     def comparison(self) -> None:
         chosen = [self.of_day(day) for day in (1, 5, 13)]
         self.pages.open(f"{JOBS}?compare={','.join(chosen)}")
         self.pages.see_text("Comparison of 3 jobs")
-        self._in_section("What differs", "tasks.worker.command")
-        figures = self.pages.section("Figures")
+        self._in_section("Differences", "tasks.worker.command")
+        figures = self.pages.section("Summary")
         for day in (1, 5, 13):
             assert f"{loss_of(day):.5g}" in figures, (day, figures)
 
     def dates(self) -> None:
         self.pages.open("/dags/portal_clicks/plugin/trainings?metric=loss")
-        self._in_section("train", "1 without a job")
+        self._in_section("train", "1 without a job (gap)")
         rows = {row.split()[0]: row for row in self.pages.texts("section table tbody tr")}
         for day in DAYS:
             if day != 4:
@@ -174,8 +174,8 @@ class Walk:
     def task_tab(self) -> None:
         run = self.work.swept.run_id.replace("+", "%2B")
         self.pages.open(f"/dags/portal_sweep/runs/{run}/tasks/train/mapped/3/plugin/training")
-        self.pages.section("Where it came from")
-        self.pages.press("As it was written", "summary")
+        self.pages.section("Details")
+        self.pages.press("As written", "summary")
         self._in_section("Specification", "portal_fit.py 3 well")
 
     def pictures(self) -> None:

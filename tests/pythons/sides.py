@@ -1,4 +1,4 @@
-"""What runs on which Python, what it needs there, and which tests show that it does."""
+"""The versions of Python that are supported, and the requirements and tests of each."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _RUNTIME = ("-r", "tony_provider/runtime/requirements.txt", "fsspec", "cryptogra
 
 # Executors and whole jobs on the oldest Python are in tests/jobs/test_oldest_python.py and test_other_python.py.
 _ON_NODES = (
-    *("am/session", "am/test_service.py", "frameworks", "launch", "sdk", "spec", "storage/test_fsspec_timeouts.py"),
-    *("test_codec.py", "test_deadline.py", "test_grpc_without_fork_handlers.py", "test_listeners.py", "test_ranks.py"),
+    *("am/session", "am/test_service.py", "frameworks", "jobspec", "launch", "sdk", "storage/test_fsspec_timeouts.py"),
+    *(f"common/test_{name}.py" for name in ("codec", "deadline", "grpc_without_fork_handlers", "listeners")),
 )
-_RUNTIME_TESTS = ("am", "executor", "frameworks", "launch", "sdk", "spec")
+_RUNTIME_TESTS = ("am", "common", "executor", "frameworks", "jobspec", "launch", "parsing", "sdk")
 _AIRFLOW_TESTS = ("cluster", "decorators", "operators", "sensors", "triggers", "watching")
 
 

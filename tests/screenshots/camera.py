@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -17,6 +18,11 @@ from tests.e2e.browser import Browser
 WIDTH = 1200  # of the browser's page, and at most of a picture
 HEIGHT = 900
 MOST_BYTES = 150_000  # they stay in the repository's history for ever
+ANIMATION_BYTES = 2_000_000
+_ANIMATION_WIDTH = 900  # of the README's column
+_FRAME_SECONDS = 0.5  # between two looks at the page
+_LONGEST_FRAME = 2.0  # seconds that a frame is shown, however long the page stayed as it was
+_LAST_FRAME = 5.0  # seconds
 
 
 class Camera(Browser):
@@ -27,9 +33,9 @@ class Camera(Browser):
         prefer(self.driver, "light")
         self.size(HEIGHT)
 
-    def size(self, height: int) -> None:
+    def size(self, height: int, width: int = WIDTH) -> None:
         """Of the page that is seen; what scrolls within the page is as long as this lets it be."""
-        metrics = {"width": WIDTH, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
     def leave(self) -> None:
@@ -54,6 +60,32 @@ class Camera(Browser):
         assert len(picture) <= MOST_BYTES, f"{name} has {len(picture):,} bytes: show less of the page"
         path = self.folder / f"{name}.png"
         path.write_bytes(picture)
+        return path
+
+    def record(self, name: str, height: int, has_ended: Callable[[], bool], seconds: float) -> Path:
+        """Record the top of the page as an animated GIF until ``has_ended``, which has to be within ``seconds``."""
+        self.size(height, _ANIMATION_WIDTH)
+        frames: list[Image.Image] = []
+        durations: list[float] = []
+        deadline = time.monotonic() + seconds
+        ended = False
+        while not ended:
+            ended = has_ended()
+            assert ended or time.monotonic() < deadline, f"{name} has not ended within {seconds:g} s"
+            answer = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
+            with Image.open(BytesIO(base64.b64decode(answer["data"]))) as image:
+                frame = image.convert("RGB").quantize(64, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+            if not frames or frame.tobytes() != frames[-1].tobytes():
+                frames.append(frame)
+                durations.append(0.0)
+            durations[-1] = min(durations[-1] + _FRAME_SECONDS, _LONGEST_FRAME)
+            time.sleep(_FRAME_SECONDS)
+        path = self.folder / f"{name}.gif"
+        shown = [int(1000 * each) for each in (*durations[:-1], _LAST_FRAME)]
+        frames[0].save(path, save_all=True, append_images=frames[1:], duration=shown, loop=0, optimize=True)
+        assert path.stat().st_size <= ANIMATION_BYTES, (
+            f"{name} has {path.stat().st_size:,} bytes: show less of the page"
+        )
         return path
 
     def _height(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +14,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from tests.demo.airflow import DAG as DIGITS
 from tests.e2e.runs import Backfill, Run
+from tests.jobs.processes import processes_of
 from tests.portal.seen import JOBS
 from tests.screenshots.camera import HEIGHT, Camera
 from tests.screenshots.stage import CLICKS, TUTORIAL, Stage
@@ -27,6 +30,8 @@ BACKFILLED = 12  # days
 PORTAL = ".tony-portal"
 # Enough to see a training go on: of the digits', which have 1,000, and in the log of the tutorial's.
 FIRST_STEP = 25
+STEPS_AFTER = 10  # that the killed job is watched, beyond the step at which it was killed
+RESTART_HEIGHT = 560
 PROGRESS_LINES = 5
 TRAIN_SECONDS = 300.0  # on a machine that is busy
 
@@ -41,6 +46,7 @@ def take_all(stage: Stage, camera: Camera) -> None:
         *connection_form(camera),
         trigger_form(camera),
         job_page(stage, camera, digits),
+        restart(stage, camera, digits),
         task_log(camera, tutorial),
         *portal(camera, days, tutorial),
     ):
@@ -82,6 +88,29 @@ def job_page(stage: Stage, camera: Camera, run: Run) -> Path:
     return camera.take("job-page", camera.see(By.TAG_NAME, "body"))
 
 
+def restart(stage: Stage, camera: Camera, run: Run) -> Path:
+    """The page while one of the three workers is killed: the restart, and the step from which the job resumes."""
+    application = stage.application(run)
+    job = stage.hook.job(application.id)
+    before = job.master_status()
+    assert before.step is not None
+    camera.go(stage.page(application))
+    camera.see(By.CSS_SELECTOR, "#tasks table")
+    mark = b"\0TONY_TASK_INDEX=1\0"
+    everyone = processes_of(application.id)
+    executors = {each.pid for each in everyone if mark not in each.environment}
+    (killed,) = [each.pid for each in everyone if mark in each.environment and each.parent in executors]
+    os.kill(killed, signal.SIGKILL)
+
+    def has_resumed() -> bool:
+        status = job.master_status()
+        return status.generation > before.generation and (status.step or 0) > (before.step or 0) + STEPS_AFTER
+
+    path = camera.record("restart", RESTART_HEIGHT, has_resumed, TRAIN_SECONDS)
+    camera.size(HEIGHT)
+    return path
+
+
 def task_log(camera: Camera, run: Run) -> Path:
     task = run.task()
     until(lambda: task.log().count(" of 360 (") >= PROGRESS_LINES, task.log, TRAIN_SECONDS)
@@ -111,7 +140,7 @@ def portal(camera: Camera, days: Backfill, trained: Run) -> Iterator[Path]:
     camera.size(PORTAL_HEIGHT)
     camera.go(job)
     camera.see(By.CSS_SELECTOR, f"{PORTAL} section canvas")
-    camera.see_text("Time line")
+    camera.see_text("Timeline")
     yield camera.take("portal-job")
 
 

@@ -106,7 +106,7 @@ class Stage:
     def _lay_out(self) -> None:
         dags = self.home / "dags"
         dags.mkdir(parents=True)
-        program, dag_file = blocks(REPOSITORY / "docs" / "tutorial.md", "python")
+        program, dag_file = blocks(REPOSITORY / "docs" / "get-started" / "tutorial.md", "python")
         (dags / "fit.py").write_text(program)
         (dags / "tutorial.py").write_text(dag_file)
         (dags / ".airflowignore").write_text("fit.py\n")

@@ -38,7 +38,8 @@ def test_a_protection_has_rows_or_tests(flow: Flow) -> None:
 
 
 def test_each_claim_of_the_security_page_names_its_proofs() -> None:
-    lines = (REPOSITORY / "docs/security.md").read_text().split("## Threats, and what is done")[1].split("\n## ")[0]
+    page = (REPOSITORY / "docs/reference/threats.md").read_text()
+    lines = page.split("## Threats by attacker")[1].split("\n## ")[0]
     rows = [line for line in lines.splitlines() if line.startswith("| ")][1:]
     assert len(rows) > 20
     assert in_order()

@@ -1,7 +1,7 @@
 """The list of threats by data flow: each source of foreign text, and each place where text is interpreted.
 
-The table in CONTRIBUTING.md is made of it. A file of the product that interprets text and is not named here fails
-`test_threats.py`. So a new feature cannot skip the question: which foreign text gets there, and what proves the
+It generates the table in docs/reference/threats.md. A file of the product that interprets text and is not named here
+fails `test_threats.py`. So a new feature cannot skip the question: which foreign text gets there, and what proves the
 protection?
 """
 
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGE = REPOSITORY / "CONTRIBUTING.md"
-# What runs in the user's own program, with the user's own text.
+PAGE = REPOSITORY / "docs" / "reference" / "threats.md"
+# Code that runs in the user's own program, with the user's own text.
 USERS_OWN = ("runtime/sdk/", "runtime/notebook/", "portal/static/vendor/")
 
 
 @dataclass(frozen=True)
 class Sink:
-    """A kind of places where text is interpreted."""
+    """A kind of place where text is interpreted."""
 
-    pattern: str  # that finds these places in the product
-    files: tuple[str, ...]  # of the product, below tony_provider, that have one
+    pattern: str  # regular expression that finds these places in the product
+    files: tuple[str, ...]  # files with such a place, below tony_provider
 
     def found(self, files: dict[str, str]) -> set[str]:
         return {name for name, text in files.items() if re.search(self.pattern, text)}
@@ -173,6 +173,7 @@ SINKS = {
             "links/job_links.py",
             "operators/job_templates.py",
             "operators/tony.py",
+            "publishing.py",
             "runtime/protocol/limits.py",  # names them
             "sensors/tony.py",
         ),
@@ -180,46 +181,46 @@ SINKS = {
     "messages": Sink(r"for_medium\(", ("notifications/message.py", "notifications/tony.py")),
 }
 
-_IMPORTED = "a job of another system that a person imports"
-_FORM = "a value of a form, `conf` or XCom"
-_JOB = "what a job reports or leaves"
-_RECORD = "a record in an application's directory"
-_CACHE = "what other jobs of the user have changed, on the store or on a node"
-_HDFS = "names of files on the store"
-_AUTHOR = "texts of a job's specification"
-_NEIGHBOUR = "other users of a machine"
-_VIEWER = "requests of a person who may see or modify a job"
-_FOLDER = "the current directory of a command"
+_IMPORTED = "imported job"
+_FORM = "form, `conf`, XCom"
+_JOB = "reports and files of a job"
+_RECORD = "records of an application"
+_CACHE = "other jobs of the user"
+_HDFS = "file names on the store"
+_AUTHOR = "job specification"
+_NEIGHBOUR = "users of the machine"
+_VIEWER = "users of a job"
+_FOLDER = "current directory"
 
 FLOWS = (
     Flow(
         _IMPORTED,
         "templates",
-        "the written DAG has `literal(…)`, the written job file `templates: false`",
+        "the DAG has `literal(…)`, the job file `templates: false`",
         ("imported-template", "tests/importers/test_hostile.py"),
     ),
     Flow(
         _IMPORTED,
         "code",
-        "Python source is written by `repr`, notes in one escaped line; names of task types are from `Draft.task_type`",
+        "`repr` writes values, notes are one escaped line, names of task types are made valid",
         ("tests/importers/test_hostile.py", "tests/cli/test_import.py::test_a_user_of_theirs_is_a_users_name"),
     ),
     Flow(
         _IMPORTED,
         "YAML",
-        "keys and notes stay in one comment line; the written file must give the same job",
+        "keys and notes stay in one comment line; the file must give the same job",
         ("tests/cli/test_import.py::test_keys_of_theirs_stay_in_the_comment",),
     ),
     Flow(
         _FORM,
         "YAML",
-        "a job that is text or a file is parsed before its values are rendered",
+        "a job is parsed before its values are rendered",
         ("form-job-text", "tests/operators/test_job_templates.py"),
     ),
     Flow(
         _FORM,
         "templates",
-        "only a whole `job` is a file's name; no rendered value is rendered again",
+        "no rendered value is rendered again or names a job file",
         (
             "form-overrides",
             "tests/operators/test_job_templates.py::test_only_the_whole_job_is_the_name_of_a_file",
@@ -231,13 +232,13 @@ FLOWS = (
     Flow(
         _AUTHOR,
         "templates",
-        "templates of a job file have its parameters and `macros.tony.quote`, and define nothing",
+        "templates of a job file reach only its parameters and `macros.tony.quote`",
         ("tests/job_files/test_parameters.py::test_a_template_of_a_file_reaches_nothing_else_of_a_dag_in_any_branch",),
     ),
     Flow(
         _AUTHOR,
         "YARN's launch script",
-        "generated names, an escaped command; `script_values` refuses other values that a shell or Hadoop interprets",
+        "generated names, an escaped command; `script_values` refuses other values",
         (
             "tests/jobs/test_launch_script.py",
             "tests/runtime/executor/test_job_files.py::test_a_name_is_taken_literally",
@@ -252,19 +253,19 @@ FLOWS = (
     Flow(
         _AUTHOR,
         "programs",
-        "a shell reads the `command` alone; form values go there by `macros.tony.quote`",
+        "a shell reads only `command`; `macros.tony.quote` quotes form values",
         ("form-overrides", "tests/jobs/test_odd.py::test_names_and_values_with_every_kind_of_character"),
     ),
     Flow(
         _AUTHOR,
         "code",
-        "`framework` selects one module of a fixed list, or an installed package's entry point",
+        "`framework` selects from a fixed list, or an installed entry point",
         ("tests/runtime/frameworks/test_plugins.py::test_a_name_loads_no_other_module",),
     ),
     Flow(
         _CACHE,
         "code",
-        "the launch command verifies the runtime, in a new directory; the submission compares contents of every size",
+        "the launch command verifies the runtime in a new directory",
         (
             "poisoned-runtime",
             "poisoned-node-runtime",
@@ -277,8 +278,7 @@ FLOWS = (
     Flow(
         _CACHE,
         "programs",
-        "executors verify files and archives, unpack archives for each application, and remove what was in the "
-        "container's directory before",
+        "executors verify files and archives, and remove former files",
         (
             "poisoned-cache",
             "poisoned-node",
@@ -291,13 +291,13 @@ FLOWS = (
     Flow(
         _CACHE,
         "archives",
-        "a separate process with limits unpacks them; no entry leads out of the directory",
+        "a process with limits unpacks them; no entry leads out of the directory",
         ("archive-bombs", "tests/runtime/common/test_archives.py"),
     ),
     Flow(
         _JOB,
         "HTML",
-        "the master escapes all texts; the page's script writes only HTML that the master made",
+        "the master escapes all texts; the script writes only the master's HTML",
         ("tests/runtime/am/web/test_page.py",),
     ),
     Flow(
@@ -309,13 +309,13 @@ FLOWS = (
     Flow(
         _JOB,
         "archives",
-        "a separate process with limits reads checkpoints",
+        "a process with limits reads checkpoints",
         ("checkpoint-bombs", "tests/runtime/executor/test_checkpoint_reader.py"),
     ),
     Flow(
         _JOB,
         "files of this machine",
-        "results name only places of the job's own; `stored:` in `files`; other local files only below `file_roots`",
+        "results name only places of the job; `stored:`; `file_roots`",
         (
             "forged-results",
             "worker-files",
@@ -326,7 +326,7 @@ FLOWS = (
     Flow(
         _JOB,
         "Airflow's objects",
-        "keys of Airflow's serialization, and keys of XComs that lead elsewhere, are refused; results are plain data",
+        "reserved keys of Airflow and XCom keys that lead elsewhere are refused",
         (
             "tests/decorators/test_returned_keys.py",
             "tests/operators/test_foreign_results.py",
@@ -336,19 +336,19 @@ FLOWS = (
     Flow(
         _FORM,
         "files of this machine",
-        "`file_roots`: by default the DAG bundle, the DAG's folder and the template search path; links are resolved",
+        "local files only below `file_roots`; links are resolved",
         ("worker-files", "tests/cluster/test_file_roots.py"),
     ),
     Flow(
         _RECORD,
         "files of this machine",
-        "no local path of a record is read; objects outside of the cache need `--yes`",
+        "no local path of a record is read; objects outside the cache need `--yes`",
         ("tests/cli/test_notebook.py::test_a_record_never_has_files_of_this_machine_read",),
     ),
     Flow(
         _RECORD,
         "files of this machine",
-        "on a local store, what is read below the staging directory must lie there after all links are followed",
+        "on a local store, links do not lead out of the staging directory",
         ("tests/runtime/storage/test_local.py::test_what_is_read_below_a_directory_lies_there",),
     ),
     Flow(
@@ -360,7 +360,7 @@ FLOWS = (
     Flow(
         _CACHE,
         "removal",
-        "what was in a container's directory before is removed, without following links",
+        "former files are removed without following links",
         (
             "tests/runtime/am/local_resource_manager/test_cluster.py::test_a_container_finds_nothing_that_another_one_has_put_there",
             "tests/runtime/executor/test_job_files.py::test_what_was_in_the_directory_before_the_container_is_removed",
@@ -369,38 +369,38 @@ FLOWS = (
     Flow(
         _NEIGHBOUR,
         "removal",
-        "links and shared checkpoint directories are removed only in a directory that belongs to the user",
+        "removal only in a directory that belongs to the user",
         ("tests/runtime/executor/test_checkpoint_link.py", "tests/runtime/executor/test_shared_checkpoints.py"),
     ),
     Flow(
         _NEIGHBOUR,
         "signals",
-        "directories of the local backend must belong to the user; processes are identified by PID and start time",
+        "directories belong to the user; processes are identified by PID and start time",
         ("tests/hooks/test_local.py", "tests/runtime/common/test_own_directory.py"),
     ),
     Flow(
         _NEIGHBOUR,
         "connections",
-        "the answering process must belong to the task's container or, on the worker, to the same user",
+        "the server must belong to the task's container or to the same user",
         ("neighbours-tensorboard", "tests/runtime/executor/test_peers.py"),
     ),
     Flow(
         _VIEWER,
         "connections",
-        "tunnels reach listeners of the task's own container; TensorBoard's plug-ins connect nowhere",
+        "tunnels reach only the task's container; TensorBoard's plug-ins connect nowhere",
         ("other-jobs-server", "tests/runtime/am/web/test_tensorboard.py"),
     ),
     Flow(
         _FOLDER,
         "programs",
-        "programs start outside of it, with variables from a list; the environment's key has the package indexes",
+        "programs start elsewhere, with variables from a list",
         ("tests/cluster/environments/test_isolation.py", "tests/cli/test_runtime.py"),
     ),
 )
 
 
 def product() -> dict[str, str]:
-    """The text of each file of the product that is scanned, by its name below tony_provider."""
+    """Return the text of each scanned file of the product, by its name below tony_provider."""
     root = REPOSITORY / "tony_provider"
     files = [path for ending in ("*.py", "*.js") for path in root.rglob(ending)]
     named = {path.relative_to(root).as_posix(): path for path in sorted(files)}
@@ -408,7 +408,7 @@ def product() -> dict[str, str]:
 
 
 def table(_: str) -> str:
-    """The table of CONTRIBUTING.md."""
+    """Return the table of docs/reference/threats.md."""
     rows = [
         f"| {flow.source} | {flow.sink} | {flow.protection} | {', '.join(f'`{proof}`' for proof in flow.proofs)} |"
         for flow in FLOWS

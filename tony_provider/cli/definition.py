@@ -16,14 +16,14 @@ def _arg(*flags: str, **options: Any) -> Arg:
 
 
 _CONNECTION = (
-    _arg("--conn-id", help="The tony connection (default: %(default)s)", default="tony_default"),
-    _arg("--proxy-user", help="Act for this user"),
+    _arg("--conn-id", help="Connection of type tony (default: %(default)s)", default="tony_default"),
+    _arg("--proxy-user", help="User to impersonate (default: none)"),
     ARG_VERBOSE,
 )
-_APPLICATION = _arg("application_id", nargs="?", help="Such as application_1700000000000_0001")
-_TAG = _arg("--tag", help="Instead of an ID: the newest application of the training with this tag (tony-…)")
+_APPLICATION = _arg("application_id", nargs="?", help="Application ID, such as application_1700000000000_0001")
+_TAG = _arg("--tag", help="Tag of a training (tony-…), instead of an ID: selects its newest application")
 _WHICH = (_APPLICATION, _TAG, *_CONNECTION)
-_JOB = _arg("job", metavar="JOB.tony.yaml", help="The job specification, in YAML or JSON")
+_JOB = _arg("job", metavar="JOB.tony.yaml", help="Job file, in YAML or JSON")
 _SET = _arg(
     "--set",
     action="append",
@@ -34,17 +34,17 @@ _PARAM = _arg(
     "--param",
     action="append",
     metavar="NAME=VALUE",
-    help="A value for one of the file's parameters, such as workers=4; may be given several times",
+    help="Value of a parameter of the job file, such as workers=4; may be given several times",
 )
 _FORCE = _arg("--force", action="store_true", help="Replace an existing file")
-_QUEUE = _arg("--queue", help="YARN queue, instead of the job's and the connection's")
+_QUEUE = _arg("--queue", help="YARN queue (default: the queue of the job or of the connection)")
 
 _SUBMIT = ActionCommand(
     name="submit",
     help="Run a job without a DAG",
     description=(
-        "Start a job. Its files are searched for next to the job file. With the name and --run-id of an earlier job, "
-        "it continues the earlier training from its newest checkpoint."
+        "Submit a job. Paths of its files are relative to the directory of the job file. With the name and --run-id of "
+        "an earlier job, the job resumes that training from its newest checkpoint."
     ),
     func=lazily("tony_provider.cli.submit.submit"),
     args=(
@@ -53,22 +53,22 @@ _SUBMIT = ActionCommand(
         _PARAM,
         _SET,
         _QUEUE,
-        _arg("--name", help="The job's name, instead of the name in its file"),
-        _arg("--run-id", help="Identifies the training among yours with the job's name (default: the time)"),
+        _arg("--name", help="Job name (default: the name in the job file)"),
+        _arg("--run-id", help="Run ID: with the job name, it identifies your training (default: the current time)"),
         _arg(
             "--secret",
             action="append",
             metavar="NAME",
-            help="A secret of the job, whose value is that of this environment variable; may be given several times",
+            help="Secret of the job, with the value of this environment variable; may be given several times",
         ),
         _arg("--wait", "--follow", action="store_true", help="Follow the job until it ends; exit with 1 if it fails"),
-        _arg("-q", "--quiet", action="store_true", help="Print the application's id only"),
+        _arg("-q", "--quiet", action="store_true", help="Print only the application ID"),
     ),
 )
 _STATUS = ActionCommand(
     name="status",
     help="Show the state and progress of a job",
-    description="Show a job and its tasks. --output plain has a line for each task, json and yaml have all data.",
+    description="Show a job and its tasks. --output plain prints a line for each task, json and yaml print all data.",
     func=lazily("tony_provider.cli.show_status.status"),
     args=(
         *_WHICH,
@@ -77,7 +77,7 @@ _STATUS = ActionCommand(
         _arg(
             "--story",
             metavar="TASK",
-            help="Show the state changes of a task, such as worker:3, with their reasons (of an ended job: its events)",
+            help="Show the state transitions of a task, such as worker:3, with reasons (of an ended job: its events)",
         ),
     ),
 )
@@ -88,31 +88,31 @@ _LOGS = ActionCommand(
     func=lazily("tony_provider.cli.logs.logs"),
     args=(
         *_WHICH,
-        _arg("-t", "--task", help="Such as worker:0, or `am` for the application master (default: all tasks)"),
+        _arg("-t", "--task", help="Task, such as worker:0, or `am` for the application master (default: all tasks)"),
         _arg("-f", "--follow", action="store_true", help="Follow the output until the job ends"),
     ),
 )
 _KILL = ActionCommand(
     name="kill",
-    help="End a job, with a grace period",
-    description="Stop the job's tasks with SIGTERM, copy its last checkpoints and logs, and kill the job.",
+    help="Kill a job after a grace period",
+    description="Stop the job's tasks with SIGTERM, store its last checkpoints and logs, and kill the job.",
     func=lazily("tony_provider.cli.job_actions.kill"),
     args=(
         *_WHICH,
-        _arg("--reason", help="For the job's diagnostics, and for the log of a task that watches the job"),
+        _arg("--reason", help="Reason, for the job's diagnostics and for the log of a task that watches the job"),
         _arg(
             "--grace",
             help="Time between SIGTERM and SIGKILL of the tasks, such as 30s (default: as the job specifies)",
         ),
     ),
 )
-_REASON = _arg("--reason", help="For the job's log, its events and its page")
+_REASON = _arg("--reason", help="Reason, for the job's log, events and page")
 _SUSPEND = ActionCommand(
     name="suspend",
     help="Suspend a job: save a checkpoint and release all containers",
     description=(
-        "Stop the job's tasks after a checkpoint, and keep only the job's application master on the "
-        "cluster, until `airflow tony resume`. Its task in Airflow continues to wait."
+        "Stop the job's tasks after a checkpoint, and release all containers except the application master's, until "
+        "`airflow tony resume`. The job's task in Airflow continues to wait."
     ),
     func=lazily("tony_provider.cli.job_actions.suspend"),
     args=(*_WHICH, _REASON),
@@ -126,15 +126,16 @@ _RESUME = ActionCommand(
 )
 _RESIZE = ActionCommand(
     name="resize",
-    help="Change a job's number of tasks of a type",
+    help="Change the number of tasks of a type",
     description=(
-        "Within min_instances and max_instances of the type. The job requests more containers while it trains, and "
-        "continues with the new number from its next checkpoint. A number that can never fit the cluster is rejected."
+        "Set the number of tasks of a type, from its min_instances to its max_instances. The job requests more "
+        "containers while it trains, and continues with the new number from its next checkpoint. The command rejects a "
+        "number that can never fit the cluster."
     ),
     func=lazily("tony_provider.cli.job_actions.resize"),
     args=(
         *_WHICH,
-        _arg("counts", nargs="+", metavar="TYPE=NUMBER", help="The new number of tasks, such as worker=4"),
+        _arg("counts", nargs="+", metavar="TYPE=NUMBER", help="New number of tasks, such as worker=4"),
         _REASON,
     ),
 )
@@ -145,8 +146,8 @@ _CHECKPOINT = ActionCommand(
     func=lazily("tony_provider.cli.job_actions.checkpoint"),
     args=(
         *_WHICH,
-        _arg("directory", help="A directory that the command creates"),
-        _arg("--snapshot", type=int, help="The number of the checkpoint, as `airflow tony status` lists it"),
+        _arg("directory", help="Local directory that the command creates"),
+        _arg("--snapshot", type=int, help="Number of the checkpoint in `airflow tony status` (default: newest)"),
         _arg("--rank", type=int, default=0, help="Rank of the task whose files take precedence (default: %(default)s)"),
     ),
 )
@@ -154,17 +155,17 @@ _EXPORT = ActionCommand(
     name="export",
     help="Export the model of a running job",
     description=(
-        "Request the present model from the program, and print its URI on the store. The job continues. A program "
-        "that never checks for such requests exports nothing: the command then names the newest checkpoint."
+        "Request the present model from the program, and print its URI on the store. The job continues. If the program "
+        "does not check for such requests, the command names the newest checkpoint instead."
     ),
     func=lazily("tony_provider.cli.job_actions.export"),
     args=(
         *_WHICH,
-        _arg("--reason", help="For the job's log and its events"),
+        _arg("--reason", help="Reason, for the job's log and events"),
         _arg(
             "--timeout",
             default="5m",
-            help="How long to wait for the export, such as 30s; 0s: only request it (default: %(default)s)",
+            help="Time to wait for the export, such as 30s; 0s: only request it (default: %(default)s)",
         ),
     ),
 )
@@ -172,20 +173,20 @@ _RENEW = ActionCommand(
     name="renew",
     help="Send running jobs new HDFS tokens",
     description=(
-        "On clusters with Kerberos: a task that waits for its job sends the tokens itself. For jobs of tasks with "
-        "wait_for_completion=False run this regularly, such as hourly; a job receives a new token after half the life "
-        "of its present token."
+        "Replace the HDFS tokens of jobs on a Kerberos cluster. A task that waits for its job sends tokens itself. "
+        "For tasks with wait_for_completion=False, run this command regularly, such as hourly. A job receives a new "
+        "token after half the lifetime of its present token."
     ),
     func=lazily("tony_provider.cli.maintenance.renew"),
     args=(
-        _arg("application_ids", nargs="*", metavar="application_id", help="Default: all running applications"),
+        _arg("application_ids", nargs="*", metavar="application_id", help="Applications (default: all running ones)"),
         *_CONNECTION,
-        _arg("--now", action="store_true", help="Even if the job's present token is still new"),
+        _arg("--now", action="store_true", help="Send a token even if the present token is still new"),
     ),
 )
 _TENSORBOARD = ActionCommand(
     name="tensorboard",
-    help="Show the curves of running and ended jobs in TensorBoard",
+    help="Show running and ended jobs in TensorBoard",
     description=(
         "Copy the jobs' event files from the store into a private directory, and show them in TensorBoard on this "
         "machine, until Ctrl-C. Requires the package tensorboard on this machine."
@@ -193,15 +194,15 @@ _TENSORBOARD = ActionCommand(
     func=lazily("tony_provider.cli.local_tensorboard.tensorboard"),
     args=(
         _arg("application_ids", nargs="*", metavar="application_id", help="Such as application_1700000000000_0001"),
-        _arg("--tag", action="append", help="The newest application of the training with this tag (tony-…)"),
-        _arg("--dag-id", help="With --task-id and --run-id, the newest application of that training"),
-        _arg("--task-id", help="The task of the DAG that trains"),
-        _arg("--run-id", action="append", help="A run of the DAG; may be given several times, as may --tag"),
-        _arg("--map-index", type=int, default=-1, help="Of a mapped task"),
+        _arg("--tag", action="append", help="Tag of a training (tony-…): selects its newest application"),
+        _arg("--dag-id", help="DAG; with --task-id and --run-id, selects the newest application of that training"),
+        _arg("--task-id", help="Task of the DAG that trains"),
+        _arg("--run-id", action="append", help="Run of the DAG; may be given several times, as may --tag"),
+        _arg("--map-index", type=int, default=-1, help="Map index of a mapped task (default: not mapped)"),
         *_CONNECTION,
-        _arg("--port", type=int, help="Of this machine (default: the first free one from 6006 on)"),
-        _arg("--refresh", default="30s", help="How often to check for new data (default: %(default)s)"),
-        _arg("--most", default="8GiB", help="Size limit of the copies on this machine (default: %(default)s)"),
+        _arg("--port", type=int, help="Local port (default: the first free port from 6006)"),
+        _arg("--refresh", default="30s", help="Interval between checks for new data (default: %(default)s)"),
+        _arg("--most", default="8GiB", help="Size limit of the local copies (default: %(default)s)"),
         _arg("--open", action="store_true", help="Open a browser"),
     ),
 )
@@ -214,10 +215,10 @@ _TUNNEL = ActionCommand(
     ),
     func=lazily("tony_provider.cli.open_tunnel.tunnel"),
     args=(
-        _arg("application_id", help="Such as application_1700000000000_0001"),
-        _arg("task", metavar="TASK[:PORT]", help="Such as worker:0:8888 (default: the port of TONY_PORT)"),
+        _arg("application_id", help="Application ID, such as application_1700000000000_0001"),
+        _arg("task", metavar="TASK[:PORT]", help="Task and port, such as worker:0:20888 (default port: TONY_PORT)"),
         *_CONNECTION,
-        _arg("--local-port", type=int, default=0, help="Of this machine (default: any that is free)"),
+        _arg("--local-port", type=int, default=0, help="Local port (default: any free port)"),
     ),
 )
 _NOTEBOOK = ActionCommand(
@@ -225,27 +226,27 @@ _NOTEBOOK = ActionCommand(
     help="Open a notebook in the environment of a job's task",
     description=(
         "Run Jupyter in one container with the environment, files, inputs and resources of a job's task, and connect "
-        "to it until Ctrl-C; the notebook continues. The same name reconnects while the notebook runs, and reopens its "
-        "work later. With --of it has the newest checkpoint of a training."
+        "to it until Ctrl-C. The notebook continues to run. Use the same name to reconnect, or to reopen its work "
+        "later. With --of, the notebook has the newest checkpoint of a training."
     ),
     func=lazily("tony_provider.cli.notebook.notebook"),
     args=(
-        _arg("job", nargs="?", metavar="JOB.tony.yaml", help="The job whose task the notebook copies"),
+        _arg("job", nargs="?", metavar="JOB.tony.yaml", help="Job file whose task the notebook copies"),
         *_CONNECTION,
-        _arg("--of", metavar="APPLICATION", help="Like a task of this application, with its newest checkpoint"),
-        _arg("--tag", help="Instead of --of: the newest application of the training with this tag (tony-…)"),
-        _arg("--dag-id", help="With --task-id and --run-id, the newest application of that training"),
-        _arg("--task-id", help="The task of the DAG that trains"),
-        _arg("--run-id", help="The run of the DAG"),
-        _arg("--map-index", type=int, default=-1, help="Of a mapped task"),
+        _arg("--of", metavar="APPLICATION", help="Application whose task and newest checkpoint the notebook copies"),
+        _arg("--tag", help="Tag of a training (tony-…), instead of --of: selects its newest application"),
+        _arg("--dag-id", help="DAG; with --task-id and --run-id, selects the newest application of that training"),
+        _arg("--task-id", help="Task of the DAG that trains"),
+        _arg("--run-id", help="Run of the DAG"),
+        _arg("--map-index", type=int, default=-1, help="Map index of a mapped task (default: not mapped)"),
         _arg(
             "-y",
             "--yes",
             action="store_true",
-            help="Use objects outside of the staging directory's cache that the application's history names",
+            help="Allow objects outside of the staging directory's cache that the application's history names",
         ),
-        _arg("--task", metavar="TYPE", help="The task type to copy (default: the leading type)"),
-        _arg("--name", help="Identifies the notebook among yours (default: the job's name)"),
+        _arg("--task", metavar="TYPE", help="Task type to copy (default: the leading type)"),
+        _arg("--name", help="Name that identifies your notebook (default: the job name)"),
         _PARAM,
         _arg(
             "--set",
@@ -258,25 +259,25 @@ _NOTEBOOK = ActionCommand(
             "--secret",
             action="append",
             metavar="NAME",
-            help="A secret of the job, whose value is that of this environment variable; may be given several times",
+            help="Secret of the job, with the value of this environment variable; may be given several times",
         ),
         _arg("--idle", default="1h", help="End the notebook after this idle time; 0s: never (default: %(default)s)"),
         _arg("--lifetime", help="End the notebook after this time (default: 12h, or the connection's limit)"),
-        _arg("--keep", default="1GiB", help="Size limit of the work that is kept (default: %(default)s)"),
-        _arg("--local-port", type=int, default=0, help="Of this machine (default: any that is free)"),
+        _arg("--keep", default="1GiB", help="Size limit of the stored work (default: %(default)s)"),
+        _arg("--local-port", type=int, default=0, help="Local port (default: any free port)"),
         _arg("--open", action="store_true", help="Open a browser"),
-        _arg("-d", "--detach", action="store_true", help="Only submit the notebook"),
+        _arg("-d", "--detach", action="store_true", help="Submit the notebook and exit"),
     ),
 )
 _ADVISE = ActionCommand(
     name="advise",
     help="Recommend changes to a job",
-    description="Print at most three recommendations, from requested and used resources, and earlier runs of its task.",
+    description="Print at most three recommendations, based on requested and used resources and on earlier runs.",
     func=lazily("tony_provider.cli.diagnose.advise"),
     args=(
         *_WHICH,
         ARG_OUTPUT,
-        _arg("--explain", action="store_true", help="Print what each rule checks, when it is silent, what to do"),
+        _arg("--explain", action="store_true", help="Also print the documentation of each rule"),
         _arg("--patch", action="store_true", help="Print only the changes, as JSON for `overrides`"),
     ),
 )
@@ -287,10 +288,10 @@ _LIST = ActionCommand(
     args=(
         *_CONNECTION,
         ARG_OUTPUT,
-        _arg("--queue", help="Only jobs in this queue"),
-        _arg("--user", help="Only jobs of this user"),
-        _arg("--all", action="store_true", help="Also ended jobs that the cluster still remembers"),
-        _arg("--ended", action="store_true", help="Only ended jobs"),
+        _arg("--queue", help="List only jobs in this queue"),
+        _arg("--user", help="List only jobs of this user"),
+        _arg("--all", action="store_true", help="Also list ended jobs of which the cluster has a record"),
+        _arg("--ended", action="store_true", help="List only ended jobs"),
     ),
 )
 _CHECK = ActionCommand(
@@ -313,7 +314,7 @@ _CHECK = ActionCommand(
 )
 _DOCTOR = ActionCommand(
     name="doctor",
-    help="Find what is wrong with a connection",
+    help="Check a connection",
     description=(
         "Check everything that jobs need, from this host and within 10 seconds: ResourceManagers, NameNodes, "
         "Kerberos, the queue, the staging directory. Exits with 1 if there is a problem."
@@ -333,18 +334,18 @@ _GC = ActionCommand(
     args=(
         *_CONNECTION,
         ARG_OUTPUT,
-        _arg("--older-than", default="30d", help="Unchanged for at least, such as 12h or 30d (default: %(default)s)"),
-        _arg("--keep-history", help="How long to keep the history of jobs, such as 365d (default: as --older-than)"),
+        _arg("--older-than", default="30d", help="Minimum time without changes, such as 12h (default: %(default)s)"),
+        _arg("--keep-history", help="Time to keep the history of jobs, such as 365d (default: as --older-than)"),
         _arg(
             "--models",
             action="append",
             metavar="URI",
             help=(
-                "A place outside the staging directory with published models (versions/<any>/version.json); may "
-                "be given several times"
+                "Directory outside the staging directory with published models (versions/<any>/version.json); may be "
+                "given several times"
             ),
         ),
-        _arg("--dry-run", action="store_true", help="Only list (default)"),
+        _arg("--dry-run", action="store_true", help="List the files and remove none (default)"),
         _arg("-y", "--yes", action="store_true", help="Remove the listed files"),
     ),
 )
@@ -361,19 +362,19 @@ _IMPORT = ActionCommand(
             "words",
             nargs="+",
             metavar="FILE or CALL",
-            help="A file of the other system; or, after --, its whole command line",
+            help="File of the other system, or its whole command line after --",
         ),
         _arg(
             "--from",
             dest="system",
             choices=("tony", "skein", "yarn-service", "hbox", "tf-yarn", "torchx"),
-            help="The other system (default: detected from the input)",
+            help="Other system (default: detected from the input)",
         ),
         _arg("--command", help="Command of the tasks for which the input has none, such as 'python train.py'"),
         _SET,
-        _arg("-o", "--output", metavar="JOB.tony.yaml", help="The job file to write (default: print it)"),
-        _arg("--dag", metavar="DAG.py", help="A DAG file to write, with the job in it"),
-        _arg("--dag-id", help="The DAG's id (default: by the job's name)"),
+        _arg("-o", "--output", metavar="JOB.tony.yaml", help="Job file to write (default: print the job)"),
+        _arg("--dag", metavar="DAG.py", help="DAG file to write, with the job in it"),
+        _arg("--dag-id", help="DAG ID (default: derived from the job name)"),
         _FORCE,
         ARG_VERBOSE,
     ),
@@ -390,16 +391,16 @@ _DAG = ActionCommand(
         _JOB,
         *_CONNECTION,
         _PARAM,
-        _arg("-o", "--output", metavar="DAG.py", help="The DAG file to write (default: print it)"),
-        _arg("--dag-id", help="The DAG's id (default: by the job's name)"),
-        _arg("--schedule", help="When the DAG runs, such as @daily (default: only when triggered)"),
-        _arg("--retries", type=int, help="Retries of the DAG's task"),
+        _arg("-o", "--output", metavar="DAG.py", help="DAG file to write (default: print the DAG)"),
+        _arg("--dag-id", help="DAG ID (default: derived from the job name)"),
+        _arg("--schedule", help="Schedule of the DAG, such as @daily (default: none, only triggered runs)"),
+        _arg("--retries", type=int, help="Number of retries of the DAG's task (default: as Airflow specifies)"),
         _FORCE,
     ),
 )
 _RUNTIME_BUILD = ActionCommand(
     name="build",
-    help="Make a runtime archive for nodes whose Python is not the worker's",
+    help="Build a runtime archive for nodes whose Python differs from the worker's",
     description=(
         "Download the runtime's dependencies for the given versions of Python, and pack them with the runtime "
         "into one archive. Set it as `runtime_archive` in the tony connection: a path on the workers, or the URI "
@@ -407,39 +408,38 @@ _RUNTIME_BUILD = ActionCommand(
     ),
     func=lazily("tony_provider.cli.maintenance.build_runtime"),
     args=(
-        _arg("--python", required=True, help="Versions of the nodes' Python, separated by commas, such as 3.9,3.12"),
+        _arg("--python", required=True, help="Python versions of the nodes, separated by commas, such as 3.9,3.12"),
         _arg("--platform", help="Wheel platforms of the nodes, separated by commas (default: Linux on x86_64)"),
-        _arg("--output", default="tony-runtime.zip", help="The archive to write (default: %(default)s)"),
+        _arg("--output", default="tony-runtime.zip", help="Archive to write (default: %(default)s)"),
     ),
 )
 _ENV_BUILD = ActionCommand(
     name="build",
     help="Build a Python environment for jobs from a requirements file",
     description=(
-        "Install requirements for the Python of the nodes, pack them, and put them into the staging directory's "
-        "cache, once for each content: another call with the same requirements builds nothing. Prints the URI for the "
-        "job's key python_env."
+        "Install requirements for the Python of the nodes, pack them, and store them in the staging directory's cache. "
+        "Another call with the same requirements builds nothing. Prints the URI for the job's key python_env."
     ),
     func=lazily("tony_provider.cli.maintenance.build_env"),
     args=(
-        _arg("requirements", help="A requirements file of pip, with or without hashes, or a pylock.toml"),
+        _arg("requirements", help="Requirements file of pip, with or without hashes, or a pylock.toml"),
         *_CONNECTION,
-        _arg("--python", help="The nodes' Python, such as 3.12 (default: this one's version)"),
+        _arg("--python", help="Python version of the nodes, such as 3.12 (default: the version of this Python)"),
         _arg(
             "--platform",
-            help="The nodes' platform, as in names of wheels, such as manylinux_2_28_x86_64 (default: this machine's)",
+            help="Platform of the nodes, as in wheel names, such as manylinux_2_28_x86_64 (default: this machine's)",
         ),
-        _arg("--shared", action="store_true", help="Put it into the connection's shared_cache, for all users"),
-        _arg("--installer", choices=("uv", "pip"), help="The installer (default: uv if installed, otherwise pip)"),
+        _arg("--shared", action="store_true", help="Store it in the connection's shared_cache, for all users"),
+        _arg("--installer", choices=("uv", "pip"), help="Installer (default: uv if installed, otherwise pip)"),
     ),
 )
 _PORTAL_REBUILD = ActionCommand(
     name="rebuild",
-    help="List jobs in the portal from their files on the store",
+    help="Restore the portal's list of jobs from the store",
     description=(
-        "Read the staging directory, and write to Airflow's database the summaries of jobs of which it has no summary, "
-        "or no final one: versions after 3.3 discard them when a task is cleared. At most 20 jobs for each task "
-        "instance, and only those whose DAG run Airflow has."
+        "Read the staging directory, and write the summaries of jobs to Airflow's database if it has no summary or no "
+        "final one. Airflow versions after 3.3 discard summaries when a task is cleared. Writes at most 20 jobs for "
+        "each task instance, and only jobs whose DAG run Airflow has."
     ),
     func=lazily("tony_provider.cli.maintenance.rebuild"),
     args=(*_CONNECTION, ARG_OUTPUT),
@@ -448,10 +448,10 @@ _PORTAL_REBUILD = ActionCommand(
 
 def get_tony_cli_commands() -> list[CLICommand]:
     """Return the command group ``tony`` that the provider adds to Airflow's command line."""
-    runtime = GroupCommand(name="runtime", help="The runtime that runs on the nodes", subcommands=(_RUNTIME_BUILD,))
-    env = GroupCommand(name="env", help="Python environments of jobs", subcommands=(_ENV_BUILD,))
-    portal = GroupCommand(name="portal", help="The portal in Airflow's pages", subcommands=(_PORTAL_REBUILD,))
+    runtime = GroupCommand(name="runtime", help="Build the runtime for the nodes", subcommands=(_RUNTIME_BUILD,))
+    env = GroupCommand(name="env", help="Build Python environments for jobs", subcommands=(_ENV_BUILD,))
+    portal = GroupCommand(name="portal", help="Maintain the portal in Airflow's pages", subcommands=(_PORTAL_REBUILD,))
     shown = (_STATUS, _LOGS, _CHECKPOINT, _TENSORBOARD, _NOTEBOOK, _TUNNEL, _ADVISE, _LIST)
     steered = (_KILL, _SUSPEND, _RESUME, _RESIZE, _EXPORT, _RENEW)
     commands = (_SUBMIT, *steered, *shown, _CHECK, _IMPORT, _DAG, _DOCTOR, _GC, env, portal, runtime)
-    return [GroupCommand(name="tony", help="Distributed training on YARN", subcommands=commands)]
+    return [GroupCommand(name="tony", help="Run and inspect distributed training on YARN", subcommands=commands)]

@@ -365,7 +365,7 @@ def _first_look(copy: EventFileCopy, sources: Mapping[str, Path], over: threadin
     if nothing and not copy.runs:
         raise NotFound(
             f"there are no event files in {', '.join(sources)}: programs write them to the directory that "
-            "TONY_TENSORBOARD_DIR names, see docs/tensorboard.md"
+            'TONY_TENSORBOARD_DIR names; see the guide "TensorBoard"'
         )
     for directory, (copied, most) in held.items():
         say(f"  {directory.name}: {count(copied, 'file')}, {size(most)}" if copied else f"  {directory.name}: none yet")

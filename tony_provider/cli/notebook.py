@@ -342,8 +342,10 @@ def _request(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin)
     except SpecError as error:
         raise TonySpecError(f"the notebook's job: {error}") from error
     hook.expect_kernel(job, origin.search_path, origin.file_roots)
-    for line in (*origin.news, *_not_there(secrets_left_out(origin.job, wish))):
+    for line in origin.news:
         say(line)
+    if names := secrets_left_out(origin.job, wish):
+        say(f"Left out the job's secrets {', '.join(names)}: set their values by --secret NAME")
     values = {**{each: given[each] for each in job.secrets if each in given}, TOKEN: secrets.token_urlsafe(32)}
     return SubmissionRequest(
         job,
@@ -357,10 +359,6 @@ def _request(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin)
         watched=False,
         file_roots=origin.file_roots,
     )
-
-
-def _not_there(names: list[str]) -> list[str]:
-    return [f"Left out the job's secrets {', '.join(names)}: set their values by --secret NAME"] if names else []
 
 
 def _lifetime(hook: TonyHook, args: Namespace) -> float:

@@ -143,7 +143,7 @@ class Target:
         found = _TARGET.fullmatch(text)
         port = int(found["port"] or 0) if found else 0
         if found is None or port > HIGHEST_PORT or found["port"] == "0":
-            raise SystemExit(f"{text!r}: name a task, and optionally its port, such as worker:0 or worker:0:8888")
+            raise SystemExit(f"{text!r}: name a task, and optionally its port, such as worker:0 or worker:0:20888")
         return cls(found["task"], port)
 
     def __str__(self) -> str:

@@ -178,7 +178,7 @@ def _named(
         where = f" in queue {application.queue}" if application.queue else ""
         facts.append(("on the cluster", _coloured(application.state.value, f"{where}, as {application.user}")))
     else:
-        facts.append(("on the cluster", as_text("not known (any more)")))
+        facts.append(("on the cluster", as_text("not listed (any more)")))
     if status is not None:
         facts.append(("job", _coloured(status.state.value, f": {status.message}" if status.message else "")))
         if status.step is not None:
@@ -303,7 +303,7 @@ def _story(job: TonyJob, application: Application | None, task: str) -> list[dic
 
 def _story_row(time_ms: object, subject: str, change: str, why: str, event: str = "") -> dict[str, str]:
     when = moment(time_ms) if isinstance(time_ms, int) else ""
-    return {"time": when, "of": subject, "change": change, "why": why, "event": event}
+    return {"time": when, "subject": subject, "change": change, "reason": why, "event": event}
 
 
 def _task_rows(job_status: JobStatus | None) -> list[dict[str, Any]]:

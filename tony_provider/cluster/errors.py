@@ -51,26 +51,21 @@ class JobRejected(ClusterError):
     """The job cannot run on this cluster as specified; raised before anything is staged or submitted."""
 
     permanent = True
+    heading = "the job cannot run on this cluster"
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
         super().__init__("; ".join(first_problems(self.problems)))
 
     def __str__(self) -> str:
-        if len(self.problems) == 1:
-            return f"the job cannot run on this cluster: {first_problems(self.problems)[0]}"
-        return "the job cannot run on this cluster:" + "".join(
-            f"\n  - {each}" for each in first_problems(self.problems)
-        )
+        lines = first_problems(self.problems)
+        return f"{self.heading}: {lines[0]}" if len(lines) == 1 else "\n  - ".join([f"{self.heading}:", *lines])
 
 
 class JobNotAllowed(JobRejected):
     """The job requests something that the connection's policy does not allow."""
 
-    def __str__(self) -> str:
-        return "the connection does not allow this job:" + "".join(
-            f"\n  - {each}" for each in first_problems(self.problems)
-        )
+    heading = "the connection does not allow this job"
 
 
 class JobTooLarge(JobRejected):

@@ -109,7 +109,8 @@ def kept_job(storage: Storage, application_dir: str, layout: Layout, *, confirme
         raise SourceMissing(_how("its history does not contain the URIs of the job's files on the store"))
     job, left_out = _without_client_config(with_kept_files(job, specification.resources or []), layout)
     _check_objects(job, layout, confirmed=confirmed)
-    masked = sorted({name for each in _environments(job) for name, value in each.items() if _MASKED in value})
+    environments = (job.env, *(task.env for task in job.tasks.values()))
+    masked = sorted({name for each in environments for name, value in each.items() if _MASKED in value})
     return KeptJob(_without(job, masked), masked, left_out)
 
 
@@ -184,10 +185,6 @@ def _has_files(job: JobSpec) -> bool:
     return named or any(
         python_env_kind(each) is not EnvironmentKind.DIRECTORY for _, _, each in named_environments(job)
     )
-
-
-def _environments(job: JobSpec) -> list[dict[str, str]]:
-    return [job.env, *(task.env for task in job.tasks.values())]
 
 
 def _without(job: JobSpec, names: list[str]) -> JobSpec:

@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
-from tony_provider.cluster import defaults
 from tony_provider.runtime.application import GpuDealing, OtherHdfs
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.quantities import MEMORY, amount
 from tony_provider.runtime.jobspec.container_content import docker_keys
 from tony_provider.runtime.jobspec.model import Duration, JobSpec, Memory, Network, TaskSpec
@@ -111,7 +111,7 @@ class Policy:
         return self._not_among("proxy_user", proxy_user, "proxy_users", self.proxy_users)
 
     def problems(self, job: JobSpec, overrides: Mapping[str, Any] | None, *, has_queues: bool) -> list[str]:
-        """Return a line for each value that the connection does not allow. ``job`` must include its defaults."""
+        """Return a line for each value that the connection does not allow. ``job`` must include its contract."""
         return [
             *self._overrides(overrides or {}),
             *self._names(job, has_queues=has_queues),
@@ -271,7 +271,7 @@ class YarnSettings:
     rm_principal: str | None = None  # principal of the ResourceManager; if None, read from its configuration
     verify: bool | str = True  # whether to verify https certificates, or the PEM file of their authority
     trust_env: bool = False  # use the environment's proxy variables for REST
-    timeout: float = defaults.CALL_SECONDS  # seconds for one call, including all retries and failovers
+    timeout: float = contract.CALL_SECONDS  # seconds for one call, including all retries and failovers
     autoscaling: bool = False  # True if the cluster adds nodes when jobs wait for them
     insecure_http: bool = False  # allow sending keys and tokens over plain http
     nodes_ca_file: str | None = None  # path on the nodes of the PEM file that verifies https NameNodes
@@ -313,7 +313,7 @@ class Settings:
 
     user: str | None  # user that jobs run as; if None, the owner of the Kerberos ticket
     proxy_user: str | None = None  # user to impersonate; jobs then run as this user
-    namespace: str = defaults.NAMESPACE  # keeps several Airflow installations on one cluster apart
+    namespace: str = contract.NAMESPACE  # keeps several Airflow installations on one cluster apart
     queue: str | None = None
     log_size: Memory | None = None  # default size limit of a task's output on its node
     network: Network | None = None  # who can reach a job's ports by default; None if unknown

@@ -261,7 +261,7 @@ def tony_task(
 
     The source of the function is sent with the job, without decorators and the rest of the DAG file. The function runs
     in every task type of ``job`` that has no ``command``. The task returns the function's return value in the chief, or
-    rank 0: JSON of at most 1 MiB. See docs/decorator.md.
+    rank 0: JSON of at most 1 MiB. See the guide "Write the training in the DAG file with @task.tony".
 
     :param multiple_outputs: whether to push each key of the returned mapping as a separate XCom; default: according to
         the function's return annotation, as with ``@task``.

@@ -31,7 +31,7 @@ class UnsupportedSystem:
     title: str  # display name
     knows: Callable[[Source], bool]
     why: str
-    page: str  # documentation page and its purpose, for the error message
+    page: str  # reference to a documentation page, for the error message
 
 
 def _is_sparks(source: Source) -> bool:
@@ -65,25 +65,25 @@ UNSUPPORTED: Sequence[UnsupportedSystem] = (
         "TensorFlowOnSpark",
         _is_sparks,
         "is a Spark program: its sizes are in spark-submit, and the driver computes its cluster",
-        "docs/from-tensorflowonspark.md describes how to convert it",
+        'see the guide "Migrate from TensorFlowOnSpark"',
     ),
     UnsupportedSystem(
         "tf-yarn",
         _is_tf_yarns,
         "is a tf-yarn program without a call of run_on_yarn(…)",
-        "docs/from-tf-yarn.md describes how to convert it",
+        'see the guide "Migrate from tf-yarn"',
     ),
     UnsupportedSystem(
         "Slider",
         _is_sliders,
         "is part of a Slider application package, which YARN services have replaced",
-        "docs/from-yarn-services.md describes how to convert it",
+        'see the guide "Migrate from YARN services"',
     ),
     UnsupportedSystem(
         "Kubernetes",
         _is_kubernetes,
         "is for Kubernetes, such as a job of Kubeflow Trainer",
-        "docs/theirs-and-ours.md compares the features",
+        'see the page "Feature matrix"',
     ),
 )
 

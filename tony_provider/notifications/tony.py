@@ -28,7 +28,7 @@ class TonyNotifier(BaseNotifier):
 
     The other notifier's templates receive ``tony``, a TrainingMessage:
     ``TonyNotifier(SlackNotifier(text="{{ tony.message }}"))``. Use it for callbacks of tasks and DAGs, and for
-    deadlines. See docs/notifications.md.
+    deadlines. See the guide "Send alerts to mail or Slack".
 
     :param notifier: a notifier of any provider, or a callable that receives the context with ``tony``. Or the class of
         a notifier, or the import path of such a class: TonyNotifier then creates the notifier with all further

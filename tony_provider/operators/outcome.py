@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -150,7 +150,8 @@ class Outcome:
             if place:
                 self.log.info("%s: %s", name, place)
         for name, output in result.outputs.items():
-            self.log.info("Output %s: %s (%s, %s)", name, output["uri"], *_amount(output))
+            files = count(output["files"], "file")
+            self.log.info("Output %s: %s (%s, %s)", name, output["uri"], files, size(output["bytes"]))
         if not result.has_left_something:
             self._log_unstored(tasks)
 
@@ -241,10 +242,6 @@ def with_own_outputs(status: JobStatus, job: JobSpec, log: Logger) -> JobStatus:
 
 def _output(status: OutputStatus) -> dict[str, Any]:
     return {"uri": status.uri, "files": status.files, "bytes": status.bytes}
-
-
-def _amount(output: Mapping[str, Any]) -> tuple[str, str]:
-    return count(output["files"], "file"), size(output["bytes"])
 
 
 def _short(text: str) -> str:

@@ -43,18 +43,18 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
     If a worker dies, the next try attaches to the running application of the previous try, or returns its result. After
     a failure, the next try starts a new application, which resumes from the newest verified checkpoint, unless the
     commands, the environment or the files have changed. A task that is cleared after a success trains from the
-    beginning. See docs/how-it-works.md, "Retry is resume".
+    beginning. See the guide "Retry and resume a training".
 
     :param job: the job specification: a mapping, YAML or JSON text, or the name of a file next to the DAG that ends in
-        ``.tony.yaml`` or ``.tony.json``. Text and files are parsed before their values are rendered. See
-        docs/job-specification.md. Templated: every text in it.
+        ``.tony.yaml`` or ``.tony.json``. Text and files are parsed before their values are rendered. See the
+        reference "Job keys". Templated: every text in it.
     :param overrides: keys that are merged over the job and over the arguments below. Mappings merge key by key, lists
         replace, null deletes. Overrides may change only sizes and limits, unless ``allowed_overrides`` lists other
-        keys, because all users who may trigger the DAG can often write overrides. See docs/job-specification.md,
-        "Overrides". Templated.
+        keys, because all users who may trigger the DAG can often write overrides. See the guide "Parameters
+        and the trigger form". Templated.
     :param allowed_overrides: keys of the job that ``overrides`` may change in addition to sizes and limits, each with
         all keys below it, such as ``["env.LEARNING_RATE", "tasks.*.env"]``; ``*`` stands for one name.
-    :param tony_conn_id: a connection of type ``tony``. See docs/connection.md. Templated.
+    :param tony_conn_id: a connection of type ``tony``. See the guide "Set up the connection". Templated.
     :param name: name of the application; default: the job's ``name``, otherwise ``<dag>.<task>``. Templated.
     :param yarn_queue: YARN queue, which replaces the job's ``queue``; default: the job's, otherwise the connection's.
         Templated.
@@ -90,20 +90,21 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
         default: the map index. Templated.
     :param mlflow: the id of a connection to the MLflow server that records the training as a run. Or a mapping of
         ``conn_id`` and, optionally, ``experiment`` (default: the DAG's id) and ``run_name``. Needs
-        ``tony-provider[mlflow]``. See docs/monitoring.md. Templated.
+        ``tony-provider[mlflow]``. See the guide "Monitor jobs with Prometheus, statsd, OpenTelemetry and MLflow".
+        Templated.
     :param durable: False: end an application of an earlier try, ignore its result, and start a new application. The
         argument ``resume`` still applies to checkpoints.
     :param apply_advice: True: request the memory and vcores that earlier runs of this task needed, in place of the
         job's values. After a failure, return to the job's values. A mapping names the values that may change, and their
         limits: ``{"memory": {"at_least": "1GiB", "at_most": "16GiB"}, "vcores": {"at_most": 8}}``. Without a limit,
-        ``at_least`` is a quarter of the job's value, and ``at_most`` twice that value. See docs/advice.md.
+        ``at_least`` is a quarter of the job's value, and ``at_most`` twice that value. See the page "Advice".
     :param on_kill_action: what happens to the application when a user marks or clears this task, or when its worker
         shuts down. ``kill`` stops it, with a grace period for its user processes. ``keep`` lets the next try attach
         to it. A timeout of the task ends the application in any case.
     :param show_output: tasks whose output appears in the task's log, in lines such as
         ``worker:0 | epoch 3, loss 0.21``. Write ``"leader"`` for the chief or rank 0, a list of tasks such as
         ``["worker:0", "evaluator:0"]``, or False for none. The number of lines is limited, and values of ``secrets``
-        are masked. See docs/operator.md, "What is in the task's log".
+        are masked. See the guide "Train a model in a DAG".
     :param multiple_outputs: each key of the result is a separate XCom, as in ``train.output["model_dir"]``.
     :return: see ``JobResult``.
 

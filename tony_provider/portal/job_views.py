@@ -226,7 +226,7 @@ def _job(hook: TonyHook, row: Row) -> TonyJob:
     if job is None or job.directory != row["application_dir"]:
         raise JobUnavailable(
             f"the files of {row['application_id']} are not below the staging directory of the connection "
-            f"{row['tony_conn_id']!r}; has the connection changed since?"
+            f"{row['tony_conn_id']!r}; check whether the connection has changed"
         )
     labels: dict[str, Any] = job.labels()
     if labels and labels.get("dag_id") != row["dag_id"]:

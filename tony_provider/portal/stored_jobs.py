@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import attrs
@@ -61,35 +62,24 @@ _MEMBERS: dict[str, tuple[type, ...]] = {
     "metrics": (*_NUMBER, str),
     "warnings": (str,),
 }
-# Fields of a summary: the default if the field is missing or damaged, and the allowed types.
-_FIELDS: dict[str, tuple[Any, tuple[type, ...]]] = {
-    "application_dir": ("", (str,)),
-    "try_number": (1, (int,)),
-    "watched": (True, (bool,)),
-    "run_date": (None, (str,)),
-    "tony_conn_id": ("", (str,)),
-    "proxy_user": (None, (str,)),
-    "user": ("", (str,)),
-    "queue": ("", (str,)),
-    "name": ("", (str,)),
-    "framework": ("", (str,)),
-    "verdict": (None, (str,)),
-    "reason": ("", (str,)),
-    "failure_kind": (None, (str,)),
-    "failed_task": (None, (str,)),
-    "failed_node": (None, (str,)),
-    "submitted_ms": (0, _NUMBER),
-    "finished_ms": (None, _NUMBER),
-    "times": ({}, (dict,)),
-    "step": (None, _NUMBER),
-    "total_steps": (None, _NUMBER),
-    "steps_per_second": (None, (int, float, str)),
-    "restarts": (0, _NUMBER),
-    "resumed_step": (None, _NUMBER),
-    "checkpoint_step": (None, _NUMBER),
-    "metrics": ({}, (dict,)),
-    "warnings": ([], (list,)),
-    "version": (1, (int,)),
+# Allowed types in a row of the table, by the type of the field in JobSummary.
+_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("str", "FinalStatus"), (str,)),
+    **dict.fromkeys(("dict", "TimeUse"), (dict,)),
+    "bool": (bool,),
+    "int": _NUMBER,
+    "float": (*_NUMBER, str),
+    "list": (list,),
+}
+# Fields of a row: the value if the summary lacks a field or has it in a wrong form, and the allowed types.
+_DEFAULTS = attrs.asdict(JobSummary(application_id="", application_dir="", dag_id="", run_id="", task_id=""))
+_DEFAULTS["times"] = {}  # unknown times, not times of 0 s
+_LEFT_OUT = {"application_id", "dag_id", "run_id", "task_id", "map_index"}  # the row has them from its key and columns
+_LEFT_OUT |= {"use", "curves", "advice", "fingerprint", "links"}  # the row does not show them as they are
+_KINDS = {
+    field.name: _TYPES[str(field.type).partition("[")[0].partition(" ")[0]]
+    for field in attrs.fields(JobSummary)
+    if field.name not in _LEFT_OUT
 }
 
 
@@ -101,12 +91,12 @@ def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
     """
     plain, problems = plain_of(value)
     row: Row = {"application_id": key.removeprefix(JOB_KEY), **columns}
-    for name, (default, types) in _FIELDS.items():
+    for name, types in _KINDS.items():
         found = plain.get(name)
         if found is not None and (type(found) not in types or (type(found) is not str and not _is_sound(name, found))):
             problems.append(f"{name} is not a valid {types[0].__name__}")
             found = None
-        row[name] = default if found is None else found
+        row[name] = _DEFAULTS[name] if found is None else found
     if row["verdict"] is not None and row["verdict"] not in _VERDICTS:
         problems.append(f"the verdict {shown(row['verdict'])} is not known to this release")
     row["state"], row["task_state"] = row["verdict"], None
@@ -329,7 +319,8 @@ class StoredJobs:
             rows = ROW_CACHE.rows(self.session, heads)
             for each in heads:
                 if (row := rows.get(each.id)) is not None:
-                    found[each.id] = row if row["state"] is not None else _with_state(row, each.state, newest)
+                    is_newest = newest[_instance(row)] == row["submitted_ms"]
+                    found[each.id] = row if row["state"] else with_state(row, each.state, is_newest=is_newest)
             for row_id in set(some) - set(rows):  # deleted meanwhile
                 del found[row_id]
 
@@ -346,10 +337,6 @@ def _newest(rows: Iterable[Row]) -> dict[tuple[Any, ...], float]:
         if row["submitted_ms"] >= found.get(key, 0.0):
             found[key] = row["submitted_ms"]
     return found
-
-
-def _with_state(row: Row, task_state: str | None, newest: dict[tuple[Any, ...], float]) -> Row:
-    return with_state(row, task_state, is_newest=newest[_instance(row)] == row["submitted_ms"])
 
 
 _SEARCHED = (
@@ -422,12 +409,9 @@ def ordered(rows: Iterable[Row], order: str) -> list[Row]:
     Rows without a value come last. Raises KeyError for an unknown order.
     """
     field, down = ORDERS[order.removeprefix("-")], order.startswith("-")
-    known = sorted((row for row in rows if row[field] is not None), key=lambda row: _sortable(row, field), reverse=down)
+    key = itemgetter(field, "submitted_ms", "application_id")
+    known = sorted((row for row in rows if row[field] is not None), key=key, reverse=down)
     return known + [row for row in rows if row[field] is None]
-
-
-def _sortable(row: Row, field: str) -> tuple[Any, ...]:
-    return row[field], row["submitted_ms"], row["application_id"]
 
 
 def _has(row: Row, words: Set[str]) -> bool:

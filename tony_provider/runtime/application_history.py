@@ -469,14 +469,6 @@ def segment_order(name: str) -> Optional[tuple[int, int]]:
 # ---- writing -----------------------------------------------------------------------------------------------------
 
 
-def encode_segment(header: SampleSegmentHeader, samples: Iterable[TaskSample]) -> bytes:
-    """Return the file content of a segment with these samples."""
-    compressor = SampleCompressor()
-    for sample in samples:
-        compressor.add(encode_sample(sample))
-    return encode_header(header) + compressor.finish()
-
-
 def encode_header(header: SampleSegmentHeader) -> bytes:
     """Return the beginning of a segment's file, to which the output of a ``SampleCompressor`` is appended."""
     compressor = zlib.compressobj(wbits=GZIP)

@@ -67,9 +67,10 @@ OPTIONAL = (*WHICH_JOB, "map_index", "checkpoint_key", "proxy_user")
 
 
 class TonySensor(ReadableTemplates, BaseSensorOperator):
-    """Base class of both sensors, with their common arguments; see docs/sensors.md.
+    """Base class of both sensors, with their common arguments.
 
-    A sensor that is cleared or marked does not end its job.
+    A sensor that is cleared or marked does not end its job. See the guide "Wait for a training or watch it with
+    sensors".
 
     Exactly one of the first three arguments must be given. It names the job.
 

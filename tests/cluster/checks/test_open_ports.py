@@ -37,7 +37,7 @@ def test_one_line_says_what_is_open_where_and_what_to_do() -> None:
         "ports 21000 to 21999",
         "network: isolated",
         "trusted",
-        "docs/security.md",
+        'the guide "Secure jobs on a shared cluster"',
     ):
         assert part in line
 

@@ -10,9 +10,10 @@ import pytest
 
 from tests.operators.statuses import status
 from tests.runtime.history.events import files_in, leave_events, segment_of
+from tests.sample_segments import encode_segment
 from tony_provider.cluster.records import history as reading
 from tony_provider.cluster.records.history import JobHistory, SpecificationRecord, read_history
-from tony_provider.runtime.application_history import SampleSegmentHeader, TaskSample, encode_segment, segment_name
+from tony_provider.runtime.application_history import SampleSegmentHeader, TaskSample, segment_name
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.storage.local import LocalStorage
 

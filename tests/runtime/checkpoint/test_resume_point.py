@@ -13,22 +13,6 @@ from tony_provider.runtime.storage import LocalStorage
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "later"),
-    [
-        (ResumePoint(2, ""), ResumePoint(1, ""), True),
-        (ResumePoint(1, ""), ResumePoint(2, ""), False),
-        (ResumePoint(1, ""), ResumePoint(1, ""), None),
-        (ResumePoint(None, "", 2), ResumePoint(1, "", 1), None),
-        (ResumePoint(2, "", reported=True), ResumePoint(1, ""), None),
-    ],
-)
-def test_steps_are_compared_only_if_they_count_the_same(
-    one: ResumePoint, other: ResumePoint, later: bool | None
-) -> None:
-    assert one.is_later_step(other) is later
-
-
-@pytest.mark.parametrize(
     ("step", "label"),
     [
         (None, "snapshot 3 (saved 14:03:12 UTC)"),

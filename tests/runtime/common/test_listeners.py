@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.common.network import listening_users, peer_users
+from tony_provider.runtime.common.network import _listening_sockets, peer_users
 
 NOBODY = 65534
 LISTEN = f"""
@@ -20,6 +20,10 @@ server = socket.create_server(("127.0.0.1", 0))
 print(server.getsockname()[1], flush=True)
 input()
 """
+
+
+def listening_users(port: int, host: str = "127.0.0.1", proc: Path = Path("/proc")) -> set[int]:
+    return {each.user for each in _listening_sockets(port, host, proc)}
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])

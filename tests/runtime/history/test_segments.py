@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sample_segments import encode_segment
 from tony_provider.runtime.application_history import (
     SampleCompressor,
     SampleSegmentHeader,
     TaskSample,
     encode_header,
     encode_sample,
-    encode_segment,
     read_segment,
     segment_name,
     segment_order,

@@ -22,7 +22,7 @@ from tony_provider.runtime.protocol.metrics import (
 )
 
 BY_NAME = {metric.name: metric for metric in METRICS}
-HISTORY = Path(__file__).parents[3] / "docs" / "history.md"
+HISTORY = Path(__file__).parents[3] / "docs" / "troubleshooting" / "job-history.md"
 
 
 def test_each_metric_is_a_field_of_heartbeats_and_is_documented() -> None:

@@ -45,7 +45,7 @@ def tensorflow_port(field: Field) -> str:
         said = field.neighbour(place, hidden | remaining, more_environment=_ENVIRONMENT, tasks=tasks)
     for name in hidden:
         field.expect(said[name].startswith("refused"), f"{name}: {said[name][:200]}")
-    # Whoever bounds TensorFlow one day is to say so in docs/security.md: it tells what is seen here.
+    # Whoever bounds TensorFlow one day is to say so in docs/platform/harden.md: it tells what is seen here.
     done = [name for name in remaining if not said[name].startswith("refused")]
     field.expect(
         victim.secret in said["its environment"], f"the environment is not shown: {said['its environment'][:99]}"

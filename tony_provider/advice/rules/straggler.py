@@ -34,7 +34,8 @@ class Straggler(Rule):
         node = case.nodes().get(task)
         before = [each.evidence for run in case.former for each in run.advice if each.rule == self.name]
         same_task = [each.get("task") for each in before].count(task)
-        same_node = [each.get("node") for each in before].count(node) if _is_one_of_several(node, case) else 0
+        has_several = len(set(case.nodes().values())) > 1  # otherwise the node explains nothing
+        same_node = [each.get("node") for each in before].count(node) if node and has_several else 0
         where = f" on {node}" if node else ""
         return self.advice(
             f"{task}{where} ran at {speed(own)}, the other tasks at {speed(others)}: "
@@ -48,11 +49,6 @@ class Straggler(Rule):
             applications_with_this_task=1 + same_task,
             applications_with_this_node=1 + same_node,
         )
-
-
-def _is_one_of_several(node: str | None, case: Case) -> bool:
-    """Return whether the tasks ran on several nodes. Otherwise the node explains nothing."""
-    return node is not None and len(set(case.nodes().values())) > 1
 
 
 def _where_to_look(same_task: int, same_node: int, former: int) -> str:

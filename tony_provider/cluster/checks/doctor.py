@@ -2,8 +2,8 @@
 
 This module has the checks of the staging directory, of further HDFS clusters, of the key server and of the runtime.
 
-It also checks the security of clusters with several users: the settings that ``docs/security.md`` recommends and that
-daemons show at ``/conf``, the staging directory's permissions, and the connection's ``network``.
+It also checks the security of clusters with several users: the settings that ``docs/platform/harden.md`` recommends and
+that daemons show at ``/conf``, the staging directory's permissions, and the connection's ``network``.
 """
 
 from __future__ import annotations
@@ -394,7 +394,7 @@ def check_network(network: Network | None) -> Iterator[Finding]:
         yield warning(
             what,
             "it is unknown who can reach the ports of jobs' processes; most frameworks accept every client there",
-            "see docs/security.md, then set `network` to isolated or trusted",
+            'see the guide "Secure jobs on a shared cluster", then set `network` to isolated or trusted',
         )
     else:
         yield ok(what, network.value)

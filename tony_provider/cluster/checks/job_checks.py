@@ -194,8 +194,8 @@ def refuse_plain_http(settings: Settings) -> None:
 
 
 _REMEDY = (
-    "restrict access to them (docs/security.md: Docker networks and firewalls) and set `network: isolated` "
-    "in the job or the connection; or set `trusted` if every user who reaches the nodes may do that"
+    'restrict access to them (see the guide "Secure jobs on a shared cluster") and set `network: isolated` '
+    "in the job or the connection. Set `trusted` instead if every user who reaches the nodes may do that"
 )
 
 

@@ -137,7 +137,7 @@ class JobHistory:
     application_id: str
     specification: SpecificationRecord | None = None
     status: JobStatus | None = None  # the result if the application has ended, otherwise its newest status
-    events: list[dict[str, Any]] = attrs.field(factory=list)  # oldest first; docs/history.md lists the keys
+    events: list[dict[str, Any]] = attrs.field(factory=list)  # oldest first; the page "History of a job" lists the keys
     samples: list[TaskSample] = attrs.field(factory=list)  # samples of all tasks; see ``read_samples`` for their order
     labels: dict[str, str] = attrs.field(factory=dict)  # origin of the application: dag_id, run_id, task_id, …
     missing: list[str] = attrs.field(factory=list)  # one line for each missing or unreadable record, with the reason

@@ -494,12 +494,13 @@ def newest_model_before(storage: Storage, models: str, end: datetime | str) -> s
     is not ISO 8601.
     """
     moment = _moment(end)
-    earlier = (version for version in _versions(storage, models) if version.period_end < moment)
+    earlier = (version for version in published_versions(storage, models) if version.period_end < moment)
     newest_first = sorted(earlier, key=_age, reverse=True)
     return next((each.model_dir for each in newest_first if storage.exists(each.model_dir)), "")
 
 
-def _versions(storage: Storage, models: str) -> Iterator[Version]:
+def published_versions(storage: Storage, models: str) -> Iterator[Version]:
+    """Yield the published versions. Raises StorageError, and ValueError if a version.json is invalid."""
     try:
         directories = storage.list(uris.join(models, VERSIONS_DIR))
     except StorageNotFound:

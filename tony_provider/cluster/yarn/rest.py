@@ -28,7 +28,6 @@ from yarn_api_client.base import BaseYarnAPI
 from yarn_api_client.base import Response as YarnResponse
 from yarn_api_client.resource_manager import ResourceManager as YarnApi
 
-from tony_provider.cluster import defaults
 from tony_provider.cluster.errors import (
     ClusterAuthError,
     ClusterUnreachable,
@@ -40,6 +39,7 @@ from tony_provider.cluster.errors import (
 from tony_provider.cluster.http import bounded_request, json_object
 from tony_provider.cluster.interface import Submission
 from tony_provider.runtime.application import LocalizedResource
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import MASTER_ANSWER_LIMIT, YARN_ANSWER_LIMIT
 from tony_provider.runtime.common.clock import server_clock_ahead
 from tony_provider.runtime.common.network import page_title
@@ -77,7 +77,7 @@ class RestConfig:
     response_timeout: float = (
         20.0  # limit in seconds for a connection to a ResourceManager, and for each of its answers
     )
-    timeout: float = defaults.CALL_SECONDS  # seconds for one call including all retries and failovers
+    timeout: float = contract.CALL_SECONDS  # seconds for one call including all retries and failovers
 
     @property
     def identity(self) -> dict[str, str]:

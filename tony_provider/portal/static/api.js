@@ -21,7 +21,7 @@ export async function fetchText(url, signal) {
     answer = await fetch(url, { signal: signal ? AbortSignal.any([signal, limit]) : limit, credentials: "same-origin" });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Error(limit.aborted ? `no answer within ${SECONDS} s` : "Airflow's API server cannot be reached");
+    throw new Error(limit.aborted ? `no answer within ${SECONDS} s` : "Airflow's API server is unreachable");
   }
   const text = await answer.text();
   if (!answer.ok) throw new Error(explanation(answer, text));
@@ -29,7 +29,7 @@ export async function fetchText(url, signal) {
 }
 
 function explanation(answer, text) {
-  if (answer.status === 401) return "you are not logged in, or no longer: load the page again";
+  if (answer.status === 401) return "you are not logged in, or your session has expired: reload the page";
   let said = "";
   try {
     const { detail, reason } = JSON.parse(text);
@@ -38,8 +38,8 @@ function explanation(answer, text) {
   } catch {
     said = text.slice(0, 300); // no JSON: a proxy's own page
   }
-  if (answer.status === 404) return "there is no such thing, or you may not see it";
-  return said || `the API server answered ${answer.status} ${answer.statusText}`;
+  if (answer.status === 404) return "not found, or you may not read it";
+  return said || `the API server returned ${answer.status} ${answer.statusText}`;
 }
 
 // What stands at `url`: {data, error, loading, time}. `null` for the address asks nothing. `every`: seconds until it is
@@ -80,7 +80,7 @@ function asJson(text) {
   try {
     return JSON.parse(text);
   } catch {
-    throw new Error("the answer is no JSON: something between this page and Airflow's API server answers in its place");
+    throw new Error("the answer is not JSON: a proxy between this page and Airflow's API server may have sent it");
   }
 }
 

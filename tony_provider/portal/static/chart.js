@@ -34,7 +34,7 @@ export function Chart({ title, all, x, y = {}, onPick = null, points = false, he
     <${Drawing} key=${theme} ...${{ all: shown, x, y, write, onPick, points, height, title }} />
     ${shown.length > 1 && html`<${Legend} all=${shown} />`}
     ${said.map((each) => html`<p key=${each} className="soft remark">${each}.</p>`)}
-    <${Fold} title="Figures as a table">${() => html`<${Figures} ...${{ all: shown, x, write, title }} />`}<//>
+    <${Fold} title="Values as a table">${() => html`<${Figures} ...${{ all: shown, x, write, title }} />`}<//>
   </figure>`;
 }
 

@@ -13,7 +13,7 @@ export function Choice({ title, word, names, chosen, most, single = false, onCha
   const full = !single && chosen.length >= most;
   const bound = full && names.length > most ? `, at most ${most}` : "";
   return html`<fieldset className="choice">
-    <legend>${title} <small>${count(chosen.length, "shown", "shown")} of ${names.length.toLocaleString("en")}${bound}</small></legend>
+    <legend>${title} <small>${chosen.length} of ${names.length.toLocaleString("en")} shown${bound}</small></legend>
     ${names.length > SEARCHED &&
     html`<div className="search"><label htmlFor=${field} className="unseen">Find a ${word}</label>
       <input id=${field} type="search" value=${text} placeholder=${`Find a ${word} …`} onChange=${(event) => setText(event.target.value)} /></div>`}
@@ -26,7 +26,7 @@ export function Choice({ title, word, names, chosen, most, single = false, onCha
       )}
     </div>
     ${shown.length < names.length &&
-    html`<p className="soft" role="status">${shown.length === 0 ? `No ${word} has “${text}” in its name.` : `${shown.length} of ${count(names.length, word)} are listed: search for others.`}</p>`}
+    html`<p className="soft" role="status">${shown.length === 0 ? `No ${word} has “${text}” in its name.` : `The list has ${shown.length} of ${count(names.length, word)}. Search for others.`}</p>`}
   </fieldset>`;
 }
 

@@ -17,9 +17,9 @@ export function ComparePage({ ids: asked }) {
   return html`<div>
     <p><${To} to=${toJobs(asked.length ? { chosen: ids[0] } : {})}>← Training jobs<//></p>
     <header><h1>Comparison of ${ids.length} jobs</h1></header>
-    ${asked.length > MOST && html`<p className="soft">Of ${asked.length} jobs the first ${MOST} are compared.</p>`}
+    ${asked.length > MOST && html`<p className="soft">Only the first ${MOST} of ${asked.length} jobs are compared.</p>`}
     ${loading && html`<${Loading} what="the jobs" />`}
-    ${error && html`<${Problem} title="They cannot be compared:" text=${error} />`}
+    ${error && html`<${Problem} title="The jobs cannot be compared:" text=${error} />`}
     ${data && html`<${Comparison} ...${data} />`}
   </div>`;
 }
@@ -29,13 +29,13 @@ function Comparison({ jobs, states, missing, differences, differences_of: of, re
   const sources = useMemo(() => jobs.map((job, at) => fromSummary(job, names[at])), [jobs, names]);
   const heads = jobs.map((job, at) => html`<${To} to=${toJob(job.application_id)}>${names[at]}<//>`);
   return html`<div>
-    ${missing.length > 0 && html`<${Problem} title="Not there, or you may not see them:" text=${missing.join(", ")} />`}
-    <${Section} title="Figures"><${Figures} jobs=${jobs} states=${states} heads=${heads} /><//>
-    <${Section} title="Learning curves" note="of each job's leader"><${Curves} sources=${sources} empty="None of them has reported a metric." /><//>
+    ${missing.length > 0 && html`<${Problem} title="Not found, or you may not read them:" text=${missing.join(", ")} />`}
+    <${Section} title="Summary"><${Figures} jobs=${jobs} states=${states} heads=${heads} /><//>
+    <${Section} title="Learning curves" note="of the leader of each job"><${Curves} sources=${sources} empty="None of these jobs has reported a metric." /><//>
     ${tensorboard.length > 0 && html`<${TensorBoard} commands=${tensorboard} />`}
-    <${Section} title="What differs" note=${of === "fingerprints" ? "in hashes of what was trained" : "in their specifications"}>
-      ${reason && html`<${Problem} title="Not the specifications:" text=${reason} />`}
-      <${Differences} caption="What differs between the jobs" differences=${differences} names=${heads} none="Nothing: they were given the same job." />
+    <${Section} title="Differences" note=${of === "fingerprints" ? "between fingerprints (hashes)" : "between specifications"}>
+      ${reason && html`<${Problem} title="The specifications cannot be compared:" text=${reason} />`}
+      <${Differences} caption="Differences between the jobs" differences=${differences} names=${heads} none="No differences: the jobs have the same specification." />
     <//>
     <${Section} title="Specifications"><${Fold} title="Side by side, with all defaults">${() => html`<${Specifications} jobs=${jobs} heads=${heads} />`}<//><//>
   </div>`;
@@ -60,7 +60,7 @@ function Figures({ jobs, states, heads }) {
     row("State", (_, at) => html`<${State} state=${states[at]} />`),
     row("Date", (job) => runDate(job.run_date)),
     row("Submitted", (job) => moment(job.submitted_ms)),
-    row("Took", (job) => duration(took(job))),
+    row("Duration", (job) => duration(took(job))),
     row("Training", (job) => duration(job.times.training)),
     row("Restarts", (job) => figure(job.restarts)),
     row("Step", (job) => figure(job.step)),
@@ -68,8 +68,8 @@ function Figures({ jobs, states, heads }) {
     ...metrics.slice(0, METRICS).map((metric) => row(html`<code>${shortened(metric, 80)}</code>`, (job) => (known(job.metrics[metric]) ? figure(job.metrics[metric]) : NOTHING))),
   ];
   return html`<div>
-    <${Table} caption="Figures of the jobs" head=${["Figure", ...heads]} rows=${rows} />
-    ${metrics.length > METRICS && html`<p className="soft">${METRICS} of ${metrics.length} metrics.</p>`}
+    <${Table} caption="Summary of the jobs" head=${["Property", ...heads]} rows=${rows} />
+    ${metrics.length > METRICS && html`<p className="soft">The first ${METRICS} of ${metrics.length} metrics.</p>`}
   </div>`;
 }
 
@@ -79,7 +79,7 @@ function Specifications({ jobs, heads }) {
   if (loading || !data) return html`<${Loading} what="the specifications" />`;
   const errors = data.map((each, at) => each.error && `${jobs[at].application_id}: ${each.error}`).filter(Boolean);
   return html`<div>
-    ${errors.map((each) => html`<${Problem} key=${each} title="The store is out of reach:" text=${each} />`)}
+    ${errors.map((each) => html`<${Problem} key=${each} title="The store is unreachable:" text=${each} />`)}
     ${specifications.some(Boolean) && html`<${SideBySide} specifications=${specifications} names=${heads} />`}
   </div>`;
 }

@@ -30,7 +30,7 @@ export function Curves({ sources, empty }) {
   });
   if (!names.length) return html`<${Empty}>${empty}<//>`;
   return html`<div>
-    <${Switch} label="Over" options=${[["steps", "steps"], ["time", "time since submission"]]} value=${over} onChange=${turn} />
+    <${Switch} label="X axis" options=${[["steps", "steps"], ["time", "time since submission"]]} value=${over} onChange=${turn} />
     <${Choice} title="Metrics" word="metric" names=${names} chosen=${chosen} most=${METRICS} onChange=${choose} />
     <div className="charts">
       ${chosen.map((metric) => html`<${MetricChart} key=${metric} metric=${metric} sources=${sources} over=${over} />`)}

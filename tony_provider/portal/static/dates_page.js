@@ -20,19 +20,19 @@ const FIGURES = [
   ["duration_s", "Duration", duration],
   ["waiting_s", "Waiting for containers", duration],
   ["restarts", "Restarts", figure],
-  ["memory_gb_hours", "Memory, GB hours", figure],
-  ["vcore_hours", "Core hours", figure],
+  ["memory_gb_hours", "Memory (GB hours)", figure],
+  ["vcore_hours", "Vcore hours", figure],
   ["gpu_hours", "GPU hours", figure],
 ];
 
 export function DatesPage({ dagId }) {
   const { data, error, loading } = useJson(address(`dags/${encodeURIComponent(dagId)}/dates`), RENEWED);
   return html`<div>
-    <header><h1>Trainings over dates</h1></header>
+    <header><h1>Trainings by date</h1></header>
     <p><${To} to=${toJobs({ dag_id: dagId })}>All jobs of this DAG<//></p>
     ${loading && html`<${Loading} what="the dates" />`}
-    ${error && html`<${Problem} title="The dates are not known:" text=${error} />`}
-    ${data && (data.tasks.length ? html`<${Tasks} dagId=${dagId} tasks=${data.tasks} />` : html`<${Empty}>No task of this DAG has trained yet.<//>`)}
+    ${error && html`<${Problem} title="The dates cannot be loaded:" text=${error} />`}
+    ${data && (data.tasks.length ? html`<${Tasks} dagId=${dagId} tasks=${data.tasks} />` : html`<${Empty}>No task of this DAG has run a training yet.<//>`)}
   </div>`;
 }
 
@@ -70,10 +70,10 @@ function Pictures({ dagId, task, metrics }) {
     ...drawn.map(([name, title, write]) => chart(title, (point) => point[name], write)),
   ];
   return html`<div>
-    <${Section} title=${named(task)} note=${`${count(points.length, "date")}${missing ? `, ${missing} without a job: gaps` : ""}; a click on a point leads to its job`}>
+    <${Section} title=${named(task)} note=${`${count(points.length, "date")}${missing ? `, ${missing} without a job (${missing === 1 ? "gap" : "gaps"})` : ""}; click a point to open its job`}>
       <div className="charts">${all ? charts : charts.slice(0, FIRST)}</div>
     <//>
-    ${all && html`<${Section} title="The same as a table"><${Dates} dagId=${dagId} points=${points} metrics=${metrics} /><//>`}
+    ${all && html`<${Section} title="Values as a table"><${Dates} dagId=${dagId} points=${points} metrics=${metrics} /><//>`}
   </div>`;
 }
 
@@ -106,6 +106,6 @@ function Dates({ dagId, points, metrics }) {
   const table = (rows, caption) => html`<${Table} caption=${caption} head=${head} rows=${rows.map(row)} />`;
   return html`<div>
     ${table(newest.slice(0, 40), "Trainings by date, newest first")}
-    ${newest.length > 40 && html`<${Fold} title=${`${newest.length - 40} earlier dates`}>${() => table(newest.slice(40, ROWS), "Trainings by date, earlier ones")}<//>`}
+    ${newest.length > 40 && html`<${Fold} title=${`${newest.length - 40} earlier dates`}>${() => table(newest.slice(40, ROWS), "Trainings by date, earlier dates")}<//>`}
   </div>`;
 }

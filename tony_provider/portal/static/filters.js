@@ -3,7 +3,7 @@ import { html, useEffect, useId, useState } from "./html.js";
 
 export const FILTERS = ["text", "dag_id", "task_id", "run_id", "user", "verdict", "date_after", "date_before", "after", "before"];
 const LABELS = { text: "Text", dag_id: "DAG", task_id: "Task", run_id: "Run", user: "User", date_after: "Date from (UTC)", date_before: "Date before (UTC)", after: "Submitted from (UTC)", before: "Submitted before (UTC)" };
-const VERDICTS = [["", "any"], ["SUCCEEDED", "succeeded"], ["FAILED", "failed"], ["KILLED", "killed"], ["RUNNING", "running"], ["UNSEEN", "not seen now"], ["UNWATCHED", "not watched"], ["LOST", "lost: end not recorded"]];
+const VERDICTS = [["", "Any"], ["SUCCEEDED", "Succeeded"], ["FAILED", "Failed"], ["KILLED", "Killed"], ["RUNNING", "Running"], ["UNSEEN", "Unseen (no task watches it now)"], ["UNWATCHED", "Unwatched (task does not wait)"], ["LOST", "Lost (end not recorded)"]];
 
 // What is typed counts when it is sent; what is picked from a list counts at once.
 export function Filters({ filters, onChange }) {

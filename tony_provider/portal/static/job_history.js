@@ -18,17 +18,17 @@ export function JobHistory({ summary, running }) {
   const id = summary.application_id;
   const { data: history, error, loading } = useJson(address(jobPath(id, "history")), running ? RENEWED : 0);
   return html`<div>
-    ${loading && html`<${Loading} what="what the store has of it" />`}
-    ${error && html`<${Problem} title="The store is out of reach:" text=${`${error}. What is shown here is from Airflow's database.`} />`}
+    ${loading && html`<${Loading} what="the history of the job" />`}
+    ${error && html`<${Problem} title="The store is unreachable:" text=${`${error}. This page shows the data in Airflow's database.`} />`}
     ${history?.missing?.length > 0 && html`<${Missing} missing=${history.missing} />`}
-    ${history && html`<${Section} title="Time line"><${TimeLine} events=${history.events} submittedMs=${summary.submitted_ms} finishedMs=${summary.finished_ms} running=${running} /><//>`}
+    ${history && html`<${Section} title="Timeline"><${TimeLine} events=${history.events} submittedMs=${summary.submitted_ms} finishedMs=${summary.finished_ms} running=${running} /><//>`}
     <${Series} summary=${summary} history=${history} />
     ${history && html`<${Section} title="Specification"><${Specification} history=${history} /><//>`}
-    ${!error && html`<${Section} title="Logs"><${Fold} title="What the tasks have printed" open=${Boolean(summary.reason)}>${() => html`<${Logs} applicationId=${id} running=${running ? Object.keys(history?.samples ?? {}) : []} preferred=${summary.failed_task} />`}<//><//>`}
+    ${!error && html`<${Section} title="Logs"><${Fold} title="Output of the tasks" open=${Boolean(summary.reason)}>${() => html`<${Logs} applicationId=${id} running=${running ? Object.keys(history?.samples ?? {}) : []} preferred=${summary.failed_task} />`}<//><//>`}
   </div>`;
 }
 
-const Missing = ({ missing }) => html`<${Section} title="Not there" className="warnings"><ul>${missing.slice(0, 50).map((each, at) => html`<li key=${at}>${each}</li>`)}</ul><//>`;
+const Missing = ({ missing }) => html`<${Section} title="Missing data" className="warnings"><ul>${missing.slice(0, 50).map((each, at) => html`<li key=${at}>${each}</li>`)}</ul><//>`;
 
 // Curves and resources of the tasks that are chosen; of the summary alone while the store says nothing.
 function Series({ summary, history }) {
@@ -44,18 +44,18 @@ function Series({ summary, history }) {
     return drawn.length ? drawn : [fromSummary(summary, "leader")];
   }, [samples, summary, chosen.join("\n")]);
   return html`<div>
-    ${tasks.length > 1 && html`<${Section} title="Tasks that are drawn"><${Choice} title="Tasks" word="task" names=${tasks} chosen=${wanted} most=${TASKS} onChange=${setAsked} /><//>`}
-    <${Section} title="Learning curves"><${Curves} sources=${sources} empty="The program has reported no metrics. It can report them with tony_sdk (report, or track for a loop), write them to the file that TONY_METRICS_FILE names, or write event files for TensorBoard." /><//>
+    ${tasks.length > 1 && html`<${Section} title="Tasks in the charts"><${Choice} title="Tasks" word="task" names=${tasks} chosen=${wanted} most=${TASKS} onChange=${setAsked} /><//>`}
+    <${Section} title="Learning curves"><${Curves} sources=${sources} empty="The program has reported no metrics. It can report metrics with tony_sdk (report, or track for a loop), in the file that TONY_METRICS_FILE names, or in event files for TensorBoard." /><//>
     ${samples && html`<${Section} title="Resources over time"><${Resources} metrics=${history.metrics} samples=${samples} tasks=${chosen} /><//>`}
   </div>`;
 }
 
 function Specification({ history }) {
   const { specification, given, overrides } = history;
-  if (!specification) return html`<${Empty}>The specification is not kept of this job.<//>`;
+  if (!specification) return html`<${Empty}>The specification of this job is not stored.<//>`;
   return html`<div>
-    ${overrides && html`<${Fold} title="Overrides that were laid over it" open=${true}>${() => html`<${Yaml} value=${overrides} label="Overrides" />`}<//>`}
-    ${given && html`<${Fold} title="As it was written">${() => html`<${Yaml} value=${given} label="As it was written" />`}<//>`}
-    <${Fold} title="As it ran, with all defaults">${() => html`<${Yaml} value=${specification} label="As it ran, with all defaults" />`}<//>
+    ${overrides && html`<${Fold} title="Overrides" open=${true}>${() => html`<${Yaml} value=${overrides} label="Overrides" />`}<//>`}
+    ${given && html`<${Fold} title="As written">${() => html`<${Yaml} value=${given} label="Specification as written" />`}<//>`}
+    <${Fold} title="As run, with all defaults">${() => html`<${Yaml} value=${specification} label="Specification as run, with all defaults" />`}<//>
   </div>`;
 }

@@ -16,9 +16,9 @@ const renewed = (job) => (["RUNNING", "UNSEEN"].includes(job?.state) ? 5 : 0);
 
 // Why there is no verdict, where the task does not just wait for it.
 const OPEN = {
-  UNSEEN: "Nobody looks at it now. Its task is to run again, and will say then what became of it.",
-  UNWATCHED: "Its task did not wait for its end.",
-  LOST: "Its end was not recorded: its task was ended or cleared meanwhile, or its worker died.",
+  UNSEEN: "No task watches this job now. Its task will run again, and will then report the state of the job.",
+  UNWATCHED: "The task does not wait for the end of this job.",
+  LOST: "The end of this job was not recorded: its task was marked or cleared, or the Airflow worker died.",
 };
 
 // Kinds of failure, in words; another one is told as it is.
@@ -26,19 +26,20 @@ const KINDS = {
   USER: "The program failed",
   OUT_OF_MEMORY: "Out of memory",
   CONTAINER_LOST: "A container was lost",
-  LAUNCH: "A container or a command could not be started",
-  QUEUE_TIMEOUT: "The queue took too long",
-  REGISTRATION_TIMEOUT: "A task did not start in time",
-  DEPENDENCY_TIMEOUT: "A task waited too long for others",
-  PREEMPTED: "The cluster took a container back",
-  STALLED: "No new step came",
-  UPLOAD: "What it left could not be kept",
-  INPUT: "An input could not be dealt out",
-  OUTPUT: "An output could not be put in its place",
-  CHECKPOINT: "Its checkpoint could not be restored",
+  LAUNCH: "A container or command could not be started",
+  NODE: "Fault of the node or container",
+  QUEUE_TIMEOUT: "Queue timeout",
+  REGISTRATION_TIMEOUT: "Registration timeout: a task did not start in time",
+  DEPENDENCY_TIMEOUT: "Dependency timeout: a task waited too long for other tasks",
+  PREEMPTED: "A container was preempted",
+  STALLED: "Stalled: no new step in time",
+  UPLOAD: "The results could not be stored",
+  INPUT: "An input could not be listed or distributed",
+  OUTPUT: "An output could not be published",
+  CHECKPOINT: "The checkpoint could not be restored",
   FENCED: "A newer application has taken over",
-  KILLED: "It was ended",
-  INTERNAL: "tony_provider itself failed",
+  KILLED: "The job was killed",
+  INTERNAL: "Internal error of tony_provider",
 };
 
 // `back`: whether a link leads back to the list.
@@ -58,21 +59,21 @@ function Job({ summary: kept, state, task_state: taskState, previous, others, te
   const running = !kept.verdict && (live.answer ? !hasEnded(live.answer) : state === "RUNNING");
   return html`<article>
     <${Head} summary=${summary} state=${state} />
-    ${OPEN[state] && html`<p>${OPEN[state]} ${taskState && html`<span className="soft">The task is ${taskState.replaceAll("_", " ")}.</span>`}</p>`}
+    ${OPEN[state] && html`<p>${OPEN[state]} ${taskState && html`<span className="soft">State of the task: ${taskState.replaceAll("_", " ")}.</span>`}</p>`}
     <${Announcement} text=${`${summary.name || summary.application_id}: ${state}`} />
     ${!kept.verdict && html`<${LiveJob} live=${live} />`}
-    <${Warnings} title="What of it cannot be read" warnings=${problems} />
+    <${Warnings} title="Unreadable data" warnings=${problems} />
     <${Advice} advice=${summary.advice} />
     <${Warnings} title="Warnings" warnings=${summary.warnings} />
     <div className="columns">
-      <${Section} title="Figures"><${Figures} summary=${summary} running=${running} /><//>
-      <${Section} title="Where it came from"><${Origin} summary=${summary} /><//>
-      <${Section} title="Where the time went"><${TimeUse} times=${summary.times} /><//>
+      <${Section} title="Summary"><${Figures} summary=${summary} running=${running} /><//>
+      <${Section} title="Details"><${Origin} summary=${summary} /><//>
+      <${Section} title="Time by phase"><${TimeUse} times=${summary.times} /><//>
     </div>
-    <${Section} title="Asked and used"><${TypeUse} use=${summary.use} /><//>
+    <${Section} title="Requested and used resources"><${TypeUse} use=${summary.use} /><//>
     <${JobHistory} summary=${summary} running=${running} />
     ${tensorboard.length > 0 && html`<${TensorBoard} commands=${tensorboard} />`}
-    ${previous && html`<${Section} title="Changed against the run before"><${Changes} previous=${previous} applicationId=${summary.application_id} /><//>`}
+    ${previous && html`<${Section} title="Changes since the previous run"><${Changes} previous=${previous} applicationId=${summary.application_id} /><//>`}
     <${Others} summary=${summary} others=${others} />
   </article>`;
 }
@@ -94,7 +95,7 @@ function Head({ summary, state }) {
   return html`<header>
     <h1>${summary.name || summary.application_id} <${State} state=${state} /></h1>
     <p className="soft">${summary.application_id}</p>
-    ${failed && html`<div className="problem"><strong>${KINDS[summary.failure_kind] ?? summary.failure_kind ?? state}${where && ` · ${where}`}:</strong> <span>${summary.reason || "nothing is known of why"}</span></div>`}
+    ${failed && html`<div className="problem"><strong>${KINDS[summary.failure_kind] ?? summary.failure_kind ?? state}${where && ` · ${where}`}:</strong> <span>${summary.reason || "the reason is unknown"}</span></div>`}
   </header>`;
 }
 
@@ -106,11 +107,11 @@ function Figures({ summary, running }) {
     <${Facts} facts=${[
       ["Submitted", `${moment(summary.submitted_ms, { seconds: true })} (${ZONE})`],
       ["Finished", summary.finished_ms ? moment(summary.finished_ms, { seconds: true }) : null],
-      ["Took", until && duration((until - summary.submitted_ms) / 1000)],
+      ["Duration", until && duration((until - summary.submitted_ms) / 1000)],
       ["Step", step],
       ["Steps per second", known(summary.steps_per_second) ? figure(summary.steps_per_second) : null],
       ["Restarts", figure(summary.restarts)],
-      ["Went on from step", known(summary.resumed_step) ? figure(summary.resumed_step) : null],
+      ["Resumed from step", known(summary.resumed_step) ? figure(summary.resumed_step) : null],
       ["Newest checkpoint", known(summary.checkpoint_step) ? `step ${figure(summary.checkpoint_step)}` : null],
     ]} />
     ${metrics.length > 0 && html`<h3>Metrics</h3><${Facts} facts=${metrics.slice(0, 12).map(([name, value]) => [name, figure(value)])} />`}
@@ -129,7 +130,7 @@ function Origin({ summary }) {
     ["Queue", summary.queue || NOTHING],
     ["Framework", summary.framework],
     ["Connection", summary.tony_conn_id],
-    ["Files", html`<code>${summary.application_dir}</code>`],
+    ["Directory", html`<code>${summary.application_dir}</code>`],
     ...Object.entries(summary.links).map(([name, link]) => [name, html`<${Outside} address=${link}>open<//>`]),
   ]} />`;
 }
@@ -139,7 +140,7 @@ function Advice({ advice }) {
   return html`<${Section} title="Advice" className="advice">
     <ul>${advice.slice(0, 3).map(
       (each) => html`<li key=${each.rule}>${each.text} <small>(${each.rule}, confidence: ${each.confidence})</small>
-        ${each.change && html`<${Fold} title="The change, for overrides">${() => html`<pre tabIndex=${0}>${JSON.stringify(each.change, null, 2)}</pre>`}<//>`}
+        ${each.change && html`<${Fold} title="Change, as overrides">${() => html`<pre tabIndex=${0}>${JSON.stringify(each.change, null, 2)}</pre>`}<//>`}
       </li>`,
     )}</ul>
   <//>`;
@@ -152,13 +153,13 @@ function Warnings({ title, warnings }) {
 
 function Changes({ previous, applicationId }) {
   const { data, error, loading } = useJson(address("compare", { ids: `${previous},${applicationId}` }));
-  if (loading) return html`<${Loading} what="what changed" />`;
-  if (error) return html`<${Problem} title="What changed is not known:" text=${error} />`;
+  if (loading) return html`<${Loading} what="the changes" />`;
+  if (error) return html`<${Problem} title="The changes cannot be loaded:" text=${error} />`;
   const hashes = data.differences_of === "fingerprints";
   return html`<div>
-    ${hashes && html`<p className="soft">These are hashes of what was trained, since the specifications cannot be read: ${data.reason}</p>`}
-    <${Differences} caption="What changed against the run before" differences=${data.differences} names=${["Before", "This job"]} none="Nothing: both were given the same job." />
-    <p><${To} to=${toComparison([previous, applicationId])}>Compare with the run before<//> · <${To} to=${toJob(previous)}>The run before<//></p>
+    ${hashes && html`<p className="soft">The specifications cannot be read, so these are differences between fingerprints (hashes): ${data.reason}</p>`}
+    <${Differences} caption="Changes since the previous run" differences=${data.differences} names=${["Previous run", "This job"]} none="No changes: both jobs have the same specification." />
+    <p><${To} to=${toComparison([previous, applicationId])}>Compare with the previous run<//> · <${To} to=${toJob(previous)}>Previous run<//></p>
   </div>`;
 }
 
@@ -167,6 +168,6 @@ function Others({ summary, others }) {
   if (!rest.length) return null;
   return html`<${Section} title="Other tries of this task">
     <ul>${rest.slice(0, 50).map((id) => html`<li key=${id}><${To} to=${toJob(id)}>${id}<//></li>`)}</ul>
-    <p><${To} to=${toComparison([summary.application_id, ...rest].slice(0, 8))}>Compare them<//></p>
+    <p><${To} to=${toComparison([summary.application_id, ...rest].slice(0, 8))}>Compare the tries<//></p>
   <//>`;
 }

@@ -50,10 +50,10 @@ function changed(old, values) {
 
 const NoJobs = ({ filtered, beyond, onChange }) => html`<${Empty}>
   ${filtered
-    ? html`<p>No job that you may see is like this.</p><button type="button" onClick=${() => onChange(Object.fromEntries([...FILTERS, "offset"].map((name) => [name, null])))}>Show all jobs</button>`
+    ? html`<p>No job that you may read matches these filters.</p><button type="button" onClick=${() => onChange(Object.fromEntries([...FILTERS, "offset"].map((name) => [name, null])))}>Show all jobs</button>`
     : beyond
-      ? html`<p>There are no jobs so far back.</p><button type="button" onClick=${() => onChange({ offset: null })}>Show the newest</button>`
-      : html`<p>There are no training jobs yet, or none in DAGs that you may see.</p><p className="soft">A job is listed as soon as a task of a TonyTrainOperator has submitted it.</p>`}
+      ? html`<p>There are no older jobs.</p><button type="button" onClick=${() => onChange({ offset: null })}>Show the newest jobs</button>`
+      : html`<p>There are no training jobs in the DAGs that you may read.</p><p className="soft">The list shows a job as soon as a TonyTrainOperator has submitted it.</p>`}
 <//>`;
 
 function Paging({ offset, total, onChange }) {
@@ -67,9 +67,9 @@ function Paging({ offset, total, onChange }) {
 
 function Chosen({ chosen, onChoose }) {
   const navigate = useNavigate();
-  return html`<div className="chosen" role="region" aria-label="Jobs chosen for comparison">
-    <span role="status">${chosen.length} of at most ${COMPARED} jobs chosen</span>
+  return html`<div className="chosen" role="region" aria-label="Jobs selected for comparison">
+    <span role="status">${chosen.length} of at most ${COMPARED} jobs selected</span>
     <button type="button" className="main" disabled=${chosen.length < 2} onClick=${() => navigate(toComparison(chosen))}>Compare</button>
-    <button type="button" onClick=${() => onChoose([])}>Choose none</button>
+    <button type="button" onClick=${() => onChoose([])}>Clear selection</button>
   </div>`;
 }

@@ -20,14 +20,14 @@ export const hasEnded = ({ verdict, application_state: state, missing }) => verd
 export function LiveJob({ live: { answer, error, time } }) {
   if (answer && hasEnded(answer)) return html`<${End} ...${answer} />`;
   const data = answer?.status;
-  if (answer && !data) return html`<${Section} title="Now"><p>${answer.application_state ?? "It is not known what it does"}: there is no status yet. ${answer.missing.join("; ")}</p><//>`;
-  if (error && !data) return html`<${Section} title="Now"><${Problem} title="The job cannot be asked:" text=${error} /><//>`;
-  if (!data) return html`<${Section} title="Now"><p className="soft">Asking the job …</p><//>`;
+  if (answer && !data) return html`<${Section} title="Current status"><p>${answer.application_state ?? "Unknown state"}: the job has no status yet. ${answer.missing.join("; ")}</p><//>`;
+  if (error && !data) return html`<${Section} title="Current status"><${Problem} title="The status cannot be loaded:" text=${error} /><//>`;
+  if (!data) return html`<${Section} title="Current status"><p className="soft">Loading the status …</p><//>`;
   const leader = data.tasks.find((task) => `${task.type}:${task.index}` === data.leader)?.progress;
-  return html`<${Section} title="Now" note=${`as of ${moment(time, { seconds: true })}`}>
+  return html`<${Section} title="Current status" note=${`as of ${moment(time, { seconds: true })}`}>
     <p><${State} state=${data.state} /> ${data.message}</p>
     <${Announcement} text=${`The job is ${data.state}`} />
-    ${error && html`<${Problem} title="No newer status:" text=${error} />`}
+    ${error && html`<${Problem} title="The status cannot be refreshed:" text=${error} />`}
     ${leader && html`<p className="progress"><progress value=${data.progress} max=${1} aria-label="Progress of the job"></progress>
       <span>step ${figure(leader.step)}${known(leader.total_steps) ? ` of ${figure(leader.total_steps)}` : ""}${known(leader.steps_per_second) ? `, ${figure(leader.steps_per_second)} per second` : ""}${left(leader)}</span></p>`}
     ${answer.missing.map((each) => html`<p key=${each} className="soft">${each}</p>`)}
@@ -37,11 +37,11 @@ export function LiveJob({ live: { answer, error, time } }) {
 }
 
 function End({ verdict, reason, status, missing }) {
-  const last = status && `Its master's last word was ${status.state}, at ${moment(status.updated_ms, { seconds: true })}.`;
-  return html`<${Section} title="How it ended" note="read from the cluster and the store just now">
+  const last = status && `The last status of its application master is ${status.state}, at ${moment(status.updated_ms, { seconds: true })}.`;
+  return html`<${Section} title="End of the job" note="just read from the cluster and the store">
     ${verdict
       ? html`<p><${State} state=${verdict} /> ${reason || status?.message}</p><${Announcement} text=${`The job has ended: ${verdict}`} />`
-      : html`<p>The cluster does not know it any more, and its master has not said how it ended. ${last || "There is no word of it on the store."}</p>`}
+      : html`<p>The cluster does not list this job any more, and its application master has not reported how it ended. ${last || "The store has no status of it."}</p>`}
     ${missing.map((each) => html`<p key=${each} className="soft">${each}</p>`)}
   <//>`;
 }
@@ -54,7 +54,7 @@ const written = (value, unit) => (unit === "bytes" ? bytes(value) : known(value)
 
 function Tasks({ tasks, metrics }) {
   const number = (text) => ({ text, number: true });
-  const head = ["Task", "State", "Node", ...metrics.map((each) => number(each.title)), number("Step"), "Doing"];
+  const head = ["Task", "State", "Node", ...metrics.map((each) => number(each.title)), number("Step"), "Activity"];
   const rows = tasks.slice(0, TASKS).map((task) => [
     `${task.type}:${task.index}`,
     html`<${State} state=${task.state} />`,

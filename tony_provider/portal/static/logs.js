@@ -12,9 +12,9 @@ export function Logs({ applicationId, running, preferred }) {
   const { data, error, loading } = useJson(address(jobPath(applicationId, "logs")));
   const [task, setTask] = useState(null);
   if (loading) return html`<${Loading} what="the list of logs" />`;
-  if (error) return html`<${Problem} title="The store is out of reach:" text=${error} />`;
+  if (error) return html`<${Problem} title="The store is unreachable:" text=${error} />`;
   const tasks = [...new Set([...data.logs.map((each) => each.task), ...running])].sort(byName);
-  if (!tasks.length) return html`<${Empty}>No logs are kept of this job.<//>`;
+  if (!tasks.length) return html`<${Empty}>No logs of this job are stored.<//>`;
   const current = task ?? (tasks.includes(preferred) ? preferred : tasks[0]);
   return html`<div>
     <${Choice} title="Task" word="task" names=${tasks} chosen=${[current]} single=${true} onChange=${([name]) => setTask(name)} />
@@ -33,7 +33,7 @@ function Log({ applicationId, task, running }) {
   if (error && data === null) return html`<${Problem} title=${`The log of ${task}:`} text=${error} />`;
   const cut = data.startsWith("… earlier output is left out\n"); // as in portal/job_views.py
   return html`<div>
-    ${cut && html`<p className="soft">The last ${bytes(tail)} of it. ${tail < TAILS[1] && html`<button type="button" onClick=${() => setTail(TAILS[1])}>Show ${bytes(TAILS[1])}</button>`}</p>`}
-    <pre ref=${frame} className="log" tabIndex=${0} role="region" aria-label=${`Log of ${task}`}>${data || "It has printed nothing."}</pre>
+    ${cut && html`<p className="soft">The last ${bytes(tail)} of the log. ${tail < TAILS[1] && html`<button type="button" onClick=${() => setTail(TAILS[1])}>Show ${bytes(TAILS[1])}</button>`}</p>`}
+    <pre ref=${frame} className="log" tabIndex=${0} role="region" aria-label=${`Log of ${task}`}>${data || "The task has printed no output."}</pre>
   </div>`;
 }

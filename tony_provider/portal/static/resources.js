@@ -22,7 +22,7 @@ const something = (values) => values?.some((value) => value !== null && value !=
 // `metrics`: what the portal's server answers of the metrics that executors measure.
 export function Resources({ metrics, samples, tasks }) {
   const there = drawn(metrics).filter(([field]) => tasks.some((task) => something(samples[task]?.[field])));
-  if (!there.length) return html`<${Empty}>No samples are kept of this job: it was too short, or its master is of an older release.<//>`;
+  if (!there.length) return html`<${Empty}>No samples of this job are stored. A very short job has none.<//>`;
   return html`<div className="charts">
     ${there.map(([field, title, write, summed]) => html`<${ResourceChart} key=${field} ...${{ field, title, write, summed, samples, tasks }} />`)}
   </div>`;

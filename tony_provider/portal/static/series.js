@@ -35,12 +35,12 @@ const SEEN = 0.05; // of the points: fewer at the same step are what any program
 export function remarks(all, time) {
   const sum = (name) => all.reduce((total, each) => total + each[name], 0);
   const times = (number) => (number === 1 ? "once" : `${number.toLocaleString("en")} times`);
-  const many = (number, one, more) => (number === 1 ? `one ${one}` : `${number.toLocaleString("en")} ${more}`);
+  const many = (number, one, more) => (number === 1 ? `One ${one}` : `${number.toLocaleString("en")} ${more}`);
   const [gaps, again, back] = ["gaps", "again", "back"].map(sum);
   const said = [];
-  if (gaps) said.push(`${many(gaps, "value is", "values are")} NaN or infinite: a gap`);
-  if (back) said.push(`${time ? "the clock" : "the steps"} went back ${times(back)}: points are drawn in order of ${time ? "their times" : "steps"}`);
-  if (again > SEEN * all.reduce((total, each) => total + each.xs.length, 0)) said.push(`${many(again, "point", "points")} at the same ${time ? "moment" : "step"} as another: the later one is drawn`);
+  if (gaps) said.push(`${many(gaps, "value is", "values are")} NaN or infinite and shown as ${gaps === 1 ? "a gap" : "gaps"}`);
+  if (back) said.push(`${time ? "The clock" : "The steps"} went back ${times(back)}: points are drawn in the order of their ${time ? "times" : "steps"}`);
+  if (again > SEEN * all.reduce((total, each) => total + each.xs.length, 0)) said.push(`${many(again, "point has", "points have")} the same ${time ? "time" : "step"} as another point: the later point is drawn`);
   return said;
 }
 

@@ -61,10 +61,10 @@ export function SideBySide({ specifications, names }) {
   const shown = rows.filter((row) => row.differs || !onlyDifferent);
   const cells = ({ path, values, differs }) => [
     differs ? html`<mark><code>${path}</code> <small>differs</small></mark>` : html`<code>${path}</code>`,
-    ...values.map((value, at) => (specifications[at] ? (differs ? html`<mark>${written(value)}</mark>` : written(value)) : html`<span className="soft">not known</span>`)),
+    ...values.map((value, at) => (specifications[at] ? (differs ? html`<mark>${written(value)}</mark>` : written(value)) : html`<span className="soft">unknown</span>`)),
   ];
   return html`<div>
-    <p><label><input type="checkbox" checked=${onlyDifferent} onChange=${(event) => setOnly(event.target.checked)} /> only what differs (${rows.filter((row) => row.differs).length} of ${rows.length} keys)</label></p>
+    <p><label><input type="checkbox" checked=${onlyDifferent} onChange=${(event) => setOnly(event.target.checked)} /> Only differences (${rows.filter((row) => row.differs).length} of ${rows.length} keys)</label></p>
     <${Table} caption="Specifications side by side" head=${["Key", ...names]} rows=${shown.map(cells)} keys=${shown.map((row) => row.path)} />
   </div>`;
 }

@@ -11,7 +11,7 @@ export function TaskPage({ dagId, runId, taskId, mapIndex }) {
   const { data, error, loading } = useJson(address("jobs", asked), RENEWED);
   const newest = data?.jobs[0]; // the newest comes first
   if (loading) return html`<${Loading} what="the jobs of this task" />`;
-  if (error && !data) return html`<${Problem} title="The jobs of this task are not known:" text=${error} />`;
-  if (!newest) return html`<${Empty}><p>This task has submitted no training job, or not yet.</p><//>`;
+  if (error && !data) return html`<${Problem} title="The jobs of this task cannot be loaded:" text=${error} />`;
+  if (!newest) return html`<${Empty}><p>This task has not submitted a training job yet.</p><//>`;
   return html`<${JobPage} key=${newest.application_id} applicationId=${newest.application_id} />`;
 }

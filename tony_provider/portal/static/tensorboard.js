@@ -3,8 +3,8 @@ import { html, useState } from "./html.js";
 import { Announcement, Section } from "./parts.js";
 
 export const TensorBoard = ({ commands }) => html`<${Section} title="TensorBoard">
-  <p className="soft">Draws the event files that the program has left, on the machine where this is typed: it needs Airflow there, with the connection, and the package tensorboard.
-    ${commands.length > 1 && "One command for the jobs of each connection and user."}</p>
+  <p className="soft">Shows the event files of the program. Run the command on a machine with Airflow, the connection, and the package tensorboard.
+    ${commands.length > 1 && "There is one command for the jobs of each connection and user."}</p>
   ${commands.map((each) => html`<${Command} key=${each} text=${each} />`)}
 <//>`;
 
@@ -15,6 +15,6 @@ function Command({ text }) {
   return html`<div className="command">
     <pre tabIndex=${0} role="region" aria-label="Command that starts TensorBoard">${text}</pre>
     ${navigator.clipboard && html`<button type="button" onClick=${copy}>${copied ? "Copied" : "Copy"}</button>`}
-    ${copied && html`<${Announcement} text="The command is copied" />`}
+    ${copied && html`<${Announcement} text="Command copied" />`}
   </div>`;
 }

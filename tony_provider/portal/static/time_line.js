@@ -19,7 +19,7 @@ const BEGINS = {
   stopping: "ending",
   verdict: "ending",
 };
-const NAMES = { waiting: "Waiting for containers", starting: "Files", training: "Training", restart: "Restart", suspended: "Suspended", ending: "Ending" };
+const NAMES = { waiting: "Waiting for containers", starting: "Localization", training: "Training", restart: "Restart", suspended: "Suspended", ending: "Finishing" };
 const MARKS = { checkpoint: "checkpoint", failed: "failure", given_up: "failure", container_lost: "failure", node_loss: "failure", exported: "export" };
 // The rest is shown on demand.
 const MAIN = new Set([...Object.keys(BEGINS), ...Object.keys(MARKS), "suspending", "resumed", "resume_chosen", "started_again", "replaced", "recovered", "smaller", "larger", "resizing", "resized", "stage", "early_end", "store_unavailable", "dropped", "memory_raised", "stalled", "not_copied", "checkpoint_refused"]);
@@ -82,18 +82,18 @@ export function TimeLine({ events, submittedMs, finishedMs, running }) {
   const [everything, setEverything] = useState(false);
   const [most, setMost] = useState(LISTED);
   const { ordered, jumps } = useMemo(() => straight(events), [events]);
-  if (!ordered.length) return html`<${Empty}>No events are kept of this job.<//>`;
+  if (!ordered.length) return html`<${Empty}>No events of this job are stored.<//>`;
   const endMs = Math.max(ordered[ordered.length - 1].at, running ? Date.now() : (finishedMs ?? 0));
   const beginMs = Math.min(ordered[0].at, submittedMs || Infinity);
   const listed = everything ? ordered : inShort(ordered);
   return html`<div>
     <${PhaseBar} phases=${phases(ordered, endMs)} events=${ordered} beginMs=${beginMs} endMs=${endMs} />
-    ${jumps > 0 && html`<p className="soft">The clock went back ${jumps === 1 ? "once" : `${jumps} times`}: the bar stands still there, the list has the times as they were written.</p>`}
-    <p><label><input type="checkbox" checked=${everything} onChange=${(event) => setEverything(event.target.checked)} /> all ${ordered.length.toLocaleString("en")} events</label></p>
+    ${jumps > 0 && html`<p className="soft">The clock went back ${jumps === 1 ? "once" : `${jumps} times`}. The bar does not move there; the list has the recorded times.</p>`}
+    <p><label><input type="checkbox" checked=${everything} onChange=${(event) => setEverything(event.target.checked)} /> Show all ${ordered.length.toLocaleString("en")} events</label></p>
     <ol className="events">
       ${listed.slice(0, most).map((event, at) => html`<${Event} key=${at} event=${event} beginMs=${beginMs} />`)}
     </ol>
-    ${listed.length > most && html`<button type="button" onClick=${() => setMost(most + 5 * LISTED)}>Show more: ${(listed.length - most).toLocaleString("en")} are left</button>`}
+    ${listed.length > most && html`<button type="button" onClick=${() => setMost(most + 5 * LISTED)}>Show more (${(listed.length - most).toLocaleString("en")} left)</button>`}
   </div>`;
 }
 
@@ -115,5 +115,5 @@ function PhaseBar({ phases: all, events, beginMs, endMs }) {
 const Event = ({ event, beginMs }) => html`<li className=${MARKS[event.event] === "failure" ? "bad" : undefined}>
   <time dateTime=${new Date(event.at).toISOString()} title=${moment(event.time_ms, { seconds: true })}>+${duration((event.time_ms - beginMs) / 1000)}</time>
   <span className="event">${event.event.replaceAll("_", " ")}</span>
-  <span className="message">${event.task && !event.message.startsWith(event.task) && html`<b>${event.task}</b> `}${event.message}${event.others && html` <small>after ${count(event.others, "other")}</small>`}</span>
+  <span className="message">${event.task && !event.message.startsWith(event.task) && html`<b>${event.task}</b> `}${event.message}${event.others && html` <small>after ${count(event.others, "earlier checkpoint")}</small>`}</span>
 </li>`;

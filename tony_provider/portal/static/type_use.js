@@ -22,7 +22,7 @@ function row(use) {
 }
 
 export function TypeUse({ use }) {
-  if (!use.length) return html`<${Empty}>It is not known what this job asked for and used.<//>`;
-  const head = ["Type", number("Tasks"), number("Most memory"), number("Share"), "By", number("Cores, mean"), number("GPUs, mean"), number("Held"), number("In use")];
-  return html`<${Table} caption="Asked and used, by task type" head=${head} rows=${use.map(row)} />`;
+  if (!use.length) return html`<${Empty}>The requested and used resources of this job are unknown.<//>`;
+  const head = ["Type", number("Tasks"), number("Peak memory"), number("Share"), "Peak task", number("Mean CPU cores"), number("Mean GPU use"), number("Allocated time"), number("Time in use")];
+  return html`<${Table} caption="Requested and used resources, by task type" head=${head} rows=${use.map(row)} />`;
 }

@@ -48,16 +48,6 @@ class ResumePoint:
         """Label and extent."""
         return f"{self.label}: {self.extent}" if self.extent else self.label
 
-    def is_later_step(self, than: ResumePoint) -> Optional[bool]:
-        """Return whether the step is later than the step of ``than``, or None if the steps are not comparable.
-
-        Steps are not comparable if a step is unknown, if both steps are equal, or if only one step is from a report:
-        reports and files may count different things.
-        """
-        if self.step is None or than.step is None or self.step == than.step or self.reported != than.reported:
-            return None
-        return self.step > than.step
-
     def was_not_loaded(self, first_step: int) -> bool:
         """Return whether a program started from the beginning, although it should have resumed from this checkpoint.
 

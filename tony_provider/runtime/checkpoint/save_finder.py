@@ -275,7 +275,9 @@ class StraySaves:
                 return first
             if step_in(path.rpartition("/")[2].partition(".")[0]) is not None and not _PIECE.search(path):
                 series.setdefault(_ANY_NUMBER.sub("#", path), []).append(first)
-        return next((strays[0] for strays in map(_in_order, series.values()) if _are_saves(strays)), None)
+        for strays in series.values():
+            strays.sort(key=lambda stray: stray.written_ns)
+        return next((strays[0] for strays in series.values() if _are_saves(strays)), None)
 
 
 def _may_be_the_same(path: str, before: FileVersion, after: FileVersion) -> bool:
@@ -287,10 +289,6 @@ def _may_be_the_same(path: str, before: FileVersion, after: FileVersion) -> bool
 
 def _is_numbered_save(path: str) -> bool:
     return any(_NUMBERED_SAVE.search(_PIECE.sub("", part.lower())) for part in path.split("/"))
-
-
-def _in_order(strays: list[Stray]) -> list[Stray]:
-    return sorted(strays, key=lambda stray: stray.written_ns)
 
 
 def _are_saves(strays: list[Stray]) -> bool:

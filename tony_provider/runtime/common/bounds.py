@@ -23,7 +23,6 @@ RETURN_VALUE_LIMIT = 16 << 20  # return_value.json; a program writes up to 1 MiB
 MANIFEST_LIMIT = 64 << 20  # manifest of a committed checkpoint with some hundred thousand files
 COMMITS_LIMIT = 16 << 20  # one file of a shard log; at 256 KiB, the runtime begins a new file
 EVENT_SEGMENT_LIMIT = 16 << 20  # one compressed segment of the event log; all segments together have 0.5 MiB
-FETCHED_PART_LIMIT = 64 << 20  # a task's part of an input with some hundred thousand files
 MASTER_ANSWER_LIMIT = 32 << 20  # answer of an application master through YARN's proxy
 YARN_ANSWER_LIMIT = 256 << 20  # answer of a ResourceManager: a listing of a hundred thousand applications
 NODE_ANSWER_LIMIT = 16 << 20  # answer of a NodeManager: its configuration (200 KiB), or the end of a container's log

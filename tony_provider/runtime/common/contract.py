@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Optional
 
 OWN_ENV_PREFIX = "TONY_"  # prefix of the runtime's variables; users' variables must not have this prefix
+NAMESPACE = "airflow"  # default part of a training's identity, which keeps several Airflow installations apart
+CALL_SECONDS = 60.0  # default limit for one call to the ResourceManagers, including all retries and failovers
 TAG_PREFIX = "tony-"  # prefix of the YARN tag that names a training; users' tags must not have this prefix
 
 # Environment variables of a user process. The framework adds its variables (TF_CONFIG, …).

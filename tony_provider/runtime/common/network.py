@@ -99,15 +99,6 @@ class _Row:
         return self.socket.inode != "0"
 
 
-def listening_users(port: int, host: str = "127.0.0.1", proc: Path = Path("/proc")) -> set[int]:
-    """Return the numbers of the users whose sockets listen on this TCP port of an IP address.
-
-    A server on another address of this machine does not count. Another process may listen at the time of a later
-    connection: see ``peer_sockets``. Blocks. Raises OSError, or ValueError if ``host`` is no IP address.
-    """
-    return {each.user for each in _listening_sockets(port, host, proc)}
-
-
 def peer_users(connection: Connected, proc: Path = Path("/proc")) -> set[int]:
     """Return the numbers of the users who hold the other end of a connection. See ``peer_sockets``."""
     return {each.user for each in peer_sockets(connection, proc)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 from typing import Optional
@@ -138,16 +138,15 @@ def _cycle(job: JobSpec) -> Iterator[Problem]:
 def _one_gang(job: JobSpec, framework: Framework) -> Iterator[Problem]:
     """Yield problems of types that train together but wait for different types, because they start together."""
     gang = _gang(job, framework)
-    outside = [_without(job.waits_for(task_type), gang) for task_type in gang]
+    outside = [
+        {name: milestone for name, milestone in job.waits_for(task_type).items() if name not in gang}
+        for task_type in gang
+    ]
     for task_type, after in zip(gang, outside):
         if after != outside[0]:
             path = child("tasks", task_type, "after")
             message = f"must equal the value of {gang[0]}, because both {_together(framework)} and start together"
             yield Problem(path, {name: each.value for name, each in after.items()}, message)
-
-
-def _without(after: Mapping[str, Milestone], others: Sequence[str]) -> dict[str, Milestone]:
-    return {name: milestone for name, milestone in after.items() if name not in others}
 
 
 _ALONE = "only independent tasks can use this key, such as those of the framework standalone"

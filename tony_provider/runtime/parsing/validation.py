@@ -57,7 +57,7 @@ MAX_TAGS = 8  # YARN accepts 10, and the runtime needs two
 MAX_TAG = 100  # YARN's limit
 LOWEST_PORT = 1024
 _LARGEST_EXIT_CODE = 255
-_MOST_TASKS = 10_000  # tested with one application master, see docs/how-it-works.md
+_MOST_TASKS = 10_000  # tested with one application master, see docs/reference/limitations.md
 _STORED = "is marked as stored, so it must be a URI of the job's store, such as hdfs:///data/model"
 AM_PORTS = 2  # one for gRPC, and one reserved for a page of the master
 

@@ -112,7 +112,7 @@ async def test_everything_that_is_known_of_a_job_is_on_its_page() -> None:
     text = " ".join(seen.texts)
     for part in ("digits", "RUNNING", "1 of 3 tasks running", "application_1_0001", "25 %", "step 250 of 1,000"):
         assert part in text
-    for part in ("2.5 steps/s", "about 5 min left", "2 h 5 min", "number 2", "0.1235", "nan", "step 200", "step 100"):
+    for part in ("2.5 steps/s", "about 5 min left", "2 h 5 min", "attempt 2", "0.1235", "nan", "step 200", "step 100"):
         assert part in text
     assert "worker:1 ended with exit code 3\nlast words" in text
     assert "a side-car failed" in text

@@ -89,7 +89,7 @@ async def test_an_executor_is_asked_for_as_much_as_is_wanted(place: Place) -> No
 
 async def test_a_task_that_has_printed_nothing_says_so(place: Place) -> None:
     asked = asyncio.ensure_future(place.executor("worker:1"))
-    assert (await place.log("worker-1")).body == b"[tony] worker:1 has printed nothing so far\n"
+    assert (await place.log("worker-1")).body == b"[tony] worker:1 has printed no output so far\n"
     await asked
 
 
@@ -167,8 +167,8 @@ async def test_a_browser_gets_a_page_that_follows_what_grows(place: Place) -> No
         assert f'data-every="{every}"' in page
     page = (await ask(place.server, "GET", "/logs/worker-0?attempt=1&bytes=262144", headers=browser)).body.decode()
     assert "<pre>\n\n&lt;b&gt;of the first&lt;/b&gt;\ufffd\n</pre>" in page
-    assert '<a href="../">The job</a>' in page
-    assert '<a href="worker-0?bytes=262144&amp;attempt=1" aria-current="page">last 256 KiB</a>' in page
+    assert '<a href="../">Job page</a>' in page
+    assert '<a href="worker-0?bytes=262144&amp;attempt=1" aria-current="page">Last 256 KiB</a>' in page
     text = await ask(place.server, "GET", "/logs/worker-0?attempt=1&as=text", headers=browser)
     assert text.headers["content-type"] == "text/plain; charset=utf-8"
 

@@ -1,6 +1,6 @@
 """Possible state transitions of the job, its tasks and their containers, each with its reason.
 
-Only ``StateMachine`` changes a state, so no other transitions occur. docs/how-it-works.md shows the tables.
+Only ``StateMachine`` changes a state, so no other transitions occur. docs/reference/states.md shows the tables.
 """
 
 from __future__ import annotations

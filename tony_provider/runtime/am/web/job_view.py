@@ -84,10 +84,10 @@ def course_facts(status: JobStatus) -> list[tuple[str, str]]:
     facts = []
     if status.started_ms:
         until = status.finished_ms or status.updated_ms
-        word = "Took" if status.finished_ms else "For"
-        facts.append(("Since", moment(status.started_ms)))
+        word = "Duration" if status.finished_ms else "Elapsed"
+        facts.append(("Started", moment(status.started_ms)))
         facts.append((word, quantities.span((until - status.started_ms) / 1000)))
-    facts.append(("Master", f"number {status.am_attempt}"))
+    facts.append(("Master", f"attempt {status.am_attempt}"))
     if status.generation_after_restart is not None:
         facts.append(("Generation", str(status.generation_after_restart)))
     facts.append(("Restarts", str(status.restarts)))
@@ -100,10 +100,10 @@ def checkpoint_facts(status: JobStatus) -> list[tuple[str, str]]:
     if status.checkpoint is not None:
         found.append(("Newest", status.checkpoint.description))
     if status.checkpoint is not None and status.checkpoint.uri:
-        found.append(("Kept at", status.checkpoint.uri))
+        found.append(("Stored at", status.checkpoint.uri))
     found += _export(status)
     if status.generation:
-        found.append(("Trains from", status.resumed.label if status.resumed else "the beginning"))
+        found.append(("Started from", status.resumed.label if status.resumed else "the beginning"))
     if status.model_dir:
         found.append(("Model", status.model_dir))
     found += [(f"Output {each.name}", each.uri) for each in status.outputs if each.files is not None]

@@ -29,7 +29,7 @@
       note.textContent = "";
       note.className = "";
     } catch {
-      note.textContent = "No answer: the task or the job may have ended. Shown is what was last said.";
+      note.textContent = "No answer: the task or the job may have ended. This page shows the last received output.";
       note.className = "bad";
     }
     timer = setTimeout(refresh, every * 1000);

@@ -58,8 +58,8 @@
       if (!response.ok || !response.headers.get("Content-Type").startsWith("application/json")) throw new Error();
       show(await response.json());
     } catch {
-      note.textContent = "No answer from the application master, which may have ended: load this page again to see. "
-        + "Shown is what it last said.";
+      note.textContent = "No answer from the application master: the job may have ended. This page shows the last received "
+        + "status. Reload the page to check.";
       note.className = "bad";
       main.className = "old";
     }

@@ -232,11 +232,11 @@ def warnings(page: PageContent) -> Html:
 
 def troubles(page: PageContent) -> Html:
     """Return the section about systems that the master cannot reach now. The page itself is still up to date."""
-    return _section_lines("Out of reach", page.status.troubles)
+    return _section_lines("Unreachable systems", page.status.troubles)
 
 
 def course(page: PageContent) -> Html:
-    return join(element("h2", "Course"), _list(course_facts(page.status)))
+    return join(element("h2", "Summary"), _list(course_facts(page.status)))
 
 
 def metrics(page: PageContent) -> Html:

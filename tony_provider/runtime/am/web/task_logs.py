@@ -64,7 +64,7 @@ class Logs:
         except NoTailError as error:
             raise HttpError(HTTPStatus.NOT_FOUND, str(error)) from error
         data = await asyncio.to_thread(self._tails.masked_end, data)
-        data = data or f"[tony] {task.name} has printed nothing so far\n".encode()
+        data = data or f"[tony] {task.name} has printed no output so far\n".encode()
         if _is_for_eyes(request):
             data = await asyncio.to_thread(_readable, data)
         if not wants_page(request.head) or query.get("as") == ["text"]:
@@ -321,11 +321,11 @@ def _ways(view: LogView) -> list[Html]:
     sizes = (
         element(
             "a",
-            f"last {quantities.size(size)}",
+            f"Last {quantities.size(size)}",
             href=f"{view.path}?bytes={size}{attempt}",
             aria_current="page" if size == view.size else None,
         )
         for size in _SIZES
     )
-    text = element("a", "as text", href=f"{view.path}?bytes={view.size}{attempt}&as=text")
-    return [element("a", "The job", href="../"), *sizes, text]
+    text = element("a", "Plain text", href=f"{view.path}?bytes={view.size}{attempt}&as=text")
+    return [element("a", "Job page", href="../"), *sizes, text]

@@ -323,14 +323,6 @@ class TorchFile:
     is_sure: bool  # False if the file may be truncated, because its end could not be checked
 
 
-def looks_like_one(path: Path) -> bool:
-    """Return whether a file begins like a file of ``torch.save``, or is a safetensors file. Raises OSError."""
-    with path.open("rb") as file:
-        beginning = file.read(len(zips.ZIP_MAGIC))
-    cut_short = zips.ZIP_MAGIC.startswith(beginning)  # also true for an empty file
-    return path.name.endswith(".safetensors") or beginning.startswith((zips.ZIP_MAGIC, PICKLE)) or cut_short
-
-
 def read_torch_file(path: Path) -> TorchFile:
     """Check that a file is complete, and return its step and epoch. Raises Unreadable, OSError."""
     if path.name.endswith(".safetensors"):

@@ -244,7 +244,8 @@ class WebHdfsStorage(Storage):
         The result depends on the block and checksum sizes, unless ``dfs.checksum.combine.mode`` is ``COMPOSITE_CRC``.
         """
         call = Call("GET", "GETFILECHECKSUM", self._parse(uri), "get the checksum of")
-        return _understood(call, self._at(call.uri)._datanodes.ask(call), lambda json: _checksum(json["FileChecksum"]))
+        answer = self._at(call.uri)._datanodes.ask(call)
+        return _understood(call, answer, lambda json: "{algorithm}:{bytes}".format_map(json["FileChecksum"]))
 
     def version(self, uri: str) -> Optional[str]:
         """Return the IDs of a file's blocks with their generation stamps.
@@ -466,10 +467,6 @@ def _understood(call: Call, answer: WebHdfsAnswer, read: Callable[[dict[str, Any
         raise errors.StorageError(
             str(call.uri), call.what, "the server's answer is not from WebHDFS", "check that its address is a NameNode"
         ) from error
-
-
-def _checksum(entry: dict[str, Any]) -> str:
-    return f"{entry['algorithm']}:{entry['bytes']}"
 
 
 def _written(rights: int) -> str:
