@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[1]
 
-_RENDERED = ("docs", "benchmarks")  # folders with pages
+_RENDERED = ("docs", "benchmarks", "tests")  # folders with pages
 
 project = "tony_provider"
 html_show_copyright = False
 extensions = ["myst_parser"]
-include_patterns = ["docs/*.md", "docs/*/*.md", "docs/*/*/*.md", "*.md", "benchmarks/RESULTS.md"]
+include_patterns = [
+    "docs/*.md",
+    "docs/*/*.md",
+    "docs/*/*/*.md",
+    "*.md",
+    "benchmarks/RESULTS.md",
+    "tests/secure/THREATS.md",
+]
 exclude_patterns = [f"{path.name}/**" for path in ROOT.iterdir() if path.is_dir() and path.name not in _RENDERED]
 root_doc = "docs/index"
 myst_heading_anchors = 4  # as GitHub makes them
@@ -40,7 +47,8 @@ def add_navigation(app: Sphinx, document: str, source: list[str]) -> None:
 
 def _toctree(document: str, text: str, *options: str) -> str:
     links = re.findall(r"\]\(((?:\.\./|/)?[\w/-]+)\.md\)", text)
-    paths = [os.path.normpath(os.path.join("/", os.path.dirname(document), link)) for link in links]
+    folder = PurePosixPath(document).parent
+    paths = [os.path.normpath(link if link.startswith("/") else f"/{folder}/{link}") for link in links]
     return "\n".join(["\n\n```{toctree}", ":hidden:", *options, "", *paths, "```\n"])
 
 

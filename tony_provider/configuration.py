@@ -51,20 +51,20 @@ class Option:
 
 
 _POLL_INTERVAL = Option(
-    "poll_interval", 5.0, "Seconds between two polls of a training by a task that waits for it in a worker slot."
+    "poll_interval", 5.0, "Number of seconds between two polls of a training by a task that waits in a worker slot."
 )
 _LIST_INTERVAL = Option(
     "list_interval",
     5.0,
-    "Seconds between two requests of a triggerer for the cluster's list of applications. One list serves all deferred "
-    "trainings of a connection.",
+    "Number of seconds between two requests of a triggerer for the cluster's list of applications. One list serves all "
+    "deferred trainings of a connection.",
 )
 _DETAILS_PER_SECOND = Option(
     "details_per_second",
     10.0,
-    "Maximum requests per second of a triggerer for steps, metrics and output, for each connection. With many "
-    "trainings, the triggerer polls each training less often. The list of applications shows the end of each training "
-    "in any case.",
+    "Maximum number of requests per second that a triggerer sends for steps, metrics and output of the trainings of "
+    "one connection. If there are many trainings, the triggerer polls each training less often. The list of "
+    "applications shows the end of each training in any case.",
 )
 OPTIONS = (_POLL_INTERVAL, _LIST_INTERVAL, _DETAILS_PER_SECOND)
 

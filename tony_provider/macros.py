@@ -26,15 +26,17 @@ def newest_model(
     tony_conn_id: str = "tony_default",
     proxy_user: str | None = None,
 ) -> str:
-    """Return the URI of the newest published model of an earlier period, for ``warm_start``, or an empty string.
+    """Return the URI of the newest published model of an earlier period, or an empty string if no such model exists.
 
-    :param models: the directory of published models: a URI of the job's store, or a path below its staging directory.
-        Each version is a directory ``versions/<anything>`` with a ``version.json`` that contains at least ``model_dir``
-        and ``period_end`` (ISO 8601), as ``publish_model`` writes it.
-    :param before: the model's period must have ended earlier than this; default: the end of this run's period.
+    Use the URI as ``warm_start`` of a training.
 
-    Raises ClusterError, StorageError, and ValueError for an invalid version.json. Raises UndatedRun if ``before`` is
-    not given, and the run is for a partition without a date.
+    :param models: directory of the published models. The value is a URI of the job's store, or a path below the staging
+        directory. Each version is a directory ``versions/<anything>`` with a file ``version.json``, which
+        ``publish_model`` writes. This file contains at least ``model_dir`` and ``period_end`` (ISO 8601).
+    :param before: time before which the model's period must have ended; default: the end of this run's period.
+
+    Raises ClusterError and StorageError. Raises ValueError if a ``version.json`` is invalid. Raises UndatedRun if
+    ``before`` is not given, and the run is for a partition without a date.
     """
     from tony_provider.cluster.records.summary import newest_model_before
     from tony_provider.hooks.tony import TonyHook
@@ -48,7 +50,7 @@ def newest_model(
 
 @pass_context
 def run_date(context: Context) -> datetime:
-    """Return the run's date, as the portal and notifications show it: ``{{ macros.tony.run_date() | ds }}``.
+    """Return the date of the DAG run that the portal and notifications show: ``{{ macros.tony.run_date() | ds }}``.
 
     Raises UndatedRun if the run is for a partition without a date.
     """
@@ -56,12 +58,12 @@ def run_date(context: Context) -> datetime:
 
 
 def quote(value: object) -> str:
-    """Quote any value as one word of a command: ``--day {{ macros.tony.quote(params.day) }}``.
+    """Quote a value for a command, so that the value is a single word: ``--day {{ macros.tony.quote(params.day) }}``.
 
-    Use it in a job's ``command``, which /bin/sh reads. Without it, a value such as ``1; id`` would run a second
-    command. Do not put it inside other quotes.
+    Use this function in the ``command`` of a job, which /bin/sh reads. Without quotes, a value such as ``1; id`` would
+    run a second command. Do not call this function inside other quotes.
 
-    Raises ValueError for a NUL character, which no command can contain.
+    Raises ValueError if the value contains a NUL character, because no command can contain this character.
     """
     text = str(value)
     if "\0" in text:

@@ -24,30 +24,33 @@ def publish_model(
     tony_conn_id: str = DEFAULT_CONN_ID,
     proxy_user: str | None = None,
 ) -> dict[str, Any]:
-    """Publish the model of a training as a new version, and make it the current version. Call it in a task of a DAG.
+    """Publish the model of a training as a new version, and make it the current version.
 
-    The function copies no data. It writes ``versions/<number>/version.json`` below ``models``, and then
-    ``current.json`` with the same content. Each of the two files appears atomically. The files of the model stay in the
-    directory of the application, which ``airflow tony gc`` keeps as long as a ``version.json`` names it.
+    Call this function in a task of a DAG. The function copies no data. It writes ``versions/<number>/version.json``
+    below ``models``, and then ``current.json`` with the same content. Each of the two files appears atomically. The
+    files of the model stay in the directory of the application. ``airflow tony gc`` keeps this directory as long as a
+    ``version.json`` refers to it.
 
-    A retry returns the same version. If a published version is of a later period, as in a backfill, the current version
-    does not change. Each outlet of the task gets an asset event whose ``extra`` is the new version. If OpenLineage is
-    installed, it reports the model as an input of the task, and the version as an output.
+    A retry returns the same version. If an already published version belongs to a later period, as in a backfill, the
+    current version does not change. Each outlet of the task gets an asset event with the new version as ``extra``. If
+    OpenLineage is installed, it reports the model as an input of the task, and the version as an output of the task.
 
-    :param models: directory of the published models: a path below the connection's staging directory, or a URI of the
-        same store.
-    :param trained: result of the training task. For ``@task.tony``, this is the XCom ``tony``.
-    :param measured: result of the task that evaluated the model. Its metrics replace those of ``trained``.
+    :param models: directory of the published models. The value is a path below the connection's staging directory, or a
+        URI of the same store.
+    :param trained: result of the training task. For ``@task.tony``, this result is the XCom ``tony``.
+    :param measured: result of the task that evaluated the model. The metrics in this result replace the metrics in
+        ``trained``.
     :param approved_by: name of the person who approved the model.
-    :param tony_conn_id: connection of the training.
-    :param proxy_user: user of the training, if this is not the connection's user.
+    :param tony_conn_id: ID of the training's connection.
+    :param proxy_user: user of the training, if the training does not run as the connection's user.
 
-    Return the version. Its keys are ``metrics``, ``period_start`` and ``period_end`` (ISO 8601), ``run_id``,
-    ``application_id``, ``model_dir`` (a URI), ``version`` (a number, from 1), and ``approved_by`` if it was given.
-    ``period_start`` is None for a run without a data interval.
+    Return the version as a mapping. Its keys are ``metrics``, ``period_start`` and ``period_end`` (ISO 8601),
+    ``run_id``, ``application_id``, ``model_dir`` (a URI) and ``version`` (a number, from 1). The key ``approved_by`` is
+    added if the argument was given. ``period_start`` is None for a run without a data interval.
 
     Raises ValueError if the training has left no model, if a ``version.json`` is invalid, or if the run is for a
-    partition without a date. Raises StorageNotFound if the model was removed, ClusterError and other StorageErrors.
+    partition without a date. Raises StorageNotFound if the model was removed. Also raises ClusterError and other
+    StorageErrors.
     """
     from tony_provider.cluster.records.summary import VERSION_FILE, VERSIONS_DIR, published_versions
     from tony_provider.hooks.tony import TonyHook

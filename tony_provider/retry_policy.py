@@ -34,17 +34,19 @@ _PASSING = (
 class TonyRetryPolicy(RetryPolicy):
     """A retry policy by the cause of a failure: ``TonyTrainOperator(..., retries=5, retry_policy=TonyRetryPolicy())``.
 
-    Immediate retry: containers that the cluster took away, a master that died, a worker that shut down. Retry after a
-    delay: a full queue, an unreachable cluster or store, containers that could not start. No retry: exit codes that the
-    job declares as permanent, missing commands, and applications that a user or the cluster ended.
+    Airflow retries immediately if the cluster took containers away, if the application master died, or if the worker
+    shut down. Airflow retries after a delay if the queue was full, if the cluster or its store was unreachable, or if
+    containers could not start. Airflow does not retry after an exit code that the job declares as permanent, if a
+    command is missing, or if a user or the cluster ended the application.
 
-    All other failures, such as a training that failed after all its own restarts, keep the task's ``retry_delay``.
-    ``retries`` limits all retries. Airflow does not call a policy for errors that no retry can fix, such as an invalid
-    job.
+    After any other failure, such as a training that failed after all its own restarts, Airflow retries after the task's
+    ``retry_delay``. The task's ``retries`` limits the number of all retries. Airflow does not call a policy for errors
+    that no retry can fix, such as an invalid job.
 
-    :param queue_delay: delay of the retry after a queue timeout.
-    :param outage_delay: delay of the retry after an outage.
-    :param killed_delay: delay of the retry after a user or the cluster ended the application; default: no retry.
+    :param queue_delay: delay before the retry if the job did not receive its containers within the queue timeout.
+    :param outage_delay: delay before the retry after an outage of the cluster or its store, or after another temporary
+        failure.
+    :param killed_delay: delay before the retry after a user or the cluster ended the application; default: no retry.
     """
 
     queue_delay: timedelta = timedelta(minutes=10)

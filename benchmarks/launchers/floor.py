@@ -31,19 +31,19 @@ class Floor(ClientProcess):
 
 
 def _libraries(home: Path) -> Path:
-    """The runtime's modules as plain files in an archive."""
+    """Make an archive with the runtime's modules as plain files."""
     made = home / "floor-libraries.zip"
     own = "cp{}{}".format(*sys.version_info[:2])
     with (
         zipfile.ZipFile(worker_archive()) as archive,
-        zipfile.ZipFile(archive.open(f"{own}.zip")) as inner,
+        zipfile.ZipFile(archive.open(f"{own}/runtime.zip")) as inner,
         zipfile.ZipFile(made, "w") as packed,
     ):
         for name in inner.namelist():
             packed.writestr(name, inner.read(name))
         for name in archive.namelist():
-            if name.startswith(f"{own}/"):
-                packed.writestr(name.removeprefix(f"{own}/"), archive.read(name))
+            if name.startswith(f"{own}/lib/"):
+                packed.writestr(name.removeprefix(f"{own}/lib/"), archive.read(name))
     return made
 
 

@@ -97,6 +97,6 @@ def test_what_does_not_get_to_the_store_is_told_once_while_it_runs(
 ) -> None:
     monkeypatch.setattr(notebook, "_LOOK_FOR_WARNINGS", 0.01)
     job = StandInJob(status(JobState.RUNNING, 2, warnings=["notebook:0: its newest checkpoint does not get there"]))
-    with way(job).telling_warnings():
+    with way(job).reporting_warnings():
         until(lambda: job.asked > 5, "its questions")
     assert capfd.readouterr().out == "Warning: notebook:0: its newest checkpoint does not get there\n"

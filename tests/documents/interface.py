@@ -10,7 +10,7 @@ from textwrap import dedent
 from types import ModuleType
 from typing import Any
 
-from tony_provider import publishing
+from tony_provider import macros, publishing
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.sdk import tony_sdk
@@ -23,7 +23,8 @@ OWNERS: dict[str, type | ModuleType] = {
     "TonyHook": TonyHook,
     "TonyJob": TonyJob,
     "tony_sdk": tony_sdk,
-    "publishing": publishing,
+    "tony_provider.publishing": publishing,
+    "macros.tony": macros,
 }
 
 
@@ -67,11 +68,12 @@ def _is_field(owner: type, name: str) -> bool:
 
 def _section(name: str, member: Any) -> str:
     function = member.fget if isinstance(member, property) else member
+    assert callable(function)
     signature = inspect.signature(function)
     parameters = [
         each.replace(default=...) if callable(each.default) and each.default is not each.empty else each
         for each in signature.parameters.values()
-        if each.name != "self"
+        if each.name not in ("self", "context")  # Jinja passes the context
     ]
     call = str(signature.replace(parameters=parameters)).replace("'", "").replace("Ellipsis", "...")
     if isinstance(member, property):

@@ -51,7 +51,7 @@ def test_resized_on_a_busy_queue_it_waits_for_room_and_trains_meanwhile(yarn: Ya
     job = training(yarn, tmp_path, memory=f"{memory}MiB", instances=1, max_instances=3)
     until_steps(job, tmp_path, 1)
     busy = fill(yarn, memory)
-    with pytest.raises(NotResizable, match="within 1 to 3"):
+    with pytest.raises(NotResizable, match="9 is not between 1 and 3"):
         job.handle.resize({"worker": 9}, "too many")
 
     job.handle.resize({"worker": 3}, "as soon as there is room")
@@ -81,7 +81,9 @@ def test_what_the_nodes_could_never_hold_is_refused_with_the_figures(yarn: YarnP
     most = yarn.nodes + 1
     job = training(yarn, tmp_path, memory=f"{yarn.most_of_a_node}MiB", instances=1, max_instances=most)
     until_steps(job, tmp_path, 1)
-    with pytest.raises(NotResizable, match=f"worker={most} is not possible on this cluster: .* room for {yarn.nodes}"):
+    with pytest.raises(
+        NotResizable, match=f"worker={most} is not possible on this cluster: .* room for only {yarn.nodes}"
+    ):
         job.handle.resize({"worker": most}, "one too many")
     assert job.status().resizing == {}
     assert "resizing" not in {event["event"] for event in job.events()}

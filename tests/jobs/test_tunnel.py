@@ -45,8 +45,8 @@ def port_of(job: Job, name: str) -> int:
 
 
 def tunnel(job: Job, port: int = 0, news: list[str] | None = None) -> TaskTunnel:
-    tell = print if news is None else news.append
-    return job.handle.tunnel("worker:0", port, tell=tell)
+    report = print if news is None else news.append
+    return job.handle.tunnel("worker:0", port, report=report)
 
 
 def connection(way: TaskTunnel) -> socket.socket:

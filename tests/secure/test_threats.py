@@ -38,7 +38,7 @@ def test_a_protection_has_rows_or_tests(flow: Flow) -> None:
 
 
 def test_each_claim_of_the_security_page_names_its_proofs() -> None:
-    page = (REPOSITORY / "docs/reference/threats.md").read_text()
+    page = (REPOSITORY / "tests/secure/THREATS.md").read_text()
     lines = page.split("## Threats by attacker")[1].split("\n## ")[0]
     rows = [line for line in lines.splitlines() if line.startswith("| ")][1:]
     assert len(rows) > 20

@@ -1,6 +1,6 @@
 """The list of threats by data flow: each source of foreign text, and each place where text is interpreted.
 
-It generates the table in docs/reference/threats.md. A file of the product that interprets text and is not named here
+It generates the table in tests/secure/THREATS.md. A file of the product that interprets text and is not named here
 fails `test_threats.py`. So a new feature cannot skip the question: which foreign text gets there, and what proves the
 protection?
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGE = REPOSITORY / "docs" / "reference" / "threats.md"
+PAGE = Path(__file__).with_name("THREATS.md")
 # Code that runs in the user's own program, with the user's own text.
 USERS_OWN = ("runtime/sdk/", "runtime/notebook/", "portal/static/vendor/")
 
@@ -196,31 +196,31 @@ FLOWS = (
     Flow(
         _IMPORTED,
         "templates",
-        "the DAG has `literal(…)`, the job file `templates: false`",
+        "the generated DAG uses `literal(…)`; the generated job file sets `templates: false`",
         ("imported-template", "tests/importers/test_hostile.py"),
     ),
     Flow(
         _IMPORTED,
         "code",
-        "`repr` writes values, notes are one escaped line, names of task types are made valid",
+        "the importer writes values with `repr`, escapes notes into one line, and corrects names of task types",
         ("tests/importers/test_hostile.py", "tests/cli/test_import.py::test_a_user_of_theirs_is_a_users_name"),
     ),
     Flow(
         _IMPORTED,
         "YAML",
-        "keys and notes stay in one comment line; the file must give the same job",
+        "foreign keys and notes stay in one comment line; the importer checks that the file gives the same job",
         ("tests/cli/test_import.py::test_keys_of_theirs_stay_in_the_comment",),
     ),
     Flow(
         _FORM,
         "YAML",
-        "a job is parsed before its values are rendered",
+        "the operator parses a job before it renders the values",
         ("form-job-text", "tests/operators/test_job_templates.py"),
     ),
     Flow(
         _FORM,
         "templates",
-        "no rendered value is rendered again or names a job file",
+        "a rendered value is never rendered again, and is never used as the name of a job file",
         (
             "form-overrides",
             "tests/operators/test_job_templates.py::test_only_the_whole_job_is_the_name_of_a_file",
@@ -232,13 +232,13 @@ FLOWS = (
     Flow(
         _AUTHOR,
         "templates",
-        "templates of a job file reach only its parameters and `macros.tony.quote`",
+        "templates in a job file can use only its parameters and `macros.tony.quote`",
         ("tests/job_files/test_parameters.py::test_a_template_of_a_file_reaches_nothing_else_of_a_dag_in_any_branch",),
     ),
     Flow(
         _AUTHOR,
         "YARN's launch script",
-        "generated names, an escaped command; `script_values` refuses other values",
+        "files get generated names, and the command is escaped; `script_values` refuses unsafe values",
         (
             "tests/jobs/test_launch_script.py",
             "tests/runtime/executor/test_job_files.py::test_a_name_is_taken_literally",
@@ -247,25 +247,25 @@ FLOWS = (
     Flow(
         _HDFS,
         "YARN's launch script",
-        "refused before the submission",
+        "the provider refuses unsafe file names before the submission",
         ("tests/jobs/test_launch_script.py",),
     ),
     Flow(
         _AUTHOR,
         "programs",
-        "a shell reads only `command`; `macros.tony.quote` quotes form values",
+        "a shell interprets only `command`; `macros.tony.quote` quotes values of a form",
         ("form-overrides", "tests/jobs/test_odd.py::test_names_and_values_with_every_kind_of_character"),
     ),
     Flow(
         _AUTHOR,
         "code",
-        "`framework` selects from a fixed list, or an installed entry point",
+        "`framework` selects a module from a fixed list, or an installed entry point",
         ("tests/runtime/frameworks/test_plugins.py::test_a_name_loads_no_other_module",),
     ),
     Flow(
         _CACHE,
         "code",
-        "the launch command verifies the runtime in a new directory",
+        "the launch command creates a new directory, and verifies the runtime there",
         (
             "poisoned-runtime",
             "poisoned-node-runtime",
@@ -278,7 +278,7 @@ FLOWS = (
     Flow(
         _CACHE,
         "programs",
-        "executors verify files and archives, and remove former files",
+        "executors verify files and archives, and remove files that existed before",
         (
             "poisoned-cache",
             "poisoned-node",
@@ -291,31 +291,31 @@ FLOWS = (
     Flow(
         _CACHE,
         "archives",
-        "a process with limits unpacks them; no entry leads out of the directory",
+        "a process with resource limits unpacks archives; no entry can leave the directory",
         ("archive-bombs", "tests/runtime/common/test_archives.py"),
     ),
     Flow(
         _JOB,
         "HTML",
-        "the master escapes all texts; the script writes only the master's HTML",
+        "the master escapes all texts; the page's script inserts only HTML from the master",
         ("tests/runtime/am/web/test_page.py",),
     ),
     Flow(
         _JOB,
         "messages",
-        "escaped for the notifier's medium; rendered once",
+        "`TonyNotifier` escapes texts for the medium, and renders templates only once",
         ("tests/notifications/test_media.py",),
     ),
     Flow(
         _JOB,
         "archives",
-        "a process with limits reads checkpoints",
+        "a process with resource limits reads checkpoints",
         ("checkpoint-bombs", "tests/runtime/executor/test_checkpoint_reader.py"),
     ),
     Flow(
         _JOB,
         "files of this machine",
-        "results name only places of the job; `stored:`; `file_roots`",
+        "results may contain only paths of the job; `stored:` and `file_roots` prevent other uses",
         (
             "forged-results",
             "worker-files",
@@ -326,7 +326,7 @@ FLOWS = (
     Flow(
         _JOB,
         "Airflow's objects",
-        "reserved keys of Airflow and XCom keys that lead elsewhere are refused",
+        "the provider refuses keys that Airflow reserves, and XCom keys that lead to other data of Airflow",
         (
             "tests/decorators/test_returned_keys.py",
             "tests/operators/test_foreign_results.py",
@@ -336,31 +336,31 @@ FLOWS = (
     Flow(
         _FORM,
         "files of this machine",
-        "local files only below `file_roots`; links are resolved",
+        "local files must be below `file_roots` after all links are resolved",
         ("worker-files", "tests/cluster/test_file_roots.py"),
     ),
     Flow(
         _RECORD,
         "files of this machine",
-        "no local path of a record is read; objects outside the cache need `--yes`",
+        "commands never read a local path from a record; they use objects outside the cache only with `--yes`",
         ("tests/cli/test_notebook.py::test_a_record_never_has_files_of_this_machine_read",),
     ),
     Flow(
         _RECORD,
         "files of this machine",
-        "on a local store, links do not lead out of the staging directory",
+        "on a local store, the provider follows no link out of the staging directory",
         ("tests/runtime/storage/test_local.py::test_what_is_read_below_a_directory_lies_there",),
     ),
     Flow(
         _RECORD,
         "removal",
-        "names come from listings and the layout; no link is followed",
+        "commands remove only listed paths and paths of the layout, and follow no links",
         ("tests/cli/test_gc.py", "tests/cli/test_old_environments.py"),
     ),
     Flow(
         _CACHE,
         "removal",
-        "former files are removed without following links",
+        "executors and the local backend remove earlier files without following links",
         (
             "tests/runtime/am/local_resource_manager/test_cluster.py::test_a_container_finds_nothing_that_another_one_has_put_there",
             "tests/runtime/executor/test_job_files.py::test_what_was_in_the_directory_before_the_container_is_removed",
@@ -369,31 +369,31 @@ FLOWS = (
     Flow(
         _NEIGHBOUR,
         "removal",
-        "removal only in a directory that belongs to the user",
+        "executors remove files only in a directory that belongs to the job's user",
         ("tests/runtime/executor/test_checkpoint_link.py", "tests/runtime/executor/test_shared_checkpoints.py"),
     ),
     Flow(
         _NEIGHBOUR,
         "signals",
-        "directories belong to the user; processes are identified by PID and start time",
+        "directories must belong to the user; processes are identified by PID and start time",
         ("tests/hooks/test_local.py", "tests/runtime/common/test_own_directory.py"),
     ),
     Flow(
         _NEIGHBOUR,
         "connections",
-        "the server must belong to the task's container or to the same user",
+        "executors connect only to servers of the task's container or of the same user",
         ("neighbours-tensorboard", "tests/runtime/executor/test_peers.py"),
     ),
     Flow(
         _VIEWER,
         "connections",
-        "tunnels reach only the task's container; TensorBoard's plug-ins connect nowhere",
+        "tunnels reach only the task's container; the master blocks TensorBoard plug-ins that open connections",
         ("other-jobs-server", "tests/runtime/am/web/test_tensorboard.py"),
     ),
     Flow(
         _FOLDER,
         "programs",
-        "programs start elsewhere, with variables from a list",
+        "programs start in another directory, with environment variables from a fixed list",
         ("tests/cluster/environments/test_isolation.py", "tests/cli/test_runtime.py"),
     ),
 )
@@ -408,7 +408,7 @@ def product() -> dict[str, str]:
 
 
 def table(_: str) -> str:
-    """Return the table of docs/reference/threats.md."""
+    """Return the table of tests/secure/THREATS.md."""
     rows = [
         f"| {flow.source} | {flow.sink} | {flow.protection} | {', '.join(f'`{proof}`' for proof in flow.proofs)} |"
         for flow in FLOWS

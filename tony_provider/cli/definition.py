@@ -16,35 +16,39 @@ def _arg(*flags: str, **options: Any) -> Arg:
 
 
 _CONNECTION = (
-    _arg("--conn-id", help="Connection of type tony (default: %(default)s)", default="tony_default"),
-    _arg("--proxy-user", help="User to impersonate (default: none)"),
+    _arg("--conn-id", help="ID of the Airflow connection of type tony (default: %(default)s)", default="tony_default"),
+    _arg("--proxy-user", help="Cluster user to impersonate (default: the user of the connection)"),
     ARG_VERBOSE,
 )
-_APPLICATION = _arg("application_id", nargs="?", help="Application ID, such as application_1700000000000_0001")
-_TAG = _arg("--tag", help="Tag of a training (tony-…), instead of an ID: selects its newest application")
+_APPLICATION = _arg(
+    "application_id", nargs="?", help="Application ID of the job, such as application_1700000000000_0001"
+)
+_TAG = _arg(
+    "--tag", help="Tag of a training (tony-…). Use it instead of an ID to select the training's newest application."
+)
 _WHICH = (_APPLICATION, _TAG, *_CONNECTION)
-_JOB = _arg("job", metavar="JOB.tony.yaml", help="Job file, in YAML or JSON")
+_JOB = _arg("job", metavar="JOB.tony.yaml", help="Path of the job file, in YAML or JSON")
 _SET = _arg(
     "--set",
     action="append",
     metavar="KEY=VALUE",
-    help="Override a value of the job, such as tasks.worker.instances=4; may be given several times",
+    help="Override a value of the job, such as tasks.worker.instances=4. You can repeat this option.",
 )
 _PARAM = _arg(
     "--param",
     action="append",
     metavar="NAME=VALUE",
-    help="Value of a parameter of the job file, such as workers=4; may be given several times",
+    help="Value of a parameter of the job file, such as workers=4. You can repeat this option.",
 )
-_FORCE = _arg("--force", action="store_true", help="Replace an existing file")
-_QUEUE = _arg("--queue", help="YARN queue (default: the queue of the job or of the connection)")
+_FORCE = _arg("--force", action="store_true", help="Replace files that already exist")
+_QUEUE = _arg("--queue", help="YARN queue of the job (default: the job's own queue, otherwise the connection's queue)")
 
 _SUBMIT = ActionCommand(
     name="submit",
     help="Run a job without a DAG",
     description=(
-        "Submit a job. Paths of its files are relative to the directory of the job file. With the name and --run-id of "
-        "an earlier job, the job resumes that training from its newest checkpoint."
+        "Submit a job. Paths in the job are relative to the directory of the job file. If you give the name and the "
+        "--run-id of an earlier job, the new job resumes the earlier training from its newest checkpoint."
     ),
     func=lazily("tony_provider.cli.submit.submit"),
     args=(
@@ -53,66 +57,90 @@ _SUBMIT = ActionCommand(
         _PARAM,
         _SET,
         _QUEUE,
-        _arg("--name", help="Job name (default: the name in the job file)"),
-        _arg("--run-id", help="Run ID: with the job name, it identifies your training (default: the current time)"),
+        _arg("--name", help="Name of the job (default: the name in the job file)"),
+        _arg(
+            "--run-id",
+            help="Run ID, which identifies your training together with the job name (default: the current time)",
+        ),
         _arg(
             "--secret",
             action="append",
             metavar="NAME",
-            help="Secret of the job, with the value of this environment variable; may be given several times",
+            help="Name of a secret. Its value is in the environment variable of this name. You can repeat this option.",
         ),
-        _arg("--wait", "--follow", action="store_true", help="Follow the job until it ends; exit with 1 if it fails"),
-        _arg("-q", "--quiet", action="store_true", help="Print only the application ID"),
+        _arg(
+            "--wait",
+            "--follow",
+            action="store_true",
+            help="Follow the job until it ends. Exit with 1 if the job fails.",
+        ),
+        _arg("-q", "--quiet", action="store_true", help="Print only the ID of the application"),
     ),
 )
 _STATUS = ActionCommand(
     name="status",
     help="Show the state and progress of a job",
-    description="Show a job and its tasks. --output plain prints a line for each task, json and yaml print all data.",
+    description=(
+        "Show the state of a job and its tasks. With --output plain, the command prints one line for each task. With "
+        "--output json or yaml, the command prints all data."
+    ),
     func=lazily("tony_provider.cli.show_status.status"),
     args=(
         *_WHICH,
         ARG_OUTPUT,
-        _arg("-w", "--watch", action="store_true", help="Follow the job until it ends; exit with 1 if it fails"),
+        _arg("-w", "--watch", action="store_true", help="Follow the job until it ends. Exit with 1 if the job fails."),
         _arg(
             "--story",
             metavar="TASK",
-            help="Show the state transitions of a task, such as worker:3, with reasons (of an ended job: its events)",
+            help=(
+                "Show the state transitions of a task, such as worker:3, and their reasons. If the job has ended, show "
+                "the events of the task."
+            ),
         ),
     ),
 )
 _LOGS = ActionCommand(
     name="logs",
     help="Show the output of a job's tasks",
-    description="Show the stored logs of an ended job, or the end of the output of a running job's tasks.",
+    description="Show the stored logs of an ended job, or the last output of the tasks of a running job.",
     func=lazily("tony_provider.cli.logs.logs"),
     args=(
         *_WHICH,
-        _arg("-t", "--task", help="Task, such as worker:0, or `am` for the application master (default: all tasks)"),
+        _arg(
+            "-t",
+            "--task",
+            help="Task whose output is shown, such as worker:0; `am`: the application master (default: all tasks)",
+        ),
         _arg("-f", "--follow", action="store_true", help="Follow the output until the job ends"),
     ),
 )
 _KILL = ActionCommand(
     name="kill",
     help="Kill a job after a grace period",
-    description="Stop the job's tasks with SIGTERM, store its last checkpoints and logs, and kill the job.",
+    description=(
+        "Stop the tasks of a job with SIGTERM, store the last checkpoints and logs of the job, and kill the job."
+    ),
     func=lazily("tony_provider.cli.job_actions.kill"),
     args=(
         *_WHICH,
-        _arg("--reason", help="Reason, for the job's diagnostics and for the log of a task that watches the job"),
+        _arg(
+            "--reason",
+            help="Reason that is shown in the job's diagnostics and in the log of an Airflow task that watches the job",
+        ),
         _arg(
             "--grace",
-            help="Time between SIGTERM and SIGKILL of the tasks, such as 30s (default: as the job specifies)",
+            help="Time between SIGTERM and SIGKILL of the tasks, such as 30s (default: the time in the job)",
         ),
     ),
 )
-_REASON = _arg("--reason", help="Reason, for the job's log, events and page")
+_REASON = _arg("--reason", help="Reason that is shown in the job's log, in its events and on its page")
 _SUSPEND = ActionCommand(
     name="suspend",
     help="Suspend a job: save a checkpoint and release all containers",
     description=(
-        "Stop the job's tasks after a checkpoint, and release all containers except the application master's, until "
-        "`airflow tony resume`. The job's task in Airflow continues to wait."
+        "Stop the tasks of a job after a checkpoint, and release all containers except the container of the "
+        "application master. The job stays suspended until you run `airflow tony resume`. The Airflow task of the job "
+        "continues to wait."
     ),
     func=lazily("tony_provider.cli.job_actions.suspend"),
     args=(*_WHICH, _REASON),
@@ -120,52 +148,68 @@ _SUSPEND = ActionCommand(
 _RESUME = ActionCommand(
     name="resume",
     help="Resume a suspended job",
-    description="Request the job's containers again, and resume from its newest checkpoint.",
+    description="Request the containers of a suspended job again, and resume the job from its newest checkpoint.",
     func=lazily("tony_provider.cli.job_actions.resume"),
     args=(*_WHICH, _REASON),
 )
 _RESIZE = ActionCommand(
     name="resize",
-    help="Change the number of tasks of a type",
+    help="Change the number of tasks of a task type",
     description=(
-        "Set the number of tasks of a type, from its min_instances to its max_instances. The job requests more "
-        "containers while it trains, and continues with the new number from its next checkpoint. The command rejects a "
-        "number that can never fit the cluster."
+        "Set the number of tasks of a task type, from min_instances to max_instances of the type. The job requests "
+        "more containers while it trains, and continues with the new number of tasks from its next checkpoint. The "
+        "command rejects a number of tasks that can never fit on the cluster."
     ),
     func=lazily("tony_provider.cli.job_actions.resize"),
     args=(
         *_WHICH,
-        _arg("counts", nargs="+", metavar="TYPE=NUMBER", help="New number of tasks, such as worker=4"),
+        _arg(
+            "counts", nargs="+", metavar="TYPE=NUMBER", help="Task type and its new number of tasks, such as worker=4"
+        ),
         _REASON,
     ),
 )
 _CHECKPOINT = ActionCommand(
     name="checkpoint",
     help="Copy a checkpoint of a job to a local directory",
-    description="Restore and verify the files of the job's newest checkpoint, or of an older, kept checkpoint.",
+    description=(
+        "Restore and verify the files of a job's newest checkpoint, or of an older checkpoint that is still stored."
+    ),
     func=lazily("tony_provider.cli.job_actions.checkpoint"),
     args=(
         *_WHICH,
-        _arg("directory", help="Local directory that the command creates"),
-        _arg("--snapshot", type=int, help="Number of the checkpoint in `airflow tony status` (default: newest)"),
-        _arg("--rank", type=int, default=0, help="Rank of the task whose files take precedence (default: %(default)s)"),
+        _arg("directory", help="Path of the local directory that the command creates"),
+        _arg(
+            "--snapshot",
+            type=int,
+            help="Number of the checkpoint, as `airflow tony status` shows it (default: the newest checkpoint)",
+        ),
+        _arg(
+            "--rank",
+            type=int,
+            default=0,
+            help="Rank of the task whose files are used if several tasks stored the same path (default: %(default)s)",
+        ),
     ),
 )
 _EXPORT = ActionCommand(
     name="export",
     help="Export the model of a running job",
     description=(
-        "Request the present model from the program, and print its URI on the store. The job continues. If the program "
-        "does not check for such requests, the command names the newest checkpoint instead."
+        "Request the present model from the program of a job, and print the model's URI on the store. The job "
+        "continues. If the program does not check for such requests, the error message contains the newest checkpoint."
     ),
     func=lazily("tony_provider.cli.job_actions.export"),
     args=(
         *_WHICH,
-        _arg("--reason", help="Reason, for the job's log and events"),
+        _arg("--reason", help="Reason that is shown in the job's log and events"),
         _arg(
             "--timeout",
             default="5m",
-            help="Time to wait for the export, such as 30s; 0s: only request it (default: %(default)s)",
+            help=(
+                "Maximum time to wait for the export, such as 30s. With 0s, the command only sends the request "
+                "(default: %(default)s)."
+            ),
         ),
     ),
 )
@@ -173,36 +217,52 @@ _RENEW = ActionCommand(
     name="renew",
     help="Send running jobs new HDFS tokens",
     description=(
-        "Replace the HDFS tokens of jobs on a Kerberos cluster. A task that waits for its job sends tokens itself. "
-        "For tasks with wait_for_completion=False, run this command regularly, such as hourly. A job receives a new "
-        "token after half the lifetime of its present token."
+        "Replace the HDFS tokens of running jobs on a Kerberos cluster. An Airflow task that waits for its job sends "
+        "new tokens itself. For tasks with wait_for_completion=False, run this command regularly, for example hourly. "
+        "A job receives a new token after half the lifetime of its present token."
     ),
     func=lazily("tony_provider.cli.maintenance.renew"),
     args=(
-        _arg("application_ids", nargs="*", metavar="application_id", help="Applications (default: all running ones)"),
+        _arg(
+            "application_ids",
+            nargs="*",
+            metavar="application_id",
+            help="Application IDs (default: all running applications)",
+        ),
         *_CONNECTION,
-        _arg("--now", action="store_true", help="Send a token even if the present token is still new"),
+        _arg("--now", action="store_true", help="Send each job a new token, even if its present token is still new"),
     ),
 )
 _TENSORBOARD = ActionCommand(
     name="tensorboard",
     help="Show running and ended jobs in TensorBoard",
     description=(
-        "Copy the jobs' event files from the store into a private directory, and show them in TensorBoard on this "
-        "machine, until Ctrl-C. Requires the package tensorboard on this machine."
+        "Copy the event files of jobs from the store into a private directory, and show the files in TensorBoard on "
+        "this machine. The command runs until you press Ctrl-C. This machine needs the package tensorboard."
     ),
     func=lazily("tony_provider.cli.local_tensorboard.tensorboard"),
     args=(
-        _arg("application_ids", nargs="*", metavar="application_id", help="Such as application_1700000000000_0001"),
-        _arg("--tag", action="append", help="Tag of a training (tony-…): selects its newest application"),
-        _arg("--dag-id", help="DAG; with --task-id and --run-id, selects the newest application of that training"),
-        _arg("--task-id", help="Task of the DAG that trains"),
-        _arg("--run-id", action="append", help="Run of the DAG; may be given several times, as may --tag"),
-        _arg("--map-index", type=int, default=-1, help="Map index of a mapped task (default: not mapped)"),
+        _arg(
+            "application_ids",
+            nargs="*",
+            metavar="application_id",
+            help="Application IDs of the jobs to show, such as application_1700000000000_0001",
+        ),
+        _arg(
+            "--tag",
+            action="append",
+            help="Tag of a training (tony-…), to show the training's newest application. You can repeat this option.",
+        ),
+        _arg(
+            "--dag-id", help="DAG ID. Together with --task-id and --run-id, it selects a training's newest application."
+        ),
+        _arg("--task-id", help="ID of the training task in the DAG"),
+        _arg("--run-id", action="append", help="ID of the DAG run. You can repeat this option."),
+        _arg("--map-index", type=int, default=-1, help="Map index of the training task (default: not mapped)"),
         *_CONNECTION,
-        _arg("--port", type=int, help="Local port (default: the first free port from 6006)"),
-        _arg("--refresh", default="30s", help="Interval between checks for new data (default: %(default)s)"),
-        _arg("--most", default="8GiB", help="Size limit of the local copies (default: %(default)s)"),
+        _arg("--port", type=int, help="Local port of TensorBoard (default: the first free port from 6006)"),
+        _arg("--refresh", default="30s", help="Time between two checks for new data (default: %(default)s)"),
+        _arg("--most", default="8GiB", help="Maximum size of all local copies (default: %(default)s)"),
         _arg("--open", action="store_true", help="Open a browser"),
     ),
 )
@@ -210,75 +270,100 @@ _TUNNEL = ActionCommand(
     name="tunnel",
     help="Forward a local port to a server of a running job",
     description=(
-        "Forward a port of this machine's loopback to a port on which a task's program listens, such as a notebook or "
-        "a dashboard, through the application's master, until Ctrl-C."
+        "Forward a port of this machine's loopback interface to a port on which a task's program listens, such as the "
+        "port of a notebook or a dashboard. The connection passes through the application master. The command runs "
+        "until you press Ctrl-C."
     ),
     func=lazily("tony_provider.cli.open_tunnel.tunnel"),
     args=(
-        _arg("application_id", help="Application ID, such as application_1700000000000_0001"),
-        _arg("task", metavar="TASK[:PORT]", help="Task and port, such as worker:0:20888 (default port: TONY_PORT)"),
+        _arg("application_id", help="Application ID of the running job, such as application_1700000000000_0001"),
+        _arg(
+            "task",
+            metavar="TASK[:PORT]",
+            help="Task and port of its program, such as worker:0:20888 (default port: TONY_PORT of the task)",
+        ),
         *_CONNECTION,
-        _arg("--local-port", type=int, default=0, help="Local port (default: any free port)"),
+        _arg("--local-port", type=int, default=0, help="Port of this machine for the tunnel (default: any free port)"),
     ),
 )
 _NOTEBOOK = ActionCommand(
     name="notebook",
     help="Open a notebook in the environment of a job's task",
     description=(
-        "Run Jupyter in one container with the environment, files, inputs and resources of a job's task, and connect "
-        "to it until Ctrl-C. The notebook continues to run. Use the same name to reconnect, or to reopen its work "
-        "later. With --of, the notebook has the newest checkpoint of a training."
+        "Run Jupyter in one container that has the environment, files, inputs and resources of a job's task. The "
+        "command connects to the notebook until you press Ctrl-C. The notebook then continues to run. Use the same "
+        "name to reconnect to the notebook, or to reopen its stored work later. With --of, the notebook has the newest "
+        "checkpoint of a training."
     ),
     func=lazily("tony_provider.cli.notebook.notebook"),
     args=(
-        _arg("job", nargs="?", metavar="JOB.tony.yaml", help="Job file whose task the notebook copies"),
+        _arg("job", nargs="?", metavar="JOB.tony.yaml", help="Path of the job file whose task the notebook copies"),
         *_CONNECTION,
-        _arg("--of", metavar="APPLICATION", help="Application whose task and newest checkpoint the notebook copies"),
-        _arg("--tag", help="Tag of a training (tony-…), instead of --of: selects its newest application"),
-        _arg("--dag-id", help="DAG; with --task-id and --run-id, selects the newest application of that training"),
-        _arg("--task-id", help="Task of the DAG that trains"),
-        _arg("--run-id", help="Run of the DAG"),
-        _arg("--map-index", type=int, default=-1, help="Map index of a mapped task (default: not mapped)"),
+        _arg(
+            "--of",
+            metavar="APPLICATION",
+            help="ID of the application whose task and newest checkpoint the notebook copies",
+        ),
+        _arg(
+            "--tag",
+            help="Tag of a training (tony-…). Use it instead of --of to select the training's newest application.",
+        ),
+        _arg(
+            "--dag-id", help="DAG ID. Together with --task-id and --run-id, it selects a training's newest application."
+        ),
+        _arg("--task-id", help="ID of the training task in the DAG"),
+        _arg("--run-id", help="ID of the DAG run"),
+        _arg("--map-index", type=int, default=-1, help="Map index of the training task (default: not mapped)"),
         _arg(
             "-y",
             "--yes",
             action="store_true",
-            help="Allow objects outside of the staging directory's cache that the application's history names",
+            help="Allow objects in the application's history that are outside the cache of the staging directory",
         ),
-        _arg("--task", metavar="TYPE", help="Task type to copy (default: the leading type)"),
+        _arg("--task", metavar="TYPE", help="Task type that the notebook copies (default: the leading type)"),
         _arg("--name", help="Name that identifies your notebook (default: the job name)"),
         _PARAM,
         _arg(
             "--set",
             action="append",
             metavar="KEY=VALUE",
-            help="Override a value of its job, such as tasks.notebook.memory=8GiB; may be given several times",
+            help="Override a value of the job, such as tasks.notebook.memory=8GiB. You can repeat this option.",
         ),
         _QUEUE,
         _arg(
             "--secret",
             action="append",
             metavar="NAME",
-            help="Secret of the job, with the value of this environment variable; may be given several times",
+            help="Name of a secret. Its value is in the environment variable of this name. You can repeat this option.",
         ),
-        _arg("--idle", default="1h", help="End the notebook after this idle time; 0s: never (default: %(default)s)"),
-        _arg("--lifetime", help="End the notebook after this time (default: 12h, or the connection's limit)"),
-        _arg("--keep", default="1GiB", help="Size limit of the stored work (default: %(default)s)"),
-        _arg("--local-port", type=int, default=0, help="Local port (default: any free port)"),
+        _arg(
+            "--idle",
+            default="1h",
+            help=(
+                "Time without activity after which the notebook ends. With 0s, inactivity never ends the notebook "
+                "(default: %(default)s)."
+            ),
+        ),
+        _arg("--lifetime", help="Time after which the notebook ends (default: 12h, or the connection's lower limit)"),
+        _arg("--keep", default="1GiB", help="Maximum size of the notebook's stored work (default: %(default)s)"),
+        _arg("--local-port", type=int, default=0, help="Port of this machine for the tunnel (default: any free port)"),
         _arg("--open", action="store_true", help="Open a browser"),
-        _arg("-d", "--detach", action="store_true", help="Submit the notebook and exit"),
+        _arg("-d", "--detach", action="store_true", help="Submit the notebook and exit, without connecting to it"),
     ),
 )
 _ADVISE = ActionCommand(
     name="advise",
     help="Recommend changes to a job",
-    description="Print at most three recommendations, based on requested and used resources and on earlier runs.",
+    description=(
+        "Print at most three recommendations for a job. They are based on the requested and used resources, and on "
+        "earlier runs."
+    ),
     func=lazily("tony_provider.cli.diagnose.advise"),
     args=(
         *_WHICH,
         ARG_OUTPUT,
-        _arg("--explain", action="store_true", help="Also print the documentation of each rule"),
-        _arg("--patch", action="store_true", help="Print only the changes, as JSON for `overrides`"),
+        _arg("--explain", action="store_true", help="Also print the documentation of each recommendation's rule"),
+        _arg("--patch", action="store_true", help="Print only the recommended changes, as JSON for `overrides`"),
     ),
 )
 _LIST = ActionCommand(
@@ -290,7 +375,7 @@ _LIST = ActionCommand(
         ARG_OUTPUT,
         _arg("--queue", help="List only jobs in this queue"),
         _arg("--user", help="List only jobs of this user"),
-        _arg("--all", action="store_true", help="Also list ended jobs of which the cluster has a record"),
+        _arg("--all", action="store_true", help="Also list ended jobs that are still in the cluster's records"),
         _arg("--ended", action="store_true", help="List only ended jobs"),
     ),
 )
@@ -298,9 +383,9 @@ _CHECK = ActionCommand(
     name="check",
     help="Check a job specification against a cluster",
     description=(
-        "Check whether the job can run: syntax, files, the connection's limits, and the queue, labels and sizes "
-        "of the live cluster. Prints the origin of each key: the job, its preset, the connection, or the command "
-        "line."
+        "Check whether a job can run. The command checks the syntax, the files, the connection's limits, and the "
+        "queue, labels and sizes of the live cluster. It also prints the origin of each key: the job, its preset, the "
+        "connection, or the command line."
     ),
     func=lazily("tony_provider.cli.submit.check"),
     args=(
@@ -309,15 +394,15 @@ _CHECK = ActionCommand(
         _PARAM,
         _SET,
         _QUEUE,
-        _arg("--explain", action="store_true", help="Also print the keys with a default value"),
+        _arg("--explain", action="store_true", help="Also print the keys that have their default value"),
     ),
 )
 _DOCTOR = ActionCommand(
     name="doctor",
     help="Check a connection",
     description=(
-        "Check everything that jobs need, from this host and within 10 seconds: ResourceManagers, NameNodes, "
-        "Kerberos, the queue, the staging directory. Exits with 1 if there is a problem."
+        "Check everything that jobs need: ResourceManagers, NameNodes, Kerberos, the queue and the staging directory. "
+        "The command checks from this host and takes at most 10 seconds. It exits with 1 if it finds a problem."
     ),
     func=lazily("tony_provider.cli.diagnose.doctor"),
     args=(*_CONNECTION, ARG_OUTPUT),
@@ -326,26 +411,33 @@ _GC = ActionCommand(
     name="gc",
     help="Remove files of old trainings from the staging directory",
     description=(
-        "List old chains (checkpoints), application directories (models, logs) and built Python environments, and with "
-        "--yes remove them. Keeps files of running trainings, and files that a published model or another checkpoint "
-        "chain names."
+        "List old checkpoint chains, application directories (models and logs) and built Python environments. With "
+        "--yes, the command also removes them. The command keeps files of running trainings. It also keeps files to "
+        "which a published model or another checkpoint chain refers."
     ),
     func=lazily("tony_provider.cli.maintenance.gc"),
     args=(
         *_CONNECTION,
         ARG_OUTPUT,
-        _arg("--older-than", default="30d", help="Minimum time without changes, such as 12h (default: %(default)s)"),
-        _arg("--keep-history", help="Time to keep the history of jobs, such as 365d (default: as --older-than)"),
+        _arg(
+            "--older-than",
+            default="30d",
+            help="Minimum time since the last change of the files, such as 12h (default: %(default)s)",
+        ),
+        _arg(
+            "--keep-history",
+            help="Minimum time to keep the history of jobs, such as 365d (default: the time of --older-than)",
+        ),
         _arg(
             "--models",
             action="append",
             metavar="URI",
             help=(
-                "Directory outside the staging directory with published models (versions/<any>/version.json); may be "
-                "given several times"
+                "Directory with published models (versions/<any>/version.json) outside the staging directory. You can "
+                "repeat this option."
             ),
         ),
-        _arg("--dry-run", action="store_true", help="List the files and remove none (default)"),
+        _arg("--dry-run", action="store_true", help="List the files without removing them. This is the default."),
         _arg("-y", "--yes", action="store_true", help="Remove the listed files"),
     ),
 )
@@ -353,8 +445,9 @@ _IMPORT = ActionCommand(
     name="import",
     help="Convert a job of another system",
     description=(
-        "Read the input of TonY, Skein, YARN services, Hbox, tf-yarn or TorchX, and write the job, and a DAG with "
-        "it. Lists all settings that are not carried over, with the reason. Executes no code of the input."
+        "Read a job of TonY, Skein, YARN services, Hbox, tf-yarn or TorchX, and write the job as a job file, as a DAG, "
+        "or as both. The command lists all settings that it does not carry over, and the reasons. It executes no code "
+        "of the input."
     ),
     func=lazily("tony_provider.cli.job_file.import_job"),
     args=(
@@ -362,19 +455,19 @@ _IMPORT = ActionCommand(
             "words",
             nargs="+",
             metavar="FILE or CALL",
-            help="File of the other system, or its whole command line after --",
+            help="File of the other system, or a whole command line of the other system after --",
         ),
         _arg(
             "--from",
             dest="system",
             choices=("tony", "skein", "yarn-service", "hbox", "tf-yarn", "torchx"),
-            help="Other system (default: detected from the input)",
+            help="System to convert from (default: detected from the input)",
         ),
-        _arg("--command", help="Command of the tasks for which the input has none, such as 'python train.py'"),
+        _arg("--command", help="Command of tasks that have no command in the input, such as 'python train.py'"),
         _SET,
-        _arg("-o", "--output", metavar="JOB.tony.yaml", help="Job file to write (default: print the job)"),
-        _arg("--dag", metavar="DAG.py", help="DAG file to write, with the job in it"),
-        _arg("--dag-id", help="DAG ID (default: derived from the job name)"),
+        _arg("-o", "--output", metavar="JOB.tony.yaml", help="Job file to write (default: the job is printed)"),
+        _arg("--dag", metavar="DAG.py", help="DAG file to write, which contains the job"),
+        _arg("--dag-id", help="ID of the new DAG (default: an ID derived from the job name)"),
         _FORCE,
         ARG_VERBOSE,
     ),
@@ -383,18 +476,18 @@ _DAG = ActionCommand(
     name="dag",
     help="Write a DAG that runs a job",
     description=(
-        "Write a DAG file that contains the job, for editing. Its parameters become params of the DAG, with their "
-        "types and limits, and appear in its trigger form."
+        "Write a DAG file that contains a job, so that you can edit it. The parameters of the job file become params "
+        "of the DAG. They keep their types and limits, and appear in the trigger form of the DAG."
     ),
     func=lazily("tony_provider.cli.job_file.dag"),
     args=(
         _JOB,
         *_CONNECTION,
         _PARAM,
-        _arg("-o", "--output", metavar="DAG.py", help="DAG file to write (default: print the DAG)"),
-        _arg("--dag-id", help="DAG ID (default: derived from the job name)"),
-        _arg("--schedule", help="Schedule of the DAG, such as @daily (default: none, only triggered runs)"),
-        _arg("--retries", type=int, help="Number of retries of the DAG's task (default: as Airflow specifies)"),
+        _arg("-o", "--output", metavar="DAG.py", help="DAG file to write (default: the DAG is printed)"),
+        _arg("--dag-id", help="ID of the new DAG (default: an ID derived from the job name)"),
+        _arg("--schedule", help="Schedule of the DAG, such as @daily (default: no schedule, only triggered runs)"),
+        _arg("--retries", type=int, help="Number of retries of the DAG's task (default: Airflow's default)"),
         _FORCE,
     ),
 )
@@ -402,15 +495,18 @@ _RUNTIME_BUILD = ActionCommand(
     name="build",
     help="Build a runtime archive for nodes whose Python differs from the worker's",
     description=(
-        "Download the runtime's dependencies for the given versions of Python, and pack them with the runtime "
-        "into one archive. Set it as `runtime_archive` in the tony connection: a path on the workers, or the URI "
+        "Download the dependencies of the runtime for the given versions of Python, and pack them and the runtime into "
+        "one archive. Set `runtime_archive` in the tony connection to this archive: a path on the workers, or the URI "
         "of a copy on HDFS."
     ),
     func=lazily("tony_provider.cli.maintenance.build_runtime"),
     args=(
         _arg("--python", required=True, help="Python versions of the nodes, separated by commas, such as 3.9,3.12"),
-        _arg("--platform", help="Wheel platforms of the nodes, separated by commas (default: Linux on x86_64)"),
-        _arg("--output", default="tony-runtime.zip", help="Archive to write (default: %(default)s)"),
+        _arg(
+            "--platform",
+            help="Platforms of the nodes, as in wheel names, separated by commas (default: Linux on x86_64)",
+        ),
+        _arg("--output", default="tony-runtime.zip", help="Path of the archive to write (default: %(default)s)"),
     ),
 )
 _ENV_BUILD = ActionCommand(
@@ -418,28 +514,41 @@ _ENV_BUILD = ActionCommand(
     help="Build a Python environment for jobs from a requirements file",
     description=(
         "Install requirements for the Python of the nodes, pack them, and store them in the staging directory's cache. "
-        "Another call with the same requirements builds nothing. Prints the URI for the job's key python_env."
+        "Another call with the same requirements builds nothing. The command prints the URI for the job's key "
+        "python_env."
     ),
     func=lazily("tony_provider.cli.maintenance.build_env"),
     args=(
-        _arg("requirements", help="Requirements file of pip, with or without hashes, or a pylock.toml"),
+        _arg("requirements", help="Requirements file of pip (with or without hashes), or a pylock.toml file"),
         *_CONNECTION,
         _arg("--python", help="Python version of the nodes, such as 3.12 (default: the version of this Python)"),
         _arg(
             "--platform",
-            help="Platform of the nodes, as in wheel names, such as manylinux_2_28_x86_64 (default: this machine's)",
+            help=(
+                "Platform of the nodes, as in wheel names, such as manylinux_2_28_x86_64 (default: the platform of "
+                "this machine)"
+            ),
         ),
-        _arg("--shared", action="store_true", help="Store it in the connection's shared_cache, for all users"),
-        _arg("--installer", choices=("uv", "pip"), help="Installer (default: uv if installed, otherwise pip)"),
+        _arg(
+            "--shared",
+            action="store_true",
+            help="Store the environment in the connection's shared_cache, for all users",
+        ),
+        _arg(
+            "--installer",
+            choices=("uv", "pip"),
+            help="Installer of packages (default: uv if it is installed, otherwise pip)",
+        ),
     ),
 )
 _PORTAL_REBUILD = ActionCommand(
     name="rebuild",
     help="Restore the portal's list of jobs from the store",
     description=(
-        "Read the staging directory, and write the summaries of jobs to Airflow's database if it has no summary or no "
-        "final one. Airflow versions after 3.3 discard summaries when a task is cleared. Writes at most 20 jobs for "
-        "each task instance, and only jobs whose DAG run Airflow has."
+        "Read the staging directory, and write the summaries of jobs to Airflow's database. The command writes a "
+        "summary only if the database has no final summary of the job. Airflow versions after 3.3 discard summaries "
+        "when a task is cleared. The command writes at most 20 jobs for each task instance, and only jobs whose DAG "
+        "run exists in Airflow."
     ),
     func=lazily("tony_provider.cli.maintenance.rebuild"),
     args=(*_CONNECTION, ARG_OUTPUT),

@@ -168,9 +168,9 @@ class NotebookConnection:
 
     def open(self, local_port: int, over: threading.Event) -> TaskTunnel:
         """Open a tunnel to the notebook. Stop waiting for it once ``over`` is set."""
-        return self.job.tunnel(TASK, local_port=local_port, tell=self._tell, over=over)
+        return self.job.tunnel(TASK, local_port=local_port, report=self._report, over=over)
 
-    def _tell(self, news: str) -> None:
+    def _report(self, news: str) -> None:
         if self._answers.is_set():
             say(news)
 
@@ -190,16 +190,16 @@ class NotebookConnection:
         return f"http://{HOST}:{tunnel.port}{path}?token={self.token}"
 
     @contextmanager
-    def telling_warnings(self) -> Iterator[None]:
+    def reporting_warnings(self) -> Iterator[None]:
         """Print the job's warnings within this context, for example that changes are not copied to the store."""
         over = threading.Event()
-        threading.Thread(target=self._tell_warnings, args=(over,), name="warnings", daemon=True).start()
+        threading.Thread(target=self._report_warnings, args=(over,), name="warnings", daemon=True).start()
         try:
             yield
         finally:
             over.set()
 
-    def _tell_warnings(self, over: threading.Event) -> None:
+    def _report_warnings(self, over: threading.Event) -> None:
         told: Sequence[str] = []
         while not over.wait(_LOOK_FOR_WARNINGS):
             try:
@@ -286,7 +286,7 @@ def notebook(args: Namespace) -> None:
         if not args.detach:
             _lead(args, found)
             return
-        _tell_more(args, found, args.local_port)
+        _print_more(args, found, args.local_port)
 
 
 @attrs.frozen
@@ -387,7 +387,7 @@ def _lead(args: Namespace, found: _Notebook) -> None:
                 say(f"{url}\nCtrl-C closes the connection; the notebook continues")
                 if args.open:
                     open_browser(url)
-                with way.telling_warnings():
+                with way.reporting_warnings():
                     while not over.is_set() and not tunnel.wait(_PERIOD):
                         pass
     except Interrupted:
@@ -396,12 +396,12 @@ def _lead(args: Namespace, found: _Notebook) -> None:
         say(way.ending(error))
         return
     except OSError as error:
-        _tell_more(args, found, 0)
+        _print_more(args, found, 0)
         raise SystemExit(cannot_be_had(args.local_port, error)) from error
-    _tell_more(args, found, port)
+    _print_more(args, found, port)
 
 
-def _tell_more(args: Namespace, found: _Notebook, port: int) -> None:
+def _print_more(args: Namespace, found: _Notebook, port: int) -> None:
     """Print how to return to the notebook, and how to end it.
 
     ``port`` is the local port to use again, or 0 for any port. If the port stays the same, pages that are still open in

@@ -121,7 +121,7 @@ def tunnel(args: Namespace) -> None:
         _expect_task(job, target.task)
         with until_interrupted() as over:
             try:
-                with job.tunnel(target.task, target.port, local_port=args.local_port, tell=say, over=over) as way:
+                with job.tunnel(target.task, target.port, local_port=args.local_port, report=say, over=over) as way:
                     if not over.is_set():
                         say(f"{HOST}:{way.port} forwards to {target}\nCtrl-C ends it")
                     while not over.is_set() and not way.wait(_PERIOD):

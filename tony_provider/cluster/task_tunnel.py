@@ -236,18 +236,18 @@ class TaskTunnel:
         port: int = 0,
         *,
         local_port: int = 0,
-        tell: Callable[[str], None] = lambda news: None,
+        report: Callable[[str], None] = lambda news: None,
         over: threading.Event | None = None,
     ) -> None:
         """``port`` is the task's port, or 0 for its first reserved port. ``local_port`` 0 selects any free port.
 
-        The tunnel's thread calls ``tell`` with messages for users. Set ``over`` to stop waiting for a tunnel that is
+        The tunnel's thread calls ``report`` with messages for users. Set ``over`` to stop waiting for a tunnel that is
         not open yet.
         """
         self._master = master
         self._open = tony_pb2.TunnelOpen(task=task, port=port)
         self._local_port = local_port
-        self._tell = tell
+        self._report = report
         self._unwanted = over or threading.Event()
         self._numbers = itertools.count(1)
         self._relays: dict[int, Relay] = {}
@@ -334,7 +334,7 @@ class TaskTunnel:
                 await carrying
             except TunnelLost as error:
                 await in_thread(lambda: expect_running(self._master.cluster, self._master.application_id))
-                self._tell(f"reopening the tunnel after an interruption: {error}")
+                self._report(f"reopening the tunnel after an interruption: {error}")
                 await self._close_connections()
             finally:
                 opened.cancel()
@@ -387,4 +387,4 @@ class TaskTunnel:
     def _report_once(self, news: str) -> None:
         if news not in self._reported:
             self._reported.add(news)
-            self._tell(news)
+            self._report(news)

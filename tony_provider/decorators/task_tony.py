@@ -259,15 +259,16 @@ def tony_task(
 ) -> TaskDecorator:
     """Run a function as a training on YARN, or on this machine: ``@task.tony(job={…})``.
 
-    The source of the function is sent with the job, without decorators and the rest of the DAG file. The function runs
-    in every task type of ``job`` that has no ``command``. The task returns the function's return value in the chief, or
-    rank 0: JSON of at most 1 MiB. See the guide "Write the training in the DAG file with @task.tony".
+    The job receives the source of the function, without decorators and without the rest of the DAG file. The function
+    runs in every task type of ``job`` that has no ``command``. The Airflow task returns the value that the function
+    returns in the chief or rank 0. This value must be JSON of at most 1 MiB. See the guide "Write the training in the
+    DAG file with @task.tony".
 
-    :param multiple_outputs: whether to push each key of the returned mapping as a separate XCom; default: according to
-        the function's return annotation, as with ``@task``.
-    :param kwargs: the arguments of ``TonyTrainOperator``; ``job`` is required.
+    :param multiple_outputs: whether each key of the returned mapping is a separate XCom; default: according to the
+        function's return annotation, as with ``@task``.
+    :param kwargs: arguments of ``TonyTrainOperator``. The argument ``job`` is required.
 
-    Raises TonySpecError at the parse of the DAG file if the function cannot run without the file.
+    Raises TonySpecError when Airflow parses the DAG file, if the function cannot run without the DAG file.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:

@@ -41,125 +41,140 @@ def _group(title: str, **fields: Field) -> dict[str, Field]:
 # The form shows the fields in this order: required fields first, then optional ones.
 FIELDS = {
     "backend": Field(
-        "Backend", "Where jobs run. yarn: on a Hadoop cluster; local: on the Airflow worker. Default: yarn.", "backend"
+        "Backend",
+        "System that runs jobs: a Hadoop cluster (yarn), or the Airflow worker (local). Default: yarn.",
+        "backend",
     ),
     "webhdfs": Field(
         "WebHDFS addresses",
-        "The address of each NameNode, separated by commas, such as http://nn1:9870,http://nn2:9870. Required on YARN, "
-        "here or in a WebHDFS connection.",
+        "Web addresses of all NameNodes, separated by commas, such as http://nn1:9870,http://nn2:9870. On YARN, either "
+        "this field or a WebHDFS connection must contain the addresses.",
         "texts",
     ),
     "webhdfs_conn_id": Field(
         "WebHDFS connection",
-        "A connection of type webhdfs, instead of the addresses. It provides the hosts, port, path, TLS and user. "
-        "Default: webhdfs_default.",
+        "ID of a connection of type webhdfs, which you can use instead of the WebHDFS addresses. This connection "
+        "provides the hosts, the port, the path, the TLS settings and the user. Default: webhdfs_default.",
     ),
     "staging_dir": Field(
         "Staging directory",
-        "Directory for the files of jobs: a path or URI on HDFS; for the local backend, a directory of the worker "
-        "(required). Default: /user/<user of the job>/.tony.",
+        "Directory for the files of jobs. On YARN, the value is a path or URI on HDFS. The local backend requires a "
+        "directory of the worker. Default: /user/<user of the job>/.tony.",
     ),
-    "queue": Field("Queue", "YARN queue for jobs that name no queue. Default: YARN's queue placement."),
+    "queue": Field("Queue", "YARN queue for jobs that specify no queue. Default: YARN's queue placement."),
     **_group(
         "Security",
-        kerberos=Field("Kerberos", "The cluster requires Kerberos. Default: as [core] security specifies.", "flag"),
+        kerberos=Field(
+            "Kerberos",
+            "Whether the cluster requires Kerberos. Default: yes if Airflow's option [core] security is kerberos.",
+            "flag",
+        ),
         insecure_http=Field(
             "Insecure HTTP",
-            "On a Kerberos cluster, also submit jobs over plain http. Their keys, secrets and HDFS tokens are then "
-            "readable on the network. Default: no, only https.",
+            "Whether jobs may be submitted to a Kerberos cluster over plain http. The keys, secrets and HDFS tokens of "
+            "these jobs are then readable on the network. Default: no, only https.",
             "flag",
         ),
         rm_principal=Field(
             "ResourceManager principal",
-            "Kerberos principal that renews HDFS tokens. Default: from the ResourceManager's configuration.",
+            "Kerberos principal that renews the HDFS tokens of jobs. Default: the principal in the ResourceManager's "
+            "configuration.",
         ),
         master_keytab=Field(
             "Keytab for masters",
-            "Path of a keytab on the worker. Each application master gets a copy and fetches new HDFS tokens itself. "
-            "The copy is on a node and in YARN's state store. Default: none; the task that waits for a job sends it "
-            "new tokens.",
+            "Path of a keytab on the worker. Each application master gets a copy of the keytab, and fetches new HDFS "
+            "tokens itself. The copy is on a node and in YARN's state store. Default: none; the task that waits for a "
+            "job sends new tokens to the job.",
         ),
         master_principal=Field(
-            "Keytab principal", "Principal in the keytab, such as alice@EXAMPLE.COM. Jobs run as this user."
+            "Keytab principal",
+            "Kerberos principal in the keytab for masters, such as alice@EXAMPLE.COM. Jobs run as this user.",
         ),
         tokens_renewed=Field(
             "Tokens are refreshed",
-            "`airflow tony renew` runs regularly, so jobs without a waiting task may outlive their HDFS tokens. "
-            "Default: no.",
+            "Whether `airflow tony renew` runs regularly. If yes, jobs without a waiting task may outlive their HDFS "
+            "tokens. Default: no.",
             "flag",
         ),
         network=Field(
             "Network",
-            "Which processes can reach the ports of a job: isolated (only processes of the same job), or trusted (also "
-            "others, which can then do what the job's user may do). A job's key network replaces this value. Default: "
-            "unknown; jobs whose framework does not authenticate clients get a warning.",
+            "Processes that can reach the ports of a job: only processes of the same job (isolated), or also other "
+            "processes (trusted). Other processes can then do what the job's user may do. A job's key network replaces "
+            "this value. Default: unknown; a job gets a warning if its framework does not authenticate clients.",
             "network",
         ),
         key_server=Field(
             "Key server",
-            "Server with the keys of HDFS encryption zones, such as kms://https@kms.example.com:9600/kms. none: jobs "
-            "get no token of a key server. Default: the server that HDFS names.",
+            "URI of the server with the keys of HDFS encryption zones, such as kms://https@kms.example.com:9600/kms. "
+            "With the value none, jobs get no token of a key server. Default: the key server that HDFS reports.",
         ),
         verify=Field(
             "Verify TLS",
-            "Verification of https servers by the worker: true, false, or the path of a PEM file with CA certificates. "
-            "Default: true.",
+            "Verification of https servers by the worker. The value is true, false, or the path of a PEM file with CA "
+            "certificates. Default: true.",
             "flag_or_text",
         ),
-        nodes_ca_file=Field("CA file on the nodes", "Path of a PEM file on the nodes, which verifies https NameNodes."),
+        nodes_ca_file=Field(
+            "CA file on the nodes",
+            "Path of a PEM file on the nodes. Containers verify https NameNodes with the certificates in this file.",
+        ),
     ),
     **_group(
         "Nodes and jobs",
         other_hdfs=Field(
             "Other HDFS",
-            "Other HDFS clusters that jobs may use in addition to that of the staging directory. For each: the name in "
-            "its URIs and its WebHDFS addresses, such as archive=http://nn3:9870,http://nn4:9870; "
-            "backup.example.com:8020=http://backup:9870. In JSON, this may also be an object. Default: none.",
+            "Other HDFS clusters that jobs may use, in addition to the HDFS of the staging directory. For each "
+            "cluster, give the name in HDFS URIs and the WebHDFS addresses, such as "
+            "archive=http://nn3:9870,http://nn4:9870; backup.example.com:8020=http://backup:9870. In JSON, the value "
+            "may also be an object. Default: none.",
             "named_texts",
         ),
         python=Field(
             "Python on the nodes",
-            "Python interpreters to try after the job's python_env and before others, separated by commas, such as "
-            "/usr/bin/python3.11.",
+            "Python interpreters on the nodes, separated by commas, such as /usr/bin/python3.11. A container tries the "
+            "job's python_env first, then these interpreters, and then other interpreters.",
             "texts",
         ),
         runtime_archive=Field(
             "Runtime archive",
-            "Archive that `airflow tony runtime build` makes, for nodes whose Python differs from the worker's: a file "
-            "on the worker, or a URI such as hdfs:///apps/tony/tony-runtime.zip. Default: built from the worker's "
-            "packages.",
+            "Archive that `airflow tony runtime build` makes for nodes whose Python differs from the worker's. The "
+            "value is a file on the worker, or a URI such as hdfs:///apps/tony/tony-runtime.zip. Default: an archive "
+            "of the worker's packages.",
         ),
         shared_dir=Field(
             "Shared directory",
-            "Directory that all nodes mount at this path, such as /mnt/tony, for jobs with checkpoint.shared. Users "
-            "must be able to create a directory in it. Default: none; for the local backend, its State directory.",
+            "Directory for the checkpoints of jobs with checkpoint.shared. All nodes must mount the directory at this "
+            "path, such as /mnt/tony. Users must be able to create a directory in it. Default: none; for the local "
+            "backend, the State directory.",
         ),
         shared_cache=Field(
             "Shared cache",
-            "Directory of the store with Python environments for all users, such as hdfs:///apps/tony. An "
-            "administrator must own it, and no other user may write to it. Default: none.",
+            "Directory on the store that contains Python environments for all users, such as hdfs:///apps/tony. An "
+            "administrator must own the directory, and no other user may write to it. Default: none.",
         ),
         log_size=Field(
             "Log size",
-            "Size limit of a task's output in the log directory of its container, for jobs without logs.max_size. "
+            "Maximum size of a task's output in the log directory of its container. The limit applies to jobs without "
+            "logs.max_size. "
             f"Default: {contract.LOG_SIZE}MiB.",
             "memory",
         ),
         deal_gpus=Field(
             "Assign GPUs",
-            "The nodes do not isolate GPUs: each task locks its requested number of GPUs on its node, and finds them "
-            "in CUDA_VISIBLE_DEVICES. Default: no.",
+            "Whether tasks lock GPUs themselves, because the nodes do not isolate GPUs. Each task locks its requested "
+            "number of GPUs on its node, and finds these GPUs in CUDA_VISIBLE_DEVICES. Default: no.",
             "flag",
         ),
         gpu_devices=Field(
             "GPUs of each node",
-            "GPUs to assign, as in CUDA_VISIBLE_DEVICES, separated by commas, such as 0,1,2,3. Default: the GPUs that "
-            "nvidia-smi -L lists on the node.",
+            "GPUs of each node that tasks may lock, separated by commas as in CUDA_VISIBLE_DEVICES, such as 0,1,2,3. "
+            "Default: the GPUs that nvidia-smi -L lists on the node.",
             "texts",
         ),
         namespace=Field(
             "Namespace",
-            "Part of the identity of each training, which separates several Airflow installations on one cluster. "
+            "Name that is part of the identity of each training. The name separates several Airflow installations on "
+            "one cluster. "
             f"Default: {contract.NAMESPACE}.",
         ),
     ),
@@ -167,46 +182,47 @@ FIELDS = {
         "Limits of jobs",
         proxy_users=Field(
             "Proxy users",
-            "Users that proxy_user may name, separated by commas. * matches any text, as in ml-*; the single word none "
-            "allows no user. Default: all users that the cluster allows.",
+            "Users that are allowed as proxy_user, separated by commas. The character * matches any text, as in ml-*. "
+            "The single word none allows no user. Default: all users that the cluster allows.",
             "limits",
         ),
         queues=Field(
             "Queues",
-            "YARN queues that jobs may name, as jobs write them, in the form of Proxy users, such as ml,root.ml.*. "
-            "Default: all.",
+            "YARN queues that jobs may use, separated by commas, such as ml,root.ml.*. Write each queue as jobs write "
+            "it. The character * and the word none have the same meaning as in the field Proxy users. Default: all "
+            "queues.",
             "limits",
         ),
         images=Field(
             "Images",
-            "Docker images that jobs may name, in the form of Proxy users, such as registry.example.com/ml/*. "
-            "Default: all.",
+            "Docker images that jobs may use, separated by commas, such as registry.example.com/ml/*. The character * "
+            "and the word none have the same meaning as in the field Proxy users. Default: all images.",
             "limits",
         ),
         file_roots=Field(
             "File roots",
             "Directories of the worker that may contain files of jobs, separated by commas. Symbolic links are "
-            "followed first. The list replaces the default, so include the DAGs' folder; / allows all files. "
-            "Default: the DAG's bundle and its template search path.",
+            "followed before the check. The list replaces the default, so include the DAGs' folder. The directory / "
+            "allows all files. Default: the DAG's bundle and its template search path.",
             "limits",
         ),
         allowed_overrides=Field(
             "Overrides",
-            "Keys that overrides may change, even if a DAG allows more, separated by commas, such as tasks.*.memory. "
-            "Default: the keys that the DAG allows.",
+            "Keys of a job that overrides may change, separated by commas, such as tasks.*.memory. Overrides may "
+            "change no other keys, even if a DAG allows more. Default: the keys that the DAG allows.",
             "limits",
         ),
         presets=Field(
             "Presets",
-            "Named base specifications. A job extends a preset if its key preset names it. An object, such as "
+            "Named base specifications, which jobs extend with the key preset. The value is an object, such as "
             '{"small": {"tasks": {"worker": {"memory": "2GiB"}}}}. Default: none.',
             "mapping",
         ),
         max_tasks=Field("Maximum tasks", "Maximum number of tasks of one job. Default: no limit.", "number", minimum=1),
         max_memory=Field(
             "Maximum memory",
-            "Maximum memory of all containers of a job together, including the application master's, such as 512GiB. "
-            "Default: no limit.",
+            "Maximum memory of all containers of a job together, such as 512GiB. The memory includes the application "
+            "master's container. Default: no limit.",
             "memory",
         ),
         max_vcores=Field(
@@ -240,7 +256,7 @@ FIELDS = {
         ),
         max_lifetime=Field(
             "Maximum lifetime",
-            "Maximum of timeouts.lifetime, such as 2d. It also applies to jobs that set no lifetime. "
+            "Maximum value of timeouts.lifetime, such as 2d. The limit also applies to jobs that set no lifetime. "
             "Default: no limit.",
             "duration",
         ),
@@ -251,7 +267,7 @@ FIELDS = {
         scheduler_address=Field(
             "Scheduler addresses",
             "Addresses (host:port) at which application masters reach the ResourceManagers, separated by commas. "
-            "Default: from the ResourceManager's configuration.",
+            "Default: the addresses in the ResourceManager's configuration.",
             "texts",
         ),
         timeout=Field(
@@ -263,13 +279,14 @@ FIELDS = {
         ),
         trust_env=Field(
             "Use proxy variables",
-            "Connect to the ResourceManager through the proxies in HTTPS_PROXY and similar variables. Default: no.",
+            "Whether Airflow connects to the ResourceManagers through the proxies in HTTPS_PROXY and similar "
+            "environment variables. Default: no.",
             "flag",
         ),
         autoscaling=Field(
             "Autoscaling",
-            "The cluster adds nodes when jobs wait for them: a job larger than the present cluster gets a warning, and "
-            "is not rejected. Default: no.",
+            "Whether the cluster adds nodes when jobs wait for nodes. If yes, a job that is larger than the present "
+            "cluster gets a warning, and is not rejected. Default: no.",
             "flag",
         ),
     ),
@@ -277,21 +294,24 @@ FIELDS = {
         "Local backend",
         local_root=Field(
             "State directory",
-            "Directory for the state of the local cluster. Default: cluster, in the staging directory.",
+            "Directory for the state of the local cluster. Default: the directory cluster in the staging directory.",
         ),
         local_memory=Field(
             "Memory",
-            "Memory in MiB that one job may use on this machine. Default: all memory of the machine.",
+            "Maximum memory in MiB that one job may use on the worker. Default: all memory of the machine.",
             "number",
             minimum=1,
         ),
         local_vcores=Field(
             "Vcores",
-            "Number of vcores that one job may use. Default: 8, or the number of processors if it is larger.",
+            "Maximum number of vcores that one job may use on the worker. Default: 8, or the number of processors if "
+            "this number is larger.",
             "number",
             minimum=1,
         ),
-        local_gpus=Field("GPUs", "Number of GPUs that one job may use. Default: 0.", "number", minimum=0),
+        local_gpus=Field(
+            "GPUs", "Maximum number of GPUs that one job may use on the worker. Default: 0.", "number", minimum=0
+        ),
     ),
 }
 
@@ -308,7 +328,7 @@ FIELD_BEHAVIOUR: dict[str, Any] = {
     # Grey example texts. They must not look like entered values, and must be short enough to be fully visible.
     "placeholders": {
         "host": "on YARN, such as http://rm1:8088,http://rm2:8088",
-        "port": "for addresses without one; required by Airflow's test",
+        "port": "port of hosts without a port; needed by Airflow's test",
         "login": "user of jobs on a cluster without Kerberos",
     },
 }

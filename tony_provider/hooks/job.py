@@ -76,10 +76,10 @@ class NotExported(ClusterError):  # noqa: N818 - named for what is wrong
 
 @attrs.frozen
 class TonyJob:
-    """One submitted job, running or ended. ``TonyHook.submit`` and ``TonyHook.job`` return it.
+    """Handle of one submitted job, which runs or has ended. ``TonyHook.submit`` and ``TonyHook.job`` return a TonyJob.
 
-    Its methods block for a limited time, like those of the hook. They raise ClusterError and StorageError. Methods
-    that need the job's files raise NoJobDirectory if the staging directory has no files of the application.
+    All methods block for a limited time, like the methods of the hook. They raise ClusterError and StorageError.
+    Methods that need the job's files raise NoJobDirectory if the staging directory has no files of the application.
     """
 
     hook: TonyHook = attrs.field(eq=False, repr=False)
@@ -91,7 +91,7 @@ class TonyJob:
 
     @property
     def training(self) -> Identity:
-        """The identity of the job's training. Raises NoJobDirectory."""
+        """Return the identity of the job's training. Raises NoJobDirectory."""
         if self.identity is None:
             raise NoJobDirectory(
                 f"{self} has no directory in {self.hook.layout.root}; check that the job was submitted with this "
@@ -101,24 +101,24 @@ class TonyJob:
 
     @property
     def directory(self) -> str:
-        """URI of the directory with the job's status, logs and model. Raises NoJobDirectory."""
+        """Return the URI of the directory with the job's status, logs and model. Raises NoJobDirectory."""
         return self.hook.layout.application_dir(self.training, self.application_id)
 
     # -- state -------------------------------------------------------------------------------------------------------
 
     def application(self) -> Application | None:
-        """Return the cluster's report on the application, or None if the cluster does not know it (anymore)."""
+        """Return the cluster's report on the application. Return None if the application is unknown or forgotten."""
         return self.hook.application(self.application_id)
 
     def status(self, *, may_have_ended: bool = True) -> JobStatus | None:
-        """Return the job's result if it has ended, otherwise its status; see ``TonyHook.job_status``."""
+        """Return the result of the job if the job has ended, otherwise its status. See ``TonyHook.job_status``."""
         return self.hook.job_status(self.training, self.application_id, may_have_ended=may_have_ended)
 
     def master_status(self, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
-        """Return the job's status as its running master reports it; see ``Cluster.master_status``.
+        """Return the job's status as its running master reports it. See ``Cluster.master_status``.
 
-        If the staging directory has no files of the job, the status has no locations. Raises UnexpectedAnswer also for
-        a status with locations outside of the application's own directories.
+        If the staging directory has no files of the job, the status contains no locations. Raises UnexpectedAnswer,
+        also if the status contains locations outside the application's own directories.
         """
         status = self.hook.get_conn().master_status(self.application_id, seconds=seconds)
         try:
@@ -127,14 +127,18 @@ class TonyJob:
             raise UnexpectedAnswer(f"the master of {self} reports an invalid status: {error}") from error
 
     def story(self, task: str, *, seconds: float = CONTROL_SECONDS) -> TaskStory:
-        """Return the newest state transitions of a running job's task; see ``Cluster.task_story``."""
+        """Return the newest state transitions of a task of the running job. See ``Cluster.task_story``."""
         return self.hook.get_conn().task_story(self.application_id, task, seconds=seconds)
 
     def wait(self, seconds: float | None = None) -> JobStatus | None:
-        """Wait until the job has ended. Return its result, or None if it left none, for example after a kill by YARN.
+        """Wait until the job has ended, and return its result.
 
-        ``seconds`` is the longest wait; None means no limit. Raises TimeoutError if the job still runs then. Unlike an
-        operator, this method refreshes no HDFS tokens of the job: call ``refresh_store_token`` for long jobs.
+        Return None if the job left no result, for example because YARN killed the job.
+
+        :param seconds: maximum number of seconds to wait. None means no limit.
+
+        Raises TimeoutError if the job still runs after this time. Unlike an operator, this method refreshes no HDFS
+        tokens of the job. Call ``refresh_store_token`` for long jobs.
         """
         limit = math.inf if seconds is None else seconds
         if wait_for_end(self.application, limit, longest_pause=_LONGEST_PAUSE) is not None:
@@ -143,35 +147,35 @@ class TonyJob:
         return status if status is not None and status.state.is_final else None
 
     def pages(self) -> Pages:
-        """Return the application's web addresses for users, valid from its submission."""
+        """Return the application's web addresses for users. The addresses are valid from the submission on."""
         return self.hook.opened.pages(self.application_id, self.directory)
 
     # -- records -----------------------------------------------------------------------------------------------------
 
     def labels(self) -> dict[str, str]:
-        """Return the labels of the job's submission, which name its origin, or {} if they are no longer known."""
+        """Return the labels of the submission, which show its origin, or {} if the labels are no longer known."""
         return results.labels(self.hook.storage(), self.directory)
 
     def specification(self, missing: list[str]) -> SpecificationRecord | None:
-        """Return the job as it was submitted, from one small file. Add the reason to ``missing`` if it is unknown."""
+        """Return the job as it was submitted, from one small file. If it is unknown, add the reason to ``missing``."""
         return read_specification(self.hook.storage(), self.directory, missing)
 
     def history(self) -> JobHistory:
-        """Return all kept records of the job, with a line in ``missing`` for each unreadable record.
+        """Return all stored records of the job. The attribute ``missing`` has a line for each unreadable record.
 
-        This reads many small files, which takes some seconds for a large job.
+        This method reads many small files. For a large job, this takes some seconds.
         """
         return read_history(self.hook.storage(), self.directory)
 
     def returned(self) -> Any:
-        """Return the value that a successful job wrote to ``TONY_RESULT_FILE``, or None if it wrote nothing.
+        """Return the value that the successful job wrote to ``TONY_RESULT_FILE``, or None if the job wrote no value.
 
         Raises RecordUnreadable, a ClusterError, if the file is not JSON.
         """
         return results.returned(self.hook.storage(), self.directory)
 
     def mark_delivered(self, mark: Delivered) -> None:
-        """Record on the store that Airflow has the result. A task that is cleared after this trains again."""
+        """Record on the store that Airflow has the result. A task that is cleared after this call trains again."""
         results.mark_delivered(self.hook.storage(), self.directory, mark)
 
     def event_files(self) -> EventFileSource:
@@ -184,11 +188,11 @@ class TonyJob:
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     def owned_chain(self) -> ChainState | None:
-        """Return the checkpoint chain that the job owns and may commit to, or None if another job owns it."""
+        """Return the checkpoint chain that the job owns and may commit to, or None if another job owns the chain."""
         return self._chains().owned_by(self.application_id)
 
     def chain(self) -> ChainState | None:
-        """Return the chain that the job owns, otherwise the newest chain of its training, or None without any."""
+        """Return the chain that the job owns, otherwise the training's newest chain, or None if it has no chain."""
         return self._chains().used_by(self.application_id)
 
     def checkpoints(self) -> list[KeptCheckpoint]:
@@ -197,7 +201,7 @@ class TonyJob:
         return kept_checkpoints(self.hook.storage(), chain.uri) if chain is not None else []
 
     def newest_checkpoint(self) -> NewestCheckpoint | None:
-        """Return the newest complete checkpoint of the job's training, or None if there is none."""
+        """Return the newest complete checkpoint of the job's training, or None if it has no complete checkpoint."""
         from tony_provider.cluster.notebooks import newest_checkpoint
 
         return newest_checkpoint(self.hook.storage(), self.chain())
@@ -208,10 +212,13 @@ class TonyJob:
     # -- output ------------------------------------------------------------------------------------------------------
 
     def logs(self, task: str, max_bytes: int = _TAIL, *, seconds: float = CONTROL_SECONDS) -> bytes | None:
-        """Return the end of the output of a task such as ``worker:0``, or None if there is no output.
+        """Return the last bytes of a task's output, or None if the task has no output.
 
-        The output comes from the kept log of the task's newest container, otherwise from the master of the running job,
-        which must answer within ``seconds``.
+        The output comes from the stored log of the task's newest container. If no log is stored, the output comes from
+        the master of the running job.
+
+        :param task: name of the task, such as ``worker:0``.
+        :param seconds: maximum number of seconds to wait for the master's answer.
         """
         kept = self.kept_log(task, max_bytes)
         if kept is not None:
@@ -222,7 +229,7 @@ class TonyJob:
         return self.hook.get_conn().task_log(self.application_id, task, max_bytes, seconds=seconds)
 
     def kept_log(self, task: str, max_bytes: int) -> bytes | None:
-        """Return the end of the kept log of the task's newest container, or None if there is none."""
+        """Return the end of the stored log of the task's newest container, or None if no log is stored."""
         newest = self.newest_log(task)
         if newest is None:
             return None
@@ -230,7 +237,7 @@ class TonyJob:
         return read_bytes(self.hook.storage(), newest.path, offset=offset, length=max_bytes)  # the file may grow
 
     def log_files(self, task: str | None = None) -> list[FileStatus]:
-        """Return the kept log files on the store: of ``task``, or of all tasks if it is None."""
+        """Return the log files on the store of one task, or of all tasks if ``task`` is None."""
         try:
             found = self.hook.storage().list(uris.join(self.directory, contract.LOGS_DIR))
         except StorageNotFound:
@@ -239,57 +246,64 @@ class TonyJob:
         return [file for file in found if not file.is_directory and file.name.startswith(prefix)]
 
     def newest_log(self, task: str) -> FileStatus | None:
-        """Return the kept log of the task's newest container, or None."""
+        """Return the stored log file of the task's newest container, or None if no log is stored."""
         return max(self.log_files(task), key=lambda file: file.modified_ms, default=None)
 
     def output(self, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS) -> OutputPiece:
-        """Return a running task's output after the first ``after`` bytes; see ``Cluster.task_output``."""
+        """Return a running task's output after the first ``after`` bytes. See ``Cluster.task_output``."""
         return self.hook.get_conn().task_output(self.application_id, task, attempt, after, seconds=seconds)
 
     def master_log(self, max_bytes: int = 16 << 10) -> str:
-        """Return the end of the application master's own output as text, or "" if it is not available."""
+        """Return the end of the application master's own output as text, or "" if the output is not available."""
         return self.hook.get_conn().am_log(self.application_id, max_bytes)
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def control(self, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS) -> dict[str, Any]:
-        """Send a control request to the master of the running job, and return its answer; see ``TonyHook.control``."""
+        """Send a control request to the running job's master, and return its answer. See ``TonyHook.control``."""
         return self.hook.control(self.application_id, action, body, seconds=seconds)
 
     def stop(self, reason: str, *, grace: float | None = None, seconds: float = CONTROL_SECONDS) -> dict[str, Any]:
-        """Ask the job to end: its programs end within ``grace`` seconds, then the last files are copied to the store.
+        """Ask the job to end, and return the master's answer.
 
-        Without ``grace``, the job's own setting applies. The master must answer within ``seconds``.
+        The job's programs end within the grace period. Then the last files are copied to the store.
+
+        :param grace: grace period of the programs in seconds. If None, the grace period in the job applies.
+        :param seconds: maximum number of seconds to wait for the master's answer.
         """
         order: dict[str, Any] = {"reason": reason} if grace is None else {"reason": reason, "grace": grace}
         return self.control("stop", order, seconds=seconds)
 
     def kill(self, reason: str) -> None:
-        """End the application immediately, without a last checkpoint. Idempotent; see ``Cluster.kill``."""
+        """End the application immediately, without a last checkpoint. Do nothing if the application has ended."""
         self.hook.kill(self.application_id, reason)
 
     def limit(self, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
-        """Set a limit: the cluster ends the application if it still runs after ``seconds``; see ``Cluster.limit``."""
+        """Let the cluster end the application if it still runs after ``seconds``. See ``Cluster.limit``."""
         self.hook.get_conn().limit(self.application_id, seconds, diagnostics, prolong=prolong)
 
     def checkpoint(self, reason: str) -> dict[str, Any]:
-        """Ask the job's programs to save a checkpoint. The job continues. Return the master's answer."""
+        """Ask the job's programs to save a checkpoint, and return the master's answer. The job continues."""
         return self.control("checkpoint", {"reason": reason})
 
     def suspend(self, reason: str) -> dict[str, Any]:
-        """Ask the job to save a checkpoint and to release its containers. Return the master's answer."""
+        """Ask the job to save a checkpoint and to release its containers, and return the master's answer."""
         return self.control("suspend", {"reason": reason})
 
     def resume(self, reason: str) -> dict[str, Any]:
-        """Ask a suspended job to continue. Return the master's answer."""
+        """Ask a suspended job to continue, and return the master's answer."""
         return self.control("resume", {"reason": reason})
 
     def resize(self, tasks: Mapping[str, int], reason: str) -> dict[str, Any]:
-        """Change the number of the running job's tasks by type: ``{"worker": 4}``.
+        """Change the number of tasks of the running job.
 
-        Return ``before``, the numbers before this request (an earlier request may have set them), and ``state``, the
-        state of the job. Raises NotResizable, a ClusterError, before any request if the job does not allow the change,
-        or the cluster could never run so many tasks.
+        :param tasks: new number of tasks for each task type, such as ``{"worker": 4}``.
+
+        Return a mapping with two keys. ``before`` contains the numbers of tasks before this request, which an earlier
+        request may have set. ``state`` is the state of the job.
+
+        Raises NotResizable, a ClusterError, if the job does not allow the change, or if the cluster could never run so
+        many tasks. In this case, the method sends no request.
         """
         if self.identity is not None:
             self._check_resize(tasks)
@@ -324,10 +338,12 @@ class TonyJob:
             ) from error
 
     def export(self, reason: str, *, seconds: float = EXPORT_SECONDS) -> ExportedModel:
-        """Request an export of the running job's model, and wait up to ``seconds`` for it. The job continues.
+        """Request an export of the running job's model, and wait up to ``seconds`` for the export. The job continues.
 
-        Return the export's directory on the store (``uri``) and its ``step``. Raises NotExported, a ClusterError, if no
-        export is made in time: the program does not check for requests, the job ends, or the export fails.
+        Return the directory of the exported model on the store (``uri``), and the step of the model (``step``).
+
+        Raises NotExported, a ClusterError, if the job ends, if the export fails, or if no model is exported in time,
+        for example because the program does not check for requests.
         """
         export = self._wait_for_export(reason, seconds)
         directory = self.directory if self.identity is not None else None
@@ -380,19 +396,21 @@ class TonyJob:
         port: int = 0,
         *,
         local_port: int = 0,
-        tell: Callable[[str], None] = lambda news: None,
+        report: Callable[[str], None] = lambda news: None,
         over: threading.Event | None = None,
     ) -> TaskTunnel:
-        """Return a tunnel to a server in a task of the running job: a context manager with its local ``port``.
+        """Return a tunnel to a server in a task of the running job.
 
-        :param task: such as ``worker:0``.
-        :param port: port on which the task's program listens; 0 for the first port assigned to the task
+        The tunnel is a context manager. Its attribute ``port`` is the local port of the tunnel.
+
+        :param task: name of the task, such as ``worker:0``.
+        :param port: port on which the task's program listens. 0 selects the first port that is assigned to the task
             (``TONY_PORT``).
-        :param local_port: port of this machine's loopback interface; 0 for any free port.
-        :param tell: called with progress messages for users, from another thread.
+        :param local_port: port of this machine's loopback interface on which the tunnel listens. 0 selects a free port.
+        :param report: function that another thread calls with progress messages for users.
         :param over: event that cancels the opening of the tunnel.
 
-        Only the application's owner and users with the right to modify it can connect.
+        Only the application's owner, and users with the right to modify the application, can connect.
         """
         from tony_provider.cluster.task_tunnel import MasterOfTunnel, TaskTunnel, expect_running
         from tony_provider.cluster.token_refresh import read_master_contact
@@ -401,12 +419,12 @@ class TonyJob:
         expect_running(cluster, self.application_id)
         authority = read_master_contact(self.hook.storage(), self.directory).authority
         master = MasterOfTunnel(cluster, self.application_id, authority)
-        return TaskTunnel(master, task, port, local_port=local_port, tell=tell, over=over)
+        return TaskTunnel(master, task, port, local_port=local_port, report=report, over=over)
 
     def refresh_store_token(self) -> TokenLife | None:
-        """Send the running job a new HDFS token. Return its lifetime.
+        """Send the running job a new HDFS token, and return the token's lifetime.
 
-        Return None if HDFS requires no tokens. Operators and triggers that wait for the job do this automatically.
+        Return None if HDFS requires no tokens. Operators and triggers that wait for the job send tokens automatically.
         Raises MasterOutOfReach if no master accepts the token.
         """
         from tony_provider.cluster.token_refresh import refresh_store_tokens
@@ -414,9 +432,9 @@ class TonyJob:
         return refresh_store_tokens(self.hook.opened, self.directory, self.application_id)
 
     def clean_up(self) -> None:
-        """Remove files that an ended job no longer needs, in case its master died before it could do so.
+        """Remove files that the ended job no longer needs. Its master may have died before it could remove them.
 
-        Its results remain. Idempotent.
+        The results of the job remain. You can call this method several times.
         """
         application_store.clean_up(self.hook.storage(), self.directory)
         self.hook.get_conn().forget(self.application_id)
@@ -426,9 +444,9 @@ class TonyJob:
     def job_for_rerun(self, *, confirmed: bool = False) -> KeptJob:
         """Return the job for another run with the files that the store keeps.
 
-        :param confirmed: a person has confirmed the job's objects outside of the staging directory's cache.
+        :param confirmed: whether a person has confirmed the job's objects outside the staging directory's cache.
 
-        Raises SourceMissing, which names the missing files, and Unconfirmed, which lists the objects to confirm.
+        Raises SourceMissing with the missing files, and Unconfirmed with the objects that a person must confirm.
         """
         from tony_provider.cluster.notebooks import kept_job
 
@@ -441,7 +459,7 @@ class TonyJob:
         write_access(self.hook.storage(), self.directory, NotebookAccess(token))
 
     def notebook_token(self) -> str | None:
-        """Return the stored token of a notebook, or None if the job has ended or is not a notebook."""
+        """Return the stored token of a notebook. Return None if the job has ended or is no notebook."""
         from tony_provider.cluster.notebooks import read_access
 
         access = read_access(self.hook.storage(), self.directory)

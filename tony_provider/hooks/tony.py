@@ -43,15 +43,15 @@ if TYPE_CHECKING:  # imported on use, because few processes need them
 
 
 class TonyHook(BaseHook):
-    """Interface to one cluster: YARN, or this machine. ``submit`` and ``job`` return the handle of a job, a TonyJob.
+    """Interface to one cluster: YARN, or this machine. ``submit`` and ``job`` return a TonyJob, the handle of a job.
 
-    All methods block for a limited time; from asyncio, use ``asyncio.to_thread``. They raise ClusterError (see
-    ``cluster/errors.py``; its ``permanent`` states whether a retry can help) and StorageError. Close the hook, or use
-    it as a context manager.
+    All methods block for a limited time. From asyncio, call them with ``asyncio.to_thread``. The methods raise
+    ClusterError and StorageError. The attribute ``permanent`` of a ClusterError states whether a retry is useless, see
+    ``cluster/errors.py``. Close the hook, or use the hook as a context manager.
 
-    :param tony_conn_id: a connection of type ``tony``.
-    :param proxy_user: the user to act for. With Kerberos, the cluster must allow the connection's user to impersonate
-        this user. Without Kerberos, requests only name this user.
+    :param tony_conn_id: ID of a connection of type ``tony``.
+    :param proxy_user: name of the user that the hook impersonates. With Kerberos, the cluster must allow the
+        connection's user to impersonate this user. Without Kerberos, requests only contain the name of this user.
     """
 
     conn_name_attr = "tony_conn_id"
@@ -83,18 +83,21 @@ class TonyHook(BaseHook):
         return time.time() + self.opened.cluster.clock_ahead
 
     def storage(self) -> Storage:
-        """Return the store with the staging directory. It belongs to the hook, so do not close it."""
+        """Return the store that contains the staging directory. The hook closes the store, so do not close it."""
         return self.opened.storage
 
     @property
     def layout(self) -> Layout:
-        """Return the paths below the staging directory."""
+        """Return the paths of the directories and files below the staging directory."""
         return Layout(self.opened.staging_dir)
 
     def identity(
         self, *, dag_id: str, run_id: str, task_id: str, map_index: int = -1, checkpoint_key: str | None = None
     ) -> Identity:
-        """Return the identity of a training, which includes the connection's namespace. Sends no request."""
+        """Return the identity of a training. This method sends no request.
+
+        The identity consists of the connection's namespace and of the arguments.
+        """
         return identity_of(
             namespace=self.settings.namespace,
             dag_id=dag_id,
@@ -107,8 +110,8 @@ class TonyHook(BaseHook):
     def expect_servers(self) -> None:
         """Check that servers listen at the connection's addresses, before a job is started.
 
-        Raises ClusterUnreachable or StagingFailed within seconds if no server listens. Other methods would fail only
-        after a long time, because they wait for a failover to end.
+        Raises ClusterUnreachable or StagingFailed within seconds if no server listens. Other methods wait for the end
+        of a failover, so they would fail only after a long time.
         """
         if self.settings.yarn is not None:
             from tony_provider.cluster.checks.daemons import expect_servers
@@ -126,7 +129,7 @@ class TonyHook(BaseHook):
             expect_store(self.settings.yarn, seconds)
 
     def check(self, job: JobSpec) -> None:
-        """Check the job against the connection's policy and against the cluster. Changes nothing.
+        """Check the job against the connection's policy and against the cluster. The check changes nothing.
 
         Raises JobRejected with all reasons why the job could never run.
         """
@@ -139,7 +142,7 @@ class TonyHook(BaseHook):
         search_path: Sequence[Path] = (),
         file_roots: Sequence[Path] = (),
     ) -> list[Finding]:
-        """Return the findings of all checks of a submission that need no secrets. Changes nothing.
+        """Run all checks of a submission that need no secrets, and return their findings. The checks change nothing.
 
         SubmissionRequest describes the arguments.
         """
@@ -149,7 +152,8 @@ class TonyHook(BaseHook):
     def expect_kernel(self, job: JobSpec, search_path: Sequence[Path], file_roots: Sequence[Path] = ()) -> None:
         """Check, as far as possible before a start, that the job's environments can serve a notebook.
 
-        Raises JobRejected if an environment has no Jupyter server or no kernel, SourceMissing for missing sources.
+        Raises JobRejected if an environment has no Jupyter server or no kernel, and SourceMissing if a source of an
+        environment is missing.
         """
         from tony_provider.cluster.notebooks import expect_kernel
 
@@ -157,20 +161,20 @@ class TonyHook(BaseHook):
         expect_kernel(self.opened, job, search_path, roots)
 
     def input_figures(self, job: JobSpec, seconds: float) -> dict[str, InputSizes | str]:
-        """Return the size of each input of the job, or why it is unknown after ``seconds``. Changes nothing."""
+        """Return the size of each input of the job, or the reason why the size is unknown after ``seconds``."""
         return InputSizeScan(job, self.storage(), self.layout.root, seconds).figures()
 
     def submit(
         self, request: SubmissionRequest, *, before_submit: Callable[[TonyJob], object] = lambda job: None
     ) -> TonyJob:
-        """Check the job, stage its files, start it, and return its handle. After an error nothing remains.
+        """Check the job, stage its files, start the job, and return its handle. After an error, no files remain.
 
         Every other running application of this training is ended first, so that only one application does the work.
 
-        :param before_submit: called with the job before the cluster receives its application, so that the caller can
-            record the ID. If it raises an exception, the job is not submitted.
+        :param before_submit: function that is called with the job before the cluster receives the application, so that
+            the caller can record the ID. If this function raises an exception, the job is not submitted.
 
-        Raises JobRejected and SourceMissing before anything is staged, StagingFailed, SubmissionRefused.
+        Raises JobRejected and SourceMissing before any file is staged. Also raises StagingFailed and SubmissionRefused.
         """
         from tony_provider.hooks.connection import mask_of
 
@@ -181,23 +185,23 @@ class TonyHook(BaseHook):
         return TonyJob(self, application_id, request.identity)
 
     def job(self, application_id: str, identity: Identity | None = None) -> TonyJob:
-        """Return the handle of a job, running or ended.
+        """Return the handle of a running or ended job.
 
-        :param identity: identity of the job's training. If it is None, this method queries the cluster and the store
-            for it.
+        :param identity: identity of the job's training. If None, this method queries the cluster and the store for the
+            identity.
         """
         if identity is None and (found := self.application_ref(application_id=application_id)) is not None:
             identity = found.identity
         return TonyJob(self, application_id, identity)
 
     def preview(self, request: SubmissionRequest) -> Preview:
-        """Return what ``submit`` would do and request, from the same code and with the same errors. Changes nothing."""
+        """Return the files and requests of ``submit``, but change nothing. Raises the same errors as ``submit``."""
         return preview(self.opened, request)
 
     def previous_application(self, identity: Identity, *, remembered: str | None = None) -> PreviousApplication | None:
-        """Return the training's latest application and its outcome, or None if there is none.
+        """Return the training's latest application and its outcome, or None if the training has no application.
 
-        :param remembered: id of an application to use if the store has none.
+        :param remembered: ID of the application to return if the store has no application of the training.
         """
         return previous_application(self.get_conn(), self.storage(), self.layout, identity, remembered=remembered)
 
@@ -218,7 +222,7 @@ class TonyHook(BaseHook):
         return self.get_conn().live()
 
     def application_ref(self, *, application_id: str = "", tag: str = "") -> ApplicationRef | None:
-        """Return the application with this id, or the newest one with this tag, or None if it is unknown.
+        """Return the application with this ID, or the newest application with this tag. Return None if it is unknown.
 
         ApplicationFinder defines which users' applications are included.
         """
@@ -230,16 +234,17 @@ class TonyHook(BaseHook):
         return self._finder().identities()
 
     def application_ids(self, identity: Identity) -> list[str]:
-        """Return the ids of the training's applications that have a directory, the newest last."""
+        """Return the IDs of the training's applications that have a directory. The newest ID is the last."""
         return self._finder().ids_of(identity)
 
     def _finder(self) -> ApplicationFinder:
         return ApplicationFinder(self.get_conn(), self.storage(), self.layout)
 
     def garbage(self, models: Sequence[str] = (), *, history_ms: int | None = None) -> Garbage:
-        """Return the remains of old trainings and unused built environments, to list and remove.
+        """Return the files of old trainings and of unused built environments, to list and remove.
 
-        ``models``: directories with published models in addition to the staging directory. ``history_ms``: see Garbage.
+        ``models`` are directories with published models, in addition to the staging directory. ``history_ms`` is
+        described in Garbage.
         """
         from tony_provider.cluster.garbage import Garbage
 
@@ -261,24 +266,26 @@ class TonyHook(BaseHook):
         return None if cache is None else BuiltEnvironments(self.storage(), Layout(cache.root), shared=True)
 
     def application(self, application_id: str) -> Application | None:
-        """Return the cluster's report on the application, or None if the cluster does not know it (anymore)."""
+        """Return the cluster's report on an application. Return None if the application is unknown or forgotten."""
         return self.get_conn().application(application_id)
 
     def job_status(self, identity: Identity, application_id: str, *, may_have_ended: bool = True) -> JobStatus | None:
-        """Return the job's result if it has ended, otherwise its status, or None if its master has not written any yet.
+        """Return the result of an ended job, or the status of a running job.
 
-        :param may_have_ended: False if the cluster reports that the job runs. Then only the status is read.
+        Return None if the job's master has not written a status yet.
 
-        Raises RecordUnreadable, a ClusterError, if the file is not a status.
+        :param may_have_ended: False if the cluster reports that the job runs. This method then reads only the status.
+
+        Raises RecordUnreadable, a ClusterError, if the file on the store is not a valid status.
         """
         directory = self.layout.application_dir(identity, application_id)
         return results.job_status(self.storage(), directory, may_have_ended=may_have_ended)
 
     def former_runs(self, labels: Mapping[str, str]) -> PreviousRuns:
-        """Return the record of the latest applications of the DAG's task that ``labels`` name, over all runs.
+        """Return the record of the latest applications of a DAG's task, over all runs. ``labels`` identify the task.
 
-        Return an empty record for labels without a task. Raises RecordUnreadable, a ClusterError, if the file is
-        invalid.
+        Return an empty record if the labels contain no task. Raises RecordUnreadable, a ClusterError, if the file of
+        the record is invalid.
         """
         from tony_provider.cluster.records.summary import PreviousRuns, read_previous_runs, task_identity
 
@@ -286,36 +293,43 @@ class TonyHook(BaseHook):
         return PreviousRuns() if task is None else read_previous_runs(self.storage(), self.layout, task)
 
     def keep_former_runs(self, labels: Mapping[str, str], runs: PreviousRuns) -> None:
-        """Store the record of the latest applications of the task that ``labels`` name. Do nothing without a task."""
+        """Store the record of the latest applications of the task in ``labels``. Do nothing if they contain no task."""
         from tony_provider.cluster.records.summary import task_identity, write_previous_runs
 
         if (task := task_identity(self.settings.namespace, labels)) is not None:
             write_previous_runs(self.storage(), self.layout, task, runs)
 
     def kill(self, application_id: str, diagnostics: str) -> None:
-        """End the application immediately. Idempotent; see ``Cluster.kill``."""
+        """End an application immediately. Do nothing if the application has ended or is unknown.
+
+        On YARN, this method returns before the application has ended. On the local cluster, it returns after the end.
+        """
         self.get_conn().kill(application_id, diagnostics)
 
     def control(
         self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
     ) -> dict[str, Any]:
-        """Send a control request to the master of a running application; see ``Cluster.control``.
+        """Send a control request to the master of a running application, and return the master's answer.
 
-        Actions: ``stop`` (``{"reason": …, "grace": seconds}``), ``suspend``, ``resume``, ``checkpoint`` and ``export``
-        (``{"reason": …}``).
+        All requests are idempotent. The action ``stop`` takes the body ``{"reason": …, "grace": seconds}``. The actions
+        ``suspend``, ``resume``, ``checkpoint`` and ``export`` take the body ``{"reason": …}``.
+
+        Raises MasterOutOfReach, a ClusterError, if the master does not answer within ``seconds``.
         """
         return self.get_conn().control(application_id, action, body, seconds=seconds)
 
     def export(self, application_id: str, reason: str, *, seconds: float = EXPORT_SECONDS) -> ExportedModel:
-        """Request an export of a running job's model, and wait up to ``seconds`` for it. The job continues.
+        """Request an export of a running job's model, and wait up to ``seconds`` for the export. The job continues.
 
-        Return the export's directory on the store (``uri``) and its ``step``. Raises NotExported, a ClusterError, if no
-        export is made in time: the program does not check for requests, the job ends, or the export fails.
+        Return the directory of the exported model on the store (``uri``), and the step of the model (``step``).
+
+        Raises NotExported, a ClusterError, if the job ends, if the export fails, or if no model is exported in time,
+        for example because the program does not check for requests.
         """
         return self.job(application_id).export(reason, seconds=seconds)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Return a short summary of ``diagnose`` for Airflow's "Test" button, within 10 seconds."""
+        """Run ``diagnose`` for Airflow's "Test" button, and return a short summary within 10 seconds."""
         try:
             report = self.diagnose()
         except ClusterError as error:
@@ -323,16 +337,16 @@ class TonyHook(BaseHook):
         return report.is_good, str(report)
 
     def diagnose(self) -> Report:
-        """Check everything that a job needs from the cluster, within 10 seconds. Starts nothing.
+        """Check everything that a job needs from the cluster, and return the report within 10 seconds.
 
-        Raises ConnectionProblem if the connection is missing or invalid.
+        This method starts no application. Raises ConnectionProblem if the connection is missing or invalid.
         """
         from tony_provider.cluster.checks.doctor import diagnose
 
         return diagnose(self.settings)
 
     def close(self) -> None:
-        """Close all connections. Idempotent; the hook opens them again when it is used."""
+        """Close all connections. You can call this method several times, and use the hook again afterwards."""
         if (opened := self.__dict__.pop("opened", None)) is not None:
             opened.close()
 

@@ -24,24 +24,28 @@ _MEDIA = ("text", "slack", "html", "markdown")  # the values of ``Medium``, whic
 
 
 class TonyNotifier(BaseNotifier):
-    """Send a message about a training through another notifier: verdict, cause, last lines, metrics, links.
+    """Send a message about a training through another notifier: verdict, cause, last lines, metrics and links.
 
-    The other notifier's templates receive ``tony``, a TrainingMessage:
-    ``TonyNotifier(SlackNotifier(text="{{ tony.message }}"))``. Use it for callbacks of tasks and DAGs, and for
-    deadlines. See the guide "Send alerts to mail or Slack".
+    The templates of the other notifier receive the variable ``tony``, a TrainingMessage:
+    ``TonyNotifier(SlackNotifier(text="{{ tony.message }}"))``. Use TonyNotifier for callbacks of tasks and DAGs, and
+    for deadlines. See the guide "Send alerts to mail or Slack".
 
-    :param notifier: a notifier of any provider, or a callable that receives the context with ``tony``. Or the class of
-        a notifier, or the import path of such a class: TonyNotifier then creates the notifier with all further
-        arguments. A deadline needs the
-        import path, because its arguments must be JSON.
-    :param task_id: the training task of the message, for callbacks of a DAG or a deadline. In callbacks of a task, this
-        is the task itself; default: the DAG's first training that has not succeeded, otherwise its last one.
-    :param tony_conn_id: the training's connection; default: the task's connection, for a deadline ``tony_default``.
-    :param medium: markup language of the message: ``text``, ``slack``, ``html`` or ``markdown``. Texts of ``tony`` are
-        escaped for it; default: according to the notifier's provider, ``text`` for a function.
-    :param lines: maximum number of last lines of the failed task.
-    :param seconds: time limit in seconds for cluster and store. Data that are not known by then are left out.
-    :param context: the context of the callback, if Airflow passes it here and not in the call; default: the call's.
+    :param notifier: a notifier of any provider, or a callable that receives the context with the key ``tony``. You can
+        also give the class of a notifier, or the import path of such a class. TonyNotifier then creates the notifier
+        with all further arguments. A deadline needs the import path, because the arguments of a deadline's callback
+        must be JSON.
+    :param task_id: ID of the training task that the message describes, for callbacks of a DAG or a deadline. In a
+        callback of a task, the message describes this task; default: the DAG's first training that has not succeeded,
+        otherwise the DAG's last training.
+    :param tony_conn_id: ID of the training's connection; default: the connection of the training task, or
+        ``tony_default`` for a deadline.
+    :param medium: markup language of the message: ``text``, ``slack``, ``html`` or ``markdown``. All texts in ``tony``
+        are escaped for this language; default: the language of the notifier's provider, or ``text`` for a function.
+    :param lines: maximum number of last lines of the failed task's output in the message.
+    :param seconds: time limit in seconds for requests to the cluster and its store. Data that are still unknown at this
+        time are left out of the message.
+    :param context: context of the callback, if Airflow passes it to this class and not to the call; default: the
+        context of the call.
     """
 
     def __init__(

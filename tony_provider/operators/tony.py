@@ -40,72 +40,77 @@ if TYPE_CHECKING:
 class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
     """Run a distributed training on YARN, or on this machine, and wait for it.
 
-    If a worker dies, the next try attaches to the running application of the previous try, or returns its result. After
-    a failure, the next try starts a new application, which resumes from the newest verified checkpoint, unless the
-    commands, the environment or the files have changed. A task that is cleared after a success trains from the
-    beginning. See the guide "Retry and resume a training".
+    If a worker dies, the next attempt of the task attaches to the running application of the previous attempt, or
+    returns its result. After a failure, the next attempt starts a new application. This application resumes from the
+    newest verified checkpoint, unless the commands, the environment or the files have changed. A task that is cleared
+    after a success trains from the beginning. See the guide "Retry and resume a training".
 
-    :param job: the job specification: a mapping, YAML or JSON text, or the name of a file next to the DAG that ends in
-        ``.tony.yaml`` or ``.tony.json``. Text and files are parsed before their values are rendered. See the
-        reference "Job keys". Templated: every text in it.
-    :param overrides: keys that are merged over the job and over the arguments below. Mappings merge key by key, lists
-        replace, null deletes. Overrides may change only sizes and limits, unless ``allowed_overrides`` lists other
-        keys, because all users who may trigger the DAG can often write overrides. See the guide "Parameters
-        and the trigger form". Templated.
-    :param allowed_overrides: keys of the job that ``overrides`` may change in addition to sizes and limits, each with
-        all keys below it, such as ``["env.LEARNING_RATE", "tasks.*.env"]``; ``*`` stands for one name.
-    :param tony_conn_id: a connection of type ``tony``. See the guide "Set up the connection". Templated.
+    :param job: the job specification: a mapping, YAML or JSON text, or the name of a ``.tony.yaml`` or ``.tony.json``
+        file next to the DAG file. Text and files are parsed before the templates in their values are rendered. See the
+        reference "Job keys". Templated: every text in the job.
+    :param overrides: keys that are merged over the job and over the arguments below. Mappings are merged key by key. A
+        list replaces the whole list, and null deletes the key. By default, overrides may change only sizes and limits,
+        because all users who may trigger the DAG can often write overrides. ``allowed_overrides`` lists other keys that
+        overrides may change. See the guide "Parameters and the trigger form". Templated.
+    :param allowed_overrides: keys of the job that ``overrides`` may change in addition to sizes and limits, such as
+        ``["env.LEARNING_RATE", "tasks.*.env"]``. A listed key includes all keys below it. ``*`` matches any one name.
+    :param tony_conn_id: ID of an Airflow connection of type ``tony``. See the guide "Set up the connection". Templated.
     :param name: name of the application; default: the job's ``name``, otherwise ``<dag>.<task>``. Templated.
-    :param yarn_queue: YARN queue, which replaces the job's ``queue``; default: the job's, otherwise the connection's.
-        Templated.
-    :param proxy_user: run the job as this user. The cluster must allow the connection's user to impersonate this user.
-        Default: the connection's user. Templated.
-    :param env_vars: environment variables, merged over the job's ``env``. Templated.
+    :param yarn_queue: YARN queue of the application, which replaces the job's ``queue``; default: the job's ``queue``,
+        otherwise the connection's ``queue``. Templated.
+    :param proxy_user: name of the cluster user that runs the job. The cluster must allow the connection's user to
+        impersonate this user. Default: the connection's user. Templated.
+    :param env_vars: environment variables of the user processes, which are merged over the job's ``env``. Templated.
     :param secrets: environment variables with secret values for each user process. The values are masked in logs, and
-        reach the nodes only in the application's credentials. A literal value is readable in the DAG's file, and for a
-        mapped task also in Airflow's database. So use a template: ``{{ conn.model_store.password }}``. Templated.
-    :param wait_for_completion: False: return as soon as the application is submitted.
-    :param deferrable: wait in the triggerer, without a worker slot; default: Airflow's
-        ``[operators] default_deferrable``.
-    :param poll_interval: seconds between two polls of the job's steps and metrics; default: ``[tony] poll_interval`` of
-        Airflow's configuration, which is 5. A worker polls more often in the first minute. A triggerer with many jobs
-        polls less often, see ``[tony] details_per_second``.
-    :param queue_timeout: seconds from submission within which the job must receive all its containers; default: the
-        job's ``timeouts.queue``, otherwise no limit.
-    :param resume: how a new application uses the checkpoints of earlier applications. ``auto`` resumes from the newest
-        checkpoint after a failure, unless the commands, the environment or the files have changed. ``always`` also
-        resumes after such changes, and after a success. ``never`` begins at step 0. Templated.
-    :param resume_from: the checkpoint from which this training starts until it has stored its own first checkpoint. For
-        the newest checkpoint of another training, give a mapping with ``run_id``. If they differ from this task's, add
-        ``dag_id``, ``task_id``, and either ``map_index`` or ``checkpoint_key``. The key ``snapshot`` selects an older
-        checkpoint by its number. Or give the URI of a chain or a checkpoint: a result's ``checkpoint_chain`` or
-        ``checkpoint_dir``. To return to an older checkpoint of this training, add ``resume="never"``. An empty
-        ``run_id`` or text has no effect. Templated.
-    :param warm_start: URI of a directory on the job's store with a model, from which the training code may take its
-        initial weights at step 0. The code finds the files in ``TONY_WARM_START``. The URI may also name a checkpoint,
-        or a checkpoint chain, which stands for its newest checkpoint. An empty text has no effect. For an earlier
-        period's model use ``macros.tony.newest_model``. Templated.
-    :param checkpoint_key: a name for this training that replaces the map index, and is unique among the mapped
-        instances of the task. Use it if the mapped list can change, because an index may then belong to another item;
-        default: the map index. Templated.
-    :param mlflow: the id of a connection to the MLflow server that records the training as a run. Or a mapping of
-        ``conn_id`` and, optionally, ``experiment`` (default: the DAG's id) and ``run_name``. Needs
-        ``tony-provider[mlflow]``. See the guide "Monitor jobs with Prometheus, statsd, OpenTelemetry and MLflow".
+        reach the nodes only in the application's credentials. A literal value can be read in the DAG file, and for a
+        mapped task also in Airflow's database. So use a template, such as ``{{ conn.model_store.password }}``.
         Templated.
-    :param durable: False: end an application of an earlier try, ignore its result, and start a new application. The
-        argument ``resume`` still applies to checkpoints.
-    :param apply_advice: True: request the memory and vcores that earlier runs of this task needed, in place of the
-        job's values. After a failure, return to the job's values. A mapping names the values that may change, and their
-        limits: ``{"memory": {"at_least": "1GiB", "at_most": "16GiB"}, "vcores": {"at_most": 8}}``. Without a limit,
-        ``at_least`` is a quarter of the job's value, and ``at_most`` twice that value. See the page "Advice".
+    :param wait_for_completion: if False, the task returns as soon as the application is submitted.
+    :param deferrable: whether the task waits in the triggerer, where it uses no worker slot; default: Airflow's option
+        ``[operators] default_deferrable``.
+    :param poll_interval: number of seconds between two polls of the job's steps and metrics; default: the option
+        ``[tony] poll_interval`` of Airflow's configuration, which is 5. A worker polls more often in the first minute.
+        A triggerer that waits for many jobs polls less often, see ``[tony] details_per_second``.
+    :param queue_timeout: maximum number of seconds from the submission until the job has received all its containers;
+        default: the job's ``timeouts.queue``, otherwise no limit.
+    :param resume: how a new application uses the checkpoints of earlier applications. With ``auto``, the new
+        application resumes from the newest checkpoint after a failure, unless the commands, the environment or the
+        files have changed. With ``always``, the new application also resumes after such a change, and after a success.
+        With ``never``, the new application begins at step 0. Templated.
+    :param resume_from: the checkpoint from which this training starts until it has stored its own first checkpoint. For
+        the newest checkpoint of another training, give a mapping with ``run_id``. Add ``dag_id``, ``task_id``, and
+        either ``map_index`` or ``checkpoint_key`` if they differ from those of this task. The key ``snapshot`` selects
+        an older checkpoint by its number. You can also give the URI of a checkpoint chain or of a checkpoint, such as
+        ``checkpoint_chain`` or ``checkpoint_dir`` of a result. To return to an older checkpoint of this training, also
+        set ``resume="never"``. An empty ``run_id`` or an empty text has no effect. Templated.
+    :param warm_start: URI of a directory with a model on the job's store. The training code may take its initial
+        weights from this model at step 0. The code finds the files in the directory ``TONY_WARM_START``. You can also
+        give the URI of a checkpoint or of a checkpoint chain. The newest checkpoint of a chain is used. An empty text
+        has no effect. For the model of an earlier period, use ``macros.tony.newest_model``. Templated.
+    :param checkpoint_key: a name that identifies this training instead of the map index. The name must be unique among
+        the mapped instances of the task. Set a key if the mapped list can change, because a map index may then belong
+        to another item; default: the map index. Templated.
+    :param mlflow: ID of the connection to the MLflow server that records the training as a run. You can also give a
+        mapping with the key ``conn_id`` and the optional keys ``experiment`` (default: the DAG's ID) and ``run_name``.
+        This argument needs ``tony-provider[mlflow]``. See the guide "Monitor jobs with Prometheus, statsd,
+        OpenTelemetry and MLflow". Templated.
+    :param durable: if False, each attempt of the task ends an application of an earlier attempt, ignores its result,
+        and starts a new application. The argument ``resume`` still controls the use of checkpoints.
+    :param apply_advice: if True, the application requests the memory and vcores that earlier runs of this task needed,
+        instead of the values in the job. After a failure, the values in the job are requested again. A mapping contains
+        the values that may change and their limits, such as
+        ``{"memory": {"at_least": "1GiB", "at_most": "16GiB"}, "vcores": {"at_most": 8}}``. If a limit is missing,
+        ``at_least`` is a quarter of the job's value, and ``at_most`` is twice the job's value. See the page "Advice on
+        memory, vcores and other settings".
     :param on_kill_action: what happens to the application when a user marks or clears this task, or when its worker
-        shuts down. ``kill`` stops it, with a grace period for its user processes. ``keep`` lets the next try attach
-        to it. A timeout of the task ends the application in any case.
-    :param show_output: tasks whose output appears in the task's log, in lines such as
-        ``worker:0 | epoch 3, loss 0.21``. Write ``"leader"`` for the chief or rank 0, a list of tasks such as
-        ``["worker:0", "evaluator:0"]``, or False for none. The number of lines is limited, and values of ``secrets``
-        are masked. See the guide "Train a model in a DAG".
-    :param multiple_outputs: each key of the result is a separate XCom, as in ``train.output["model_dir"]``.
+        shuts down. With ``kill``, the application is stopped after a grace period for its user processes. With
+        ``keep``, the application continues, and the next attempt of the task attaches to it. A timeout of the task ends
+        the application in any case.
+    :param show_output: tasks of the job whose output appears in the Airflow task's log, in lines such as
+        ``worker:0 | epoch 3, loss 0.21``. Give ``"leader"`` for the chief or rank 0, a list of tasks such as
+        ``["worker:0", "evaluator:0"]``, or False for no output. The number of lines is limited, and the values of
+        ``secrets`` are masked. See the guide "Train a model in a DAG".
+    :param multiple_outputs: whether each key of the result is a separate XCom, such as ``train.output["model_dir"]``.
     :return: see ``JobResult``.
 
     Raises TonySpecError and TonyJobRejected, which Airflow does not retry. Also raises TonyJobFailed, TonyQueueTimeout,
@@ -213,7 +218,7 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
 
     @with_readable_errors
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """Continue after the trigger has stopped waiting; ``event`` is its plain WatchEvent."""
+        """Continue after the trigger has stopped waiting. ``event`` is the trigger's WatchEvent as plain data."""
         training = self._training(context)
         with training.ending_cleanly():
             return training.continue_after_trigger(event)
@@ -238,10 +243,11 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
 
     @with_readable_errors
     def dry_run(self) -> None:
-        """Print the exact submission as YAML with masked secrets: its files, and its requests to the cluster.
+        """Print the files of the submission and its requests to the cluster, as YAML with masked secrets.
 
         Outside a run, some templates cannot be rendered. If ``resume_from`` or ``warm_start`` is such a template, the
-        output shows a training that begins at step 0. Raises the errors that a try raises before it starts.
+        output shows a training that begins at step 0. Raises the errors that an attempt of the task raises before it
+        starts an application.
         """
         from tony_provider.operators.submission import print_submission
 

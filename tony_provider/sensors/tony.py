@@ -69,30 +69,32 @@ OPTIONAL = (*WHICH_JOB, "map_index", "checkpoint_key", "proxy_user")
 class TonySensor(ReadableTemplates, BaseSensorOperator):
     """Base class of both sensors, with their common arguments.
 
-    A sensor that is cleared or marked does not end its job. See the guide "Wait for a training or watch it with
-    sensors".
+    If a user clears or marks a sensor task, the job of the sensor continues. See the guide "Wait for a training or
+    watch it with sensors".
 
-    Exactly one of the first three arguments must be given. It names the job.
+    Exactly one of the first three arguments must be set. This argument selects the job.
 
-    :param application_id: such as ``application_1700000000000_0001``, or ``train.output["application_id"]``. Templated.
+    :param application_id: ID of the application to watch, such as ``application_1700000000000_0001`` or
+        ``train.output["application_id"]``. Templated.
     :param application_tag: a YARN tag: the tag of a training (``tony-…``), or one of the job's ``tags``. The sensor
         watches the newest application with this tag. Templated.
-    :param train_task_id: a training task of the same run (in a task group, ``<group>.<task>``). The sensor needs no
-        dependency on it. After a retry, the sensor watches the new application. The sensor stops when the training
-        task is over in Airflow. Templated.
-    :param map_index: the map index of the training task, if it is mapped; default: the sensor's own, or none.
+    :param train_task_id: ID of a training task of the same DAG run, such as ``<group>.<task>`` in a task group. The
+        sensor needs no dependency on the training task. After a retry of the training task, the sensor watches the new
+        application. The sensor stops when the training task is over in Airflow. Templated.
+    :param map_index: map index of a mapped training task; default: the sensor's own map index, if the sensor is mapped.
         Templated.
-    :param checkpoint_key: the training task's ``checkpoint_key``, if it has one. Templated.
-    :param start_timeout: maximum seconds to wait for an application, after the sensor's start and between two tries of
-        the training; default: no limit except ``timeout``.
-    :param tony_conn_id: the training task's connection. Templated.
-    :param proxy_user: the user for whom the sensor queries the cluster. With ``train_task_id`` it must be the training
-        task's ``proxy_user``; default: the connection's user. Templated.
-    :param deferrable: wait in the triggerer. False: wait in the worker, according to ``mode``; default: Airflow's
-        ``[operators] default_deferrable``.
-    :param poke_interval: minimum seconds between two polls of the job. In a triggerer, ``[tony] details_per_second``
-        also limits the polls of all jobs of a connection, which share one list of applications.
-    :param multiple_outputs: each key of the result is a separate XCom.
+    :param checkpoint_key: ``checkpoint_key`` of the training task, if the training task sets it. Templated.
+    :param start_timeout: maximum number of seconds without an application, after the sensor's start and between two
+        attempts of the training task; default: no limit except ``timeout``.
+    :param tony_conn_id: ID of the training task's connection. Templated.
+    :param proxy_user: name of the user that the sensor impersonates. Together with ``train_task_id``, the value must
+        equal the training task's ``proxy_user``; default: the connection's user. Templated.
+    :param deferrable: whether the sensor waits in the triggerer. If False, the sensor waits in the worker, according to
+        ``mode``; default: Airflow's option ``[operators] default_deferrable``.
+    :param poke_interval: minimum number of seconds between two polls of the job. In a triggerer, the option ``[tony]
+        details_per_second`` also limits the polls of all jobs of a connection. All jobs of a connection share one list
+        of applications.
+    :param multiple_outputs: whether each key of the result is a separate XCom.
     """
 
     template_fields: Sequence[str] = ("tony_conn_id", *OPTIONAL)
@@ -163,7 +165,7 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
 
     @with_readable_errors
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Complete the task after the trigger's event; ``event`` is its plain SensorEvent."""
+        """Complete the task after the trigger's event. ``event`` is the trigger's SensorEvent as plain data."""
         try:
             return self.running.continue_after_trigger(event)
         finally:
@@ -209,19 +211,20 @@ LEAST_HEARTBEAT_AGE = 10.0  # seconds; an application master reports heartbeats 
 
 
 class TonyJobSensor(TonySensor):
-    """Wait until a job is in one of some states.
+    """Wait until a job is in one of the given states.
 
-    The arguments of ``TonySensor`` name the job, and set how to wait for it.
+    The arguments of ``TonySensor`` select the job, and control how the sensor waits for the job.
 
-    :param states: names of states, in a list or in text with commas. States of a job: ``WAITING``, ``STARTING``,
-        ``RUNNING``, ``RESTARTING``, ``SUSPENDED``, ``RECOVERING``, ``FINISHING``, ``SUCCEEDED``, ``FAILED``,
-        ``KILLED``. States of its application before the job starts: ``NEW``, ``NEW_SAVING``, ``SUBMITTED``,
-        ``ACCEPTED``. State of the application after the job's end: ``FINISHED``. A state may begin and end between two
-        polls, so add the states that may follow it. Templated.
+    :param states: names of the states to wait for, as a list or as text with commas. A job has the states ``WAITING``,
+        ``STARTING``, ``RUNNING``, ``RESTARTING``, ``SUSPENDED``, ``RECOVERING``, ``FINISHING``, ``SUCCEEDED``,
+        ``FAILED`` and ``KILLED``. Before the job starts, its application has the states ``NEW``, ``NEW_SAVING``,
+        ``SUBMITTED`` and ``ACCEPTED``. After the end of the job, its application has the state ``FINISHED``. A state
+        may begin and end between two polls, so add the states that may follow it. Templated.
     :return: see ``SensorResult``: each key is a separate XCom.
 
-    Raises TonyJobMissed if the job has ended in another state, or if no job will start. Raises AirflowSensorTimeout,
-    TonySpecError and TonyJobRejected. Raises ClusterError or StorageError after an outage of 10 minutes.
+    Raises TonyJobMissed if the job has ended in another state, or if no job will start. Also raises
+    AirflowSensorTimeout, TonySpecError and TonyJobRejected. Raises ClusterError or StorageError after an outage of 10
+    minutes.
     """
 
     template_fields: Sequence[str] = (*TonySensor.template_fields, "states")
@@ -247,21 +250,23 @@ class TonyJobSensor(TonySensor):
 
 
 class TonyHeartbeatSensor(TonySensor):
-    """Watch a training while it runs, from a parallel task. The sensor succeeds when the training succeeds.
+    """Watch a running training from a parallel task. The sensor succeeds when the training succeeds.
 
-    The job's tasks are judged only while the job is ``RUNNING``, so not while it waits for containers or restarts.
+    The sensor checks the job's tasks only while the job is ``RUNNING``. While the job waits for containers or restarts,
+    the sensor checks nothing.
 
-    :param max_heartbeat_age: maximum seconds since the last heartbeat of a running task, or since the last status from
-        the application master; at least 10. None: not checked.
-    :param min_steps_per_second: minimum steps per second of each running task that reports steps, over its last minute.
-        None: not checked.
-    :param slow_for: seconds for which a task may be slower than ``min_steps_per_second``.
-    :param task_types: the task types to check, such as ``["worker"]``; default: all.
-    :param on_stale: ``fail``, or ``kill`` to first end the application, with a grace period for its user processes.
-        The next try of the training task resumes from the newest checkpoint.
+    :param max_heartbeat_age: maximum number of seconds since the last heartbeat of a running task, and since the last
+        status from the application master. The minimum is 10. None disables this check.
+    :param min_steps_per_second: minimum number of steps per second of each running task that reports steps, measured
+        over the last minute. None disables this check.
+    :param slow_for: number of seconds for which a task may be slower than ``min_steps_per_second``.
+    :param task_types: task types that the sensor checks, such as ``["worker"]``; default: all task types.
+    :param on_stale: what the sensor does if a check fails. With ``fail``, the sensor only fails. With ``kill``, the
+        sensor first ends the application, after a grace period for its user processes, and then fails. The next attempt
+        of the training task resumes from the newest checkpoint.
 
-    All other arguments are those of ``TonySensor``. Returns the same result and raises the same errors as
-    ``TonyJobSensor``, and also raises TonyJobStale.
+    All other arguments are those of ``TonySensor``. This sensor returns the same result and raises the same errors as
+    ``TonyJobSensor``. It also raises TonyJobStale.
     """
 
     def __init__(

@@ -34,13 +34,13 @@ class SensorEnd(StrEnum):
 
 @attrs.frozen
 class SensorResult:
-    """The return value of a sensor. Keys of unknown values are present with the value ``None``."""
+    """The return value of a sensor. It always contains all keys. A key is ``None`` if its value is unknown."""
 
-    application_id: str  # ID of the last observed application
-    state: str  # state of the job, or of the application if the job reports none
-    step: int | None = None  # last step that the chief, or rank 0, reported
-    total_steps: int | None = None  # total number of steps, as last reported by the chief, or rank 0
-    steps_per_second: float | None = None  # last measured speed
+    application_id: str  # ID of the last application that the sensor observed
+    state: str  # state of the job, or state of the application if the job reports no state
+    step: int | None = None  # last step that the chief or rank 0 reported
+    total_steps: int | None = None  # last total number of steps that the chief or rank 0 reported
+    steps_per_second: float | None = None  # last measured speed of the training, in steps per second
 
     @classmethod
     def of(cls, seen: JobObservation, application_id: str) -> SensorResult:

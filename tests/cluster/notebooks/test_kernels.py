@@ -63,7 +63,8 @@ def test_one_that_has_the_packages_of_another_python_too_says_nothing(tmp_path: 
     assert packages_of_directory(tmp_path / "env") is None
 
 
-def test_what_is_no_environment_says_nothing(tmp_path: Path) -> None:
-    (tmp_path / "broken.tar.gz").write_bytes(b"no archive")
+@pytest.mark.parametrize("content", [b"no archive", b"\x1f\x8b\x08", b"\x1f\x8b\x08\x04\0\0\0\0\0\x03\x01"])
+def test_what_is_no_environment_says_nothing(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "broken.tar.gz").write_bytes(content)
     assert packages_of_archive(tmp_path / "broken.tar.gz") is None
     assert packages_of_directory(tmp_path) is None

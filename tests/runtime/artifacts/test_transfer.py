@@ -365,6 +365,7 @@ LINK = Entry("l", Kind.LINK, 0o777, 1, target="a")
         ([attrs.evolve(FILE, size=11)], "does not fit"),
         ([attrs.evolve(FILE, offset=1)], "does not fit"),
         ([attrs.evolve(FILE, object="../u1")], "does not fit"),
+        ([attrs.evolve(FILE, size=0, object="u2-0")], "does not fit"),
         ([attrs.evolve(FILE, size=-1)], "negative"),
         ([attrs.evolve(FILE, mtime_ns=1 << 90)], "negative or above"),
         ([attrs.evolve(FILE, checksum="crc64:0")], "not a checksum"),

@@ -31,7 +31,7 @@ def other_jobs_server(field: Field) -> str:
         def page(port: int) -> str:
             news: list[str] = []
             with TaskTunnel(
-                MasterOfTunnel(cluster, his.id, about.authority), "worker:0", port, tell=news.append
+                MasterOfTunnel(cluster, his.id, about.authority), "worker:0", port, report=news.append
             ) as way:
                 return _page(way.port) or "; ".join(news)
 

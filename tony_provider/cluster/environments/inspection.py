@@ -156,7 +156,7 @@ def packages_of_archive(archive: Path) -> set[str] | None:
         return _packages(_in_zip(archive) if zipfile.is_zipfile(archive) else _in_tar(archive))
     except OSError:
         raise
-    except READ_ERRORS:
+    except (*READ_ERRORS, TypeError):  # TypeError: tarfile's error for a gzip file that ends within its header
         return None  # the container that unpacks the archive reports this
 
 

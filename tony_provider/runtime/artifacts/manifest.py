@@ -400,7 +400,7 @@ def _check_entry(entry: Entry, objects: Mapping[str, int]) -> None:
             algorithm_of(entry.checksum)
         except UnknownChecksum as error:
             raise InvalidManifest(f"{path!r}: {error}") from error
-        if entry.size and entry.offset + entry.size > objects.get(entry.object, -1):
+        if (entry.size or entry.object) and entry.offset + entry.size > objects.get(entry.object, -1):
             raise InvalidManifest(f"{path!r} does not fit into its object {entry.object!r}")
 
 

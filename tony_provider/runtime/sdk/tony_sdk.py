@@ -13,8 +13,8 @@
             tony_sdk.commit_checkpoint(step + 1, path)
     model.save(os.path.join(tony_sdk.model_dir() or "out", "model.keras"))
 
-The loop ``for step in tony_sdk.track(range(total), resume=True)`` reports its own progress. So do the callbacks for
-Keras, Lightning and transformers: ``keras_callback``, ``lightning_callback``, ``transformers_callback``.
+The loop ``for step in tony_sdk.track(range(total), resume=True)`` reports its own progress. The callbacks for Keras,
+Lightning and transformers also report progress: ``keras_callback``, ``lightning_callback``, ``transformers_callback``.
 
 The module needs only Python 3.8. Outside a job it has no effect and raises no errors, so the same script runs on a
 laptop. The module is a thin layer over the TONY_* variables. Programs in any language can use these variables instead.
@@ -57,7 +57,7 @@ class TaskInfo:
 
 
 def task() -> Optional[TaskInfo]:
-    """Return the task type, index and ranks of this process, or None outside a job."""
+    """Return the task type, the index and the ranks of this process. Return None outside a job."""
     index, world_size = _number("TONY_TASK_INDEX"), _number("TONY_WORLD_SIZE")
     task_type = os.environ.get("TONY_TASK_TYPE")
     if not task_type or index is None or world_size is None:
@@ -67,7 +67,7 @@ def task() -> Optional[TaskInfo]:
 
 
 def model_dir() -> Optional[str]:
-    """Return the local directory for the job's model, or None outside a job.
+    """Return the path of the local directory for the job's model. Return None outside a job.
 
     The directory of the chief becomes the job's model. In a job without a chief, the directory of the first worker
     becomes the model. The directories of all other tasks are discarded.
@@ -76,54 +76,61 @@ def model_dir() -> Optional[str]:
 
 
 def checkpoint_dir() -> Optional[str]:
-    """Return the directory for this training's checkpoints, or None outside a job.
+    """Return the path of the directory for this training's checkpoints. Return None outside a job.
 
     A restarted program finds the content of the last stored snapshot in this directory."""
     return os.environ.get("TONY_CHECKPOINT_DIR") or None
 
 
 def resume_from() -> Optional[str]:
-    """Return the path that a framework can load to resume: a file, a directory, or a TensorFlow prefix.
+    """Return the path from which a framework can resume: a file, a directory, or a TensorFlow prefix.
 
-    Return None if training begins at step 0, if the save is in no known format of a framework, and outside a job.
+    Return None if the training begins at step 0, or if the checkpoint is in no known format of a framework. Also return
+    None outside a job.
     """
     return os.environ.get("TONY_RESUME_FROM") or None
 
 
 def resume_step() -> int:
-    """Return the step of the checkpoint to resume from, or 0 if there is none."""
+    """Return the step of the checkpoint from which the training resumes, or 0 if it does not resume."""
     return _number("TONY_RESUME_STEP") or 0
 
 
 def tensorboard_dir() -> Optional[str]:
-    """Return the local directory for event files, or None outside a job. The event files are copied to the store."""
+    """Return the path of the local directory for event files. Return None outside a job.
+
+    The job copies the event files to the store.
+    """
     return os.environ.get("TONY_TENSORBOARD_DIR") or None
 
 
 def warm_start() -> Optional[str]:
-    """Return the local directory of an earlier model that provides the initial weights at step 0. Usually None."""
+    """Return the path of the local directory with an earlier model, which provides the initial weights at step 0.
+
+    Return None if the training has no such model, which is the usual case.
+    """
     return os.environ.get("TONY_WARM_START") or None
 
 
 def checkpoint_requested() -> bool:
-    """Return whether a checkpoint is requested now, once for each request.
+    """Return whether the job requests a checkpoint now. The function returns True once for each request.
 
-    The job requests checkpoints before preemptions, suspensions and resizes, and on a user's request. The call takes
-    microseconds, so call it after each step.
+    The job requests checkpoints before preemptions, suspensions and resizes, and when a user requests a checkpoint.
+    Call this function after each step, because the call takes only microseconds.
     """
     return _taken("TONY_CHECKPOINT_REQUEST")
 
 
 def commit_checkpoint(step: int, *paths: Union[str, os.PathLike[str]]) -> bool:
-    """Declare that a checkpoint is complete. A snapshot with this checkpoint is then taken at once.
+    """Declare that a checkpoint is complete. The job then takes a snapshot with this checkpoint at once.
 
-    ``paths``: files and directories below ``checkpoint_dir()``. Relative paths are relative to this directory.
-    ``resume_from()`` will return the first path. Do not change the files after this call. You may remove them when a
-    newer checkpoint exists. Without this call, a snapshot is taken when the directory has not changed for a few
-    seconds.
+    ``paths`` are files and directories below ``checkpoint_dir()``. Relative paths are relative to this directory. After
+    a restart, ``resume_from()`` returns the first path. Do not change the files after this call. You may remove the
+    files when a newer checkpoint exists. Without this call, the job takes a snapshot when the directory has not changed
+    for a few seconds.
 
-    Return whether the call had an effect: False outside a job and if the disk is full. Raises ValueError for a negative
-    step, for missing paths, for links, and for paths outside the directory.
+    Return True if the call had an effect. Return False outside a job, or if the disk is full. Raises ValueError if the
+    step is negative, if a path is missing, is a link, or is outside the directory.
     """
     directory = checkpoint_dir()
     if directory is None:
@@ -145,26 +152,27 @@ def commit_checkpoint(step: int, *paths: Union[str, os.PathLike[str]]) -> bool:
 
 
 def export_requested() -> bool:
-    """Return whether an export of the model is requested now, once for each request.
+    """Return whether an export of the model is requested now. The function returns True once for each request.
 
-    Users request exports, and the job can request them regularly. Only the chief, or rank 0, receives requests. The
-    call takes microseconds, so call it after each step.
+    Users request exports, and the job can request exports regularly. Only the chief or rank 0 receives requests. Call
+    this function after each step, because the call takes only microseconds.
     """
     return _taken("TONY_EXPORT_REQUEST")
 
 
 @contextmanager
 def export(step: int) -> Iterator[str]:
-    """Provide an empty local directory to export the model into before the training ends::
+    """Provide an empty local directory for an export of the model before the training ends::
 
         if tony_sdk.export_requested():
             with tony_sdk.export(step) as directory:
                 model.save(os.path.join(directory, "model.keras"))
 
     After the block, the directory is copied to the store in the background. The directory is discarded after an error
-    in the block, outside a job, and in all processes except the chief or rank 0. Only a step's first export is kept.
+    in the block, outside a job, and in all processes except the chief or rank 0. If the program exports the same step
+    several times, only the first export is stored.
 
-    Raises ValueError for a negative step, and OSError if the disk is full.
+    Raises ValueError if the step is negative, and OSError if the disk is full.
     """
     number = int(step)
     if number < 0:
@@ -185,7 +193,7 @@ def inputs(
     """Yield the shards of an input that are assigned to this task. See ``tony_inputs``.
 
     Outside a job, ``local`` is a file pattern or the paths of files to read, and ``format`` is the format of these
-    files. Needs ``tony_inputs.py`` next to this file, and ``tony_records.py`` to read records.
+    files. The function needs ``tony_inputs.py`` next to this file, and ``tony_records.py`` to read records.
     """
     shards: Iterator[tony_inputs.TaskShard] = importlib.import_module("tony_inputs").inputs(name, local, format)
     return shards
@@ -195,8 +203,8 @@ def output(name: str, local: Union[str, os.PathLike[str], None] = None) -> str:
     """Return a local directory whose files become part of this output of the job when the task succeeds.
 
     The directory is empty when the program starts. All processes of a container share the directory. Outside a job, the
-    directory is ``local``, and is created if it is missing. Raises ValueError if the job does not have this output for
-    this task type, and outside a job without ``local``.
+    function returns ``local``, and creates this directory if it is missing. Raises ValueError if the job does not have
+    this output for this task type. Also raises ValueError outside a job if ``local`` is not given.
     """
     directory = os.environ.get("TONY_OUTPUT_" + name.upper())
     if directory:
@@ -212,9 +220,9 @@ def output(name: str, local: Union[str, os.PathLike[str], None] = None) -> str:
 def batches(name: str, size: int, read: Optional[Read] = None, **outside: Any) -> Iterator[list[Any]]:
     """Yield lists of ``size`` examples of an input. The last list of a shard may be shorter. See ``tony_inputs``.
 
-    ``read`` takes a shard and yields examples; the default yields the records of the shard. ``outside`` contains the
-    arguments ``local`` and ``format`` of ``inputs``. With a queue, a shard is committed when the loop requests the next
-    batch after the last batch of the shard.
+    ``read`` is a function that takes a shard and yields examples. The default yields the records of the shard.
+    ``outside`` contains the arguments ``local`` and ``format`` of ``inputs``. For an input with ``deal: queue``, a
+    shard is committed when the loop requests the next batch after the last batch of the shard.
     """
     made: Iterator[list[Any]] = importlib.import_module("tony_inputs").batches(name, size, read, **outside)
     return made
@@ -223,8 +231,8 @@ def batches(name: str, size: int, read: Optional[Read] = None, **outside: Any) -
 def tf_dataset(name: str, read: Optional[Read] = None, signature: Any = None, **outside: Any) -> Any:
     """Return a ``tf.data.Dataset`` of the examples of this task's part of an input. See ``tony_inputs``.
 
-    ``signature`` is the ``output_signature`` of ``from_generator``; the default is bytes. ``read`` and ``outside`` are
-    as for ``batches``. Raises InputError for a queue.
+    ``signature`` is the ``output_signature`` of ``from_generator``. The default is a signature of bytes. ``read`` and
+    ``outside`` have the same meaning as in ``batches``. Raises InputError for an input with ``deal: queue``.
     """
     return importlib.import_module("tony_inputs").tf_dataset(name, read, signature, **outside)
 
@@ -232,8 +240,8 @@ def tf_dataset(name: str, read: Optional[Read] = None, signature: Any = None, **
 def torch_dataset(name: str, read: Optional[Read] = None, **outside: Any) -> Any:
     """Return a PyTorch ``IterableDataset`` of the examples of this task's part of an input. See ``tony_inputs``.
 
-    The processes of a ``DataLoader`` divide the shards among themselves. ``read`` and ``outside`` are as for
-    ``batches``. Raises InputError for a queue.
+    The processes of a ``DataLoader`` divide the shards among themselves. ``read`` and ``outside`` have the same meaning
+    as in ``batches``. Raises InputError for an input with ``deal: queue``.
     """
     return importlib.import_module("tony_inputs").torch_dataset(name, read, **outside)
 
@@ -241,11 +249,11 @@ def torch_dataset(name: str, read: Optional[Read] = None, **outside: Any) -> Any
 def report(step: Optional[int] = None, total_steps: Optional[int] = None, **metrics: Any) -> bool:
     """Report the progress of this task to the job. A new report replaces the previous report.
 
-    ``metrics`` are numbers, or arrays of one number. Other values are left out. The default for ``step`` and
-    ``total_steps`` is from the running ``track`` loop. Without a running loop, only metrics are reported.
+    ``metrics`` are numbers, or arrays of one number. Other values are left out. By default, ``step`` and
+    ``total_steps`` come from the ``track`` loop that runs. If no such loop runs, the call reports only metrics.
 
-    The call takes microseconds, but once a second is enough. Returns whether the report was written: False outside a
-    job and if the disk is full.
+    The call takes microseconds, but one call per second is enough. Return True if the report was written. Return False
+    outside a job, or if the disk is full.
     """
     path = os.environ.get("TONY_METRICS_FILE")
     if not path:
@@ -291,19 +299,20 @@ def track(
     """Return a loop over the items that reports progress to the job: ``for batch in tony_sdk.track(loader)``.
 
     Each item is a step. The step is done when the loop requests the next item. About once a second, the loop reports
-    the step, ``total``, and the metric ``input_wait``: the share of time, from 0 to 1, spent on waiting for items.
+    the step, ``total``, and the metric ``input_wait``. This metric is the share of time, from 0 to 1, that the loop
+    waits for items.
 
-    ``total`` is the number of all steps, including steps before this loop. The default is ``start`` plus the number of
-    items, if this number is known. ``start`` is the number of steps done before the first item. The default is 0. For a
-    ``range``, the default is the number of steps before the first number. The range may count from 0, or from 1 like
-    ``range(1, n + 1)``.
+    ``total`` is the number of all steps, including steps before this loop. The default of ``total`` is ``start`` plus
+    the number of items, if this number is known. ``start`` is the number of steps that were done before the first item.
+    The default of ``start`` is 0. For a ``range``, it is the number of steps before the first number of the range. A
+    range may count from 0, or from 1 like ``range(1, n + 1)``.
 
-    ``resume`` skips the items before ``resume_step()``. The skipped items are consumed, unless the items are a range.
-    ``stop`` ends the loop after the current item if the job asks this process to stop; see ``stopping``. The returned
-    loop has the attributes ``stopped`` and ``step`` (steps done), and the method ``report(loss=…)``, which adds metrics
-    to the next report.
+    ``resume=True`` skips the items before ``resume_step()``. The skipped items are consumed, unless the items are a
+    range. ``stop=True`` ends the loop after the current item if the job asks this process to stop, see ``stopping``.
+    The returned loop has the attributes ``stopped`` and ``step`` (the number of steps that are done). Its method
+    ``report(loss=…)`` adds metrics to the next report.
 
-    Needs ``tony_progress.py`` next to this file.
+    The function needs ``tony_progress.py`` next to this file.
     """
     made: tony_progress.Track[Item] = importlib.import_module("tony_progress").Track(
         items, total, start, resume=resume, stop=stop
@@ -315,19 +324,19 @@ def stopping() -> bool:
     """Return whether the job has asked this process to stop.
 
     The program should save its work and end within the grace period, because SIGKILL follows. After the first call of
-    this function, the first SIGTERM does not end this process, but a second SIGTERM does. An existing handler of the
-    program is still called.
+    this function, the first SIGTERM does not end this process, but a second SIGTERM does. An existing signal handler of
+    the program is still called.
 
-    Ranks receive the signal at different times. If they train in step, they must end together or ignore the signal.
-    Returns False outside a job, and if the first call is not in the main thread. Needs ``tony_progress.py`` next to
-    this file.
+    Ranks receive the signal at different times. If the ranks train in step, they must end together or ignore the
+    signal. Return False outside a job, or if the first call is not in the main thread. The function needs
+    ``tony_progress.py`` next to this file.
     """
     requested: bool = importlib.import_module("tony_progress").stopping()
     return requested
 
 
 def keras_callback(*, checkpoints: bool = False, exports: bool = True, stop: bool = False) -> Any:
-    """Return a callback for ``fit`` of Keras. See ``tony_callbacks``."""
+    """Return a callback for the method ``fit`` of a Keras model. See ``tony_callbacks``."""
     made = importlib.import_module("tony_callbacks").keras_callback
     return made(checkpoints=checkpoints, exports=exports, stop=stop)
 

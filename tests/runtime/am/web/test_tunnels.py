@@ -324,7 +324,7 @@ async def test_a_tunnel_that_the_master_does_not_know_is_lost(site: Site) -> Non
 
 async def test_connections_go_through_again_by_a_tunnel_to_the_next_master(site: Site, echo: int) -> None:
     news: list[str] = []
-    way = TaskTunnel(site.master, TASK, echo, tell=news.append)
+    way = TaskTunnel(site.master, TASK, echo, report=news.append)
     await asyncio.to_thread(way.__enter__)
     try:
         assert await echoed(way) == b"hello"
