@@ -16,7 +16,8 @@ from tony_provider.compat import AIRFLOW_VERSION, CAPABILITIES, AirflowTooOld, C
 
 VERSIONS = "tony_provider.compat"
 DOCUMENT = ROOT / "docs" / "reference" / "airflow-versions.md"
-COMPAT = "airflow.providers.common.compat.sdk"  # maps names across versions by itself
+COMPAT_FOLDER = "airflow.providers.common.compat"
+COMPAT = f"{COMPAT_FOLDER}.sdk"  # maps names across versions by itself
 # Names of every version: the oldest is checked below, and `make airflows` imports them all.
 EVERYWHERE = {
     "airflow.__main__.main",
@@ -29,7 +30,6 @@ EVERYWHERE = {
     "airflow.cli.cli_config.lazy_load_command",
     "airflow.cli.cli_parser.ALL_COMMANDS_DICT",
     "airflow.cli.simple_table.AirflowConsole",
-    "airflow.providers.common.compat.lineage.hook.get_hook_lineage_collector",
     "airflow.sdk.bases.operator.TRIGGER_FAIL_REPR",
     "airflow.sdk.bases.operator.TriggerFailureReason",
     "airflow.sdk.definitions.template.literal",
@@ -72,7 +72,9 @@ def test_what_only_some_versions_have_is_named_in_one_place() -> None:
         if not module.name.startswith((VERSIONS, *OF_THE_PORTAL))
         for name in taken(module)
         if name not in EVERYWHERE
-        and not name.startswith(("airflow.providers.openlineage", "airflow.providers.common.compat.openlineage"))
+        and not name.startswith(
+            ("airflow.providers.openlineage", f"{COMPAT_FOLDER}.openlineage", f"{COMPAT_FOLDER}.lineage")
+        )
         and not (name.startswith(f"{COMPAT}.") and name.rpartition(".")[2] not in NEW_IN_COMPAT)
     }
     assert named == set(), f"to be imported from {VERSIONS}, or looked for in every version and listed here"
