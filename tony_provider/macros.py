@@ -38,14 +38,12 @@ def newest_model(
     Raises ClusterError and StorageError. Raises ValueError if a ``version.json`` is invalid. Raises UndatedRun if
     ``before`` is not given, and the run is for a partition without a date.
     """
-    from tony_provider.cluster.records.summary import newest_model_before
+    from tony_provider.cluster.records.summary import models_directory, newest_model_before
     from tony_provider.hooks.tony import TonyHook
-    from tony_provider.runtime.storage import uris
 
     end = before if before is not None else run_dates.period_end(context["dag_run"])
     with TonyHook(tony_conn_id, proxy_user) as hook:
-        directory = models if "://" in models else uris.join(hook.layout.root, models)
-        return newest_model_before(hook.storage(), directory, end)
+        return newest_model_before(hook.storage(), models_directory(hook.layout.root, models), end)
 
 
 @pass_context

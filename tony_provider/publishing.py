@@ -52,7 +52,7 @@ def publish_model(
     partition without a date. Raises StorageNotFound if the model was removed. Also raises ClusterError and other
     StorageErrors.
     """
-    from tony_provider.cluster.records.summary import VERSION_FILE, VERSIONS_DIR, published_versions
+    from tony_provider.cluster.records.summary import VERSION_FILE, VERSIONS_DIR, models_directory, published_versions
     from tony_provider.hooks.tony import TonyHook
     from tony_provider.run_dates import period_end
     from tony_provider.runtime.storage.errors import StorageExists
@@ -79,7 +79,7 @@ def publish_model(
     with TonyHook(tony_conn_id, proxy_user) as hook:
         storage = hook.storage()
         storage.status(model)
-        directory = models if "://" in models else join(hook.layout.root, models)
+        directory = models_directory(hook.layout.root, models)
         while True:
             known = list(published_versions(storage, directory))
             numbers = {each.model_dir: int(each.number) for each in known if each.number.isdecimal()}

@@ -105,7 +105,7 @@ def test_a_training_reads_the_table_of_a_simulated_spark_task(examples: DagBag, 
     assert trained["metrics"]["loss"] < 0.02
 
 
-def test_with_the_spark_provider_the_table_is_written_by_spark(
+def test_with_a_stub_of_the_spark_provider_a_spark_task_writes_the_table(
     airflow_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class SparkSubmitOperator(BaseOperator):

@@ -19,8 +19,7 @@ from tests.structure.source import ROOT, Module, modules
 
 RULES = {
     "a clause as subject": r"^(What|Whoever|Whatever|Whom|Whose|Which of|That which|Where (it|they|one))\b(?!.*\?$)",
-    "no head noun": r"^(None:|(Of|Those|Such|Nobody|Nothing|Neither|One (that|of)|The same|(As|So) (many|much)|How)\b)"
-    r"(?!.*\?$)",
+    "no head noun": r"^(None:|(Of|Those|Such|Nobody|Nothing|Neither|One (that|of)|The same|(As|So) (many|much)|How)\b)",
     "an actor without a name": r"(?i)\b(somebody|nobody|whoever|anybody|someone else's|those who|whom)\b",
     "speech of programs": r"(?i)\b(is|are|was|were|be|been) (told|said|heard|asked|spoken)\b"
     r"|\b(tell|tells|told|says) (of|about|what|how|why|when|where|that|it|so)\b",

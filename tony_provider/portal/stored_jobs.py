@@ -72,15 +72,18 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "list": (list,),
 }
 # Fields of a row: the value if the summary lacks a field or has it in a wrong form, and the allowed types.
-_DEFAULTS = attrs.asdict(JobSummary(application_id="", application_dir="", dag_id="", run_id="", task_id=""))
-_DEFAULTS["times"] = {}  # unknown times, not times of 0 s
+_DEFAULTS = {
+    **attrs.asdict(JobSummary(application_id="", application_dir="", dag_id="", run_id="", task_id="")),
+    "times": {},  # unknown, not times of 0 s
+    "tony_conn_id": "",  # unknown, not the default connection
+}
 _LEFT_OUT = {"application_id", "dag_id", "run_id", "task_id", "map_index"}  # the row has them from its key and columns
 _LEFT_OUT |= {"use", "curves", "advice", "fingerprint", "links"}  # the row does not show them as they are
 _KINDS = {
     field.name: _TYPES[str(field.type).partition("[")[0].partition(" ")[0]]
     for field in attrs.fields(JobSummary)
     if field.name not in _LEFT_OUT
-}
+} | dict.fromkeys(("try_number", "version"), (int,))
 
 
 def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:

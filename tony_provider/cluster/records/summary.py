@@ -499,6 +499,11 @@ def newest_model_before(storage: Storage, models: str, end: datetime | str) -> s
     return next((each.model_dir for each in newest_first if storage.exists(each.model_dir)), "")
 
 
+def models_directory(root: str, models: str) -> str:
+    """Return the URI of the published models: ``models`` itself, or a path below ``root``, the staging directory."""
+    return models if "://" in models else uris.join(root, models)
+
+
 def published_versions(storage: Storage, models: str) -> Iterator[Version]:
     """Yield the published versions. Raises StorageError, and ValueError if a version.json is invalid."""
     try:

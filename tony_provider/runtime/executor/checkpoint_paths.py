@@ -1,7 +1,7 @@
 """Checkpoint paths that are the same in each container of a task, and a checkpoint directory that all tasks share.
 
 Libraries write absolute paths into their checkpoints, and each container has its own directory. So user processes get
-the path ``tony-USER/TASK-HASH/work/checkpoints`` below ``_TOP``, in which ``work`` is a symbolic link.
+the directory ``checkpoints`` of ``tony-USER/TASK-HASH/work`` below ``_TOP``, in which ``work`` is a symbolic link.
 ``checkpoints`` is not a link, because some programs do not follow links in their arguments. Only one container at a
 time uses a link: it locks the link's directory until all processes of the container have ended.
 """
