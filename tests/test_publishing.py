@@ -128,7 +128,16 @@ def test_each_outlet_gets_an_event(store: TonyHook, context: dict[str, Any]) -> 
     context["task"].outlets.append("asset")
     context["outlet_events"]["asset"] = SimpleNamespace(extra={})
     version = publish_model(MODELS, trained(store))
-    assert context["outlet_events"]["asset"].extra == version
+    assert context["outlet_events"]["asset"].extra == {**version, "current": True}
+
+
+def test_the_event_of_an_earlier_period_is_not_current(store: TonyHook, context: dict[str, Any]) -> None:
+    publish_model(MODELS, trained(store, 1))
+    context["task"].outlets.append("asset")
+    context["outlet_events"]["asset"] = SimpleNamespace(extra={})
+    context["dag_run"] = run_of(3)
+    earlier = publish_model(MODELS, trained(store, 2))
+    assert context["outlet_events"]["asset"].extra == {**earlier, "current": False}
 
 
 @pytest.mark.parametrize("missing", [{"model_dir": None}, {}])

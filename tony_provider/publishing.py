@@ -27,28 +27,28 @@ def publish_model(
     """Publish the model of a training as a new version, and make it the current version.
 
     Call this function in a task of a DAG. The function copies no data. It writes ``versions/<number>/version.json``
-    below ``models``, and then ``current.json`` with the same content. Each of the two files appears atomically. The
-    files of the model stay in the directory of the application. ``airflow tony gc`` keeps this directory as long as a
-    ``version.json`` refers to it.
+    below ``models``, and then ``current.json`` with the same content. Each file appears atomically. The model's files
+    stay in the application's directory. ``airflow tony gc`` keeps this directory as long as a ``version.json`` refers
+    to it.
 
-    A retry returns the same version. If an already published version belongs to a later period, as in a backfill, the
-    current version does not change. Each outlet of the task gets an asset event with the new version as ``extra``. If
-    OpenLineage is installed, it reports the model as an input of the task, and the version as an output of the task.
+    A retry returns the same version. The new version becomes the current version unless a version of a later period
+    exists, as in a backfill. Each outlet of the task gets an asset event. The event's ``extra`` contains the version,
+    and the key ``current``, which is true for the current version. If OpenLineage is installed, it reports the model as
+    an input of the task, and the version as an output.
 
-    :param models: directory of the published models. The value is a path below the connection's staging directory, or a
-        URI of the same store.
+    :param models: directory of the published models, as a path below the connection's staging directory, or as a URI of
+        the same store.
     :param trained: result of the training task. For ``@task.tony``, this result is the XCom ``tony``.
-    :param measured: result of the task that evaluated the model. The metrics in this result replace the metrics in
-        ``trained``.
+    :param measured: result of the task that evaluated the model. Its metrics replace the metrics in ``trained``.
     :param approved_by: name of the person who approved the model.
     :param tony_conn_id: ID of the training's connection.
     :param proxy_user: user of the training, if the training does not run as the connection's user.
 
     Return the version as a mapping. Its keys are ``metrics``, ``period_start`` and ``period_end`` (ISO 8601),
     ``run_id``, ``application_id``, ``model_dir`` (a URI) and ``version`` (a number, from 1). The key ``approved_by`` is
-    added if the argument was given. ``period_start`` is None for a run without a data interval.
+    added if you set this argument. ``period_start`` is None for a run without a data interval.
 
-    Raises ValueError if the training has left no model, if a ``version.json`` is invalid, or if the run is for a
+    Raises ValueError if the training has produced no model, if a ``version.json`` is invalid, or if the run is for a
     partition without a date. Raises StorageNotFound if the model was removed. Also raises ClusterError and other
     StorageErrors.
     """
@@ -93,12 +93,13 @@ def publish_model(
             except StorageExists:
                 continue  # another task has taken the number
         hook.log.info("Published %s as %s", model, uri)
-        if all(each.period_end <= end for each in known):
+        is_current = all(each.period_end <= end for each in known)
+        if is_current:
             storage.write(join(directory, "current.json"), content, overwrite=True)
             hook.log.info("This is the current version")
         lineage = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
         lineage.add_input_asset(hook, uri=model)
         lineage.add_output_asset(hook, uri=uri)
     for asset in context["task"].outlets:
-        context["outlet_events"][asset].extra = version
+        context["outlet_events"][asset].extra = {**version, "current": is_current}
     return version

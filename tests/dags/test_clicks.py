@@ -42,7 +42,7 @@ def test_each_day_begins_with_the_model_of_the_day_before(examples: DagBag, hook
     assert earlier.results["publish"]["version"] == 3
     assert earlier.results["train"]["metrics"]["log_loss"] > losses[1]
     assert current(hook, "clicks_daily/models") == published
-    assert events("clicks_daily_model", days[1]) == [published]
+    assert events("clicks_daily_model", days[1]) == [{**published, "current": True}]
 
 
 def test_a_day_without_a_date(examples: DagBag, hook: TonyHook, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def test_only_a_better_model_is_published(examples: DagBag, hook: TonyHook) -> N
     assert states(first)["publish"] == "success"
     assert "published_log_loss" not in first.results["evaluate"]["metrics"]
     published = current(hook, "clicks_challenger/models")
-    assert events("clicks_challenger_model", first) == [published]
+    assert events("clicks_challenger_model", first) == [{**published, "current": True}]
     assert set(published["metrics"]) >= {"challenger_log_loss"}
 
     # One epoch with a tiny learning rate gives a worse model.
@@ -167,6 +167,6 @@ def test_a_user_is_asked_before_the_publication(
     if answer == "Approve":
         version = current(hook, "clicks_approval/models")
         assert version["approved_by"]
-        assert events("clicks_approval_model", done) == [version]
+        assert events("clicks_approval_model", done) == [{**version, "current": True}]
     else:
         assert not hook.storage().exists(join(hook.layout.root, "clicks_approval/models"))
