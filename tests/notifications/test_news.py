@@ -118,6 +118,14 @@ def test_of_a_task(left: Left, dag: DAG) -> None:
     assert "<pre>Traceback (most recent call last):\nValueError: no data</pre>" in news.html
 
 
+def test_a_mapped_task_is_named_by_its_label(left: Left, dag: DAG) -> None:
+    error = TonySpecError("tasks: missing")
+    labelled, unlabelled = (
+        told(of_task(dag, error, map_index=3, **more)) for more in ({"rendered_map_index": "de"}, {})
+    )
+    assert (labelled.title.split()[0], unlabelled.title.split()[0]) == ("clicks.train[de]", "clicks.train[3]")
+
+
 def test_the_metrics_of_most_interest_come_first(left: Left, dag: DAG) -> None:
     left.leave(status("FAILED", step=1, metrics={"val_loss": 0.3, "input_wait": 0.1, "loss": 0.2}))
     error = TonyJobFailed("failed", application_id=ID)

@@ -45,6 +45,7 @@ class CallbackEvent:
     run_id: str
     task_id: str | None = None  # None for an event of the DAG run
     map_index: int = -1  # -1 if not mapped
+    map_label: str | None = None  # label from ``map_index_template``; None if the task has no label
     try_number: int | None = None
     tries: int | None = None  # number of tries that Airflow allows
     state: str | None = None  # Airflow's state of the task or the run; None for a missed deadline
@@ -63,7 +64,7 @@ class CallbackEvent:
         if ti is None or "reason" in context:
             return cls(
                 **about,
-                state=None if "deadline" in context else _state_of_run(context),
+                state=None if "deadline" in context else _SUCCESS if context.get("reason") == _SUCCESS else "failed",
                 reason=str(context.get("reason") or ""),
                 address=_address(str(dag_id), str(run_id)),
             )
@@ -72,6 +73,7 @@ class CallbackEvent:
             **about,
             task_id=ti.task_id,
             map_index=-1 if ti.map_index is None else ti.map_index,
+            map_label=getattr(ti, "rendered_map_index", None),
             try_number=ti.try_number,
             tries=None if getattr(ti, "max_tries", None) is None else ti.max_tries + 1,
             # Airflow gives no state for a task whose process died, because another process runs its callbacks.
@@ -90,24 +92,16 @@ class CallbackEvent:
         return self.state not in (None, _SUCCESS, _RUNNING)
 
     @property
-    def is_tried_again(self) -> bool:
-        return self.state == _RETRY
-
-    @property
     def name(self) -> str:
         """The DAG and task, and the run's date, for messages."""
         what = f"{self.dag_id}.{self.task_id}" if self.task_id else self.dag_id
         if self.map_index >= 0:
-            what += f"[{self.map_index}]"
+            what += f"[{self.map_label or self.map_index}]"
         return f"{what} of {self.date or self.run_id}"
 
 
 def _value(state: Any) -> str:
     return str(getattr(state, "value", state) or "")
-
-
-def _state_of_run(context: Mapping[str, Any]) -> str:
-    return _SUCCESS if context.get("reason") == _SUCCESS else "failed"
 
 
 def _of(run: Any, name: str) -> Any:
@@ -199,7 +193,8 @@ def compose_message(
     failure = _failure(occasion, status)
     verdict = _verdict(occasion, status)
     has_failed = verdict in ("failed", "killed")
-    tail = (look.log_tail if look is not None else "") or _below_first_line(failure)
+    below_first_line = failure.message.strip().partition("\n")[2] if failure is not None else ""
+    tail = (look.log_tail if look is not None else "") or below_first_line
     return TrainingMessage(
         title=_line(_title(occasion, verdict)),
         verdict=verdict,
@@ -254,7 +249,7 @@ def _title(occasion: CallbackEvent, verdict: str) -> str:
         return f"{occasion.name} has missed a deadline; its training: {verdict}"
     said = f"{occasion.name} {'was killed' if verdict == 'killed' else verdict}"
     if occasion.has_failed and occasion.tries is not None and occasion.tries > 1:
-        again = "; will be retried" if occasion.is_tried_again else ""
+        again = "; will be retried" if occasion.state == _RETRY else ""
         return f"{said} (try {occasion.try_number} of {occasion.tries}{again})"
     return said
 
@@ -285,10 +280,6 @@ def _said(error: BaseException) -> str:
         return str(error).strip()
     except Exception as problem:  # noqa: BLE001 - a program's class may raise anything; the message must be sent
         return f"(the error has no readable message: {type(problem).__name__})"
-
-
-def _below_first_line(failure: Failure | None) -> str:
-    return failure.message.strip().partition("\n")[2] if failure is not None else ""
 
 
 def _links(occasion: CallbackEvent, look: TrainingFacts | None) -> dict[str, str]:

@@ -28,24 +28,24 @@ class TonyNotifier(BaseNotifier):
 
     The templates of the other notifier receive the variable ``tony``, a TrainingMessage:
     ``TonyNotifier(SlackNotifier(text="{{ tony.message }}"))``. Use TonyNotifier for callbacks of tasks and DAGs, and
-    for deadlines. See the guide "Send alerts to mail or Slack".
+    for deadlines. See "Send alerts to mail or Slack".
 
-    :param notifier: a notifier of any provider, or a callable that receives the context with the key ``tony``. You can
-        also give the class of a notifier, or the import path of such a class. TonyNotifier then creates the notifier
-        with all further arguments. A deadline needs the import path, because the arguments of a deadline's callback
-        must be JSON.
-    :param task_id: ID of the training task that the message describes, for callbacks of a DAG or a deadline. In a
-        callback of a task, the message describes this task; default: the DAG's first training that has not succeeded,
-        otherwise the DAG's last training.
+    :param notifier: a notifier from any provider, or a callable. The callable receives the context with the key
+        ``tony``. You can also give a notifier class or its import path. TonyNotifier then passes all further arguments
+        to this class. For a deadline, give the import path, because the arguments of a deadline's callback must be
+        JSON.
+    :param task_id: ID of the training task that the message describes; default: the task of the callback. In a DAG
+        callback, the default is the DAG's first training that has not succeeded, otherwise its last training. For a
+        deadline, this ID is required.
     :param tony_conn_id: ID of the training's connection; default: the connection of the training task, or
         ``tony_default`` for a deadline.
     :param medium: markup language of the message: ``text``, ``slack``, ``html`` or ``markdown``. All texts in ``tony``
         are escaped for this language; default: the language of the notifier's provider, or ``text`` for a function.
-    :param lines: maximum number of last lines of the failed task's output in the message.
-    :param seconds: time limit in seconds for requests to the cluster and its store. Data that are still unknown at this
-        time are left out of the message.
-    :param context: context of the callback, if Airflow passes it to this class and not to the call; default: the
-        context of the call.
+    :param lines: maximum number of lines that the message shows from the end of the failed task's output.
+    :param seconds: time limit in seconds for requests to the cluster and its store. The message omits data that are not
+        available in time.
+    :param context: context of the callback, if Airflow passes the context to the constructor; default: the context of
+        the call.
     """
 
     def __init__(
