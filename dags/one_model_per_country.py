@@ -1,7 +1,7 @@
 """
 ### Train and publish one model per country
 
-Each day: train one model for each country, as mapped instances of one task. Each instance is a separate training, with
+Train one model for each country, as mapped instances of one task. Each instance is a separate training, with
 its own YARN application, checkpoints and retries. If a country fails, the others continue, and their models are
 published.
 
@@ -24,13 +24,13 @@ from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.publishing import publish_model
 
 POOL = os.environ.get("TONY_EXAMPLES_POOL", "default_pool")
+COMMAND = "python train.py --country {{ task.checkpoint_key }} --day {{ macros.tony.run_date() | ds }}"
 
 
 @task
-def trainings() -> list[dict[str, Any]]:
-    """Return the arguments of each training that differ between countries."""
-    countries = get_current_context()["params"]["countries"]
-    return [{"checkpoint_key": country, "env_vars": {"COUNTRY": country}} for country in countries]
+def countries() -> list[str]:
+    """Return the countries to train. Airflow maps the task `train` over this list."""
+    return list(get_current_context()["params"]["countries"])
 
 
 @task(trigger_rule="all_done_min_one_success")
@@ -38,6 +38,11 @@ def publish(trained: Any) -> Any:
     """Publish the model of a country as a new version. Each country has its own versions."""
     country = trained["returned"]["country"]
     return publish_model(f"one_model_per_country/models/{country}", trained)
+
+
+@task
+def all_trained() -> None:
+    """Fail the run if a country has failed. Airflow then sets this task to `upstream_failed`."""
 
 
 with DAG(
@@ -74,10 +79,11 @@ with DAG(
             "tasks": {
                 "worker": {
                     "memory": "512MiB",
-                    "command": 'python train.py --country "$COUNTRY" --day {{ macros.tony.run_date() | ds }}',
+                    "command": COMMAND,
                 }
             },
         },
-    ).expand_kwargs(trainings())
+    ).expand(checkpoint_key=countries())
 
     publish.expand(trained=train.output)
+    train >> all_trained()

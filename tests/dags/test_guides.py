@@ -56,7 +56,7 @@ def test_the_best_candidate_is_published(examples: DagBag, hook: TonyHook) -> No
     assert published["application_id"] == done.results["best"]["application_id"]
     assert names(hook, published["model_dir"]) == ["model.json"]
     assert len(applications(hook)) == 2
-    assert events("search_model", done) == [published]
+    assert events("search_model", done) == [{**published, "current": True}]
 
 
 @pytest.mark.long
@@ -87,8 +87,9 @@ def test_other_countries_are_published_if_one_fails(
     examples: DagBag, hook: TonyHook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     countries = examples.dags["one_model_per_country"]
-    fail_unless(countries, "test $COUNTRY != de", monkeypatch)
-    succeeded(run(countries, **on(0), run_conf={"countries": ["de", "fr", "nl"]}))
+    fail_unless(countries, "test {{ task.checkpoint_key }} != de", monkeypatch)
+    done = run(countries, **on(0), run_conf={"countries": ["de", "fr", "nl"]})
+    assert (done.state, states(done)["all_trained"]) == ("failed", "upstream_failed")
     assert names(hook, join(hook.layout.root, "one_model_per_country/models")) == ["fr", "nl"]
 
 
