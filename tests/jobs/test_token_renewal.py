@@ -76,7 +76,7 @@ def test_a_token_that_comes_late_mends_what_could_not_be_kept(short_lived: YarnP
     until(lambda: any(each["event"] == "checkpoint_requested" for each in job.events()), job.describe)
     until_over(job, first)
     (tmp_path / "end").touch()
-    until(lambda: "has ended" in str(job.handle.master_status().troubles), job.describe)
+    until(lambda: "HDFS token expired at" in str(job.handle.master_status().troubles), job.describe)
     life = job.handle.refresh_store_token()
     assert life is not None
     assert life.until_ms > first
@@ -96,4 +96,4 @@ def test_a_job_that_fails_as_its_token_has_ended_says_so_and_what_to_do(short_li
     assert "run `airflow tony renew` regularly" in said
     # What Airflow's summary keeps, where the job could not leave its own word on the store.
     kept = reason(job.application(), job.hook.job_status(job.identity, job.id))
-    assert "HDFS token has ended" in kept
+    assert "HDFS token expired at" in kept
