@@ -55,7 +55,9 @@ class Capability:
         )
 
 
-TASK_STATES = Capability("Task state store", (3, 3), "A try reads the data of earlier tries from the job's store.")
+TASK_STATES = Capability(
+    "Task state store", (3, 3), "An attempt reads the data of earlier attempts from the job's store."
+)
 PORTAL = Capability("Portal", (3, 3), "A job has its own page while it runs; `airflow tony list` lists running jobs.")
 RETRY_POLICIES = Capability(
     "Retry policies", (3, 3), "Leave retry_policy out: retries and retry_delay apply to all failures."
@@ -68,7 +70,7 @@ TRIGGERS_ARE_KILLED = Capability(
     (3, 3),
     "A cancelled trigger checks in Airflow whether its task is still deferred, and ends the job if it is not.",
 )
-COMMANDS = Capability("Commands of providers", (3, 2), "Type `python -m tony_provider.cli` for `airflow tony`.")
+COMMANDS = Capability("Commands of providers", (3, 2), "Type `python -m tony_provider.cli` instead of `airflow tony`.")
 CONNECTION_FORM = Capability(
     "Fields of the connection's form", (3, 2), "The form has a single field, Extra, which contains them as JSON."
 )

@@ -51,20 +51,20 @@ class Option:
 
 
 _POLL_INTERVAL = Option(
-    "poll_interval", 5.0, "Number of seconds between two polls of a training by a task that waits in a worker slot."
+    "poll_interval", 5.0, "Number of seconds between two polls of a training, for tasks that wait in a worker slot."
 )
 _LIST_INTERVAL = Option(
     "list_interval",
     5.0,
-    "Number of seconds between two requests of a triggerer for the cluster's list of applications. One list serves all "
+    "Number of seconds after which a triggerer requests the cluster's list of applications again. One list serves all "
     "deferred trainings of a connection.",
 )
 _DETAILS_PER_SECOND = Option(
     "details_per_second",
     10.0,
-    "Maximum number of requests per second that a triggerer sends for steps, metrics and output of the trainings of "
-    "one connection. If there are many trainings, the triggerer polls each training less often. The list of "
-    "applications shows the end of each training in any case.",
+    "Maximum number of requests per second that a triggerer sends to poll the steps, metrics and output of one "
+    "connection's trainings. If there are many trainings, the triggerer polls each training less often. The list of "
+    "applications always shows the end of each training.",
 )
 OPTIONS = (_POLL_INTERVAL, _LIST_INTERVAL, _DETAILS_PER_SECOND)
 

@@ -26,14 +26,14 @@ def newest_model(
     tony_conn_id: str = "tony_default",
     proxy_user: str | None = None,
 ) -> str:
-    """Return the URI of the newest published model of an earlier period, or an empty string if no such model exists.
+    """Return the URI of the newest published model from an earlier period, or an empty string if no such model exists.
 
     Use the URI as ``warm_start`` of a training.
 
-    :param models: directory of the published models. The value is a URI of the job's store, or a path below the staging
-        directory. Each version is a directory ``versions/<anything>`` with a file ``version.json``, which
-        ``publish_model`` writes. This file contains at least ``model_dir`` and ``period_end`` (ISO 8601).
-    :param before: time before which the model's period must have ended; default: the end of this run's period.
+    :param models: directory of the published models, as a path below the staging directory, or as a URI of the job's
+        store. Each version is a directory ``versions/<anything>``. Its file ``version.json``, which ``publish_model``
+        writes, contains at least ``model_dir`` and ``period_end`` (ISO 8601).
+    :param before: time. The model's period must have ended before this time; default: the end of this run's period.
 
     Raises ClusterError and StorageError. Raises ValueError if a ``version.json`` is invalid. Raises UndatedRun if
     ``before`` is not given, and the run is for a partition without a date.
@@ -48,7 +48,7 @@ def newest_model(
 
 @pass_context
 def run_date(context: Context) -> datetime:
-    """Return the date of the DAG run that the portal and notifications show: ``{{ macros.tony.run_date() | ds }}``.
+    """Return the DAG run's date, as the portal and notifications show it: ``{{ macros.tony.run_date() | ds }}``.
 
     Raises UndatedRun if the run is for a partition without a date.
     """
@@ -56,12 +56,12 @@ def run_date(context: Context) -> datetime:
 
 
 def quote(value: object) -> str:
-    """Quote a value for a command, so that the value is a single word: ``--day {{ macros.tony.quote(params.day) }}``.
+    """Quote a value, so that a shell command reads it as a single word: ``--day {{ macros.tony.quote(params.day) }}``.
 
-    Use this function in the ``command`` of a job, which /bin/sh reads. Without quotes, a value such as ``1; id`` would
-    run a second command. Do not call this function inside other quotes.
+    Use this function in a job's ``command``, which /bin/sh executes. Without quotes, a value such as ``1; id`` would
+    run a second command. Do not put the call inside other quotes.
 
-    Raises ValueError if the value contains a NUL character, because no command can contain this character.
+    Raises ValueError if the value contains a NUL character, because commands cannot contain this character.
     """
     text = str(value)
     if "\0" in text:

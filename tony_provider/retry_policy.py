@@ -44,9 +44,9 @@ class TonyRetryPolicy(RetryPolicy):
     that no retry can fix, such as an invalid job.
 
     :param queue_delay: delay before the retry if the job did not receive its containers within the queue timeout.
-    :param outage_delay: delay before the retry after an outage of the cluster or its store, or after another temporary
+    :param outage_delay: delay before the retry if the cluster or its store was unreachable, or after another temporary
         failure.
-    :param killed_delay: delay before the retry after a user or the cluster ended the application; default: no retry.
+    :param killed_delay: delay before the retry if a user or the cluster ended the application; default: no retry.
     """
 
     queue_delay: timedelta = timedelta(minutes=10)

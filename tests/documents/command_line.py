@@ -15,7 +15,7 @@ from tony_provider.cli.definition import get_tony_cli_commands
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
-_MANY = 3  # an argument that so many commands share is described once, in a table of its own
+_MANY = 2  # an argument that so many commands share is described once, in a table of its own
 
 
 def sections(name: str) -> str:

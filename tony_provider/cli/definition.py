@@ -17,15 +17,13 @@ def _arg(*flags: str, **options: Any) -> Arg:
 
 _CONNECTION = (
     _arg("--conn-id", help="ID of the Airflow connection of type tony (default: %(default)s)", default="tony_default"),
-    _arg("--proxy-user", help="Cluster user to impersonate (default: the user of the connection)"),
+    _arg("--proxy-user", help="Cluster user to impersonate (default: the connection's user)"),
     ARG_VERBOSE,
 )
 _APPLICATION = _arg(
     "application_id", nargs="?", help="Application ID of the job, such as application_1700000000000_0001"
 )
-_TAG = _arg(
-    "--tag", help="Tag of a training (tony-…). Use it instead of an ID to select the training's newest application."
-)
+_TAG = _arg("--tag", help="Tag of a training (tony-…). Use a tag instead of an ID to select the newest application.")
 _WHICH = (_APPLICATION, _TAG, *_CONNECTION)
 _JOB = _arg("job", metavar="JOB.tony.yaml", help="Path of the job file, in YAML or JSON")
 _SET = _arg(
@@ -47,8 +45,8 @@ _SUBMIT = ActionCommand(
     name="submit",
     help="Run a job without a DAG",
     description=(
-        "Submit a job. Paths in the job are relative to the directory of the job file. If you give the name and the "
-        "--run-id of an earlier job, the new job resumes the earlier training from its newest checkpoint."
+        "Submit a job. Paths in the job are relative to the directory of the job file. If you give the name and "
+        "--run-id of an earlier job, the new job resumes from that job's newest checkpoint."
     ),
     func=lazily("tony_provider.cli.submit.submit"),
     args=(
@@ -60,13 +58,13 @@ _SUBMIT = ActionCommand(
         _arg("--name", help="Name of the job (default: the name in the job file)"),
         _arg(
             "--run-id",
-            help="Run ID, which identifies your training together with the job name (default: the current time)",
+            help="Run ID. Together with the job name, it identifies your training (default: the current time)",
         ),
         _arg(
             "--secret",
             action="append",
             metavar="NAME",
-            help="Name of a secret. Its value is in the environment variable of this name. You can repeat this option.",
+            help="Name of a secret and of the environment variable with its value. You can repeat this option.",
         ),
         _arg(
             "--wait",
@@ -93,8 +91,8 @@ _STATUS = ActionCommand(
             "--story",
             metavar="TASK",
             help=(
-                "Show the state transitions of a task, such as worker:3, and their reasons. If the job has ended, show "
-                "the events of the task."
+                "Show the state transitions of a task, such as worker:3, with their reasons. If the job has ended, "
+                "show the task's events."
             ),
         ),
     ),
@@ -102,14 +100,16 @@ _STATUS = ActionCommand(
 _LOGS = ActionCommand(
     name="logs",
     help="Show the output of a job's tasks",
-    description="Show the stored logs of an ended job, or the last output of the tasks of a running job.",
+    description="Show the stored logs of an ended job, or the latest output of a running job's tasks.",
     func=lazily("tony_provider.cli.logs.logs"),
     args=(
         *_WHICH,
         _arg(
             "-t",
             "--task",
-            help="Task whose output is shown, such as worker:0; `am`: the application master (default: all tasks)",
+            help=(
+                "Task whose output is shown, such as worker:0, or `am` for the application master (default: all tasks)"
+            ),
         ),
         _arg("-f", "--follow", action="store_true", help="Follow the output until the job ends"),
     ),
@@ -117,30 +117,27 @@ _LOGS = ActionCommand(
 _KILL = ActionCommand(
     name="kill",
     help="Kill a job after a grace period",
-    description=(
-        "Stop the tasks of a job with SIGTERM, store the last checkpoints and logs of the job, and kill the job."
-    ),
+    description="Stop the tasks of a job with SIGTERM, store the last checkpoints and logs, and then kill the job.",
     func=lazily("tony_provider.cli.job_actions.kill"),
     args=(
         *_WHICH,
         _arg(
             "--reason",
-            help="Reason that is shown in the job's diagnostics and in the log of an Airflow task that watches the job",
+            help="Reason to show in the job's diagnostics, and in the log of an Airflow task that watches the job",
         ),
         _arg(
             "--grace",
-            help="Time between SIGTERM and SIGKILL of the tasks, such as 30s (default: the time in the job)",
+            help="Time between SIGTERM and SIGKILL, such as 30s (default: the job's own grace period)",
         ),
     ),
 )
-_REASON = _arg("--reason", help="Reason that is shown in the job's log, in its events and on its page")
+_REASON = _arg("--reason", help="Reason to show in the job's log, in its events and on its page")
 _SUSPEND = ActionCommand(
     name="suspend",
     help="Suspend a job: save a checkpoint and release all containers",
     description=(
-        "Stop the tasks of a job after a checkpoint, and release all containers except the container of the "
-        "application master. The job stays suspended until you run `airflow tony resume`. The Airflow task of the job "
-        "continues to wait."
+        "Save a checkpoint, stop the tasks of a job, and release all containers except the application master's. The "
+        "job stays suspended until you run `airflow tony resume`. The Airflow task of the job continues to wait."
     ),
     func=lazily("tony_provider.cli.job_actions.suspend"),
     args=(*_WHICH, _REASON),
@@ -156,25 +153,21 @@ _RESIZE = ActionCommand(
     name="resize",
     help="Change the number of tasks of a task type",
     description=(
-        "Set the number of tasks of a task type, from min_instances to max_instances of the type. The job requests "
-        "more containers while it trains, and continues with the new number of tasks from its next checkpoint. The "
-        "command rejects a number of tasks that can never fit on the cluster."
+        "Change the number of tasks of a type, between its min_instances and max_instances. The job continues to train "
+        "while it requests containers. It changes to the new number of tasks at its next checkpoint. The command "
+        "rejects a number of tasks that can never run on the cluster."
     ),
     func=lazily("tony_provider.cli.job_actions.resize"),
     args=(
         *_WHICH,
-        _arg(
-            "counts", nargs="+", metavar="TYPE=NUMBER", help="Task type and its new number of tasks, such as worker=4"
-        ),
+        _arg("counts", nargs="+", metavar="TYPE=NUMBER", help="Task type and new number of tasks, such as worker=4"),
         _REASON,
     ),
 )
 _CHECKPOINT = ActionCommand(
     name="checkpoint",
     help="Copy a checkpoint of a job to a local directory",
-    description=(
-        "Restore and verify the files of a job's newest checkpoint, or of an older checkpoint that is still stored."
-    ),
+    description="Restore a job's checkpoint to a local directory, and verify the files.",
     func=lazily("tony_provider.cli.job_actions.checkpoint"),
     args=(
         *_WHICH,
@@ -182,13 +175,13 @@ _CHECKPOINT = ActionCommand(
         _arg(
             "--snapshot",
             type=int,
-            help="Number of the checkpoint, as `airflow tony status` shows it (default: the newest checkpoint)",
+            help="Number of a stored checkpoint, as shown by `airflow tony status` (default: the newest checkpoint)",
         ),
         _arg(
             "--rank",
             type=int,
             default=0,
-            help="Rank of the task whose files are used if several tasks stored the same path (default: %(default)s)",
+            help="Rank of the task to restore from if several tasks stored the same path (default: %(default)s)",
         ),
     ),
 )
@@ -196,13 +189,13 @@ _EXPORT = ActionCommand(
     name="export",
     help="Export the model of a running job",
     description=(
-        "Request the present model from the program of a job, and print the model's URI on the store. The job "
-        "continues. If the program does not check for such requests, the error message contains the newest checkpoint."
+        "Ask a job's program to export its current model, and print the model's URI on the store. The job continues. "
+        "If the program does not check for export requests, the error message names the newest checkpoint."
     ),
     func=lazily("tony_provider.cli.job_actions.export"),
     args=(
         *_WHICH,
-        _arg("--reason", help="Reason that is shown in the job's log and events"),
+        _arg("--reason", help="Reason to show in the job's log and events"),
         _arg(
             "--timeout",
             default="5m",
@@ -217,9 +210,9 @@ _RENEW = ActionCommand(
     name="renew",
     help="Send running jobs new HDFS tokens",
     description=(
-        "Replace the HDFS tokens of running jobs on a Kerberos cluster. An Airflow task that waits for its job sends "
-        "new tokens itself. For tasks with wait_for_completion=False, run this command regularly, for example hourly. "
-        "A job receives a new token after half the lifetime of its present token."
+        "Replace the HDFS tokens of running jobs on a Kerberos cluster. Airflow tasks that wait for their job send new "
+        "tokens themselves. For tasks with wait_for_completion=False, run this command regularly, for example hourly. "
+        "A job receives a new token after half the lifetime of its current token."
     ),
     func=lazily("tony_provider.cli.maintenance.renew"),
     args=(
@@ -230,15 +223,15 @@ _RENEW = ActionCommand(
             help="Application IDs (default: all running applications)",
         ),
         *_CONNECTION,
-        _arg("--now", action="store_true", help="Send each job a new token, even if its present token is still new"),
+        _arg("--now", action="store_true", help="Send each job a new token, even if the current token is still new"),
     ),
 )
 _TENSORBOARD = ActionCommand(
     name="tensorboard",
     help="Show running and ended jobs in TensorBoard",
     description=(
-        "Copy the event files of jobs from the store into a private directory, and show the files in TensorBoard on "
-        "this machine. The command runs until you press Ctrl-C. This machine needs the package tensorboard."
+        "Copy the event files of jobs from the store to a private local directory, and show them in TensorBoard on "
+        "this machine. The command runs until you press Ctrl-C. It requires the package tensorboard."
     ),
     func=lazily("tony_provider.cli.local_tensorboard.tensorboard"),
     args=(
@@ -251,18 +244,16 @@ _TENSORBOARD = ActionCommand(
         _arg(
             "--tag",
             action="append",
-            help="Tag of a training (tony-…), to show the training's newest application. You can repeat this option.",
+            help="Tag of a training (tony-…), to show its newest application. You can repeat this option.",
         ),
-        _arg(
-            "--dag-id", help="DAG ID. Together with --task-id and --run-id, it selects a training's newest application."
-        ),
+        _arg("--dag-id", help="DAG ID. Use it with --task-id and --run-id to select a training's newest application."),
         _arg("--task-id", help="ID of the training task in the DAG"),
         _arg("--run-id", action="append", help="ID of the DAG run. You can repeat this option."),
         _arg("--map-index", type=int, default=-1, help="Map index of the training task (default: not mapped)"),
         *_CONNECTION,
         _arg("--port", type=int, help="Local port of TensorBoard (default: the first free port from 6006)"),
         _arg("--refresh", default="30s", help="Time between two checks for new data (default: %(default)s)"),
-        _arg("--most", default="8GiB", help="Maximum size of all local copies (default: %(default)s)"),
+        _arg("--most", default="8GiB", help="Maximum total size of the local copies (default: %(default)s)"),
         _arg("--open", action="store_true", help="Open a browser"),
     ),
 )
@@ -270,9 +261,8 @@ _TUNNEL = ActionCommand(
     name="tunnel",
     help="Forward a local port to a server of a running job",
     description=(
-        "Forward a port of this machine's loopback interface to a port on which a task's program listens, such as the "
-        "port of a notebook or a dashboard. The connection passes through the application master. The command runs "
-        "until you press Ctrl-C."
+        "Forward a port of this machine's loopback interface to a server in a task, such as a notebook or a dashboard. "
+        "All data passes through the application master. The command runs until you press Ctrl-C."
     ),
     func=lazily("tony_provider.cli.open_tunnel.tunnel"),
     args=(
@@ -280,37 +270,34 @@ _TUNNEL = ActionCommand(
         _arg(
             "task",
             metavar="TASK[:PORT]",
-            help="Task and port of its program, such as worker:0:20888 (default port: TONY_PORT of the task)",
+            help="Task and port of the server, such as worker:0:20888 (default port: the task's TONY_PORT)",
         ),
         *_CONNECTION,
-        _arg("--local-port", type=int, default=0, help="Port of this machine for the tunnel (default: any free port)"),
+        _arg("--local-port", type=int, default=0, help="Local port of the tunnel (default: any free port)"),
     ),
 )
 _NOTEBOOK = ActionCommand(
     name="notebook",
     help="Open a notebook in the environment of a job's task",
     description=(
-        "Run Jupyter in one container that has the environment, files, inputs and resources of a job's task. The "
-        "command connects to the notebook until you press Ctrl-C. The notebook then continues to run. Use the same "
-        "name to reconnect to the notebook, or to reopen its stored work later. With --of, the notebook has the newest "
-        "checkpoint of a training."
+        "Run Jupyter in a container with the environment, files, inputs and resources of a job's task. If you press "
+        "Ctrl-C, the command disconnects, but the notebook continues to run. To reconnect, or to reopen the stored "
+        "work later, use the same name. With --of, the notebook also contains the newest checkpoint of a training."
     ),
     func=lazily("tony_provider.cli.notebook.notebook"),
     args=(
-        _arg("job", nargs="?", metavar="JOB.tony.yaml", help="Path of the job file whose task the notebook copies"),
+        _arg("job", nargs="?", metavar="JOB.tony.yaml", help="Path of the job file that provides the task"),
         *_CONNECTION,
         _arg(
             "--of",
             metavar="APPLICATION",
-            help="ID of the application whose task and newest checkpoint the notebook copies",
+            help="ID of the application that provides the task and the newest checkpoint",
         ),
         _arg(
             "--tag",
-            help="Tag of a training (tony-…). Use it instead of --of to select the training's newest application.",
+            help="Tag of a training (tony-…). Use a tag instead of --of to select the newest application.",
         ),
-        _arg(
-            "--dag-id", help="DAG ID. Together with --task-id and --run-id, it selects a training's newest application."
-        ),
+        _arg("--dag-id", help="DAG ID. Use it with --task-id and --run-id to select a training's newest application."),
         _arg("--task-id", help="ID of the training task in the DAG"),
         _arg("--run-id", help="ID of the DAG run"),
         _arg("--map-index", type=int, default=-1, help="Map index of the training task (default: not mapped)"),
@@ -318,9 +305,9 @@ _NOTEBOOK = ActionCommand(
             "-y",
             "--yes",
             action="store_true",
-            help="Allow objects in the application's history that are outside the cache of the staging directory",
+            help="Accept objects in the application's history, even if they are outside the staging directory's cache",
         ),
-        _arg("--task", metavar="TYPE", help="Task type that the notebook copies (default: the leading type)"),
+        _arg("--task", metavar="TYPE", help="Task type to copy (default: the type of the leader)"),
         _arg("--name", help="Name that identifies your notebook (default: the job name)"),
         _PARAM,
         _arg(
@@ -334,19 +321,16 @@ _NOTEBOOK = ActionCommand(
             "--secret",
             action="append",
             metavar="NAME",
-            help="Name of a secret. Its value is in the environment variable of this name. You can repeat this option.",
+            help="Name of a secret and of the environment variable with its value. You can repeat this option.",
         ),
         _arg(
             "--idle",
             default="1h",
-            help=(
-                "Time without activity after which the notebook ends. With 0s, inactivity never ends the notebook "
-                "(default: %(default)s)."
-            ),
+            help="Idle time after which the notebook ends. 0s disables this limit (default: %(default)s).",
         ),
         _arg("--lifetime", help="Time after which the notebook ends (default: 12h, or the connection's lower limit)"),
         _arg("--keep", default="1GiB", help="Maximum size of the notebook's stored work (default: %(default)s)"),
-        _arg("--local-port", type=int, default=0, help="Port of this machine for the tunnel (default: any free port)"),
+        _arg("--local-port", type=int, default=0, help="Local port of the tunnel (default: any free port)"),
         _arg("--open", action="store_true", help="Open a browser"),
         _arg("-d", "--detach", action="store_true", help="Submit the notebook and exit, without connecting to it"),
     ),
@@ -355,14 +339,14 @@ _ADVISE = ActionCommand(
     name="advise",
     help="Recommend changes to a job",
     description=(
-        "Print at most three recommendations for a job. They are based on the requested and used resources, and on "
-        "earlier runs."
+        "Print at most three recommendations for a job. The recommendations are based on requested and used resources, "
+        "and on earlier runs."
     ),
     func=lazily("tony_provider.cli.diagnose.advise"),
     args=(
         *_WHICH,
         ARG_OUTPUT,
-        _arg("--explain", action="store_true", help="Also print the documentation of each recommendation's rule"),
+        _arg("--explain", action="store_true", help="Also explain the rule behind each recommendation"),
         _arg("--patch", action="store_true", help="Print only the recommended changes, as JSON for `overrides`"),
     ),
 )
@@ -383,9 +367,9 @@ _CHECK = ActionCommand(
     name="check",
     help="Check a job specification against a cluster",
     description=(
-        "Check whether a job can run. The command checks the syntax, the files, the connection's limits, and the "
-        "queue, labels and sizes of the live cluster. It also prints the origin of each key: the job, its preset, the "
-        "connection, or the command line."
+        "Check whether a job can run. The command checks the syntax, the files and the connection's limits. It "
+        "compares the queue, labels and sizes with the live cluster. It also prints the origin of each key: the job, "
+        "its preset, the connection, or the command line."
     ),
     func=lazily("tony_provider.cli.submit.check"),
     args=(
@@ -394,7 +378,7 @@ _CHECK = ActionCommand(
         _PARAM,
         _SET,
         _QUEUE,
-        _arg("--explain", action="store_true", help="Also print the keys that have their default value"),
+        _arg("--explain", action="store_true", help="Also print keys with default values"),
     ),
 )
 _DOCTOR = ActionCommand(
@@ -402,7 +386,7 @@ _DOCTOR = ActionCommand(
     help="Check a connection",
     description=(
         "Check everything that jobs need: ResourceManagers, NameNodes, Kerberos, the queue and the staging directory. "
-        "The command checks from this host and takes at most 10 seconds. It exits with 1 if it finds a problem."
+        "The command runs on this host, and takes at most 10 seconds. It exits with 1 if it finds a problem."
     ),
     func=lazily("tony_provider.cli.diagnose.doctor"),
     args=(*_CONNECTION, ARG_OUTPUT),
@@ -412,8 +396,8 @@ _GC = ActionCommand(
     help="Remove files of old trainings from the staging directory",
     description=(
         "List old checkpoint chains, application directories (models and logs) and built Python environments. With "
-        "--yes, the command also removes them. The command keeps files of running trainings. It also keeps files to "
-        "which a published model or another checkpoint chain refers."
+        "--yes, the command also removes the listed files. It keeps all files that are used by a running training, a "
+        "published model or another checkpoint chain."
     ),
     func=lazily("tony_provider.cli.maintenance.gc"),
     args=(
@@ -422,11 +406,11 @@ _GC = ActionCommand(
         _arg(
             "--older-than",
             default="30d",
-            help="Minimum time since the last change of the files, such as 12h (default: %(default)s)",
+            help="Minimum time since the files last changed, such as 12h (default: %(default)s)",
         ),
         _arg(
             "--keep-history",
-            help="Minimum time to keep the history of jobs, such as 365d (default: the time of --older-than)",
+            help="Minimum time to keep job histories, such as 365d (default: the time of --older-than)",
         ),
         _arg(
             "--models",
@@ -445,9 +429,9 @@ _IMPORT = ActionCommand(
     name="import",
     help="Convert a job of another system",
     description=(
-        "Read a job of TonY, Skein, YARN services, Hbox, tf-yarn or TorchX, and write the job as a job file, as a DAG, "
-        "or as both. The command lists all settings that it does not carry over, and the reasons. It executes no code "
-        "of the input."
+        "Convert a job of TonY, Skein, YARN services, Hbox, tf-yarn or TorchX to a job file, a DAG, or both. The "
+        "command lists all settings that it does not carry over, with the reasons. It does not execute code from the "
+        "input."
     ),
     func=lazily("tony_provider.cli.job_file.import_job"),
     args=(
@@ -455,7 +439,7 @@ _IMPORT = ActionCommand(
             "words",
             nargs="+",
             metavar="FILE or CALL",
-            help="File of the other system, or a whole command line of the other system after --",
+            help="File of the other system, or its complete command line after --",
         ),
         _arg(
             "--from",
@@ -463,10 +447,10 @@ _IMPORT = ActionCommand(
             choices=("tony", "skein", "yarn-service", "hbox", "tf-yarn", "torchx"),
             help="System to convert from (default: detected from the input)",
         ),
-        _arg("--command", help="Command of tasks that have no command in the input, such as 'python train.py'"),
+        _arg("--command", help="Command for tasks that have no command in the input, such as 'python train.py'"),
         _SET,
         _arg("-o", "--output", metavar="JOB.tony.yaml", help="Job file to write (default: the job is printed)"),
-        _arg("--dag", metavar="DAG.py", help="DAG file to write, which contains the job"),
+        _arg("--dag", metavar="DAG.py", help="DAG file to write. It contains the job."),
         _arg("--dag-id", help="ID of the new DAG (default: an ID derived from the job name)"),
         _FORCE,
         ARG_VERBOSE,
@@ -476,8 +460,8 @@ _DAG = ActionCommand(
     name="dag",
     help="Write a DAG that runs a job",
     description=(
-        "Write a DAG file that contains a job, so that you can edit it. The parameters of the job file become params "
-        "of the DAG. They keep their types and limits, and appear in the trigger form of the DAG."
+        "Write an editable DAG file that contains a job. The parameters of the job file become params of the DAG. "
+        "These params keep their types and limits, and appear in the DAG's trigger form."
     ),
     func=lazily("tony_provider.cli.job_file.dag"),
     args=(
@@ -495,16 +479,16 @@ _RUNTIME_BUILD = ActionCommand(
     name="build",
     help="Build a runtime archive for nodes whose Python differs from the worker's",
     description=(
-        "Download the dependencies of the runtime for the given versions of Python, and pack them and the runtime into "
-        "one archive. Set `runtime_archive` in the tony connection to this archive: a path on the workers, or the URI "
-        "of a copy on HDFS."
+        "Download the runtime's dependencies for the given Python versions, and pack them with the runtime into one "
+        "archive. In the tony connection, set `runtime_archive` to the archive's path on the workers, or to the URI of "
+        "a copy on HDFS."
     ),
     func=lazily("tony_provider.cli.maintenance.build_runtime"),
     args=(
-        _arg("--python", required=True, help="Python versions of the nodes, separated by commas, such as 3.9,3.12"),
+        _arg("--python", required=True, help="Comma-separated Python versions of the nodes, such as 3.9,3.12"),
         _arg(
             "--platform",
-            help="Platforms of the nodes, as in wheel names, separated by commas (default: Linux on x86_64)",
+            help="Comma-separated platforms of the nodes, as in wheel names (default: Linux on x86_64)",
         ),
         _arg("--output", default="tony-runtime.zip", help="Path of the archive to write (default: %(default)s)"),
     ),
@@ -513,13 +497,13 @@ _ENV_BUILD = ActionCommand(
     name="build",
     help="Build a Python environment for jobs from a requirements file",
     description=(
-        "Install requirements for the Python of the nodes, pack them, and store them in the staging directory's cache. "
-        "Another call with the same requirements builds nothing. The command prints the URI for the job's key "
-        "python_env."
+        "Install requirements for the nodes' Python, and store the packed environment in the staging directory's "
+        "cache. Another call with the same requirements reuses this environment. The command prints the URI for the "
+        "job's key python_env."
     ),
     func=lazily("tony_provider.cli.maintenance.build_env"),
     args=(
-        _arg("requirements", help="Requirements file of pip (with or without hashes), or a pylock.toml file"),
+        _arg("requirements", help="Requirements file for pip (with or without hashes), or a pylock.toml file"),
         *_CONNECTION,
         _arg("--python", help="Python version of the nodes, such as 3.12 (default: the version of this Python)"),
         _arg(
@@ -532,12 +516,12 @@ _ENV_BUILD = ActionCommand(
         _arg(
             "--shared",
             action="store_true",
-            help="Store the environment in the connection's shared_cache, for all users",
+            help="Store the environment for all users, in the connection's shared_cache",
         ),
         _arg(
             "--installer",
             choices=("uv", "pip"),
-            help="Installer of packages (default: uv if it is installed, otherwise pip)",
+            help="Package installer (default: uv if it is installed, otherwise pip)",
         ),
     ),
 )
@@ -545,10 +529,9 @@ _PORTAL_REBUILD = ActionCommand(
     name="rebuild",
     help="Restore the portal's list of jobs from the store",
     description=(
-        "Read the staging directory, and write the summaries of jobs to Airflow's database. The command writes a "
-        "summary only if the database has no final summary of the job. Airflow versions after 3.3 discard summaries "
-        "when a task is cleared. The command writes at most 20 jobs for each task instance, and only jobs whose DAG "
-        "run exists in Airflow."
+        "Read job summaries from the staging directory, and write them to Airflow's database. The command skips jobs "
+        "with a final summary in the database, and jobs whose DAG run does not exist in Airflow. It writes at most 20 "
+        "jobs for each task instance. Airflow versions after 3.3 discard summaries when a task is cleared."
     ),
     func=lazily("tony_provider.cli.maintenance.rebuild"),
     args=(*_CONNECTION, ARG_OUTPUT),

@@ -47,19 +47,19 @@ FIELDS = {
     ),
     "webhdfs": Field(
         "WebHDFS addresses",
-        "Web addresses of all NameNodes, separated by commas, such as http://nn1:9870,http://nn2:9870. On YARN, either "
-        "this field or a WebHDFS connection must contain the addresses.",
+        "Comma-separated web addresses of all NameNodes, such as http://nn1:9870,http://nn2:9870. On YARN, set either "
+        "this field or a WebHDFS connection.",
         "texts",
     ),
     "webhdfs_conn_id": Field(
         "WebHDFS connection",
-        "ID of a connection of type webhdfs, which you can use instead of the WebHDFS addresses. This connection "
-        "provides the hosts, the port, the path, the TLS settings and the user. Default: webhdfs_default.",
+        "ID of a webhdfs connection, as an alternative to the WebHDFS addresses. This connection provides hosts, "
+        "port, path, TLS settings and user. Default: webhdfs_default.",
     ),
     "staging_dir": Field(
         "Staging directory",
-        "Directory for the files of jobs. On YARN, the value is a path or URI on HDFS. The local backend requires a "
-        "directory of the worker. Default: /user/<user of the job>/.tony.",
+        "Directory for job files. On YARN, give a path or URI on HDFS. For the local backend, give a directory on the "
+        "worker. Default: /user/<user of the job>/.tony.",
     ),
     "queue": Field("Queue", "YARN queue for jobs that specify no queue. Default: YARN's queue placement."),
     **_group(
@@ -83,8 +83,8 @@ FIELDS = {
         master_keytab=Field(
             "Keytab for masters",
             "Path of a keytab on the worker. Each application master gets a copy of the keytab, and fetches new HDFS "
-            "tokens itself. The copy is on a node and in YARN's state store. Default: none; the task that waits for a "
-            "job sends new tokens to the job.",
+            "tokens itself. The copy is stored on a node and in YARN's state store. Default: none; the task that "
+            "waits for a job sends new tokens.",
         ),
         master_principal=Field(
             "Keytab principal",
@@ -99,19 +99,20 @@ FIELDS = {
         network=Field(
             "Network",
             "Processes that can reach the ports of a job: only processes of the same job (isolated), or also other "
-            "processes (trusted). Other processes can then do what the job's user may do. A job's key network replaces "
-            "this value. Default: unknown; a job gets a warning if its framework does not authenticate clients.",
+            "processes (trusted). If trusted, other processes can do everything that the job's user may do. A job's "
+            "key network overrides this value. Default: unknown; a job gets a warning if its framework does not "
+            "authenticate clients.",
             "network",
         ),
         key_server=Field(
             "Key server",
-            "URI of the server with the keys of HDFS encryption zones, such as kms://https@kms.example.com:9600/kms. "
-            "With the value none, jobs get no token of a key server. Default: the key server that HDFS reports.",
+            "URI of the key server for HDFS encryption zones, such as kms://https@kms.example.com:9600/kms. With the "
+            "value none, jobs get no token for a key server. Default: the key server that HDFS reports.",
         ),
         verify=Field(
             "Verify TLS",
-            "Verification of https servers by the worker. The value is true, false, or the path of a PEM file with CA "
-            "certificates. Default: true.",
+            "Whether the worker verifies the certificates of https servers: true, false, or the path of a PEM file with "
+            "CA certificates. Default: true.",
             "flag_or_text",
         ),
         nodes_ca_file=Field(
@@ -124,57 +125,57 @@ FIELDS = {
         other_hdfs=Field(
             "Other HDFS",
             "Other HDFS clusters that jobs may use, in addition to the HDFS of the staging directory. For each "
-            "cluster, give the name in HDFS URIs and the WebHDFS addresses, such as "
+            "cluster, give its name in HDFS URIs and its WebHDFS addresses, such as "
             "archive=http://nn3:9870,http://nn4:9870; backup.example.com:8020=http://backup:9870. In JSON, the value "
             "may also be an object. Default: none.",
             "named_texts",
         ),
         python=Field(
             "Python on the nodes",
-            "Python interpreters on the nodes, separated by commas, such as /usr/bin/python3.11. A container tries the "
+            "Comma-separated Python interpreters on the nodes, such as /usr/bin/python3.11. A container tries the "
             "job's python_env first, then these interpreters, and then other interpreters.",
             "texts",
         ),
         runtime_archive=Field(
             "Runtime archive",
-            "Archive that `airflow tony runtime build` makes for nodes whose Python differs from the worker's. The "
-            "value is a file on the worker, or a URI such as hdfs:///apps/tony/tony-runtime.zip. Default: an archive "
-            "of the worker's packages.",
+            "Archive from `airflow tony runtime build`, for nodes whose Python differs from the worker's. Give a path "
+            "on the worker, or a URI such as hdfs:///apps/tony/tony-runtime.zip. Default: an archive of the worker's "
+            "packages.",
         ),
         shared_dir=Field(
             "Shared directory",
-            "Directory for the checkpoints of jobs with checkpoint.shared. All nodes must mount the directory at this "
-            "path, such as /mnt/tony. Users must be able to create a directory in it. Default: none; for the local "
+            "Directory for checkpoints of jobs with checkpoint.shared, such as /mnt/tony. All nodes must mount the "
+            "directory at this path, and users must be able to create subdirectories. Default: none; for the local "
             "backend, the State directory.",
         ),
         shared_cache=Field(
             "Shared cache",
-            "Directory on the store that contains Python environments for all users, such as hdfs:///apps/tony. An "
+            "Directory on the store for Python environments that all users share, such as hdfs:///apps/tony. An "
             "administrator must own the directory, and no other user may write to it. Default: none.",
         ),
         log_size=Field(
             "Log size",
-            "Maximum size of a task's output in the log directory of its container. The limit applies to jobs without "
+            "Maximum size of a task's output in its container's log directory. The limit applies to jobs without "
             "logs.max_size. "
             f"Default: {contract.LOG_SIZE}MiB.",
             "memory",
         ),
         deal_gpus=Field(
             "Assign GPUs",
-            "Whether tasks lock GPUs themselves, because the nodes do not isolate GPUs. Each task locks its requested "
-            "number of GPUs on its node, and finds these GPUs in CUDA_VISIBLE_DEVICES. Default: no.",
+            "Whether tasks lock GPUs themselves. Use this if the nodes do not isolate GPUs. Each task locks its "
+            "requested number of GPUs, and finds their names in CUDA_VISIBLE_DEVICES. Default: no.",
             "flag",
         ),
         gpu_devices=Field(
             "GPUs of each node",
-            "GPUs of each node that tasks may lock, separated by commas as in CUDA_VISIBLE_DEVICES, such as 0,1,2,3. "
-            "Default: the GPUs that nvidia-smi -L lists on the node.",
+            "GPUs that tasks may lock on each node, in the format of CUDA_VISIBLE_DEVICES, such as 0,1,2,3. Default: "
+            "the GPUs that nvidia-smi -L lists on the node.",
             "texts",
         ),
         namespace=Field(
             "Namespace",
-            "Name that is part of the identity of each training. The name separates several Airflow installations on "
-            "one cluster. "
+            "Name that is part of each training's identity. Use different names if several Airflow installations share "
+            "a cluster. "
             f"Default: {contract.NAMESPACE}.",
         ),
     ),
@@ -182,34 +183,34 @@ FIELDS = {
         "Limits of jobs",
         proxy_users=Field(
             "Proxy users",
-            "Users that are allowed as proxy_user, separated by commas. The character * matches any text, as in ml-*. "
-            "The single word none allows no user. Default: all users that the cluster allows.",
+            "Comma-separated users that are allowed as proxy_user. The character * matches any text, as in ml-*. The "
+            "single word none allows no user. Default: all users that the cluster allows.",
             "limits",
         ),
         queues=Field(
             "Queues",
-            "YARN queues that jobs may use, separated by commas, such as ml,root.ml.*. Write each queue as jobs write "
-            "it. The character * and the word none have the same meaning as in the field Proxy users. Default: all "
-            "queues.",
+            "Comma-separated YARN queues that jobs may use, such as ml,root.ml.*. Write each queue exactly as jobs "
+            "specify it. The character * and the word none have the same meaning as in the field Proxy users. "
+            "Default: all queues.",
             "limits",
         ),
         images=Field(
             "Images",
-            "Docker images that jobs may use, separated by commas, such as registry.example.com/ml/*. The character * "
-            "and the word none have the same meaning as in the field Proxy users. Default: all images.",
+            "Comma-separated Docker images that jobs may use, such as registry.example.com/ml/*. The character * and "
+            "the word none have the same meaning as in the field Proxy users. Default: all images.",
             "limits",
         ),
         file_roots=Field(
             "File roots",
-            "Directories of the worker that may contain files of jobs, separated by commas. Symbolic links are "
-            "followed before the check. The list replaces the default, so include the DAGs' folder. The directory / "
-            "allows all files. Default: the DAG's bundle and its template search path.",
+            "Comma-separated directories of the worker from which jobs may use files. Symbolic links are resolved "
+            "before the check. This value replaces the default, so include the DAGs folder. The directory / allows "
+            "all files. Default: the DAG's bundle and its template search path.",
             "limits",
         ),
         allowed_overrides=Field(
             "Overrides",
-            "Keys of a job that overrides may change, separated by commas, such as tasks.*.memory. Overrides may "
-            "change no other keys, even if a DAG allows more. Default: the keys that the DAG allows.",
+            "Comma-separated job keys that overrides may change, such as tasks.*.memory. Overrides may not change "
+            "other keys, even if a DAG allows them. Default: the keys that the DAG allows.",
             "limits",
         ),
         presets=Field(
@@ -221,19 +222,19 @@ FIELDS = {
         max_tasks=Field("Maximum tasks", "Maximum number of tasks of one job. Default: no limit.", "number", minimum=1),
         max_memory=Field(
             "Maximum memory",
-            "Maximum memory of all containers of a job together, such as 512GiB. The memory includes the application "
-            "master's container. Default: no limit.",
+            "Maximum total memory of a job's containers, such as 512GiB. The total includes the application master's "
+            "container. Default: no limit.",
             "memory",
         ),
         max_vcores=Field(
             "Maximum vcores",
-            "Maximum number of vcores of all containers of a job together. Default: no limit.",
+            "Maximum total number of vcores of a job's containers. Default: no limit.",
             "number",
             minimum=1,
         ),
         max_gpus=Field(
             "Maximum GPUs",
-            "Maximum number of GPUs of all containers of a job together. Default: no limit.",
+            "Maximum total number of GPUs of a job's containers. Default: no limit.",
             "number",
             minimum=0,
         ),
@@ -266,8 +267,8 @@ FIELDS = {
         "YARN",
         scheduler_address=Field(
             "Scheduler addresses",
-            "Addresses (host:port) at which application masters reach the ResourceManagers, separated by commas. "
-            "Default: the addresses in the ResourceManager's configuration.",
+            "Comma-separated addresses (host:port) at which application masters reach the ResourceManagers. Default: "
+            "the addresses in the ResourceManager's configuration.",
             "texts",
         ),
         timeout=Field(
@@ -285,8 +286,8 @@ FIELDS = {
         ),
         autoscaling=Field(
             "Autoscaling",
-            "Whether the cluster adds nodes when jobs wait for nodes. If yes, a job that is larger than the present "
-            "cluster gets a warning, and is not rejected. Default: no.",
+            "Whether the cluster adds nodes when jobs wait for nodes. If yes, a job that exceeds the current cluster "
+            "size gets a warning, instead of being rejected. Default: no.",
             "flag",
         ),
     ),
@@ -294,7 +295,7 @@ FIELDS = {
         "Local backend",
         local_root=Field(
             "State directory",
-            "Directory for the state of the local cluster. Default: the directory cluster in the staging directory.",
+            "Directory for the state of the local cluster. Default: the subdirectory cluster of the staging directory.",
         ),
         local_memory=Field(
             "Memory",
@@ -304,8 +305,8 @@ FIELDS = {
         ),
         local_vcores=Field(
             "Vcores",
-            "Maximum number of vcores that one job may use on the worker. Default: 8, or the number of processors if "
-            "this number is larger.",
+            "Maximum number of vcores that one job may use on the worker. Default: the number of processors, but at "
+            "least 8.",
             "number",
             minimum=1,
         ),

@@ -107,7 +107,7 @@ class TonyJob:
     # -- state -------------------------------------------------------------------------------------------------------
 
     def application(self) -> Application | None:
-        """Return the cluster's report on the application. Return None if the application is unknown or forgotten."""
+        """Return the cluster's report on the application, or None if the cluster does not know the application."""
         return self.hook.application(self.application_id)
 
     def status(self, *, may_have_ended: bool = True) -> JobStatus | None:
@@ -137,8 +137,8 @@ class TonyJob:
 
         :param seconds: maximum number of seconds to wait. None means no limit.
 
-        Raises TimeoutError if the job still runs after this time. Unlike an operator, this method refreshes no HDFS
-        tokens of the job. Call ``refresh_store_token`` for long jobs.
+        Raises TimeoutError if the job still runs after this time. Unlike the operator, this method does not refresh the
+        job's HDFS tokens. For long jobs, call ``refresh_store_token``.
         """
         limit = math.inf if seconds is None else seconds
         if wait_for_end(self.application, limit, longest_pause=_LONGEST_PAUSE) is not None:
@@ -161,9 +161,9 @@ class TonyJob:
         return read_specification(self.hook.storage(), self.directory, missing)
 
     def history(self) -> JobHistory:
-        """Return all stored records of the job. The attribute ``missing`` has a line for each unreadable record.
+        """Return all stored records of the job. The attribute ``missing`` describes each unreadable record.
 
-        This method reads many small files. For a large job, this takes some seconds.
+        This method reads many small files, which takes some seconds for a large job.
         """
         return read_history(self.hook.storage(), self.directory)
 
@@ -268,7 +268,7 @@ class TonyJob:
 
         The job's programs end within the grace period. Then the last files are copied to the store.
 
-        :param grace: grace period of the programs in seconds. If None, the grace period in the job applies.
+        :param grace: grace period of the programs in seconds. If None, the job's own grace period applies.
         :param seconds: maximum number of seconds to wait for the master's answer.
         """
         order: dict[str, Any] = {"reason": reason} if grace is None else {"reason": reason, "grace": grace}
@@ -299,11 +299,11 @@ class TonyJob:
 
         :param tasks: new number of tasks for each task type, such as ``{"worker": 4}``.
 
-        Return a mapping with two keys. ``before`` contains the numbers of tasks before this request, which an earlier
-        request may have set. ``state`` is the state of the job.
+        Return a mapping with two keys. ``before`` contains the previously requested numbers of tasks. ``state`` is the
+        state of the job.
 
         Raises NotResizable, a ClusterError, if the job does not allow the change, or if the cluster could never run so
-        many tasks. In this case, the method sends no request.
+        many tasks. The method then sends no request.
         """
         if self.identity is not None:
             self._check_resize(tasks)
@@ -340,10 +340,10 @@ class TonyJob:
     def export(self, reason: str, *, seconds: float = EXPORT_SECONDS) -> ExportedModel:
         """Request an export of the running job's model, and wait up to ``seconds`` for the export. The job continues.
 
-        Return the directory of the exported model on the store (``uri``), and the step of the model (``step``).
+        Return the exported model's directory on the store (``uri``), and the model's step (``step``).
 
-        Raises NotExported, a ClusterError, if the job ends, if the export fails, or if no model is exported in time,
-        for example because the program does not check for requests.
+        Raises NotExported, a ClusterError, if the job ends, if the export fails, or if the program exports no model in
+        time.
         """
         export = self._wait_for_export(reason, seconds)
         directory = self.directory if self.identity is not None else None
@@ -399,18 +399,18 @@ class TonyJob:
         report: Callable[[str], None] = lambda news: None,
         over: threading.Event | None = None,
     ) -> TaskTunnel:
-        """Return a tunnel to a server in a task of the running job.
+        """Return a tunnel to a server that runs in a task of the job.
 
-        The tunnel is a context manager. Its attribute ``port`` is the local port of the tunnel.
+        The tunnel is a context manager. Its attribute ``port`` is its local port.
 
         :param task: name of the task, such as ``worker:0``.
         :param port: port on which the task's program listens. 0 selects the first port that is assigned to the task
             (``TONY_PORT``).
-        :param local_port: port of this machine's loopback interface on which the tunnel listens. 0 selects a free port.
-        :param report: function that another thread calls with progress messages for users.
-        :param over: event that cancels the opening of the tunnel.
+        :param local_port: port of the tunnel on this machine's loopback interface. 0 selects a free port.
+        :param report: function that receives progress messages for users. Another thread calls this function.
+        :param over: event that cancels the attempt to open the tunnel.
 
-        Only the application's owner, and users with the right to modify the application, can connect.
+        Only the application's owner and users who may modify the application can connect.
         """
         from tony_provider.cluster.task_tunnel import MasterOfTunnel, TaskTunnel, expect_running
         from tony_provider.cluster.token_refresh import read_master_contact

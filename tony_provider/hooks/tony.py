@@ -96,7 +96,7 @@ class TonyHook(BaseHook):
     ) -> Identity:
         """Return the identity of a training. This method sends no request.
 
-        The identity consists of the connection's namespace and of the arguments.
+        The identity consists of the connection's namespace and the arguments.
         """
         return identity_of(
             namespace=self.settings.namespace,
@@ -266,7 +266,7 @@ class TonyHook(BaseHook):
         return None if cache is None else BuiltEnvironments(self.storage(), Layout(cache.root), shared=True)
 
     def application(self, application_id: str) -> Application | None:
-        """Return the cluster's report on an application. Return None if the application is unknown or forgotten."""
+        """Return the cluster's report on an application, or None if the cluster does not know the application."""
         return self.get_conn().application(application_id)
 
     def job_status(self, identity: Identity, application_id: str, *, may_have_ended: bool = True) -> JobStatus | None:
@@ -274,7 +274,7 @@ class TonyHook(BaseHook):
 
         Return None if the job's master has not written a status yet.
 
-        :param may_have_ended: False if the cluster reports that the job runs. This method then reads only the status.
+        :param may_have_ended: set to False if the cluster reports that the job runs. Then only the status is read.
 
         Raises RecordUnreadable, a ClusterError, if the file on the store is not a valid status.
         """
@@ -302,7 +302,7 @@ class TonyHook(BaseHook):
     def kill(self, application_id: str, diagnostics: str) -> None:
         """End an application immediately. Do nothing if the application has ended or is unknown.
 
-        On YARN, this method returns before the application has ended. On the local cluster, it returns after the end.
+        On YARN, this method does not wait for the end of the application. On the local cluster, it waits.
         """
         self.get_conn().kill(application_id, diagnostics)
 
@@ -319,13 +319,7 @@ class TonyHook(BaseHook):
         return self.get_conn().control(application_id, action, body, seconds=seconds)
 
     def export(self, application_id: str, reason: str, *, seconds: float = EXPORT_SECONDS) -> ExportedModel:
-        """Request an export of a running job's model, and wait up to ``seconds`` for the export. The job continues.
-
-        Return the directory of the exported model on the store (``uri``), and the step of the model (``step``).
-
-        Raises NotExported, a ClusterError, if the job ends, if the export fails, or if no model is exported in time,
-        for example because the program does not check for requests.
-        """
+        """Request an export of a running job's model, and wait for the export. See ``TonyJob.export``."""
         return self.job(application_id).export(reason, seconds=seconds)
 
     def test_connection(self) -> tuple[bool, str]:

@@ -289,14 +289,14 @@ class JobResult:
     """The result of ``TonyTrainOperator``. A key is ``None`` if its value is unknown."""
 
     application_id: str  # ID of the application, such as application_1700000000000_0001
-    application_dir: str  # URI of the directory on the store with the application's logs, status, events and model
+    application_dir: str  # URI of the store directory with the application's logs, status, events and model
     logs_dir: str  # URI of the directory that contains the last part of each task's output
-    model_dir: str | None = None  # URI of the directory with the files that the chief or rank 0 left in TONY_MODEL_DIR
-    outputs: dict[str, dict[str, Any]] = attrs.field(factory=dict)  # output name -> `uri`, number of `files`, `bytes`
+    model_dir: str | None = None  # URI of the files that the chief or rank 0 left in TONY_MODEL_DIR
+    outputs: dict[str, dict[str, Any]] = attrs.field(factory=dict)  # by output name: `uri`, number of `files`, `bytes`
     returned: Any = None  # the value that the chief or rank 0 wrote to TONY_RESULT_FILE, at most 1 MiB; "NaN" for NaN
-    checkpoint_chain: str | None = None  # URI of the directory with the checkpoints of all attempts of this training
+    checkpoint_chain: str | None = None  # URI of the directory with this training's checkpoints from all attempts
     resumed_from: str | None = None  # checkpoint from which the job last resumed, such as "snapshot 7 (step 120, …)"
-    resumed_step: int | None = None  # step from which the job last resumed; None if unknown, or if it began at step 0
+    resumed_step: int | None = None  # step from which the job last resumed; None if the step is 0 or unknown
     checkpoint: str | None = None  # newest stored checkpoint, such as "snapshot 7 (step 120, saved 14:03:12 UTC)"
     checkpoint_step: int | None = None  # step of the newest stored checkpoint; None if the step is unknown
     checkpoint_dir: str | None = None  # URI of the newest checkpoint; None if checkpoint.after_success is "remove"
@@ -307,12 +307,12 @@ class JobResult:
     final_status: str | None = None  # SUCCEEDED, or None if the task does not wait for completion
     metrics: dict[str, float | str] = attrs.field(factory=dict)  # newest metrics of the chief or rank 0; "NaN" for NaN
     step: int | None = None  # last step that the chief or rank 0 reported
-    total_steps: int | None = None  # last total number of steps that the chief or rank 0 reported
+    total_steps: int | None = None  # total number of steps that the chief or rank 0 last reported
     steps_per_second: float | None = None  # last measured speed of the training, in steps per second
-    generation: int | None = None  # number of joint starts of all tasks; it exceeds 1 after a restart or a suspension
-    restarts: int | None = None  # number of restarts within the application, of all tasks or of some tasks
+    generation: int | None = None  # number of common starts of all tasks; above 1 after a restart or a suspension
+    restarts: int | None = None  # number of restarts of some or all tasks within the application
     duration_s: float | None = None  # number of seconds from the submission to the end of the application
-    warnings: list[str] = attrs.field(factory=list)  # warnings, such as a failed sidecar or a lost checkpoint
+    warnings: list[str] = attrs.field(factory=list)  # warnings, for example about a failed sidecar or a lost checkpoint
 
     @property
     def has_left_something(self) -> bool:

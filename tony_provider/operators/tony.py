@@ -43,73 +43,75 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
     If a worker dies, the next attempt of the task attaches to the running application of the previous attempt, or
     returns its result. After a failure, the next attempt starts a new application. This application resumes from the
     newest verified checkpoint, unless the commands, the environment or the files have changed. A task that is cleared
-    after a success trains from the beginning. See the guide "Retry and resume a training".
+    after a success trains from the beginning. See "Retry and resume a training".
 
-    :param job: the job specification: a mapping, YAML or JSON text, or the name of a ``.tony.yaml`` or ``.tony.json``
-        file next to the DAG file. Text and files are parsed before the templates in their values are rendered. See the
-        reference "Job keys". Templated: every text in the job.
-    :param overrides: keys that are merged over the job and over the arguments below. Mappings are merged key by key. A
-        list replaces the whole list, and null deletes the key. By default, overrides may change only sizes and limits,
-        because all users who may trigger the DAG can often write overrides. ``allowed_overrides`` lists other keys that
-        overrides may change. See the guide "Parameters and the trigger form". Templated.
-    :param allowed_overrides: keys of the job that ``overrides`` may change in addition to sizes and limits, such as
-        ``["env.LEARNING_RATE", "tasks.*.env"]``. A listed key includes all keys below it. ``*`` matches any one name.
-    :param tony_conn_id: ID of an Airflow connection of type ``tony``. See the guide "Set up the connection". Templated.
+    :param job: the job specification, as a mapping, as YAML or JSON text, or as the name of a ``.tony.yaml`` or
+        ``.tony.json`` file next to the DAG file. Text and files are parsed before their templates are rendered. See
+        "Job keys". Templated: all text values in the job.
+    :param overrides: job keys that override the job and the arguments below. Mappings are merged key by key. Lists are
+        replaced as a whole, and null deletes a key. By default, overrides may change only sizes and limits, because
+        users who trigger the DAG can often set overrides. To allow other keys, set ``allowed_overrides``. See
+        "Parameters and the trigger form". Templated.
+    :param allowed_overrides: job keys that ``overrides`` may change in addition to sizes and limits, such as
+        ``["env.LEARNING_RATE", "tasks.*.env"]``. Each listed key also covers all keys below it. ``*`` matches any
+        single name.
+    :param tony_conn_id: ID of an Airflow connection of type ``tony``. See "Set up the connection". Templated.
     :param name: name of the application; default: the job's ``name``, otherwise ``<dag>.<task>``. Templated.
-    :param yarn_queue: YARN queue of the application, which replaces the job's ``queue``; default: the job's ``queue``,
+    :param yarn_queue: YARN queue of the application. It overrides the job's ``queue``; default: the job's ``queue``,
         otherwise the connection's ``queue``. Templated.
     :param proxy_user: name of the cluster user that runs the job. The cluster must allow the connection's user to
         impersonate this user. Default: the connection's user. Templated.
-    :param env_vars: environment variables of the user processes, which are merged over the job's ``env``. Templated.
-    :param secrets: environment variables with secret values for each user process. The values are masked in logs, and
-        reach the nodes only in the application's credentials. A literal value can be read in the DAG file, and for a
-        mapped task also in Airflow's database. So use a template, such as ``{{ conn.model_store.password }}``.
-        Templated.
+    :param env_vars: environment variables for the user processes. These variables override variables of the same name
+        in the job's ``env``. Templated.
+    :param secrets: secret environment variables for the user processes. The values are masked in logs, and reach the
+        nodes only in the application's credentials. Literal values are visible in the DAG file. For mapped tasks,
+        literal values are also visible in Airflow's database. Use a template instead, such as
+        ``{{ conn.model_store.password }}``. Templated.
     :param wait_for_completion: if False, the task returns as soon as the application is submitted.
     :param deferrable: whether the task waits in the triggerer, where it uses no worker slot; default: Airflow's option
         ``[operators] default_deferrable``.
-    :param poll_interval: number of seconds between two polls of the job's steps and metrics; default: the option
-        ``[tony] poll_interval`` of Airflow's configuration, which is 5. A worker polls more often in the first minute.
-        A triggerer that waits for many jobs polls less often, see ``[tony] details_per_second``.
+    :param poll_interval: number of seconds between two polls of the job's steps and metrics; default: Airflow's option
+        ``[tony] poll_interval``, which is 5. In the first minute, a worker polls more often. A triggerer that waits for
+        many jobs polls less often (``[tony] details_per_second``).
     :param queue_timeout: maximum number of seconds from the submission until the job has received all its containers;
         default: the job's ``timeouts.queue``, otherwise no limit.
-    :param resume: how a new application uses the checkpoints of earlier applications. With ``auto``, the new
-        application resumes from the newest checkpoint after a failure, unless the commands, the environment or the
-        files have changed. With ``always``, the new application also resumes after such a change, and after a success.
-        With ``never``, the new application begins at step 0. Templated.
-    :param resume_from: the checkpoint from which this training starts until it has stored its own first checkpoint. For
-        the newest checkpoint of another training, give a mapping with ``run_id``. Add ``dag_id``, ``task_id``, and
-        either ``map_index`` or ``checkpoint_key`` if they differ from those of this task. The key ``snapshot`` selects
-        an older checkpoint by its number. You can also give the URI of a checkpoint chain or of a checkpoint, such as
-        ``checkpoint_chain`` or ``checkpoint_dir`` of a result. To return to an older checkpoint of this training, also
-        set ``resume="never"``. An empty ``run_id`` or an empty text has no effect. Templated.
-    :param warm_start: URI of a directory with a model on the job's store. The training code may take its initial
-        weights from this model at step 0. The code finds the files in the directory ``TONY_WARM_START``. You can also
-        give the URI of a checkpoint or of a checkpoint chain. The newest checkpoint of a chain is used. An empty text
-        has no effect. For the model of an earlier period, use ``macros.tony.newest_model``. Templated.
+    :param resume: whether a new application resumes from the newest checkpoint of earlier applications. ``auto``: it
+        resumes after a failure, unless the commands, the environment or the files have changed. ``always``: it also
+        resumes after a success, and if the commands, the environment or the files have changed. ``never``: it begins at
+        step 0. Templated.
+    :param resume_from: the checkpoint from which this training starts until it has stored a checkpoint itself. To use
+        the newest checkpoint of another training, give a mapping with its ``run_id``. Add its ``dag_id``, ``task_id``,
+        and ``map_index`` or ``checkpoint_key`` if they differ from those of this task. The key ``snapshot`` selects an
+        older checkpoint by its number. You can also give the URI of a checkpoint chain or a checkpoint. A task's result
+        contains both URIs (``checkpoint_chain``, ``checkpoint_dir``). To return to an older checkpoint of this
+        training, also set ``resume="never"``. An empty ``run_id`` or an empty text has no effect. Templated.
+    :param warm_start: URI of a model directory on the job's store. At step 0, the training code can load its initial
+        weights from the local copy in ``TONY_WARM_START``. You can also give the URI of a checkpoint, or the URI of a
+        checkpoint chain to use its newest checkpoint. An empty text has no effect. To start from the model of an
+        earlier period, use ``macros.tony.newest_model``. Templated.
     :param checkpoint_key: a name that identifies this training instead of the map index. The name must be unique among
-        the mapped instances of the task. Set a key if the mapped list can change, because a map index may then belong
-        to another item; default: the map index. Templated.
+        the mapped instances of the task. Set a key if the mapped list can change, because the same map index may then
+        belong to another item; default: the map index. Templated.
     :param mlflow: ID of the connection to the MLflow server that records the training as a run. You can also give a
         mapping with the key ``conn_id`` and the optional keys ``experiment`` (default: the DAG's ID) and ``run_name``.
-        This argument needs ``tony-provider[mlflow]``. See the guide "Monitor jobs with Prometheus, statsd,
-        OpenTelemetry and MLflow". Templated.
-    :param durable: if False, each attempt of the task ends an application of an earlier attempt, ignores its result,
-        and starts a new application. The argument ``resume`` still controls the use of checkpoints.
+        This argument requires ``tony-provider[mlflow]``. See "Monitor jobs with Prometheus, statsd, OpenTelemetry and
+        MLflow". Templated.
+    :param durable: if False, each attempt of the task ends any earlier application, ignores its result, and starts a
+        new application. The argument ``resume`` still applies.
     :param apply_advice: if True, the application requests the memory and vcores that earlier runs of this task needed,
-        instead of the values in the job. After a failure, the values in the job are requested again. A mapping contains
-        the values that may change and their limits, such as
-        ``{"memory": {"at_least": "1GiB", "at_most": "16GiB"}, "vcores": {"at_most": 8}}``. If a limit is missing,
-        ``at_least`` is a quarter of the job's value, and ``at_most`` is twice the job's value. See the page "Advice on
-        memory, vcores and other settings".
-    :param on_kill_action: what happens to the application when a user marks or clears this task, or when its worker
-        shuts down. With ``kill``, the application is stopped after a grace period for its user processes. With
-        ``keep``, the application continues, and the next attempt of the task attaches to it. A timeout of the task ends
-        the application in any case.
-    :param show_output: tasks of the job whose output appears in the Airflow task's log, in lines such as
+        instead of the values in the job. After a failure, the next application requests the values in the job. To
+        restrict the changes, map each value that may change to its limits, such as
+        ``{"memory": {"at_least": "1GiB", "at_most": "16GiB"}, "vcores": {"at_most": 8}}``. By default, ``at_least`` is
+        a quarter of the job's value, and ``at_most`` is twice this value. See "Advice on memory, vcores and other
+        settings".
+    :param on_kill_action: what happens to the application when a user clears this task or sets its state, or when the
+        worker shuts down. With ``kill``, the application ends after a grace period for its user processes. With
+        ``keep``, the application continues, and the next attempt of the task attaches to it. A task timeout always ends
+        the application.
+    :param show_output: tasks whose output appears in the Airflow task's log, in lines such as
         ``worker:0 | epoch 3, loss 0.21``. Give ``"leader"`` for the chief or rank 0, a list of tasks such as
         ``["worker:0", "evaluator:0"]``, or False for no output. The number of lines is limited, and the values of
-        ``secrets`` are masked. See the guide "Train a model in a DAG".
+        ``secrets`` are masked. See "Train a model in a DAG".
     :param multiple_outputs: whether each key of the result is a separate XCom, such as ``train.output["model_dir"]``.
     :return: see ``JobResult``.
 

@@ -69,31 +69,31 @@ OPTIONAL = (*WHICH_JOB, "map_index", "checkpoint_key", "proxy_user")
 class TonySensor(ReadableTemplates, BaseSensorOperator):
     """Base class of both sensors, with their common arguments.
 
-    If a user clears or marks a sensor task, the job of the sensor continues. See the guide "Wait for a training or
-    watch it with sensors".
+    If a user clears or marks a sensor task, the job of the sensor continues. See "Wait for a training or watch it with
+    sensors".
 
     Exactly one of the first three arguments must be set. This argument selects the job.
 
     :param application_id: ID of the application to watch, such as ``application_1700000000000_0001`` or
         ``train.output["application_id"]``. Templated.
-    :param application_tag: a YARN tag: the tag of a training (``tony-…``), or one of the job's ``tags``. The sensor
-        watches the newest application with this tag. Templated.
-    :param train_task_id: ID of a training task of the same DAG run, such as ``<group>.<task>`` in a task group. The
-        sensor needs no dependency on the training task. After a retry of the training task, the sensor watches the new
-        application. The sensor stops when the training task is over in Airflow. Templated.
+    :param application_tag: YARN tag: either the tag of a training (``tony-…``), or one of the job's ``tags``. The
+        sensor watches the newest application with this tag. Templated.
+    :param train_task_id: ID of a training task in the same DAG run. In a task group, write ``<group>.<task>``. The
+        sensor needs no dependency on the training task. After a retry of this task, the sensor watches the new
+        application. The sensor stops when the training task has ended in Airflow. Templated.
     :param map_index: map index of a mapped training task; default: the sensor's own map index, if the sensor is mapped.
         Templated.
     :param checkpoint_key: ``checkpoint_key`` of the training task, if the training task sets it. Templated.
-    :param start_timeout: maximum number of seconds without an application, after the sensor's start and between two
-        attempts of the training task; default: no limit except ``timeout``.
+    :param start_timeout: maximum number of seconds to wait until an application exists; default: no limit except
+        ``timeout``. If an application has ended, the sensor waits for the next one as long as the training task can
+        still retry.
     :param tony_conn_id: ID of the training task's connection. Templated.
-    :param proxy_user: name of the user that the sensor impersonates. Together with ``train_task_id``, the value must
-        equal the training task's ``proxy_user``; default: the connection's user. Templated.
+    :param proxy_user: name of the user that the sensor impersonates. If you set ``train_task_id``, use the
+        ``proxy_user`` of the training task; default: the connection's user. Templated.
     :param deferrable: whether the sensor waits in the triggerer. If False, the sensor waits in the worker, according to
         ``mode``; default: Airflow's option ``[operators] default_deferrable``.
     :param poke_interval: minimum number of seconds between two polls of the job. In a triggerer, the option ``[tony]
-        details_per_second`` also limits the polls of all jobs of a connection. All jobs of a connection share one list
-        of applications.
+        details_per_second`` also limits the polls of all jobs of a connection.
     :param multiple_outputs: whether each key of the result is a separate XCom.
     """
 
@@ -215,11 +215,12 @@ class TonyJobSensor(TonySensor):
 
     The arguments of ``TonySensor`` select the job, and control how the sensor waits for the job.
 
-    :param states: names of the states to wait for, as a list or as text with commas. A job has the states ``WAITING``,
-        ``STARTING``, ``RUNNING``, ``RESTARTING``, ``SUSPENDED``, ``RECOVERING``, ``FINISHING``, ``SUCCEEDED``,
-        ``FAILED`` and ``KILLED``. Before the job starts, its application has the states ``NEW``, ``NEW_SAVING``,
-        ``SUBMITTED`` and ``ACCEPTED``. After the end of the job, its application has the state ``FINISHED``. A state
-        may begin and end between two polls, so add the states that may follow it. Templated.
+    :param states: names of the states to wait for, as a list or as comma-separated text. A job has the states
+        ``WAITING``, ``STARTING``, ``RUNNING``, ``RESTARTING``, ``SUSPENDED``, ``RECOVERING``, ``FINISHING``,
+        ``SUCCEEDED``, ``FAILED`` and ``KILLED``. Before the job starts, its application has the states ``NEW``,
+        ``NEW_SAVING``, ``SUBMITTED`` and ``ACCEPTED``. After the job has ended, its application has the state
+        ``FINISHED``. A state may begin and end between two polls, so also list the states that can follow it.
+        Templated.
     :return: see ``SensorResult``: each key is a separate XCom.
 
     Raises TonyJobMissed if the job has ended in another state, or if no job will start. Also raises
@@ -255,15 +256,15 @@ class TonyHeartbeatSensor(TonySensor):
     The sensor checks the job's tasks only while the job is ``RUNNING``. While the job waits for containers or restarts,
     the sensor checks nothing.
 
-    :param max_heartbeat_age: maximum number of seconds since the last heartbeat of a running task, and since the last
-        status from the application master. The minimum is 10. None disables this check.
-    :param min_steps_per_second: minimum number of steps per second of each running task that reports steps, measured
-        over the last minute. None disables this check.
-    :param slow_for: number of seconds for which a task may be slower than ``min_steps_per_second``.
+    :param max_heartbeat_age: maximum age, in seconds, of the last heartbeat of each running task, and of the last
+        status from the application master. The value must be at least 10. None disables this check.
+    :param min_steps_per_second: minimum number of steps per second over the last minute. The sensor checks each running
+        task that reports steps. None disables this check.
+    :param slow_for: maximum number of seconds for which a task may be slower than ``min_steps_per_second``.
     :param task_types: task types that the sensor checks, such as ``["worker"]``; default: all task types.
     :param on_stale: what the sensor does if a check fails. With ``fail``, the sensor only fails. With ``kill``, the
-        sensor first ends the application, after a grace period for its user processes, and then fails. The next attempt
-        of the training task resumes from the newest checkpoint.
+        sensor ends the application after a grace period for its user processes, and then fails. The next attempt of the
+        training task resumes from the newest checkpoint.
 
     All other arguments are those of ``TonySensor``. This sensor returns the same result and raises the same errors as
     ``TonyJobSensor``. It also raises TonyJobStale.

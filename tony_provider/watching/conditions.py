@@ -39,7 +39,7 @@ class SensorResult:
     application_id: str  # ID of the last application that the sensor observed
     state: str  # state of the job, or state of the application if the job reports no state
     step: int | None = None  # last step that the chief or rank 0 reported
-    total_steps: int | None = None  # last total number of steps that the chief or rank 0 reported
+    total_steps: int | None = None  # total number of steps that the chief or rank 0 last reported
     steps_per_second: float | None = None  # last measured speed of the training, in steps per second
 
     @classmethod

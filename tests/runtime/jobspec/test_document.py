@@ -327,7 +327,7 @@ tasks:
 def test_overrides_that_are_allowed_by_default_are_listed() -> None:
     places = {"a task type of the job": "tasks.*.", "the job": ""}
     found = []
-    for keys, of in rows(PARAMETERS[PARAMETERS.index("| keys | of |") :]):
+    for keys, of in rows(PARAMETERS[PARAMETERS.index("| keys | part of the job |") :]):
         for place in places.keys() & {of} or re.findall(r"`(\w+)`", of):
             prefix = places.get(place, f"{place}.")
             found += [prefix.rstrip(".")] if keys == "all" else [prefix + key for key in re.findall(r"`(\w+)`", keys)]

@@ -69,8 +69,8 @@ def task() -> Optional[TaskInfo]:
 def model_dir() -> Optional[str]:
     """Return the path of the local directory for the job's model. Return None outside a job.
 
-    The directory of the chief becomes the job's model. In a job without a chief, the directory of the first worker
-    becomes the model. The directories of all other tasks are discarded.
+    The content of the chief's directory becomes the job's model. In a job without a chief, the first worker's directory
+    is used. The directories of all other tasks are discarded.
     """
     return os.environ.get("TONY_MODEL_DIR") or None
 
@@ -78,21 +78,20 @@ def model_dir() -> Optional[str]:
 def checkpoint_dir() -> Optional[str]:
     """Return the path of the directory for this training's checkpoints. Return None outside a job.
 
-    A restarted program finds the content of the last stored snapshot in this directory."""
+    After a restart, this directory contains the last stored snapshot."""
     return os.environ.get("TONY_CHECKPOINT_DIR") or None
 
 
 def resume_from() -> Optional[str]:
-    """Return the path from which a framework can resume: a file, a directory, or a TensorFlow prefix.
+    """Return the path from which a framework can resume: a file, a directory, or a TensorFlow checkpoint prefix.
 
-    Return None if the training begins at step 0, or if the checkpoint is in no known format of a framework. Also return
-    None outside a job.
+    Return None outside a job, if the training begins at step 0, or if the checkpoint has an unknown format.
     """
     return os.environ.get("TONY_RESUME_FROM") or None
 
 
 def resume_step() -> int:
-    """Return the step of the checkpoint from which the training resumes, or 0 if it does not resume."""
+    """Return the step of the checkpoint from which the training resumes, or 0 if the training does not resume."""
     return _number("TONY_RESUME_STEP") or 0
 
 
@@ -105,7 +104,7 @@ def tensorboard_dir() -> Optional[str]:
 
 
 def warm_start() -> Optional[str]:
-    """Return the path of the local directory with an earlier model, which provides the initial weights at step 0.
+    """Return the path of the local directory that contains the model for a warm start at step 0.
 
     Return None if the training has no such model, which is the usual case.
     """
@@ -113,24 +112,24 @@ def warm_start() -> Optional[str]:
 
 
 def checkpoint_requested() -> bool:
-    """Return whether the job requests a checkpoint now. The function returns True once for each request.
+    """Return whether the job has requested a checkpoint. Return True only once for each request.
 
-    The job requests checkpoints before preemptions, suspensions and resizes, and when a user requests a checkpoint.
-    Call this function after each step, because the call takes only microseconds.
+    The job requests checkpoints before preemptions, suspensions and resizes. Users can also request checkpoints. Call
+    this function after each step. A call takes only microseconds.
     """
     return _taken("TONY_CHECKPOINT_REQUEST")
 
 
 def commit_checkpoint(step: int, *paths: Union[str, os.PathLike[str]]) -> bool:
-    """Declare that a checkpoint is complete. The job then takes a snapshot with this checkpoint at once.
+    """Declare that a checkpoint is complete. The job then immediately takes a snapshot of this checkpoint.
 
-    ``paths`` are files and directories below ``checkpoint_dir()``. Relative paths are relative to this directory. After
-    a restart, ``resume_from()`` returns the first path. Do not change the files after this call. You may remove the
-    files when a newer checkpoint exists. Without this call, the job takes a snapshot when the directory has not changed
-    for a few seconds.
+    ``paths`` are files and directories below ``checkpoint_dir()``. Relative paths are resolved against
+    ``checkpoint_dir()``. After a restart, ``resume_from()`` returns the first path. Do not change the files after this
+    call. You may remove the files when a newer checkpoint exists. Without this call, the job takes a snapshot when the
+    directory has not changed for a few seconds.
 
     Return True if the call had an effect. Return False outside a job, or if the disk is full. Raises ValueError if the
-    step is negative, if a path is missing, is a link, or is outside the directory.
+    step is negative, or if a path is missing, is a link, or is outside the directory.
     """
     directory = checkpoint_dir()
     if directory is None:
@@ -152,17 +151,17 @@ def commit_checkpoint(step: int, *paths: Union[str, os.PathLike[str]]) -> bool:
 
 
 def export_requested() -> bool:
-    """Return whether an export of the model is requested now. The function returns True once for each request.
+    """Return whether an export of the model has been requested. Return True only once for each request.
 
-    Users request exports, and the job can request exports regularly. Only the chief or rank 0 receives requests. Call
-    this function after each step, because the call takes only microseconds.
+    Exports are requested by users, or regularly by the job. Only the chief or rank 0 receives requests. Call this
+    function after each step. A call takes only microseconds.
     """
     return _taken("TONY_EXPORT_REQUEST")
 
 
 @contextmanager
 def export(step: int) -> Iterator[str]:
-    """Provide an empty local directory for an export of the model before the training ends::
+    """Provide an empty local directory for an export of the model during the training::
 
         if tony_sdk.export_requested():
             with tony_sdk.export(step) as directory:
@@ -190,21 +189,23 @@ def export(step: int) -> Iterator[str]:
 def inputs(
     name: str, local: Union[str, Iterable[str], None] = None, format: Optional[str] = None
 ) -> Iterator[tony_inputs.TaskShard]:
-    """Yield the shards of an input that are assigned to this task. See ``tony_inputs``.
+    """Yield this task's shards of an input. See ``tony_inputs``.
 
     Outside a job, ``local`` is a file pattern or the paths of files to read, and ``format`` is the format of these
-    files. The function needs ``tony_inputs.py`` next to this file, and ``tony_records.py`` to read records.
+    files. The function needs ``tony_inputs.py`` in the directory of ``tony_sdk.py``. To read records, it also needs
+    ``tony_records.py``.
     """
     shards: Iterator[tony_inputs.TaskShard] = importlib.import_module("tony_inputs").inputs(name, local, format)
     return shards
 
 
 def output(name: str, local: Union[str, os.PathLike[str], None] = None) -> str:
-    """Return a local directory whose files become part of this output of the job when the task succeeds.
+    """Return a local directory for the files that this task adds to an output.
 
-    The directory is empty when the program starts. All processes of a container share the directory. Outside a job, the
-    function returns ``local``, and creates this directory if it is missing. Raises ValueError if the job does not have
-    this output for this task type. Also raises ValueError outside a job if ``local`` is not given.
+    When the task succeeds, the files become part of the output. The directory is empty when the program starts. All
+    processes of a container share the directory. Outside a job, the function returns ``local``, and creates this
+    directory if it is missing. Raises ValueError if the job has no such output for this task type, or if ``local`` is
+    missing outside a job.
     """
     directory = os.environ.get("TONY_OUTPUT_" + name.upper())
     if directory:
@@ -218,27 +219,27 @@ def output(name: str, local: Union[str, os.PathLike[str], None] = None) -> str:
 
 
 def batches(name: str, size: int, read: Optional[Read] = None, **outside: Any) -> Iterator[list[Any]]:
-    """Yield lists of ``size`` examples of an input. The last list of a shard may be shorter. See ``tony_inputs``.
+    """Yield lists of ``size`` examples from an input. The last list of a shard may be shorter. See ``tony_inputs``.
 
-    ``read`` is a function that takes a shard and yields examples. The default yields the records of the shard.
-    ``outside`` contains the arguments ``local`` and ``format`` of ``inputs``. For an input with ``deal: queue``, a
-    shard is committed when the loop requests the next batch after the last batch of the shard.
+    ``read`` is a function that takes a shard and yields examples. The default function yields the shard's records.
+    ``outside`` may contain ``local`` and ``format``, as in ``inputs``. With ``deal: queue``, a shard is committed when
+    the loop requests the first batch after this shard.
     """
     made: Iterator[list[Any]] = importlib.import_module("tony_inputs").batches(name, size, read, **outside)
     return made
 
 
 def tf_dataset(name: str, read: Optional[Read] = None, signature: Any = None, **outside: Any) -> Any:
-    """Return a ``tf.data.Dataset`` of the examples of this task's part of an input. See ``tony_inputs``.
+    """Return a ``tf.data.Dataset`` with the examples in this task's shards of an input. See ``tony_inputs``.
 
-    ``signature`` is the ``output_signature`` of ``from_generator``. The default is a signature of bytes. ``read`` and
+    ``signature`` is the ``output_signature`` for ``from_generator``. The default signature is for bytes. ``read`` and
     ``outside`` have the same meaning as in ``batches``. Raises InputError for an input with ``deal: queue``.
     """
     return importlib.import_module("tony_inputs").tf_dataset(name, read, signature, **outside)
 
 
 def torch_dataset(name: str, read: Optional[Read] = None, **outside: Any) -> Any:
-    """Return a PyTorch ``IterableDataset`` of the examples of this task's part of an input. See ``tony_inputs``.
+    """Return a PyTorch ``IterableDataset`` with the examples in this task's shards of an input. See ``tony_inputs``.
 
     The processes of a ``DataLoader`` divide the shards among themselves. ``read`` and ``outside`` have the same meaning
     as in ``batches``. Raises InputError for an input with ``deal: queue``.
@@ -249,8 +250,8 @@ def torch_dataset(name: str, read: Optional[Read] = None, **outside: Any) -> Any
 def report(step: Optional[int] = None, total_steps: Optional[int] = None, **metrics: Any) -> bool:
     """Report the progress of this task to the job. A new report replaces the previous report.
 
-    ``metrics`` are numbers, or arrays of one number. Other values are left out. By default, ``step`` and
-    ``total_steps`` come from the ``track`` loop that runs. If no such loop runs, the call reports only metrics.
+    ``metrics`` are numbers, or arrays with a single number. Other values are ignored. By default, ``step`` and
+    ``total_steps`` come from the current ``track`` loop. Without such a loop, the call reports only metrics.
 
     The call takes microseconds, but one call per second is enough. Return True if the report was written. Return False
     outside a job, or if the disk is full.
@@ -296,23 +297,23 @@ def track(
     resume: bool = False,
     stop: bool = False,
 ) -> tony_progress.Track[Item]:
-    """Return a loop over the items that reports progress to the job: ``for batch in tony_sdk.track(loader)``.
+    """Return a loop that yields the items and reports progress to the job: ``for batch in tony_sdk.track(loader)``.
 
-    Each item is a step. The step is done when the loop requests the next item. About once a second, the loop reports
-    the step, ``total``, and the metric ``input_wait``. This metric is the share of time, from 0 to 1, that the loop
-    waits for items.
+    Each item is a step. A step is done when the loop requests the next item. About once a second, the loop reports the
+    step, ``total``, and the metric ``input_wait``. This metric is the share of time (from 0 to 1) that the loop waits
+    for items.
 
     ``total`` is the number of all steps, including steps before this loop. The default of ``total`` is ``start`` plus
     the number of items, if this number is known. ``start`` is the number of steps that were done before the first item.
-    The default of ``start`` is 0. For a ``range``, it is the number of steps before the first number of the range. A
-    range may count from 0, or from 1 like ``range(1, n + 1)``.
+    The default of ``start`` is 0. For a ``range``, the default is the number of steps before its first number. A range
+    may count from 0, or from 1 as in ``range(1, n + 1)``.
 
-    ``resume=True`` skips the items before ``resume_step()``. The skipped items are consumed, unless the items are a
-    range. ``stop=True`` ends the loop after the current item if the job asks this process to stop, see ``stopping``.
-    The returned loop has the attributes ``stopped`` and ``step`` (the number of steps that are done). Its method
+    ``resume=True`` skips the items before ``resume_step()``. Skipped items are still consumed, unless ``items`` is a
+    range. ``stop=True`` ends the loop after the current item if the job asks this process to stop (see ``stopping``).
+    The returned loop has the attributes ``stopped`` and ``step`` (the number of completed steps). Its method
     ``report(loss=…)`` adds metrics to the next report.
 
-    The function needs ``tony_progress.py`` next to this file.
+    The function needs ``tony_progress.py`` in the directory of ``tony_sdk.py``.
     """
     made: tony_progress.Track[Item] = importlib.import_module("tony_progress").Track(
         items, total, start, resume=resume, stop=stop
@@ -323,13 +324,13 @@ def track(
 def stopping() -> bool:
     """Return whether the job has asked this process to stop.
 
-    The program should save its work and end within the grace period, because SIGKILL follows. After the first call of
-    this function, the first SIGTERM does not end this process, but a second SIGTERM does. An existing signal handler of
-    the program is still called.
+    The program should then save its work and exit. SIGKILL follows after the grace period. Once the program has called
+    this function, the first SIGTERM no longer ends the process, but a second SIGTERM does. An existing signal handler
+    of the program is still called.
 
-    Ranks receive the signal at different times. If the ranks train in step, they must end together or ignore the
+    Ranks receive the signal at different times. If the ranks train synchronously, they must exit together or ignore the
     signal. Return False outside a job, or if the first call is not in the main thread. The function needs
-    ``tony_progress.py`` next to this file.
+    ``tony_progress.py`` in the directory of ``tony_sdk.py``.
     """
     requested: bool = importlib.import_module("tony_progress").stopping()
     return requested

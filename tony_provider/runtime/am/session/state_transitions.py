@@ -34,8 +34,8 @@ class ImpossibleTransitionError(RuntimeError):
 _STOPPED = "the job has ended"
 _NOT_TO_BE_HAD = "no container is available, and the gang continues without it"
 _START = "its user process is ordered"
-_SUSPENDED = "the job is suspended: no task runs, and no container is requested"
-_OVER = "every container has ended, or its executor has sent its last message"
+_SUSPENDED = "the job is suspended"
+_OVER = "all containers have ended or sent their last message"
 
 JOB: Transitions[JobState] = {
     JobState.WAITING: {
