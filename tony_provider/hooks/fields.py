@@ -111,8 +111,8 @@ FIELDS = {
         ),
         verify=Field(
             "Verify TLS",
-            "Whether the worker verifies the certificates of https servers: true, false, or the path of a PEM file with "
-            "CA certificates. Default: true.",
+            "Whether the worker verifies the certificates of https servers: true, false, or the path of a PEM file "
+            "with CA certificates. Default: true.",
             "flag_or_text",
         ),
         nodes_ca_file=Field(
