@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -89,6 +91,16 @@ def test_a_job_that_ends_while_it_is_read_is_not_lost(what: Callable[[], None], 
     with create_session(scoped=False) as session, _before_states_are_read(what):
         rows = StoredJobs(session, frozenset({DAG})).rows()
     assert [row["state"] for row in rows] == states
+
+
+def test_the_module_loads_after_another_has_resolved_the_types_of_a_summary() -> None:
+    lines = (
+        "import attrs",
+        "from tony_provider.cluster.records.summary import JobSummary",
+        "attrs.resolve_types(JobSummary)",
+        "import tony_provider.portal.stored_jobs",
+    )
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True)
 
 
 def test_what_is_longer_than_any_summary_is_left_in_the_database() -> None:

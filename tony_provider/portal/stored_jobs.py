@@ -80,7 +80,8 @@ _DEFAULTS = {
 _LEFT_OUT = {"application_id", "dag_id", "run_id", "task_id", "map_index"}  # the row has them from its key and columns
 _LEFT_OUT |= {"use", "curves", "advice", "fingerprint", "links"}  # the row does not show them as they are
 _KINDS = {
-    field.name: _TYPES[str(field.type).partition("[")[0].partition(" ")[0]]
+    # ``field.type`` is text only until another module resolves the types of the class.
+    field.name: _TYPES[JobSummary.__annotations__[field.name].partition("[")[0].partition(" ")[0]]
     for field in attrs.fields(JobSummary)
     if field.name not in _LEFT_OUT
 } | dict.fromkeys(("try_number", "version"), (int,))
