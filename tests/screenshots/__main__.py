@@ -18,13 +18,13 @@ FOLDER = REPOSITORY / "docs" / "_static" / "screenshots"
 
 
 def main() -> int:
-    stage = Stage()
     try:
-        stage.set_up()
+        stage = Stage()
     except AirflowError as error:
         print(error, file=sys.stderr)
         return 1
     try:
+        stage.set_up()
         FOLDER.mkdir(parents=True, exist_ok=True)
         camera = Camera(stage.airflow.url, FOLDER)
         try:

@@ -38,6 +38,9 @@ class Stage:
     _hook: TonyHook | None = None
 
     def __post_init__(self) -> None:
+        """Raise AirflowError if the folder exists."""
+        if self.home.exists():
+            raise AirflowError(f"{self.home} is there already: another process takes pictures, or one left it behind")
         self.place = LocalPlace(root=self.home / "jobs")
         # The cache is named in a task's log.
         environment = {"TONY_EXAMPLES_PYTHON_ENV": PYTHON_ENV, "XDG_CACHE_HOME": str(self.home / "cache")}
@@ -55,8 +58,6 @@ class Stage:
 
     def set_up(self) -> None:
         """Until all DAGs are known. Raises AirflowError."""
-        if self.home.exists():
-            raise AirflowError(f"{self.home} is there already: another process takes pictures, or one left it behind")
         self._lay_out()
         self.airflow.start()
         wanted = {TUTORIAL, DIGITS, CLICKS}
