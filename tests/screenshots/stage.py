@@ -24,8 +24,6 @@ from tony_provider.runtime.protocol import master_files
 HOME = Path("/tmp/tony")  # it is seen in the pictures, so it is no folder of whoever takes them
 TUTORIAL = "tutorial"
 CLICKS = "clicks_daily"
-# What the trigger form proposes: as clusters have it. Runs name the environment of this machine.
-PYTHON_ENV = "/opt/envs/tf"
 
 
 @dataclass
@@ -43,7 +41,7 @@ class Stage:
             raise AirflowError(f"{self.home} is there already: another process takes pictures, or one left it behind")
         self.place = LocalPlace(root=self.home / "jobs")
         # The cache is named in a task's log.
-        environment = {"TONY_EXAMPLES_PYTHON_ENV": PYTHON_ENV, "XDG_CACHE_HOME": str(self.home / "cache")}
+        environment = {"XDG_CACHE_HOME": str(self.home / "cache")}
         self.airflow = Airflow(self.home / "airflow", self._bundles(), self.place.connection, environment)
 
     @property
