@@ -66,7 +66,7 @@ class CallbackEvent:
                 **about,
                 state=None if "deadline" in context else _SUCCESS if context.get("reason") == _SUCCESS else "failed",
                 reason=str(context.get("reason") or ""),
-                address=_address(str(dag_id), str(run_id)),
+                address=_address(dag_id, run_id),
             )
         error = context.get("exception")
         return cls(
@@ -121,9 +121,6 @@ def _address(dag_id: str, run_id: str) -> str:
     return f"{base.rstrip('/')}/dags/{quote(dag_id)}/runs/{quote(run_id)}" if base else ""
 
 
-_NOTHING = "the training has started no application"
-
-
 @attrs.define(kw_only=True)
 class TrainingFacts:
     """Data of one training. ``fill`` sets the fields one by one; fields that are not set in time are unknown."""
@@ -145,7 +142,7 @@ class TrainingFacts:
         """Read the store, and query the cluster unless the job has a result. Raises ClusterError, StorageError."""
         self.application_id = self.application_id or hook.newest_application(self.identity)
         if self.application_id is None:
-            self.missing.append(_NOTHING)
+            self.missing.append("the training has started no application")
             return
         job = hook.job(self.application_id, self.identity)
         self.pages = job.pages()
@@ -300,7 +297,6 @@ def _portal(look: TrainingFacts | None) -> str | None:
 
 
 MOST_TRAININGS = 10  # maximum number of trainings of a DAG that are checked
-_STARTED_NOTHING = (TonySpecError, TonyJobRejected)
 
 
 @attrs.frozen(kw_only=True)
@@ -332,7 +328,7 @@ class MessageSource:
         return compose_message(occasion, _foremost(looks), self.lines, missing)
 
     def _looked(self, context: Mapping[str, Any], occasion: CallbackEvent, missing: list[str]) -> list[TrainingFacts]:
-        if isinstance(occasion.exception, _STARTED_NOTHING):
+        if isinstance(occasion.exception, (TonySpecError, TonyJobRejected)):  # no application was started
             return []
         tasks = self._tasks(context, occasion)
         looks = []

@@ -614,6 +614,25 @@ def test_a_manifest_is_preferred_to_all_others(tmp_path: Path) -> None:
         assert bool(find(tmp_path).verified(alone=True).declared) is is_right
 
 
+def test_saves_may_share_a_file_such_as_a_pointer_to_the_newest(tmp_path: Path) -> None:
+    """A program that keeps its two newest saves, and lists the pointer in each manifest."""
+    for step in (1, 2, 3):
+        for name in (f"save-{step}", "newest"):
+            (tmp_path / name).write_text(f"save-{step}")
+            os.utime(tmp_path / name, (1000 * step, 1000 * step))
+        files = [{"path": name, "size": 6} for name in (f"save-{step}", "newest")]
+        manifest = tmp_path / f"step-{step}.tony.json"
+        manifest.write_text(json.dumps({"step": step, "entry": f"save-{step}", "files": files}))
+        os.utime(manifest, (1000 * step + 1, 1000 * step + 1))
+    (tmp_path / "save-1").unlink()
+    assert loadable(tmp_path) == (3, "save-3")
+    verified = find(tmp_path).verified(alone=True)
+    assert verified.declared == {"step-3.tony.json": ("save-3", "newest")}
+    assert set(verified.outdated) == set()
+    os.utime(tmp_path / "newest", (9000, 9000))
+    assert set(find(tmp_path).verified(alone=True).outdated) == {"newest"}
+
+
 def write_manifest(directory: Path, **changes: object) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "a").write_bytes(b"abc")

@@ -402,8 +402,9 @@ def _manifest_save(view: SaveView, manifest: str) -> Save:
         elif wanted is not None and _checksum(view, path, wanted) != wanted:
             problem = f"{path} does not have the checksum {wanted}"
     files = (manifest, *(path for path in paths if path in view.files))
-    if view.newest_time(paths) > view.files[manifest].mtime_ns:  # the program has begun a later save
-        return Save("", "", files, is_manifest=True)
+    newer = [path for path in files if view.files[path].mtime_ns > view.files[manifest].mtime_ns]
+    if newer:  # the program has begun a later save, which replaces these files
+        return Save("", "", (manifest, *newer), is_manifest=True)
     return Save(MANIFEST, join(place, entry), files, step, problem, proven=True, is_manifest=True, content_step=step)
 
 
