@@ -95,7 +95,9 @@ def main() -> None:
     for epoch in range(int(epochs_done.numpy()) + 1, options.epochs + 1):
         loss, accuracy = np.mean([train(next(batches)).numpy() for _ in range(steps)], axis=0)
         epochs_done.assign(epoch)
-        manager.save(checkpoint_number=epoch)
+        saved = Path(manager.save(checkpoint_number=epoch))
+        if is_first:  # an epoch may take less than a second, so the job cannot know when a save is complete
+            tony_sdk.commit_checkpoint(epoch, *saved.parent.glob(f"{saved.name}.*"), "checkpoint")
         report(epoch, options.epochs, float(loss), float(accuracy))
     # Every worker saves the model, and the job stores the files of the first worker.
     model.save(Path(os.environ["TONY_MODEL_DIR"]) / "digits.keras")
