@@ -31,6 +31,7 @@ def main() -> int:
             take_all(stage, camera)
         finally:
             camera.close()
+            (FOLDER / "last.png").unlink(missing_ok=True)  # the browser's last page, which is kept for tests that fail
     finally:
         stage.clear()
     return 0

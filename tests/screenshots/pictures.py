@@ -30,8 +30,8 @@ BACKFILLED = 12  # days
 PORTAL = ".tony-portal"
 # Enough to see a training go on: of the digits', which have 1,000, and in the log of the tutorial's.
 FIRST_STEP = 25
-STEPS_AFTER = 10  # that the killed job is watched, beyond the step at which it was killed
-RESTART_HEIGHT = 560
+STEPS_AFTER = 25  # that the killed job is watched, beyond the step at which it was killed
+RESTART_HEIGHT = 760
 PROGRESS_LINES = 5
 TRAIN_SECONDS = 300.0  # on a machine that is busy
 
