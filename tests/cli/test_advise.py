@@ -43,7 +43,7 @@ def test_a_job_that_used_little(tony: Tony, local: TonyHook) -> None:
         "  memory-too-much, high confidence: task_type worker, asked_bytes 805306368, most_rss_bytes 104857600, "
         "most_rss_task worker:0, applications 3",
     ]
-    assert "\n  *Checks* the most resident memory" in tony("advise", application_id, "--explain").out
+    assert "\n  *Checks* the highest resident memory" in tony("advise", application_id, "--explain").out
     patch = json.loads(tony("advise", application_id, "--patch").out)
     assert parse_job(submitted, overrides=patch).tasks["worker"].memory == 512
     [advice] = json.loads(tony("advise", application_id, "--output", "json").out)
