@@ -20,20 +20,20 @@ FOLDER = REPOSITORY / "docs" / "_static" / "screenshots"
 def main() -> int:
     try:
         stage = Stage()
+        try:
+            stage.set_up()
+            FOLDER.mkdir(parents=True, exist_ok=True)
+            camera = Camera(stage.airflow.url, FOLDER)
+            try:
+                take_all(stage, camera)
+            finally:
+                camera.close()
+                (FOLDER / "last.png").unlink(missing_ok=True)  # the browser's last page, kept for tests that fail
+        finally:
+            stage.clear()
     except AirflowError as error:
         print(error, file=sys.stderr)
         return 1
-    try:
-        stage.set_up()
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        camera = Camera(stage.airflow.url, FOLDER)
-        try:
-            take_all(stage, camera)
-        finally:
-            camera.close()
-            (FOLDER / "last.png").unlink(missing_ok=True)  # the browser's last page, which is kept for tests that fail
-    finally:
-        stage.clear()
     return 0
 
 
