@@ -13,11 +13,12 @@ from tests.hadoop.cluster import HadoopCluster
 
 
 class TonyProvider(ClientProcess):
-    name = OURS
+    """``checkout``: of another commit, which is called ``before``."""
 
-    def __init__(self, cluster: HadoopCluster, home: Path) -> None:
-        airflow = home / "airflow"
-        env = {**os.environ, "AIRFLOW_HOME": str(airflow), "PYTHONPATH": str(REPOSITORY)}
+    def __init__(self, cluster: HadoopCluster, home: Path, checkout: Path | None = None) -> None:
+        self.name = OURS if checkout is None else "before"
+        airflow = home / f"airflow-{self.name}"
+        env = {**os.environ, "AIRFLOW_HOME": str(airflow), "PYTHONPATH": str(checkout or REPOSITORY)}
         env |= {"AIRFLOW__CORE__LOAD_EXAMPLES": "False", "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(airflow / "logs")}
         command = [sys.executable, "-m", "benchmarks.launchers.ours_client", str(cluster.layout.root)]
-        super().__init__(command, home / "tony_provider.log", env)
+        super().__init__(command, home / f"{self.name}.log", env)
