@@ -1,8 +1,8 @@
 """The runtime archive: a zip with the runtime, its dependencies and frameworks, which every container receives.
 
 The Airflow worker packs the archive from its own installation. Alternatively, `airflow tony runtime build` builds it
-from wheels for other Pythons. The archive also has bytecode, an index of its files, and the entry points of frameworks
-from other packages.
+from wheels for other Pythons. The archive also has bytecode, the compiled code that attrs and cattrs generate, an index
+of its files, and the entry points of frameworks from other packages.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _UNCHECKED = b"\1\0\0\0"  # flags of a .pyc that Python does not compare with it
 
 # Runs in a separate process with PYTHONHASHSEED=0. Otherwise the order of constants, and so the archive's bytes, would
 # vary. Skips a module that this Python cannot compile, because the module may be for another Python.
-_PROGRAM = f"""
+_COMPILER = f"""
 import importlib.util, marshal, sys
 made = []
 for name, source in marshal.load(sys.stdin.buffer):
@@ -115,6 +115,31 @@ sys.stdout.buffer.write(marshal.dumps(made, {_PLAIN}))
 """
 
 
+# Runs in a directory with a Python's files of the archive: imports the runtime and records the code that is generated.
+_RECORDER = f"""
+import importlib, marshal, sys
+sys.path.insert(0, ".")
+import start
+made = []
+class Recorder(start.Runtime):
+    def compile_generated(self, script, filename, mode):
+        code = compile(script, filename, mode)
+        made.append((start.generated_name(script, filename), marshal.dumps(code, {_PLAIN})))
+        return code
+sys.meta_path.insert(2, Recorder("."))
+for name in "am.lifecycle", "am.yarn.yarn_resource_manager", "executor.executor":
+    importlib.import_module("tony_provider.runtime." + name)
+from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.common.codec import converter
+from tony_provider.runtime.protocol.status import JobStatus
+for forbid in True, False:
+    converter(forbid_extra_keys=forbid).get_structure_hook(ApplicationDescription)
+    converter(forbid_extra_keys=forbid).get_structure_hook(JobStatus)
+converter(forbid_extra_keys=True).get_unstructure_hook(JobStatus)
+sys.stdout.buffer.write(marshal.dumps(made, {_PLAIN}))
+"""
+
+
 def _interpreter(python: str) -> str | None:
     """Return the path of an interpreter with this version (such as ``3.9``) on this machine, or None."""
     if python == "{}.{}".format(*sys.version_info[:2]) and sys.executable:
@@ -122,34 +147,52 @@ def _interpreter(python: str) -> str | None:
     return shutil.which(f"python{python}", path=absolute_entries(os.environ.get("PATH", os.defpath)))
 
 
-def bytecode(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, ArchiveEntry]:
+def bytecode(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, bytes]:
     """Return the bytecode of the modules in ``entries`` for a Python version, or {} if this machine lacks that version.
 
     Equal modules give equal bytes.
     """
-    program = _interpreter(python)
-    if program is None:
+    sources = [(name, entry.read()) for name, entry in sorted(entries.items()) if name.endswith(".py")]
+    return _printed(python, _COMPILER, "/", marshal.dumps(sources, _PLAIN))  # "/" has no modules
+
+
+def generated_code(python: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the compiled code that attrs and cattrs generate for the runtime, by the names of ``start.py``.
+
+    ``files`` are those of a container's directory ``tony``. Return {} if this machine cannot run them.
+    """
+    with tempfile.TemporaryDirectory(prefix="tony-runtime-") as directory:
+        for name, content in files.items():
+            path = Path(directory, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return _printed(python, _RECORDER, directory)
+
+
+def _printed(python: str, program: str, directory: str, given: bytes = b"") -> dict[str, bytes]:
+    """Run a program with this version of Python. Return the files that it prints, or {} if that is not possible."""
+    interpreter = _interpreter(python)
+    if interpreter is None:
         log.info("Cannot find Python %s, so the archive has no bytecode for it, and nodes compile modules", python)
         return {}
-    sources = [(name, entry.read()) for name, entry in sorted(entries.items()) if name.endswith(".py")]
     try:
         done = subprocess.run(
-            [program, "-S", "-s", "-W", "ignore", "-c", _PROGRAM],
-            input=marshal.dumps(sources, _PLAIN),
-            cwd="/",  # otherwise modules of the current directory would hide the standard library
+            [interpreter, "-S", "-s", "-W", "ignore", "-c", program],
+            input=given,
+            cwd=directory,
             env={"PYTHONHASHSEED": "0"},
             capture_output=True,
             check=True,
             timeout=_SECONDS,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        log.warning("The archive has no bytecode for Python %s, so nodes compile modules: %s", python, error)
+        log.warning("The archive lacks bytecode for Python %s, so nodes compile modules: %s", python, error)
         return {}
-    return {name: ArchiveEntry(content) for name, content in marshal.loads(done.stdout)}  # noqa: S302 - made above
+    return dict(marshal.loads(done.stdout))  # noqa: S302 - made above
 
 
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
-_FORMAT = 7  # version of the archive's format, which is part of the archive's key
+_FORMAT = 8  # version of the archive's format, which is part of the archive's key
 _ZIP_HEADER = 30  # bytes before the name in a zip entry
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in the zip format
 _DOWNLOAD_SECONDS = 600.0  # time limit for the wheels of one Python, about 20 MB
@@ -305,29 +348,26 @@ def _key(runtime: Mapping[str, ArchiveEntry], distributions: Iterable[metadata.D
 
 def _for_python(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, bytes]:
     """Return the files of the archive for a Python such as ``3.11``. prepare.py depends on these names."""
-    own = f"cp{python.replace('.', '')}"
-    files = {name: entry.read() for name, entry in (*entries.items(), *bytecode(python, entries).items())}
+    files = {**{name: entry.read() for name, entry in entries.items()}, **bytecode(python, entries)}
     # Python finds a package without __init__.py only if the index lists its directory.
     directories = {f"{parent}/" for name in files for parent in PurePosixPath(name).parents if parent.name}
-    compiled = {f"{own}/lib/{name}": files.pop(name) for name in list(files) if name.endswith(".so")}
-    inner = _zipped({**files, **dict.fromkeys(directories, b"")})
+    compiled = {f"lib/{name}": files.pop(name) for name in list(files) if name.endswith(".so")}
+    files.update(dict.fromkeys(directories, b""))
     start = files[f"tony_provider/runtime/launch/{launch_context.START}"]
-    return {
-        f"{own}/runtime.zip": inner,
-        f"{own}/index": _index(inner),
-        f"{own}/{launch_context.START}": start,
-        **compiled,
-    }
+    made = {**compiled, **_indexed(files), launch_context.START: start}
+    made.update(_indexed({**files, **generated_code(python, made)}))
+    return {f"cp{python.replace('.', '')}/{name}": content for name, content in made.items()}
 
 
-def _index(inner: bytes) -> bytes:
-    """Return the index of a runtime.zip for start.py: the offset and the size of each file."""
+def _indexed(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return runtime.zip with these files, and its index for start.py: the offset and the size of each file."""
+    inner = _zipped(files)
     with zipfile.ZipFile(io.BytesIO(inner)) as archive:
         found = {
             info.filename: (info.header_offset + _ZIP_HEADER + len(info.filename.encode()), info.file_size)
             for info in archive.infolist()
         }
-    return marshal.dumps(found, _PLAIN)
+    return {"runtime.zip": inner, "index": marshal.dumps(found, _PLAIN)}
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:

@@ -83,7 +83,7 @@ def _text(plain: Any) -> str:
 
 def to_plain(obj: Any) -> Any:
     """Return the JSON form as dictionaries, lists, text and numbers. ``parsing.parse_job`` reads this form of a job."""
-    return _converter(forbid_extra_keys=True).unstructure(obj)
+    return converter(forbid_extra_keys=True).unstructure(obj)
 
 
 def load_json(data: bytes, cls: type[T], *, ignore_unknown: Optional[bool] = None) -> T:
@@ -106,8 +106,8 @@ def from_plain(plain: Any, cls: type[T], *, ignore_unknown: Optional[bool] = Non
     forbid = not ignore_unknown
     try:
         with suppress(Exception):  # the second converter explains the error, but is slow to create
-            return _converter(forbid_extra_keys=forbid).structure(plain, cls)
-        return _converter(forbid_extra_keys=forbid, explaining=True).structure(plain, cls)
+            return converter(forbid_extra_keys=forbid).structure(plain, cls)
+        return converter(forbid_extra_keys=forbid, explaining=True).structure(plain, cls)
     except RecursionError as error:
         raise CodecError(cls, ("nested too deeply",)) from error
     except Exception as error:
@@ -194,7 +194,7 @@ def _unstructure_str(value: str) -> Any:
 
 
 @cache
-def _converter(*, forbid_extra_keys: bool, explaining: bool = False) -> cattrs.Converter:
+def converter(*, forbid_extra_keys: bool, explaining: bool = False) -> cattrs.Converter:
     """Return a converter. With ``explaining``, its errors name each invalid place, but creation takes twice as long."""
     converter = cattrs.Converter(forbid_extra_keys=forbid_extra_keys, detailed_validation=explaining)
     converter.register_structure_hook(int, _structure_int)

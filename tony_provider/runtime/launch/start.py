@@ -2,6 +2,9 @@
 
 Python could import from the archive without this module. But zipimport takes a fifth longer, because it reads the whole
 list of files and opens the archive for each module. So the runtime archive has an index of its files.
+
+attrs and cattrs generate code for each class when it is imported or first used. To compile this code takes a third of
+the start, so the archive also has the compiled code.
 """
 
 import gc
@@ -19,10 +22,17 @@ if TYPE_CHECKING:
 else:
     InspectLoader = object  # importlib.abc loads tempfile and much more
 
+_GENERATING = ("attr._make", "cattrs.gen")  # modules that compile generated code
+_DIGITS = str.maketrans("", "", "-0123456789")
 _HEADER = 16  # bytes before the code in a bytecode file; the first four identify the Python version
 
 
-class _Runtime(InspectLoader):
+def generated_name(script: str, filename: str) -> str:
+    """Return the name of the compiled script in the archive. Numbers do not count, because attrs includes hashes."""
+    return "generated/" + importlib.util.source_hash((filename + script).translate(_DIGITS).encode()).hex()
+
+
+class Runtime(InspectLoader):
     """Finds and loads the modules of the runtime: modules in the archive by the index, compiled modules as files."""
 
     def __init__(self, directory: str) -> None:
@@ -36,6 +46,9 @@ class _Runtime(InspectLoader):
         below = fullname.replace(".", "/")
         place = os.path.join(self.archive, below)
         name = self._source(fullname)
+        if below + "/" in self._index:
+            # No other finder looks for modules of this package: zipimport would read the archive's whole list of files.
+            sys.path_importer_cache[place] = None
         if name in self._index:
             return importlib.util.spec_from_file_location(
                 fullname,
@@ -57,6 +70,8 @@ class _Runtime(InspectLoader):
         return None
 
     def exec_module(self, module: ModuleType) -> None:
+        if module.__name__ in _GENERATING:
+            module.__dict__["compile"] = self.compile_generated
         exec(self.get_code(module.__name__), module.__dict__)  # noqa: S102 - verified
 
     def get_code(self, fullname: str) -> CodeType:
@@ -67,6 +82,13 @@ class _Runtime(InspectLoader):
                 code: CodeType = marshal.loads(memoryview(content)[_HEADER:])  # noqa: S302 - verified
                 return code
         return compile(self._read(name), os.path.join(self.archive, name), "exec", dont_inherit=True)
+
+    def compile_generated(self, script: str, filename: str, mode: str) -> CodeType:
+        name = generated_name(script, filename)
+        if name in self._index:
+            code: CodeType = marshal.loads(self._read(name))  # noqa: S302 - verified
+            return code
+        return compile(script, filename, mode)
 
     def get_source(self, fullname: str) -> "str | None":
         return importlib.util.decode_source(self._read(self._source(fullname)))
@@ -91,7 +113,7 @@ class _Runtime(InspectLoader):
 
 def main() -> None:
     gc.disable()  # until all modules are loaded, because they stay in memory and contain no garbage
-    runtime = _Runtime(os.path.dirname(os.path.abspath(__file__)))
+    runtime = Runtime(os.path.dirname(os.path.abspath(__file__)))
     sys.meta_path.insert(2, runtime)  # after built-in and frozen modules
     # The archive is in the path for importlib.metadata and for child processes. This process does not read the
     # archive's own file list.
@@ -103,4 +125,5 @@ def main() -> None:
     runpy.run_module(f"tony_provider.runtime.{program}", run_name="__main__", alter_sys=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
