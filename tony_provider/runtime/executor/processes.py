@@ -142,7 +142,18 @@ def descendants(root: int, without: Collection[int] = ()) -> Table:
 
     ``without``: processes to leave out, with all of their descendants.
     """
+    if root == os.getpid() and not _has_children():
+        return {}
     return below(root, {pid: each for pid, each in _everyone().items() if pid not in {*_claimed, *without}})
+
+
+def _has_children() -> bool:
+    """Whether this process has children. Without children, a child subreaper has no descendants either."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def container_processes() -> Table:
