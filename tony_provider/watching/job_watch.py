@@ -364,8 +364,8 @@ class Looker:
         return seen
 
 
-FIRST_POLL = 0.3  # seconds; the pauses grow by POLL_GROWTH up to the task's poll_interval
-POLL_GROWTH = 1.05  # the end is detected with a delay of at most a twentieth of the job's time
+FIRST_POLL = 0.1  # seconds; the pauses grow by POLL_GROWTH up to the task's poll_interval
+POLL_GROWTH = 1.02  # the end is detected with a delay of at most a fiftieth of the job's time
 LIFETIME_SLACK = 600.0  # seconds from the deadline to YARN's limit, so that the trigger and Airflow act first
 
 
