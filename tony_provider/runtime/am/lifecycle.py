@@ -231,7 +231,7 @@ class MasterLifecycle:
             return FinalStatus.KILLED
         finally:
             await signals.ignore()
-            records.stop()
+            await records.stop()
         if master.cut_off:
             await master.check_newest()
         return await self._end(verdict, _last_known(master.status(), found.previous), records)

@@ -155,8 +155,7 @@ class Series(SegmentWriter):
     # ---- segments ----------------------------------------------------------------------------------------------
 
     async def finish(self) -> bool:
-        self.stop()
-        await self._idle.wait()
+        """Write all remaining samples, after ``run`` has ended. Return False if that failed."""
         await self._sample_all()
         try:
             return await wait_with_timeout(self._write_all(), _LAST_WRITE)

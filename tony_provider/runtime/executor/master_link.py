@@ -143,7 +143,6 @@ class MasterLink:
         self._outgoing: Optional[asyncio.Queue[Optional[tony_pb2.FromExecutor]]] = None
         self._contact = 0.0  # monotonic time at which the master was last reachable
         self._finishing = False
-        self.delivered = False  # whether the master has received all messages up to ``finish``
 
     def send(self, message: tony_pb2.FromExecutor) -> None:
         """Send a message. If there is no stream, drop it: the next stream begins with all important messages."""
@@ -221,7 +220,6 @@ class MasterLink:
                 while (message := await call.read()) is not grpc.aio.EOF:
                     self._contact = time.monotonic()
                     self._handle(message)
-                self.delivered = self._finishing and writing.done()
             except grpc.aio.AioRpcError as error:
                 if error.code() in _FINAL:
                     raise RefusedError(
