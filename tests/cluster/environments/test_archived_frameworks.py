@@ -68,7 +68,7 @@ def test_a_node_finds_it(install: Install, tmp_path: Path) -> None:
         import runpy, sys
         sys.argv = ["start.py", "neither"]
         try:
-            runpy.run_path("tony/start.py")
+            runpy.run_path("tony/start.py", run_name="__main__")
         except SystemExit:
             from tony_provider.runtime.frameworks import base
             print([point.value for point in base.entry_points()], base.entry_points()[0].load())
