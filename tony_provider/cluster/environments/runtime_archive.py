@@ -186,7 +186,7 @@ def _printed(python: str, program: str, directory: str, given: bytes = b"") -> d
             timeout=_SECONDS,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        log.warning("The archive lacks bytecode for Python %s, so nodes compile modules: %s", python, error)
+        log.warning("The archive lacks compiled code for Python %s, so nodes compile it: %s", python, error)
         return {}
     return dict(marshal.loads(done.stdout))  # noqa: S302 - made above
 

@@ -85,7 +85,7 @@ class Runtime(InspectLoader):
 
     def compile_generated(self, script: str, filename: str, mode: str) -> CodeType:
         name = generated_name(script, filename)
-        if name in self._index:
+        if filename and name in self._index:  # without a file name, scripts could differ in their numbers only
             code: CodeType = marshal.loads(self._read(name))  # noqa: S302 - verified
             return code
         return compile(script, filename, mode)
