@@ -60,7 +60,7 @@ def test_a_job_without_files_here_can_be_killed_and_says_what_is_missing(tmp_pat
     foreign = job(tmp_path, identity=None)
     foreign.kill("enough")
     foreign.hook.kill.assert_called_once_with(ID, "enough")  # type: ignore[attr-defined]
-    for ask in (foreign.status, foreign.labels, foreign.history, foreign.log_files):
+    for ask in (foreign.status, foreign.labels, foreign.history, foreign.stored_logs):
         with pytest.raises(NoJobDirectory, match=f"{ID} has no directory in file://{tmp_path}"):
             ask()
 
@@ -93,8 +93,8 @@ def test_the_log_of_the_newest_container_comes_first_then_the_running_master(tmp
     for number, name in enumerate(("worker-0.log", "worker-0.attempt-2.log", "worker-1.log")):
         (logs / name).write_text(f"line {number}\n")
     assert own.logs("worker:0", 4) == b"e 1\n"
-    assert [each.name for each in own.log_files("worker:0")] == ["worker-0.attempt-2.log", "worker-0.log"]
-    assert len(own.log_files()) == 3
+    assert [each.name for each in own.stored_logs("worker:0")] == ["worker-0.log", "worker-0.attempt-2.log"]
+    assert len(own.stored_logs()) == 3
 
 
 @pytest.mark.parametrize("action", ["checkpoint", "suspend", "resume"])

@@ -24,7 +24,7 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common import contract, helper_processes
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
-from tony_provider.runtime.storage.base import read_bytes, write_atomically
+from tony_provider.runtime.storage.base import write_atomically
 from tony_provider.runtime.storage.uris import join
 
 
@@ -81,13 +81,12 @@ def test_a_job_from_submission_to_its_end(local: TonyHook, tmp_path: Path) -> No
     status = local.job_status(which, application_id)
     assert status is not None
     assert status.state is JobState.SUCCEEDED
-    log = Path(local.job(application_id, which).directory.removeprefix("file://")) / "logs" / "worker-1.log"
-    assert "hello from 1" in log.read_text()
+    assert b"hello from 1" in (local.job(application_id, which).kept_log("worker:1", 1 << 20) or b"")
     local.job(application_id, which).clean_up()
     assert local.find(which) == []
     assert not processes_with(application_id)
     assert not (folder(local, application_id).path / "containers").exists()
-    assert not (log.parent.parent / contract.LAUNCH_DIR).exists()
+    assert not local.storage().exists(join(local.job(application_id, which).directory, contract.LAUNCH_DIR))
 
 
 def test_a_live_application_is_found_by_its_training_and_killed(local: TonyHook) -> None:
@@ -253,8 +252,7 @@ def test_shards_on_the_store_are_not_uploaded_again(local: TonyHook) -> None:
     spec = job("cat data/*.npz", files=[f"{shards}::data"])
     application_id = local.submit(SubmissionRequest(spec, which)).application_id
     assert ended(local, application_id).final_status is FinalStatus.SUCCEEDED
-    log = join(local.job(application_id, which).directory, "logs", "worker-0.log")
-    assert b"shard 0shard 1shard 2" in read_bytes(local.storage(), log)
+    assert b"shard 0shard 1shard 2" in (local.job(application_id, which).kept_log("worker:0", 1 << 20) or b"")
     assert len(files_below(staged(local) / "cache")) == 1  # the runtime
 
 
@@ -305,8 +303,7 @@ def test_what_a_job_writes_over_its_program_is_not_what_the_next_training_runs(l
         SubmissionRequest(job("sh train.sh", files=["train.sh"]), which, search_path=[tmp_path])
     ).application_id
     assert ended(local, second).final_status is FinalStatus.SUCCEEDED
-    log = join(local.job(second, which).directory, "logs", "worker-0.log")
-    assert b"honest" in read_bytes(local.storage(), log)
+    assert b"honest" in (local.job(second, which).kept_log("worker:0", 1 << 20) or b"")
 
 
 @pytest.mark.parametrize(

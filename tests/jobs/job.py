@@ -113,7 +113,8 @@ class Job:
 
     def log(self, task: str) -> str:
         """A task's kept output, such as that of worker:0."""
-        return self.read(f"{contract.LOGS_DIR}/{task.replace(':', '-')}.log")
+        (log,) = (log for log in self.handle.stored_logs(task) if log.name == contract.log_name(task, 1))
+        return log.read(0, log.size).decode("utf-8", "replace")
 
     def said(self, task: str) -> Any:
         """The one JSON value among the lines of a task's kept output."""

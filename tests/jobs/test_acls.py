@@ -150,7 +150,7 @@ def test_who_is_named_may_look_or_stop_and_nobody_else(
     become(shared, monkeypatch, "alice")
     assert "enough, says the modifier" in job.end().diagnostics
     assert "first words" in job.log("worker:0")
-    assert_reads_records_and_nothing_else(shared, VIEWER, job, ["result.json", "logs/worker-0.log"])
+    assert_reads_records_and_nothing_else(shared, VIEWER, job, ["result.json"])
     go.touch()
     other.succeeded()
     assert_sees_nothing_on_the_store(shared, VIEWER, other)
@@ -182,7 +182,7 @@ def test_scripts_of_other_pages_of_the_resource_manager_give_no_orders(shared: Y
     go.touch()
     job.succeeded()
     # Its model is there now, and its owner's alone.
-    assert_reads_records_and_nothing_else(shared, VIEWER, job, ["result.json", "logs/worker-0.log"], ["model"])
+    assert_reads_records_and_nothing_else(shared, VIEWER, job, ["result.json"], ["model"])
 
 
 def become(place: YarnPlace, monkeypatch: pytest.MonkeyPatch, user: str) -> TonyHook:

@@ -40,7 +40,7 @@ def test_from_two_to_four_and_back_nothing_is_lost(place: Place, tmp_path: Path)
         ("smaller", "continuing without worker:2, worker:3"),
         ("resized", "worker: resized to 2"),
     ]
-    assert {"logs/worker-2.log", "logs/worker-3.log"} <= set(job.files())
+    assert {"worker-2.log", "worker-3.log"} <= {log.name for log in job.handle.stored_logs()}
     assert_nothing_left(place, job)
 
 

@@ -57,5 +57,5 @@ def seed_the_store(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TonyJob, "specification", lambda job, _: seeded.history(job.application_id).specification)
     patch.setattr(TonyJob, "history", lambda job: seeded.history(job.application_id))
     patch.setattr(api, "live_state", lambda job: seeded.live(job.application_id))
-    patch.setattr(TonyJob, "log_files", lambda job: LOGS)
+    patch.setattr(TonyJob, "stored_logs", lambda job: LOGS)
     patch.setattr(TonyJob, "logs", lambda job, task, most, **_: seeded.printed(task)[-most:])

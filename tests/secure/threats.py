@@ -101,6 +101,7 @@ SINKS = {
             "cluster/environments/runtime_archive.py",
             "runtime/checkpoint/content/zips.py",
             "runtime/common/archives.py",
+            "runtime/protocol/http_messages.py",
         ),
     ),
     "connections": Sink(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from argparse import Namespace
@@ -10,8 +9,7 @@ from argparse import Namespace
 from tony_provider.cli.command import NotFound, command, expect_directory, hook_of, job_of
 from tony_provider.hooks.job import TonyJob
 from tony_provider.runtime.common.quantities import count, size
-from tony_provider.runtime.common.text import LONGEST_LINE, for_terminal
-from tony_provider.runtime.storage.base import FileStatus
+from tony_provider.runtime.common.text import for_terminal
 from tony_provider.watching.task_output import OutputChunk, OutputFollower, OutputPosition, kept_output
 
 _SECONDS = 10.0  # time limit for one answer of an application master
@@ -88,26 +86,15 @@ def _rest(job: TonyJob, live: OutputFollower) -> list[OutputChunk]:
 
 
 def _kept(job: TonyJob, task: str | None) -> None:
-    wanted = job.log_files(task)
+    wanted = job.stored_logs(task)
     if not wanted:
-        files = job.log_files()
+        files = job.stored_logs()
         known = "; the stored logs are " + ", ".join(file.name for file in files) if files else ""
         raise NotFound(f"no log of {task or 'any task'} is stored in {job.directory}{known}")
-    for file in wanted:
+    for log in wanted:
         if len(wanted) > 1:
-            _print(f"==> {file.name} <==\n".encode())
-        _copy(job, file)
-
-
-def _copy(job: TonyJob, file: FileStatus) -> None:
-    sys.stdout.flush()
-    with job.hook.storage().open_read(file.path) as stream:
-        if sys.stdout.isatty():
-            while line := stream.readline(LONGEST_LINE):
-                _print(line)
-        else:
-            shutil.copyfileobj(stream, sys.stdout.buffer)
-    sys.stdout.buffer.flush()
+            _print(f"==> {log.name} <==\n".encode())
+        _print(log.read(0, log.size))
 
 
 def _print(data: bytes) -> None:

@@ -37,12 +37,10 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import CodecError, from_plain
 from tony_provider.runtime.jobspec.model import GrowRule, JobSpec, resize_refusal
 from tony_provider.runtime.jobspec.problems import first_problems
-from tony_provider.runtime.protocol.http_messages import OutputPiece
+from tony_provider.runtime.protocol.http_messages import OutputPiece, StoredLog, stored_logs
 from tony_provider.runtime.protocol.limits import is_below
 from tony_provider.runtime.protocol.status import ExportedModel, JobStatus, TaskStory
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import FileStatus, read_bytes
-from tony_provider.runtime.storage.errors import StorageNotFound
 
 if TYPE_CHECKING:
     from tony_provider.cluster.notebooks import KeptJob, NewestCheckpoint
@@ -233,21 +231,19 @@ class TonyJob:
         newest = self.newest_log(task)
         if newest is None:
             return None
-        offset = max(0, newest.size - max_bytes)
-        return read_bytes(self.hook.storage(), newest.path, offset=offset, length=max_bytes)  # the file may grow
+        return newest.read(max(0, newest.size - max_bytes), max_bytes)  # the file may grow
 
-    def log_files(self, task: str | None = None) -> list[FileStatus]:
-        """Return the log files on the store of one task, or of all tasks if ``task`` is None."""
-        try:
-            found = self.hook.storage().list(uris.join(self.directory, contract.LOGS_DIR))
-        except StorageNotFound:
-            return []
+    def stored_logs(self, task: str | None = None) -> list[StoredLog]:
+        """Return the stored logs of one task, or of all tasks if ``task`` is None, the oldest container first."""
+        found = stored_logs(self.hook.storage(), uris.join(self.directory, contract.LOGS_DIR))
         prefix = "" if task is None else contract.log_prefix(task)
-        return [file for file in found if not file.is_directory and file.name.startswith(prefix)]
+        return sorted(
+            (log for log in found.values() if log.name.startswith(prefix)), key=lambda log: (len(log.name), log.name)
+        )
 
-    def newest_log(self, task: str) -> FileStatus | None:
-        """Return the stored log file of the task's newest container, or None if no log is stored."""
-        return max(self.log_files(task), key=lambda file: file.modified_ms, default=None)
+    def newest_log(self, task: str) -> StoredLog | None:
+        """Return the stored log of the task's newest container, or None if no log is stored."""
+        return next(reversed(self.stored_logs(task)), None)
 
     def output(self, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS) -> OutputPiece:
         """Return a running task's output after the first ``after`` bytes. See ``Cluster.task_output``."""

@@ -272,7 +272,7 @@ async def live(row: FoundDep, reader: ReaderDep) -> Response:
 @router.get("/jobs/{application_id}/logs")
 async def logs(row: LoggedDep) -> Response:
     def read(job: TonyJob) -> Response:
-        files = job.log_files()
+        files = job.stored_logs()
         return PlainJson({"logs": [{**_named(f.name), "bytes": f.size, "modified_ms": f.modified_ms} for f in files]})
 
     return await read_from_job(row, read)

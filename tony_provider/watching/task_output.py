@@ -270,7 +270,7 @@ def kept_output(job: TonyJob, task: str, shown: OutputPosition | None, limit: in
         return None
     is_same = shown is not None and shown.attempt and contract.log_name(task, shown.attempt) == newest.name
     after = shown.offset if shown is not None and is_same else 0
-    piece = http_messages.read_kept(job.hook.storage(), newest.path, after, limit)
+    piece = newest.after(after, limit)
     return KeptOutput(piece.data, after, piece.start - after, piece.end)
 
 

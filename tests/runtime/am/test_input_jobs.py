@@ -172,7 +172,7 @@ async def test_parts_are_balanced_and_each_task_has_one(tmp_path: Path) -> None:
     assert status.state is JobState.SUCCEEDED, job.log
     parts = []
     for index in range(3):
-        lines = (job.store / contract.LOGS_DIR / f"worker-{index}.log").read_text().splitlines()
+        lines = job.task_log(f"worker-{index}.log").splitlines()
         (said,) = [line for line in lines if line.startswith('["')]
         parts.append(json.loads(said))
     assert sorted(uri for part in parts for uri in part) == [shard.uri for shard in listed(job)]

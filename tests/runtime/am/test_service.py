@@ -149,14 +149,25 @@ async def test_former_attempt_is_told_so(setting: Setting) -> None:
         assert await refusal(attach(channel)) == (grpc.StatusCode.FAILED_PRECONDITION, "attempt 1 was replaced")
 
 
-async def test_attempt_that_is_replaced_meanwhile_is_cut_off(setting: Setting) -> None:
+async def test_attempt_that_is_replaced_meanwhile_learns_that_its_message_was_dropped(setting: Setting) -> None:
     async with setting.channel() as channel:
         call = attach(channel)
         await call.write(REGISTRATION)
         await setting.listener.next("attached")
         setting.listener.refused = "attempt 1 was replaced"
-        await call.write(tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat()))
+        await call.write(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=b"the log")))
+        await call.done_writing()
         await setting.listener.next("detached")
+        assert await call.code() is grpc.StatusCode.ABORTED
+
+
+async def test_a_stream_that_the_master_closes_first_did_not_deliver_all(setting: Setting) -> None:
+    async with setting.channel() as channel:
+        call = attach(channel)
+        await call.write(REGISTRATION)
+        (await setting.listener.next("attached")).close()
+        await setting.listener.next("detached")
+        assert await call.code() is grpc.StatusCode.ABORTED
 
 
 async def test_registration_comes_first(setting: Setting) -> None:

@@ -70,6 +70,12 @@ class Running:
             "a heartbeat without trouble",
         )
 
+    @property
+    def log(self) -> str:
+        """The log of the ended executor, which it has sent, or stored itself."""
+        sent = [each.last_words.output for each in self.master.received if each.WhichOneof("kind") == "last_words"]
+        return sent[-1].decode() if sent else self.container.stored("logs/worker-0.log")
+
     async def end(self) -> int:
         """Shut it down; returns the executor's exit code."""
         self.master.shutdown()

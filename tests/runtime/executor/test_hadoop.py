@@ -27,7 +27,7 @@ async def look(launch: Launch, **container: object) -> tuple[dict[str, str], str
     assert ended.exit_code == 0, ended.output_tail
     seen: dict[str, str] = json.loads((running.container.directory / "seen.json").read_text())
     assert await running.end() == 0
-    return seen, running.container.stored("logs/worker-0.log")
+    return seen, running.log
 
 
 def is_there(path: str) -> bool:

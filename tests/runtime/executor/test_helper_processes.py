@@ -50,7 +50,7 @@ async def test_the_death_of_a_helper_is_the_failure_of_its_task(launch: Launch, 
     ended = await running.master.first("exited")
     assert (ended.stopped, ended.signal, ended.process) == (False, signal.SIGKILL, NAME)
     assert await running.end() == 0
-    kept = running.container.stored("logs/worker-0.log")
+    kept = running.log
     assert f"[tony] {NAME} has failed: stopping the others" in kept
     assert "saved" in kept
 
@@ -73,7 +73,7 @@ async def test_a_helper_ends_with_the_command_without_a_word(launch: Launch, wai
     assert (ended.exit_code, ended.signal, ended.error, ended.process, ended.stopped) == (0, 0, "", "", False)
     assert list((await running.master.first("settled")).notices) == []
     assert await running.end() == 0
-    assert running.container.stored("logs/worker-0.log").splitlines()[-1] == "child"
+    assert running.log.splitlines()[-1] == "child"
 
 
 async def test_children_that_are_waited_for_need_the_helper(launch: Launch) -> None:

@@ -94,7 +94,7 @@ async def test_without_a_master_the_user_process_is_stopped(launch: Launch) -> N
     assert not is_alive(pid)
     said = running.executor.stderr
     assert f"the application master at 127.0.0.1:{running.port} could not be reached for 2 s: " in said
-    assert "[tony] worker:0 on 127.0.0.1" in running.container.stored("logs/worker-0.log")
+    assert "[tony] worker:0 on 127.0.0.1" in running.log
 
 
 async def test_a_wrong_token_is_refused(tmp_path: Path, secrets: dict[str, bytes]) -> None:

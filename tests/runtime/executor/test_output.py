@@ -15,7 +15,7 @@ from tests.runtime.executor.containers import job
 from tony_provider.runtime.executor import output
 from tony_provider.runtime.executor.output import TAIL_LIMIT, TAIL_LINES, CappedFile, Tail
 from tony_provider.runtime.jobspec.model import LogSpec, Memory
-from tony_provider.runtime.protocol.http_messages import read_kept
+from tony_provider.runtime.protocol.http_messages import stored_log
 from tony_provider.runtime.storage import FileStatus, LocalStorage
 
 
@@ -124,7 +124,7 @@ async def test_files_of_a_real_process_are_capped(launch: Launch) -> None:
     assert all(file.stat().st_size <= limit + 100 for file in files)
     whole = files[1].read_text().count("x\n") + files[0].read_text().count("x\n")
     assert files[0].read_text().splitlines()[0] == f"[tony] {count - whole} earlier lines were dropped"
-    kept = running.container.stored("logs/worker-0.log")
+    kept = running.log
     assert output.KEPT_LIMIT - 200 < len(kept) < output.KEPT_LIMIT + 200
     assert kept.startswith("[tony] ")
 
@@ -164,7 +164,10 @@ def test_a_piece_is_known_by_what_was_printed_before_it(
     kept = path.with_name("kept.log")
     kept.write_bytes(file.last(150))
     file.close()
-    for piece in (file.since(after, limit), read_kept(LocalStorage(), str(kept), after, limit)):
+    for piece in (
+        file.since(after, limit),
+        stored_log(LocalStorage(), str(kept.parent), kept.name).after(after, limit),
+    ):
         assert piece.data == whole[piece.start : piece.end]
         assert piece.end == len(whole)
         assert len(piece.data) <= limit
@@ -184,7 +187,7 @@ def test_a_program_cannot_say_that_its_lines_were_dropped(tmp_path: Path, first:
     (tmp_path / "kept").write_bytes(file.last(200))
     file.close()
     for after in (0, len(first), len(whole)):
-        piece = read_kept(LocalStorage(), str(tmp_path / "kept"), after, 1000)
+        piece = stored_log(LocalStorage(), str(tmp_path), "kept").after(after, 1000)
         assert piece.data == whole[piece.start :]
         assert piece.start == after or len(whole) > 200
 
@@ -212,7 +215,7 @@ def test_of_a_kept_log_that_grows_meanwhile_no_more_is_read(size: int, tmp_path:
             log.write_bytes(b"y" * 1_000_000)
             return found
 
-    assert len(read_kept(Growing(), str(log), 0, 10).data) <= 10
+    assert len(stored_log(Growing(), str(tmp_path), log.name).after(0, 10).data) <= 10
 
 
 def test_the_note_of_a_kept_log_is_not_masked(tmp_path: Path) -> None:
@@ -220,7 +223,7 @@ def test_the_note_of_a_kept_log_is_not_masked(tmp_path: Path) -> None:
     file.write(lines(20))
     (tmp_path / "kept").write_bytes(file.last(48, ["lines", "000019"]))
     file.close()
-    assert read_kept(LocalStorage(), str(tmp_path / "kept"), 12 * 19, 100).data == b"line ******\n"
+    assert stored_log(LocalStorage(), str(tmp_path), "kept").after(12 * 19, 100).data == b"line ******\n"
 
 
 def test_on_a_crowded_disk_only_the_last_lines_stay(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ async def test_their_lines_are_told_apart_where_they_stand_together(launch: Laun
     await begin(running)
     await running.master.first("exited")
     assert await running.end() == 0
-    kept = running.container.stored("logs/worker-0.log").splitlines()
+    kept = running.log.splitlines()
     assert sorted(kept[1:]) == ["[0] one", "[0] two", "[1] one", "[1] two"]
     assert written(running, "task.out") == written(running, "task-1.out") == "one\n"
     assert written(running, "task.err") == written(running, "task-1.err") == "two\n"
@@ -107,9 +107,7 @@ async def test_the_first_that_fails_ends_the_others_and_is_what_is_told(launch: 
     assert (ended.process, ended.output_tail) == ("rank 1 (local rank 1)", "bad")
     assert await running.end() == 0
     assert written(running, "task.out") == "told to end\n"
-    assert "[tony] rank 1 (local rank 1) has failed: stopping the others" in running.container.stored(
-        "logs/worker-0.log"
-    )
+    assert "[tony] rank 1 (local rank 1) has failed: stopping the others" in running.log
 
 
 async def test_others_that_do_not_end_are_killed_after_the_grace(launch: Launch) -> None:

@@ -28,9 +28,7 @@ async def test_success(launch: Launch) -> None:
     assert await running.end() == 0
     assert (running.container.log_dir / "task.out").read_text() == "hello\n"
     assert (running.container.log_dir / "task.err").read_text() == "world\n"
-    kept = running.container.application_dir / "logs" / "worker-0.log"
-    assert sorted(kept.read_text().splitlines()[1:]) == ["hello", "world"]
-    assert kept.stat().st_mode & 0o777 == 0o600
+    assert sorted(running.log.splitlines()[1:]) == ["hello", "world"]
 
 
 async def test_failure_comes_with_the_last_lines_of_stderr(launch: Launch) -> None:
@@ -40,7 +38,7 @@ async def test_failure_comes_with_the_last_lines_of_stderr(launch: Launch) -> No
     assert (ended.exit_code, ended.signal, ended.error) == (3, 0, "")
     assert ended.output_tail.splitlines() == [f"line {i}" for i in range(61, 101)]
     assert await running.end() == 0
-    assert "line 1\n" in running.container.stored("logs/worker-0.attempt-2.log")
+    assert "line 1\n" in running.log
 
 
 async def test_what_is_said_of_a_failure_holds_no_secret(launch: Launch) -> None:
@@ -48,7 +46,7 @@ async def test_what_is_said_of_a_failure_holds_no_secret(launch: Launch) -> None
     await running.begin()
     assert (await running.master.first("exited")).output_tail == "refused: ***"
     assert await running.end() == 0
-    assert running.container.stored("logs/worker-0.log").endswith(f"\nrefused: {'*' * len(SECRET)}\n")
+    assert running.log.endswith(f"\nrefused: {'*' * len(SECRET)}\n")
 
 
 async def test_a_process_that_prints_its_error_to_stdout(launch: Launch) -> None:
@@ -168,7 +166,7 @@ async def test_shutdown_while_running_keeps_the_log(launch: Launch) -> None:
     ended = await running.master.first("exited")
     assert ended.stopped
     assert ended.signal == signal.SIGTERM
-    assert "begun" in running.container.stored("logs/worker-0.log")
+    assert "begun" in running.log
 
 
 async def test_shutdown_before_anything_ran(launch: Launch) -> None:
@@ -187,8 +185,8 @@ async def test_a_later_generation_in_the_same_container(launch: Launch) -> None:
     _, second = await running.master.all_of("exited", 2)
     assert (second.generation, second.exit_code) == (2, 0)
     assert await running.end() == 0
-    assert "generation 1\n" in running.container.stored("logs/worker-0.log")
-    assert "generation 2\n" in running.container.stored("logs/worker-0.log")
+    assert "generation 1\n" in running.log
+    assert "generation 2\n" in running.log
 
 
 async def test_a_new_generation_stops_the_one_before(launch: Launch) -> None:

@@ -62,7 +62,7 @@ async def test_much_output_leaves_the_disk_room_and_is_told(launch: Launch) -> N
     exited = await running.master.first("exited")
     assert (exited.exit_code, exited.output_problem) == (0, beat.output_problem)
     assert await running.end() == 0
-    kept = running.container.stored("logs/worker-0.log")
+    kept = running.log
     assert len(kept) > output.KEPT_LIMIT - 200
     assert "\ndone\n" in kept
 
@@ -76,4 +76,4 @@ async def test_a_disk_that_others_have_filled_costs_lines_only(launch: Launch) -
     assert exited.exit_code == 0
     assert exited.output_problem.endswith("No space left on device")
     assert await running.end() == 0
-    assert "\ndone\n" in running.container.stored("logs/worker-0.log")
+    assert "\ndone\n" in running.log

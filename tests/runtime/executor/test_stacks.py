@@ -47,7 +47,7 @@ async def test_python_shows_the_stacks_of_all_its_threads(launch: Launch) -> Non
     assert "hang.py" in log(running)
     assert "[tony] process " in log(running)
     assert await running.end() == 0
-    assert "in wait_for_ever" in running.container.stored("logs/worker-0.log")
+    assert "in wait_for_ever" in running.log
 
 
 async def test_the_master_learns_where_each_process_hangs(launch: Launch) -> None:

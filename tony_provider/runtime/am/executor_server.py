@@ -172,6 +172,7 @@ class ExecutorService:
     async def _attach(
         self, connections: ConnectionWatch, request_iterator: AsyncIterator[Incoming], context: Any
     ) -> None:
+        """Serve one stream. Its status is OK only if the listener has received all messages of the executor."""
         identity = await self._authenticate(context)
         messages = _Messages(identity, request_iterator)
         registration = await self._registration(messages, context)
@@ -186,12 +187,14 @@ class ExecutorService:
             self._listener.detached(stream)
             connections.ended(peer)
             reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
+            [received] = await asyncio.gather(reader, return_exceptions=True)
         if not all_read:
             log.warning("%s does not read its messages in time: closing its connection", identity.task)
             connections.shut(peer)
             # gRPC can send nothing until the peer reads the rest, and keeps the stream until the connection is closed.
             raise asyncio.CancelledError
+        if received is not True:
+            await _abort(context, grpc.StatusCode.ABORTED, "the application master closed the stream")
 
     async def _write(self, stream: Stream, context: Any) -> bool:
         """Send messages until the stream ends. Drop them and return False if the executor reads too slowly."""
@@ -242,13 +245,14 @@ class ExecutorService:
             await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, f"the registration is rejected: {problem}")
         return first.registration
 
-    async def _read(self, messages: _Messages, stream: Stream) -> None:
+    async def _read(self, messages: _Messages, stream: Stream) -> bool:
+        """Pass on messages until the executor ends its side. Return False if the executor may not send any more."""
         try:
             async for message in messages:
-                refusal = self._listener.refusal(stream.identity)
-                if refusal:
-                    break
+                if self._listener.refusal(stream.identity):
+                    return False
                 self._listener.received(stream, message)
+            return True
         finally:
             stream.close()
 

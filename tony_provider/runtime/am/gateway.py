@@ -1,7 +1,6 @@
 """The application master's end of the executors' streams, which passes their messages to the session in order.
 
-The module also contains requests to executors, the streams of tunnels, the comparison of node clocks, and the last
-output of killed containers.
+The module also contains requests to executors, the streams of tunnels, and the comparison of node clocks.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from typing import Any, Callable, Optional, Union
 import attrs
 
 from tony_provider.runtime.am import executor_messages
-from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, CommitRequest
 from tony_provider.runtime.am.executor_server import Listener, Outgoing, Stream
 from tony_provider.runtime.am.input_shards import InputAssigner
+from tony_provider.runtime.am.records import TaskLogs
 from tony_provider.runtime.am.session.actions import Action
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.session_events import (
@@ -37,7 +36,7 @@ from tony_provider.runtime.am.session.session_events import (
     RestoreFailed,
 )
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
-from tony_provider.runtime.common import clock, contract
+from tony_provider.runtime.common import clock
 from tony_provider.runtime.common.clock import difference, epoch_ms
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.protocol import limits, messages, tony_pb2
@@ -45,7 +44,6 @@ from tony_provider.runtime.protocol.limits import CLOCKS_DIFFER
 from tony_provider.runtime.protocol.store_tokens import StoreToken
 from tony_provider.runtime.protocol.task_identity import TaskIdentity
 from tony_provider.runtime.protocol.tunnel_streams import FrameError, Window
-from tony_provider.runtime.storage import Storage, StorageError, StorageExists, uris
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +63,7 @@ class ExecutorGateway(Listener):
         session: Session,
         checkpoints: CheckpointCommits,
         inputs: InputAssigner,
-        ownership: Ownership,
+        logs: TaskLogs,
         post: Callable[[Step], None],
         heard: Callable[[str, int, Union[Heartbeat, ProcessEnd], float], None],
     ) -> None:
@@ -73,13 +71,13 @@ class ExecutorGateway(Listener):
         self.executor_requests = ExecutorRequests(self.streams)
         self.tunnel_streams = TunnelStreams(self.streams)
         self.clocks = NodeClocks()
-        self.last_outputs = LastOutputs(ownership.storage, ownership.description.application_dir)
+        self.logs = logs
         self.newer_token: Optional[StoreToken] = None  # for containers that were launched with an older token
         self._session = session
         self._inputs = inputs
         self._post = post
         self._heard = heard
-        self._am_attempt = ownership.am_attempt
+        self._am_attempt = logs.am_attempt
         self._handlers: Mapping[Optional[str], Callable[[Stream, str, int, tony_pb2.FromExecutor], None]] = {
             "uploaded": lambda stream, task, attempt, message: checkpoints.uploaded(
                 CommitRequest(task, attempt, message.uploaded, partial(_answer, stream, message))
@@ -114,7 +112,7 @@ class ExecutorGateway(Listener):
             self.tunnel_streams.received(stream, message.tunnel)
         else:
             if kind == "last_words":
-                self.last_outputs.keep(stream.identity, message.last_words.output)
+                self.logs.keep(stream.identity, message.last_words)
             self._post(partial(self._received, stream, message))
 
     def detached(self, stream: Stream) -> None:
@@ -469,45 +467,3 @@ class NodeClocks:
             more = f" and {len(worst) - _MOST_NAMED} more" if len(worst) > _MOST_NAMED else ""
             lines.append(f"clocks that differ from this job's clock: {named}{more}")
         return lines
-
-
-_TIMEOUT = 20.0  # seconds to wait for running writes at the end of the job
-
-
-class LastOutputs:
-    """Writes the last output of tasks to the store if YARN kills their containers.
-
-    The executors of these tasks have no time to store the output themselves. Use within a running event loop.
-    """
-
-    def __init__(self, storage: Storage, application_dir: str) -> None:
-        self._storage = storage
-        self._logs = uris.join(application_dir, contract.LOGS_DIR)
-        self._keeping: set[asyncio.Future[None]] = set()
-        self._kept: set[TaskIdentity] = set()
-
-    def keep(self, identity: TaskIdentity, output: bytes) -> None:
-        """Start to write the output, unless the executor has stored all of it.
-
-        Further calls for the same attempt have no effect.
-        """
-        if identity in self._kept:
-            return
-        self._kept.add(identity)
-        uri = uris.join(self._logs, contract.log_name(identity.task, identity.attempt))
-        keeping = asyncio.ensure_future(asyncio.to_thread(self._write, uri, output))
-        self._keeping.add(keeping)
-        keeping.add_done_callback(self._keeping.discard)
-
-    async def close(self) -> None:
-        """Wait a limited time for running writes."""
-        if self._keeping:
-            await asyncio.wait(set(self._keeping), timeout=_TIMEOUT)
-
-    def _write(self, uri: str, output: bytes) -> None:
-        try:
-            self._storage.write(uri, output)
-        except StorageExists:
-            return
-        except StorageError as error:
-            log.warning("the output of a killed container is lost: %s", error)

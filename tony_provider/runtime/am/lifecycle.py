@@ -231,7 +231,7 @@ class MasterLifecycle:
             return FinalStatus.KILLED
         finally:
             await signals.ignore()
-            await records.stop()
+            records.stop()
         if master.cut_off:
             await master.check_newest()
         return await self._end(verdict, _last_known(master.status(), found.previous), records)

@@ -231,7 +231,7 @@ class Master:
             self._outputs, self.session, records.when_kept, lambda *said: self._note(Note(*said))
         )
         self.executors = ExecutorGateway(
-            self.session, self._checkpoints, self._inputs, ownership, self._steps.put_nowait, self._heard
+            self.session, self._checkpoints, self._inputs, records.logs, self._steps.put_nowait, self._heard
         )
         self.executors.newer_token = access.newer
         self._rendezvous = executor_messages.Rendezvous()
@@ -332,7 +332,6 @@ class Master:
             return await self._ended
         finally:
             await self._background.close()
-            await self.executors.last_outputs.close()
 
     def _first_event(self, registered: Registered, refused: Optional[tuple[FailureKind, str]]) -> session_events.Event:
         previous = self._records.previous

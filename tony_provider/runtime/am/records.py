@@ -1,4 +1,4 @@
-"""The records of an application on the store: status, event log, series and result.
+"""The records of an application on the store: status, event log, series, logs and result.
 
 The event log is stored as write-once segments in the application's history directory.
 
@@ -31,7 +31,7 @@ from tony_provider.runtime.am.checkpoint_chain import FencedError, Ownership
 from tony_provider.runtime.am.sample_series import Series
 from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.am.session.recovery import History, merge_data
-from tony_provider.runtime.am.store_writer import FileUpdater, SegmentWriter
+from tony_provider.runtime.am.store_writer import FileUpdater, SegmentWriter, StoreWriter
 from tony_provider.runtime.application_history import (
     APPLICATION,
     DROPPED,
@@ -51,8 +51,11 @@ from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
 from tony_provider.runtime.common.concurrency import retry
 from tony_provider.runtime.common.text import printable
-from tony_provider.runtime.protocol.limits import STATUS_INTERVAL
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol.http_messages import StoredLog, pack_logs
+from tony_provider.runtime.protocol.limits import SENT_LOGS, STATUS_INTERVAL
 from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.protocol.task_identity import TaskIdentity
 from tony_provider.runtime.storage import (
     Storage,
     StorageError,
@@ -61,6 +64,7 @@ from tony_provider.runtime.storage import (
     StorageUnreachable,
     read_whole,
     uris,
+    write_atomically,
 )
 from tony_provider.runtime.storage.base import Before, without_waiting
 
@@ -70,6 +74,7 @@ _LARGER = 2.0  # a new segment absorbs segments of at most this multiple of its 
 _ROOM = 0.75  # fraction of the size limit that remains in use after old events were dropped
 _MOST_TEXT = 64 << 20  # size limit in bytes for reading a segment back, far above real sizes
 _MOST_MESSAGE = 2048  # characters
+_MOST_UNSTORED = 2 * SENT_LOGS  # bytes of logs in memory while the store does not accept them
 
 
 @attrs.frozen
@@ -129,9 +134,8 @@ class EventLog(SegmentWriter):
         self._backlog.add(encode_event(fields))
 
     async def finish(self) -> bool:
-        """Write the remaining events in few segments, after ``run`` has ended. Return False if that failed."""
-        self._is_ending = True
-        return await self.write()
+        self._is_ending = True  # from now on, few segments
+        return await super().finish()
 
     async def _store(self) -> None:
         taken, self._backlog = self._backlog, EventBacklog()
@@ -331,8 +335,49 @@ class EventBacklog:
         self._dropped.add(json.loads(oldest))
 
 
+class TaskLogs(StoreWriter):
+    """Stores the logs that executors send when their containers end, several in one file.
+
+    So a job with many tasks writes few small files.
+    """
+
+    def __init__(self, ownership: Ownership, note: Optional[Callable[[Note], None]] = None) -> None:
+        """``note``: see StoreWriter."""
+        super().__init__(contract.LOGS_DIR, note)
+        self._storage = ownership.storage
+        self._directory = uris.join(ownership.description.application_dir, contract.LOGS_DIR)
+        self.am_attempt = ownership.am_attempt
+        self._unstored: dict[str, bytes] = {}  # by the names of the logs
+
+    def keep(self, identity: TaskIdentity, last: tony_pb2.LastWords) -> None:
+        """Store a log, within five seconds or at the job's end. The log of a killed container is stored at once."""
+        self._unstored[contract.log_name(identity.task, identity.attempt)] = last.output
+        while sum(map(len, self._unstored.values())) > _MOST_UNSTORED:
+            name = next(iter(self._unstored))
+            log.warning("%s is lost: the store does not accept logs, and newer logs need the memory", name)
+            del self._unstored[name]
+        self.changed(soon=bool(last.tail))
+
+    def unstored(self, name: str) -> Optional[StoredLog]:
+        """Return a log that is not on the store yet, or None."""
+        data = self._unstored.get(name)
+        return None if data is None else StoredLog(name, len(data), lambda offset, length: data[offset:][:length])
+
+    async def _store(self) -> None:
+        logs = dict(self._unstored)
+        if logs:
+            await asyncio.to_thread(self._write, logs)
+        for name, data in logs.items():
+            if self._unstored.get(name) is data:
+                del self._unstored[name]
+
+    def _write(self, logs: Mapping[str, bytes]) -> None:
+        name = f"tasks-{self.am_attempt}-{epoch_ms()}{contract.BUNDLE_ENDING}"
+        write_atomically(self._storage, uris.join(self._directory, name), pack_logs(logs))
+
+
 class ApplicationRecords:
-    """Writes the status, events, series and result of an application to its directory."""
+    """Writes the status, events, series, result and logs of an application to its directory."""
 
     def __init__(self, ownership: Ownership, previous: Optional[PreviousMasters] = None) -> None:
         """``previous``: records of previous application masters."""
@@ -341,18 +386,22 @@ class ApplicationRecords:
         self._directory = ownership.description.application_dir
         self._events = EventLog(ownership, previous.events if previous else (), time_ms=epoch_ms(), note=self.note)
         self.series = Series(ownership, kept=previous.series if previous else 0, note=self.note)
+        self.logs = TaskLogs(ownership, note=self.note)
         self._status_file: Optional[FileUpdater] = None
-        self._publishing: Optional[asyncio.Future[tuple[None, None, None]]] = None
+        self._result: Optional[JobStatus] = None
+        self._publishing: Optional[asyncio.Future[Any]] = None
 
     def start(self, status: Callable[[], JobStatus]) -> None:
         """Keep the files up to date from now on. ``status`` returns the job's current status."""
         self._status_file = file = self._publisher(
             contract.STATUS_FILE,
-            lambda: partial(dump_json, _without(file.trouble, status())),
+            lambda: partial(dump_json, self._result or _without(file.trouble, status())),
             note=self.note,
             interval=STATUS_INTERVAL,
         )
-        self._publishing = asyncio.gather(self._status_file.run(), self._events.run(), self.series.run())
+        self._publishing = asyncio.gather(
+            self._status_file.run(), self._events.run(), self.series.run(), self.logs.run()
+        )
         self._publishing.add_done_callback(_log_fault)
         self.changed()  # write the first notes now, because nothing may change for days while a job waits
 
@@ -364,7 +413,7 @@ class ApplicationRecords:
     @property
     def troubles(self) -> list[str]:
         """One line for each record that cannot be written, with the reason and the time of the first failure."""
-        written = [each for each in (self._status_file, self._events, self.series) if each]
+        written = [each for each in (self._status_file, self._events, self.series, self.logs) if each]
         return [trouble for each in written if (trouble := each.trouble)]
 
     def note(self, note: Note) -> None:
@@ -377,26 +426,27 @@ class ApplicationRecords:
         """Call ``then`` when all notes so far are on the store."""
         self._events.when_written(then)
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """Stop writing. Writes in progress continue until the store's deadlines."""
-        for file in (self._status_file, self._events, self.series):
+        for file in (self._status_file, self._events, self.series, self.logs):
             if file:
                 file.stop()
-        if self._publishing:
-            await asyncio.wait({self._publishing})
 
     async def write_result(self, result: JobStatus) -> list[str]:
-        """Write the last samples, events and status, and then the result.
+        """Write the last samples, events, logs and status, and then the result.
 
         A reader that finds the result also finds the other records. The uploads run concurrently, because DataNodes
         often need 0.4 s to close a small file. Returns the names of records that could not be written.
         """
         rest_is_over = threading.Event()
         content = partial(dump_json, result)
+        self._result = result
+        status_file = self._status_file or self._publisher(contract.STATUS_FILE, lambda: content)
         written = {
             contract.HISTORY_DIR: self.series.finish(),
             "events": self._events.finish(),
-            contract.STATUS_FILE: self._publisher(contract.STATUS_FILE, lambda: content).write(),
+            contract.LOGS_DIR: self.logs.finish(),
+            contract.STATUS_FILE: status_file.finish(),
         }
         rest = asyncio.gather(*written.values())
         rest.add_done_callback(lambda _: rest_is_over.set())
@@ -442,7 +492,7 @@ def _without(trouble: str, status: JobStatus) -> JobStatus:
     return attrs.evolve(status, troubles=[each for each in status.troubles if each != trouble])
 
 
-def _log_fault(publishing: asyncio.Future[tuple[None, None, None]]) -> None:
+def _log_fault(publishing: asyncio.Future[Any]) -> None:
     """Log a failure immediately: the files are not updated any more, and no other code reports it."""
     error = None if publishing.cancelled() else publishing.exception()
     if error:

@@ -155,7 +155,8 @@ class Series(SegmentWriter):
     # ---- segments ----------------------------------------------------------------------------------------------
 
     async def finish(self) -> bool:
-        """Write all remaining samples, after ``run`` has ended. Return False if that failed."""
+        self.stop()
+        await self._idle.wait()
         await self._sample_all()
         try:
             return await wait_with_timeout(self._write_all(), _LAST_WRITE)

@@ -48,6 +48,8 @@ class StoreWriter(ABC):
         self._not_before = 0.0
         self._cost = 0.0  # seconds to serialize the last content; see ``_store``
         self._stopping = False
+        self._idle = asyncio.Event()  # not set while ``run`` works
+        self._idle.set()
         self._since_ms: Optional[int] = None  # when the first of the consecutive failed writes began
         self._problem = ""  # error message of the last failed write
         self._began_ms: Optional[int] = None  # when the write in progress began
@@ -77,22 +79,32 @@ class StoreWriter(ABC):
     async def run(self) -> None:
         """Write changes until ``stop``."""
         loop = asyncio.get_running_loop()
-        self._schedule()
-        while await self._until_due():
-            self._due = None
-            written = await self.write()
-            # Throttle by serialization time, because serialization must not dominate this process.
-            pause = min(max(SOONEST, _REST * self._cost), LATEST)
-            self._not_before = loop.time() + (pause if written else self._retry_seconds)
-            if written:
-                self._schedule()
-            else:
-                self.changed()
+        self._idle.clear()
+        try:
+            self._schedule()
+            while await self._until_due():
+                self._due = None
+                written = await self.write()
+                # Throttle by serialization time, because serialization must not dominate this process.
+                pause = min(max(SOONEST, _REST * self._cost), LATEST)
+                self._not_before = loop.time() + (pause if written else self._retry_seconds)
+                if written:
+                    self._schedule()
+                else:
+                    self.changed()
+        finally:
+            self._idle.set()
 
     def stop(self) -> None:
         """Make ``run`` return after the write in progress."""
         self._stopping = True
         self._changed.set()
+
+    async def finish(self) -> bool:
+        """Stop ``run``, and write the last content after the write in progress. Return False if that failed."""
+        self.stop()
+        await self._idle.wait()
+        return await self.write()
 
     async def write(self) -> bool:
         """Write now. Return False after any failure, which is logged. The store's own deadlines limit the time."""

@@ -145,6 +145,9 @@ def log_name(task: str, attempt: int) -> str:
     return f"{log_prefix(task)}attempt-{attempt}.log" if attempt > 1 else f"{log_prefix(task)}log"
 
 
+BUNDLE_ENDING = ".zip"  # of files in LOGS_DIR that contain several logs
+
+
 def log_prefix(task: str) -> str:
     """Return the common prefix of the names of a task's logs. Names of other tasks' logs do not start with it."""
     return path_of_task(task) + "."

@@ -26,7 +26,7 @@ from tony_provider.runtime.executor.checkpoint_paths import CheckpointLink, Shar
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.gpus import ContainerGpus
 from tony_provider.runtime.executor.heartbeat import HeartbeatContent
-from tony_provider.runtime.executor.kept_results import keep_log, send_last_words
+from tony_provider.runtime.executor.kept_results import fits_into_message, read_log, send_last_words, upload_log
 from tony_provider.runtime.executor.master_link import (
     MasterLink,
     MasterLinkError,
@@ -165,6 +165,7 @@ class Executor:
         self._current: Optional[ProcessStart] = None
         self._background_tasks: set[asyncio.Future[None]] = set()
         self._shutdown = asyncio.Event()
+        self._last_words: list[tony_pb2.FromExecutor] = []  # the log, once the container ends
         self._activity = "waiting"
 
     async def run(self) -> int:
@@ -213,9 +214,17 @@ class Executor:
             await asyncio.wait({over, running}, return_when=asyncio.FIRST_COMPLETED)
             over.cancel()
         self._activity = "uploading its log"
-        await asyncio.gather(keep_log(self._context), self._event_files.finish(_LAST_EVENT_FILES))
+        data = await read_log(self._context)
+        is_sent = bool(data) and not link.done() and fits_into_message(self._context, data)
+        if is_sent:
+            self._last_words = [tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=data))]
+            self._link.send(*self._last_words)
+        uploading = upload_log(self._context, b"" if is_sent else data)
+        await asyncio.gather(uploading, self._event_files.finish(_LAST_EVENT_FILES))
         self._link.finish()
         await asyncio.wait({link}, timeout=_GOODBYE_TIMEOUT)
+        if is_sent and not self._link.delivered:
+            await upload_log(self._context, data)
 
     # ---- messages of the master --------------------------------------------------------------------------------
 
@@ -237,6 +246,7 @@ class Executor:
             tony_pb2.FromExecutor(registration=registration),
             *(current.replay if current else ()),
             *self._requests.open,
+            *self._last_words,
         ]
 
     def _handle(self, message: tony_pb2.ToExecutor) -> None:

@@ -24,7 +24,7 @@ from tony_provider.runtime.artifacts.upload import is_empty_directory, publish_d
 from tony_provider.runtime.common import clock, contract
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.concurrency import Cancelled, pauses, wait_with_timeout
-from tony_provider.runtime.common.text import masked_in_place, replaced, without_cut_secret
+from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.executor.master_link import Send
 from tony_provider.runtime.executor.output import KEPT_LIMIT, TAIL_LIMIT
 from tony_provider.runtime.executor.start_context import (
@@ -36,7 +36,6 @@ from tony_provider.runtime.executor.start_context import (
     StopRequest,
 )
 from tony_provider.runtime.protocol import limits, tony_pb2
-from tony_provider.runtime.protocol.http_messages import kept_form
 from tony_provider.runtime.protocol.limits import RESERVED_KEY_REASON, reserved_key
 from tony_provider.runtime.storage import (
     Storage,
@@ -191,44 +190,43 @@ def _keep(context: ExecutorContext, order: StartOrder, cancelled: threading.Even
     return uri
 
 
-async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.FromExecutor], None]) -> None:
-    """Send the end of the output before the container is killed, unless the output is empty."""
+async def read_log(context: ExecutorContext, limit: int = KEPT_LIMIT) -> bytes:
+    """Return the end of the log, at most ``limit`` bytes. Return nothing if it cannot be read, and log why."""
     try:
-        piece = await asyncio.to_thread(context.output.both.since, 0, limits.LAST_WORDS)
+        return await asyncio.to_thread(context.output.both.last, limit, context.container.user_secrets.values())
     except OSError as error:
         log.warning("the log cannot be read: %s", error)
-        return
-    if piece.end:
-        secrets = context.container.user_secrets.values()
-        data = masked_in_place(without_cut_secret(piece.data, secrets), secrets)
-        output = kept_form(data, piece.start)
+        return b""
+
+
+def fits_into_message(context: ExecutorContext, data: bytes) -> bool:
+    """Whether to send the log to the master, which stores the logs of several containers in one file."""
+    return len(data) <= min(limits.LAST_WORDS, limits.SENT_LOGS // context.container.job.size)
+
+
+async def send_last_words(context: ExecutorContext, send: Send) -> None:
+    """Send the end of the output before the container is killed, unless the output is empty."""
+    if data := await read_log(context, limits.LAST_WORDS):
         tail = data[-TAIL_LIMIT:].decode("utf-8", "replace")
-        send(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=output, tail=tail)))
+        send(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=data, tail=tail)))
 
 
 _LOG_TIMEOUT = 20.0  # seconds for the upload of the log; the application master waits longer, for KEEP_LOGS
 
 
-async def keep_log(context: ExecutorContext) -> None:
-    """Copy the end of the log to the store.
-
-    A failure is only logged, because YARN also keeps the container's log files.
-    """
+async def upload_log(context: ExecutorContext, data: bytes) -> None:
+    """Write the log to the store. A failure is only logged, because YARN also keeps the container's log files."""
     container = context.container
     name = contract.log_name(container.identity.task, container.identity.attempt)
+    target = uris.join(container.description.application_dir, contract.LOGS_DIR, name)
     try:
-        target = uris.join(container.description.application_dir, contract.LOGS_DIR, name)
-        await wait_with_timeout(asyncio.to_thread(_upload_log, context, target), _LOG_TIMEOUT)
+        if data:
+            writing = asyncio.to_thread(partial(context.storage.write, target, data, overwrite=True))
+            await wait_with_timeout(writing, _LOG_TIMEOUT)
     except asyncio.TimeoutError:
         log.warning("the log could not be uploaded within %g s", _LOG_TIMEOUT)
     except (StorageError, OSError) as error:
         log.warning("the log could not be uploaded: %s", error)
-
-
-def _upload_log(context: ExecutorContext, target: str) -> None:
-    data = context.output.both.last(KEPT_LIMIT, context.container.user_secrets.values())
-    if data:
-        context.storage.write(target, data, overwrite=True)
 
 
 _LOOK = 1.5  # seconds between two scans of the directory

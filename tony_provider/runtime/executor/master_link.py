@@ -143,6 +143,7 @@ class MasterLink:
         self._outgoing: Optional[asyncio.Queue[Optional[tony_pb2.FromExecutor]]] = None
         self._contact = 0.0  # monotonic time at which the master was last reachable
         self._finishing = False
+        self.delivered = False  # whether the master has received all messages up to ``finish``
 
     def send(self, message: tony_pb2.FromExecutor) -> None:
         """Send a message. If there is no stream, drop it: the next stream begins with all important messages."""
@@ -220,6 +221,7 @@ class MasterLink:
                 while (message := await call.read()) is not grpc.aio.EOF:
                     self._contact = time.monotonic()
                     self._handle(message)
+                self.delivered = True  # else the master had ended the stream with another status
             except grpc.aio.AioRpcError as error:
                 if error.code() in _FINAL:
                     raise RefusedError(

@@ -6,18 +6,36 @@ requests transport its bytes between a client and the application master.
 
 from __future__ import annotations
 
+import io
+import logging
 import re
 import ssl
-from collections.abc import Mapping
-from typing import ClassVar, Optional
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Callable, ClassVar, Optional
 
 import attrs
 
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.contract import path_of_task
 from tony_provider.runtime.common.network import load_key
+from tony_provider.runtime.protocol.limits import LAST_WORDS, SENT_LOGS
 from tony_provider.runtime.protocol.task_identity import secret
-from tony_provider.runtime.storage import Storage, read_bytes
+from tony_provider.runtime.storage import (
+    FileStatus,
+    Storage,
+    StorageError,
+    StorageNotFound,
+    StorageTooLarge,
+    read_bytes,
+    read_whole,
+    uris,
+)
+
+log = logging.getLogger(__name__)
 
 _NOTE = re.compile(rb"\[tony\] (?:\d+ )?earlier lines \((\d+) bytes\) were dropped\n")
 _LONGEST_NOTE = 120  # bytes
@@ -57,22 +75,95 @@ def kept_form(data: bytes, dropped: int, lines: Optional[int] = None) -> bytes:
     return f"[tony] {f'{lines} ' if lines else ''}earlier lines ({dropped} bytes) were dropped\n".encode() + data
 
 
-def read_kept(storage: Storage, uri: str, after: int, limit: int) -> LogPiece:
-    """Read a log that was kept at the container's end, from ``after`` bytes of the container's output on.
+@attrs.frozen
+class StoredLog:
+    """The log of a container: a file on the store, a part of a bundle, or bytes that the master has not stored yet."""
 
-    Reads at most the last ``limit`` bytes, even if the file grows, because the job can write to it. Blocks. Raises
-    StorageNotFound if no log was kept, StorageError.
-    """
-    size = storage.status(uri).size
-    note = _NOTE.match(read_bytes(storage, uri, length=min(size, _LONGEST_NOTE)))
-    dropped, skipped = (int(note[1]), note.end()) if note else (0, 0)
-    end = size - skipped + dropped
-    start = min(max(after, dropped), end)
-    if end - start > limit:
-        return LogPiece.cut(after, end - limit, read_bytes(storage, uri, offset=size - limit, length=limit))
-    if end == start:
-        return LogPiece(start, b"")
-    return LogPiece(start, read_bytes(storage, uri, offset=start - dropped + skipped, length=end - start))
+    name: str  # see ``contract.log_name``
+    size: int  # bytes
+    read: Callable[[int, int], bytes]  # returns at most so many bytes from an offset; blocks; raises StorageError
+    modified_ms: int = 0  # epoch
+
+    def after(self, after: int, limit: int) -> LogPiece:
+        """Return the log from ``after`` bytes of the container's output on.
+
+        Reads at most the last ``limit`` bytes, even if the file grows, because the job can write to it. Blocks. Raises
+        StorageError.
+        """
+        note = _NOTE.match(self.read(0, min(self.size, _LONGEST_NOTE)))
+        dropped, skipped = (int(note[1]), note.end()) if note else (0, 0)
+        end = self.size - skipped + dropped
+        start = min(max(after, dropped), end)
+        if end - start > limit:
+            return LogPiece.cut(after, end - limit, self.read(self.size - limit, limit))
+        if end == start:
+            return LogPiece(start, b"")
+        return LogPiece(start, self.read(start - dropped + skipped, end - start))
+
+
+# Errors of zipfile for a damaged or malicious file: programs of the job can write to the directory.
+_BAD_BUNDLE = (zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, ValueError, EOFError)
+
+
+def pack_logs(logs: Mapping[str, bytes]) -> bytes:
+    """Return a bundle with logs by their names: a zip archive."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as bundle:
+        for name, data in logs.items():
+            bundle.writestr(name, data)
+    return made.getvalue()
+
+
+def stored_logs(storage: Storage, directory: str) -> dict[str, StoredLog]:
+    """Return the logs in a directory of the store, by their names. Blocks. Raises StorageError."""
+    bundled: dict[str, StoredLog] = {}
+    whole = {}
+    try:
+        for file in storage.list(directory):
+            if file.name.endswith(contract.BUNDLE_ENDING):
+                bundled.update(_bundled_logs(storage, file))
+            elif not file.is_directory:
+                whole[file.name] = _log_file(storage, file)
+    except StorageNotFound:
+        return {}
+    return {**bundled, **whole}
+
+
+def _log_file(storage: Storage, file: FileStatus) -> StoredLog:
+    def read(offset: int, length: int) -> bytes:
+        return read_bytes(storage, file.path, offset=offset, length=length)
+
+    return StoredLog(file.name, file.size, read, file.modified_ms)
+
+
+def _bundled_logs(storage: Storage, file: FileStatus) -> Iterator[tuple[str, StoredLog]]:
+    try:
+        bundle = zipfile.ZipFile(io.BytesIO(read_whole(storage, file.path, 2 * SENT_LOGS)))
+    except (StorageTooLarge, *_BAD_BUNDLE) as error:
+        log.warning("cannot read %s, which contains logs: %s", file.path, error)
+        return
+    for info in bundle.infolist():
+        if info.file_size <= 2 * LAST_WORDS and "/" not in info.filename:
+            read = partial(_read_bundled, bundle, info, file.path)
+            yield info.filename, StoredLog(info.filename, info.file_size, read, file.modified_ms)
+
+
+def _read_bundled(bundle: zipfile.ZipFile, info: zipfile.ZipInfo, uri: str, offset: int, length: int) -> bytes:
+    try:
+        return bundle.read(info)[offset:][:length]
+    except _BAD_BUNDLE as error:
+        raise StorageError(uri, "read", f"{info.filename} is damaged: {error}") from error
+
+
+def stored_log(storage: Storage, directory: str, name: str) -> StoredLog:
+    """Return one log. Blocks. Raises StorageNotFound if no such log is stored, StorageError."""
+    try:
+        return _log_file(storage, storage.status(uris.join(directory, name)))
+    except StorageNotFound:
+        found = stored_logs(storage, directory).get(name)
+        if found is None:
+            raise
+        return found
 
 
 OUTPUT_PATH = "output/"  # path of the master's pages; each task has a page below it

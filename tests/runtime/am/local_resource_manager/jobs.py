@@ -34,8 +34,10 @@ from tony_provider.runtime.launch.launch_context import (
     materialise,
     write_tokens,
 )
+from tony_provider.runtime.protocol.http_messages import stored_logs
 from tony_provider.runtime.protocol.master_files import FinalReport, read_report
 from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.storage import LocalStorage
 
 _numbers = itertools.count(1)
 DEADLINE = 120.0  # seconds for a job
@@ -68,6 +70,10 @@ class LocalJob:
     @property
     def log(self) -> str:
         return (self.directory / "am.log").read_text()
+
+    def task_log(self, name: str) -> str:
+        """A stored log, such as worker-0.log."""
+        return stored_logs(LocalStorage(), str(self.store / contract.LOGS_DIR))[name].read(0, 1 << 20).decode()
 
     async def end(self) -> JobStatus:
         """Its result, once the application master has ended."""

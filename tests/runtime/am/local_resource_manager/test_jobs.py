@@ -69,7 +69,7 @@ async def test_workers_that_do_not_decide_have_ranks_and_are_stopped_at_the_end(
         "worker:0": TaskState.SUCCEEDED,
         "server:0": TaskState.STOPPED,
     }
-    assert "rank 1 of 2" in (job.store / "logs" / "server-0.log").read_text()
+    assert "rank 1 of 2" in job.task_log("server-0.log")
     nothing_is_left(job)
 
 
@@ -79,7 +79,7 @@ async def test_what_killed_writers_have_left_goes_with_the_end(tmp_path: Path) -
     job = await start(tmp_path, spec({"worker": task(command)}))
     assert (await job.end()).state is JobState.FAILED
     assert [path.name for path in job.store.rglob(".tony-tmp-*")] == []
-    assert (job.store / "logs" / "worker-0.log").exists()
+    assert job.task_log("worker-0.log")
 
 
 async def test_failing_worker_fails_the_job_and_stops_the_others(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ async def test_sixteen_executors_see_the_same_cluster(tmp_path: Path) -> None:
     job = await start(tmp_path, spec(tasks, framework="tensorflow"), files={"check.py": check})
     result = await job.end()
     assert result.state is JobState.SUCCEEDED, job.log
-    logs = [path.read_text() for path in (job.store / contract.LOGS_DIR).iterdir()]
+    logs = [job.task_log(f"{task}.log") for task in ("chief-0", *(f"worker-{index}" for index in range(15)))]
     assert len(logs) == 16
     seen = {line for text in logs for line in text.splitlines() if line.startswith("CLUSTER")}
     assert len(seen) == 1

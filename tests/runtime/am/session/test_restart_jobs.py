@@ -157,7 +157,7 @@ async def test_a_user_process_that_hangs_says_where(tmp_path: Path) -> None:
     assert result.failure
     assert result.failure.kind is FailureKind.STALLED
     assert "reported no step after step 7 for 3 s" in result.message
-    log = (job.store / contract.LOGS_DIR / contract.log_name("worker:0", 1)).read_text()
+    log = job.task_log(contract.log_name("worker:0", 1))
     assert "hang_in_a_collective_operation" in log
 
 

@@ -34,9 +34,9 @@ from tony_provider.runtime.common.text import (
 )
 from tony_provider.runtime.protocol import http_messages, limits, tony_pb2
 from tony_provider.runtime.protocol import limits as timing
-from tony_provider.runtime.protocol.http_messages import LogPiece, OutputPiece, read_kept
+from tony_provider.runtime.protocol.http_messages import LogPiece, OutputPiece, StoredLog, stored_log
 from tony_provider.runtime.protocol.status import JobStatus, TaskStatus
-from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, read_bytes, uris
+from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, uris
 
 LOGS_PATH = "/logs/"
 DEFAULT_SIZE = 64 << 10  # bytes
@@ -166,7 +166,10 @@ class LogTails:
         storage: Storage,
         application_dir: str,
         secrets: Sequence[str] = (),
+        unstored: Callable[[str], Optional[StoredLog]] = lambda _: None,
     ) -> None:
+        """``unstored`` returns a log by its name if the master has not stored it yet."""
+        self._unstored = unstored
         self._executor_requests = executor_requests
         self._storage = storage
         self._secrets = tuple(secrets)
@@ -218,7 +221,7 @@ class LogTails:
         ``problem`` explains why the executor did not answer. Raises NoTailError.
         """
         async with self._turn:
-            kept = await self._kept(task, attempt, partial(_read_after, after=after, size=size))
+            kept = await self._kept(task, attempt, lambda log: log.after(after, size))
         if kept is None:
             raise NoTailError(f"{problem}{', and ' if problem else ''}no log of attempt {attempt} of {task} was stored")
         return kept
@@ -254,29 +257,28 @@ class LogTails:
         return answer.tail
 
     async def _read(self, task: str, attempt: int, size: int) -> Optional[bytes]:
-        return await self._kept(task, attempt, partial(_end_of_file, size=size))
+        return await self._kept(
+            task, attempt, lambda log: end_of_log(log.read(max(0, log.size - size - 1), size + 1), size)
+        )
 
-    async def _kept(self, task: str, attempt: int, read: Callable[[Storage, str], T]) -> Optional[T]:
+    async def _kept(self, task: str, attempt: int, read: Callable[[StoredLog], T]) -> Optional[T]:
         """Return what ``read`` reads from the stored log, or None if no log was stored. Raises NoTailError."""
-        uri = uris.join(self._logs, contract.log_name(task, attempt))
-        reading = asyncio.get_running_loop().run_in_executor(self._threads, read, self._storage, uri)
+        name = contract.log_name(task, attempt)
+
+        def found() -> T:
+            return read(self._unstored(name) or stored_log(self._storage, self._logs, name))
+
+        reading = asyncio.get_running_loop().run_in_executor(self._threads, found)
         try:
             return await wait_with_timeout(reading, _STORE_SECONDS)
         except StorageNotFound:
             return None
         except asyncio.TimeoutError as error:
-            raise NoTailError(f"the store did not return {uri} within {_STORE_SECONDS:g} s") from error
+            raise NoTailError(
+                f"the store did not return {uris.join(self._logs, name)} within {_STORE_SECONDS:g} s"
+            ) from error
         except StorageError as error:
             raise NoTailError(str(error)) from error
-
-
-def _end_of_file(storage: Storage, uri: str, size: int) -> bytes:
-    whole = storage.status(uri).size
-    return end_of_log(read_bytes(storage, uri, offset=max(0, whole - size - 1), length=size + 1), size)
-
-
-def _read_after(storage: Storage, uri: str, after: int, size: int) -> LogPiece:
-    return read_kept(storage, uri, after, size)
 
 
 _SIZES = (64 << 10, 256 << 10, 1 << 20)  # bytes; the last is the limit

@@ -98,7 +98,8 @@ class WebApp:
 
     async def serve(self, master: Master) -> None:
         job, executor_requests = self._description.job, master.executors.executor_requests
-        self._tails = LogTails(executor_requests, self._storage, self._description.application_dir, self._secrets)
+        directory, unstored = self._description.application_dir, master.executors.logs.unstored
+        self._tails = LogTails(executor_requests, self._storage, directory, self._secrets, unstored)
         tensorboard = TensorBoard(TensorBoardPages(executor_requests), master.status) if job.tensorboard else None
         self._tunnels = Tunnels(self._sealed, master.executors.tunnel_streams)
         routes = make_router(
