@@ -11,7 +11,7 @@ from tests.e2e.rest import Rest, RestError
 from tests.hadoop.processes import Process
 from tests.waiting import until
 
-STATE_SECONDS = 120.0  # that anything here may take to get into a state, on a machine that is busy
+STATE_SECONDS = 300.0  # that anything here may take to get into a state, on a machine that is slow and busy
 PERIOD = 0.5  # seconds between two looks, which the server does in the order of their coming
 _WATCHED = " is RUNNING in queue "  # which a trigger says first of an application
 ENDED = ("success", "failed", "upstream_failed", "skipped", "removed")

@@ -36,7 +36,7 @@ def outcomes(request: pytest.FixtureRequest, installation: Installation) -> dict
     return {each.row.name: each for each in run_side_by_side(rows, installation, OUTPUT, AT_ONCE)}
 
 
-@pytest.mark.timeout(1500)  # the first waits for all of them, and for Airflow to start
+@pytest.mark.timeout(2400)  # the first waits for all of them, and for Airflow to start
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_row(outcomes: dict[str, Outcome], name: str) -> None:
     assert outcomes[name].problems == [], f"{outcomes[name]}; more in {OUTPUT / name}"

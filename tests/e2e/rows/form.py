@@ -30,7 +30,7 @@ def form(field: Field) -> str:
 
     new = until(lambda: [run for run in runs_of(field.rest, "form") if run.run_id not in known], "a run to appear")
     run = field.run("form", new[0].run_id)
-    training = field.training(run, pace=3.0)  # long enough for all the pages
+    training = field.training(run, pace=10.0)  # long enough for all the pages, on a machine that is slow and busy
     field.expect(run.facts()["conf"] == TYPED, f"the run's conf is {run.facts()['conf']}")
     training.task.until("deferred")
     training.until_step(2)
