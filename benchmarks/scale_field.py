@@ -25,7 +25,12 @@ import attrs
 from benchmarks.processor import cpu_seconds
 from benchmarks.scale_master import PROBE_FILE
 from tony_provider.cluster.application_secrets import application_secrets
-from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource
+from tony_provider.runtime.application import (
+    ApplicationDescription,
+    LocalAccess,
+    LocalizedResource,
+    packed_description,
+)
 from tony_provider.runtime.application_history import encode_event, event_segments, read_events
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import dump_json
@@ -79,9 +84,10 @@ class Field:
             master_lost_after=900.0,  # as on YARN
             labels={"dag": "bench"},
         )
-        for path in (staged, self.directory / contract.APPLICATION_FILE):
-            path.write_bytes(dump_json(description))
-        write_tokens(self.directory, Credentials({}, application_secrets(application_id, {})).to_bytes())
+        staged.write_bytes(dump_json(description))
+        secrets = application_secrets(application_id, {})
+        secrets[contract.SECRET_DESCRIPTION] = packed_description(description)
+        write_tokens(self.directory, Credentials({}, secrets).to_bytes())
 
     def start_nodes(self) -> None:
         for path in self.sockets:

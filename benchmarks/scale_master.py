@@ -159,7 +159,7 @@ async def probe(path: Path) -> None:
 
 async def main(directory: Path, attempt: int, sockets: list[str]) -> None:
     credentials = Credentials.read_file(directory / "container_tokens")
-    description = application.read_description(directory, credentials.secrets)
+    description = application.read_description(credentials.secrets)
     message_limits.raise_open_files_limit(description.job.size)
     context = MasterContext(description, credentials, "127.0.0.1", attempt)
     manager = StandInResourceManager(description.application_id, attempt, sockets)

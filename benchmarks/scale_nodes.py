@@ -221,7 +221,7 @@ class Nodes:
 async def main(path: Path, directory: Path) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     credentials = Credentials.read_file(directory / "container_tokens")
-    description = application.read_description(directory, credentials.secrets)
+    description = application.read_description(credentials.secrets)
     message_limits.raise_open_files_limit(description.job.size)
     handed_on = (
         contract.SECRET_CA,

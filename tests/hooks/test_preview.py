@@ -21,11 +21,11 @@ from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, n
 from tony_provider.cluster.training.plan import ChainOrigin
 from tony_provider.cluster.yarn.credentials import HdfsClusters, KeyServerAccess, StoreTokens
 from tony_provider.cluster.yarn.rest import YarnRest
-from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.common import contract
+from tony_provider.runtime.application import read_description
+from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.storage.base import read_text, walk
+from tony_provider.runtime.storage.base import walk
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
 
@@ -54,20 +54,17 @@ def test_a_preview_is_what_is_submitted(local: TonyHook, tmp_path: Path, monkeyp
     found = local.preview(request)
     assert [status.path for status in walk(local.storage(), local.layout.root)] == before
     asked: list[dict[str, Any]] = []
-    written: list[str] = []
-
-    def keep(submitted: TonyJob) -> None:
-        directory = local.layout.launch_dir(request.identity, submitted.application_id)
-        written.append(read_text(local.storage(), f"{directory}/{contract.APPLICATION_FILE}"))
+    described: list[dict[str, Any]] = []
 
     def submit(cluster: LocalCluster, submission: Any) -> None:
         asked.append(cluster.request(submission))
+        described.append(to_plain(read_description(submission.credentials.secrets)))
         raise Enough
 
     monkeypatch.setattr(LocalCluster, "submit", submit)
     with pytest.raises(Enough):
-        local.submit(request, before_submit=keep)
-    description = json.loads(written[0])
+        local.submit(request)
+    [description] = described
     assert description["continues"] == origin.resume_from
 
     def plain(told: Any) -> Any:

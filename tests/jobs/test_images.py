@@ -163,6 +163,8 @@ def _nowhere_else(job: Job, secret: str) -> None:
     """Neither in what the job has left on the store, nor in logs of its containers."""
     for name in job.files():
         assert secret.encode() not in job.read(name).encode(), name
+    for log in job.handle.stored_logs():
+        assert secret.encode() not in log.read(0, log.size), log.name
     for folder in job.log_folders(job.id):
         for path in folder.iterdir():
             assert path.name == IN_IMAGE or secret not in path.read_text(errors="replace"), path

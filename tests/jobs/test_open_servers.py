@@ -33,9 +33,8 @@ def test_it_serves_files_to_anybody_and_the_token_file_is_none_of_them(local: Lo
     job.until(JobState.RUNNING)
     served = until(lambda: next(local.root.rglob("serves"), None), job.describe)
     address = until(served.read_text, job.describe)
-    (description, *_) = served.parent.rglob("tony-application.json")
 
-    asked = {"description": str(description), "tokens": str(served.parent / "container_tokens")}
+    asked = {"program": str(served.parent / "tensorflow_server.py"), "tokens": str(served.parent / "container_tokens")}
     attempts = "\n".join(f"{name}\tserved {address} {path}" for name, path in asked.items())
     stranger = subprocess.run(
         [sys.executable, str(PROGRAMS / "neighbour.py")],
@@ -49,6 +48,6 @@ def test_it_serves_files_to_anybody_and_the_token_file_is_none_of_them(local: Lo
     job.succeeded()
 
     said = json.loads(stranger.stdout)
-    assert said["description"].startswith("read "), "what remains: any file of the job's user"
-    assert not said["description"].startswith("read 0 ")
+    assert said["program"].startswith("read "), "what remains: any file of the job's user"
+    assert not said["program"].startswith("read 0 ")
     assert said["tokens"] == "refused: NotFoundError", stranger.stderr

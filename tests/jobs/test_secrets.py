@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import logging
 import os
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,11 +101,15 @@ def assert_not_told(place: Place, job: Job, secret: str) -> None:
 
 
 def _stored_content(storage: Storage, uri: str) -> bytes:
-    """Return the bytes of a file, which may be temporary and gone by now."""
+    """Return the bytes of a file, which may be temporary and gone by now, and of the logs in it."""
     try:
-        return read_bytes(storage, uri)
+        data = read_bytes(storage, uri)
     except StorageNotFound:
         return b""
+    if "/logs/tasks-" not in uri:
+        return data
+    with zipfile.ZipFile(io.BytesIO(data)) as bundle:
+        return b"".join([data, *map(bundle.read, bundle.namelist())])
 
 
 def readable_by_all(path: Path) -> bool:

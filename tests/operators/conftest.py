@@ -12,7 +12,10 @@ from tests.hadoop.cluster import HadoopCluster
 from tests.operators.jobs import Marker
 from tests.operators.trainings import Training
 from tests.shared_runtime import hdfs_extra, local_extra
+from tony_provider.cluster.interface import Submission
+from tony_provider.cluster.submission.submitter import SubmissionBuilder
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.application import ApplicationDescription, read_description
 
 
 @pytest.fixture
@@ -46,16 +49,35 @@ def marker(tmp_path: Path) -> Marker:
 
 
 @pytest.fixture
-def training(local: TonyHook, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Training:
-    return Training(local, tmp_path, caplog)
+def described(monkeypatch: pytest.MonkeyPatch) -> dict[str, ApplicationDescription]:
+    found: dict[str, ApplicationDescription] = {}
+    build = SubmissionBuilder.build
+
+    def built(builder: SubmissionBuilder) -> Submission:
+        submission = build(builder)
+        found[submission.description.application_id] = read_description(submission.credentials.secrets)
+        return submission
+
+    monkeypatch.setattr(SubmissionBuilder, "build", built)
+    return found
+
+
+@pytest.fixture
+def training(
+    local: TonyHook, tmp_path: Path, caplog: pytest.LogCaptureFixture, described: dict[str, ApplicationDescription]
+) -> Training:
+    return Training(local, tmp_path, caplog, described)
 
 
 @pytest.fixture(params=["local", pytest.param("yarn", marks=pytest.mark.long)])
 def training_anywhere(
-    request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    described: dict[str, ApplicationDescription],
 ) -> Iterator[Training]:
     """The same, on each of both backends."""
-    training = Training(request.getfixturevalue(request.param), tmp_path, caplog)
+    training = Training(request.getfixturevalue(request.param), tmp_path, caplog, described)
     yield training
     for application in training.hook.find(training.identity):
         training.hook.kill(application.id, "the test is over")

@@ -20,7 +20,6 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.advice import QUIET_RUNS, Adviser
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.common.contract import APPLICATION_FILE
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage.base import write_atomically
@@ -28,7 +27,7 @@ from tony_provider.runtime.storage.base import write_atomically
 IDENTITY = identity_of(namespace="tests", dag_id=DAG_ID, run_id="monday", task_id="train")
 TASK = {"dag_id": DAG_ID, "task_id": "train"}
 FORMER = run(7, use=[use(tasks=1, most_rss_bytes=100 << 20, memory_bytes=768 << 20, vcores=1)])
-OWN = {"tasks": {"worker": {"memory": "768MiB", "command": f"cp {APPLICATION_FILE} $TONY_MODEL_DIR/"}}}
+OWN = {"tasks": {"worker": {"memory": "768MiB", "command": "true"}}}
 
 
 def known(training: Training) -> PreviousRuns:
@@ -96,9 +95,7 @@ def test_it_is_taken_back_after_a_failure_and_no_checkpoint_is_lost(training: Tr
 def test_a_retry_keeps_it_after_a_failure_that_it_is_not_to_blame_for(training: Training, marker: Marker) -> None:
     learn(training)
     jobs = spec(training, **ONCE)
-    jobs["tasks"]["worker"]["command"] = f"test -e {training.mended} || {{ {marker.forever}; }}\n" + (
-        f"cp {APPLICATION_FILE} $TONY_MODEL_DIR/"
-    )
+    jobs["tasks"]["worker"]["command"] = f"test -e {training.mended} || {{ {marker.forever}; }}"
 
     def between() -> None:
         training.hook.keep_former_runs(TASK, PreviousRuns())  # what is known by now does not count

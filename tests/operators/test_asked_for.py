@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.operators.jobs import DAG_ID, job
 from tests.shared_runtime import is_untouched
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.runtime.common.contract import APPLICATION_FILE
+from tony_provider.runtime.common.contract import SPECIFICATION_FILE
 from tony_provider.runtime.storage.base import read_text
 
 AUTHORS = "echo mine > $TONY_MODEL_DIR/whose"
@@ -126,10 +127,11 @@ def test_whom_a_template_names_is_one_of_the_connections_users(
 
 def test_a_job_without_a_lifetime_gets_the_connections(local: TonyHook, monkeypatch: pytest.MonkeyPatch) -> None:
     allows(monkeypatch, max_lifetime="2h")
-    told = f"grep -q '\"lifetime\": *7200' {APPLICATION_FILE}"
-    done = triggered({}, job(told), overrides=None)
+    done = triggered({}, job("true"), overrides=None)
     assert done.state == "success", done.errors
-    done = triggered({"overrides": {"timeouts": {"lifetime": "1d"}}}, job(told))
+    [written] = Path(local.layout.root.removeprefix("file://")).rglob(SPECIFICATION_FILE)
+    assert re.search(r'"lifetime": *7200', written.read_text())
+    done = triggered({"overrides": {"timeouts": {"lifetime": "1d"}}}, job("true"))
     assert "timeouts.lifetime: 86400 s is more than the connection" in str(done.errors["train"])
 
 

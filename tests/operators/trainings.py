@@ -26,9 +26,6 @@ from tony_provider.cluster.training.identity import Identity, chain_number
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.common.codec import load_json
-from tony_provider.runtime.common.contract import APPLICATION_FILE
-from tony_provider.runtime.storage.base import read_bytes
 
 MORNING = datetime(2026, 1, 5, 6, tzinfo=UTC)
 DATES = {"logical_date": MORNING, "run_after": MORNING}
@@ -51,6 +48,7 @@ class Training:
     hook: TonyHook
     folder: Path  # of the test's own
     capture: pytest.LogCaptureFixture
+    described: dict[str, ApplicationDescription]  # of each submitted application, by its id
     log: str = field(default="", init=False)  # of the last run
 
     @property
@@ -59,8 +57,7 @@ class Training:
         return self.folder / "mended"
 
     def spec(self, command: str = "", **more: Any) -> dict[str, Any]:
-        keep = f"cp {APPLICATION_FILE} $TONY_MODEL_DIR/"
-        return job(f"{command}\ntest -e {self.mended} || exit 3\n{keep}", **{**ONCE, **more})
+        return job(f"{command}\ntest -e {self.mended} || exit 3", **{**ONCE, **more})
 
     def again(
         self,
@@ -130,8 +127,7 @@ class Training:
 
     def description(self, done: Run) -> ApplicationDescription:
         """What the application of a successful run was told."""
-        uri = f"{done.results['train']['model_dir']}/{APPLICATION_FILE}"
-        return load_json(read_bytes(self.hook.storage(), uri), ApplicationDescription)
+        return self.described[done.results["train"]["application_id"]]
 
     def said(self, pattern: str) -> bool:
         return re.search(pattern, self.log) is not None

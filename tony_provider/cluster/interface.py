@@ -148,7 +148,6 @@ class Submission:
     """Everything that a cluster needs to start one application."""
 
     description: ApplicationDescription
-    description_file: LocalizedResource  # the description as a file on the store, which every container gets
     am_resources: list[LocalizedResource]  # further files of the job for the application master's container
     credentials: Credentials
     tags: list[str]
@@ -162,7 +161,7 @@ class Submission:
     @property
     def am_files(self) -> dict[str, LocalizedResource]:
         """All files of the application master's container, by file name in the container."""
-        return container_files(self.description.runtime, self.description_file, self.am_resources)
+        return container_files(self.description.runtime, self.am_resources)
 
 
 CONTROL_SECONDS = 20.0  # default time limit for an answer of an application master

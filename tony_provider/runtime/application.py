@@ -1,7 +1,7 @@
 """The description of an application, and the application's store.
 
-The description is one JSON file, which the Airflow side writes. Every container receives this file in addition to its
-credentials.
+The Airflow side builds the description. Every container receives it in its credentials. A copy on the store is for
+clients, and for the removal of temporary files.
 
 Viewers get read access to the records only: status, result, history and kept logs. Only the owner can read models,
 exports, checkpoints, inputs, the job's return value, and staged files.
@@ -9,8 +9,8 @@ exports, checkpoints, inputs, the job's return value, and staged files.
 
 from __future__ import annotations
 
-import hashlib
 import logging
+import zlib
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -20,7 +20,7 @@ import attrs
 
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import APPLICATION_LIMIT
-from tony_provider.runtime.common.codec import CodecError, load_json
+from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.jobspec.model import EVERYBODY, JobSpec
@@ -160,22 +160,17 @@ def required_variable(environ: Mapping[str, str], name: str) -> str:
     return value
 
 
-def read_description(directory: Path, secrets: Mapping[str, bytes]) -> ApplicationDescription:
-    """Return the description in a container's directory, after verifying it by the checksum in ``secrets``.
+def packed_description(description: ApplicationDescription) -> bytes:
+    """Return the description as ``read_description`` expects it in the secrets."""
+    return zlib.compress(dump_json(description), 9)
 
-    Raises ContainerError.
-    """
+
+def read_description(secrets: Mapping[str, bytes]) -> ApplicationDescription:
+    """Return the description in a container's secrets. Raises ContainerError."""
     try:
-        content = (directory / contract.APPLICATION_FILE).read_bytes()
-        submitted = secrets.get(contract.SECRET_DESCRIPTION)
-        if submitted is not None and hashlib.sha256(content).hexdigest().encode() != submitted:
-            raise ContainerError(
-                f"{contract.APPLICATION_FILE} is not what was submitted: it was changed later in the staging "
-                "directory or on this node. Programs of other jobs that run as the same user may have changed it"
-            )
-        return load_json(content, ApplicationDescription)
-    except (OSError, CodecError) as error:
-        raise ContainerError(f"{contract.APPLICATION_FILE}: {error}") from error
+        return load_json(zlib.decompress(secrets[contract.SECRET_DESCRIPTION]), ApplicationDescription)
+    except (KeyError, zlib.error, CodecError) as error:
+        raise ContainerError(f"{contract.SECRET_DESCRIPTION} in the container's credentials: {error!r}") from error
 
 
 def take_credentials(environ: Mapping[str, str]) -> Credentials:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tony_provider.cluster.yarn.configuration import client_properties
+from tony_provider.cluster.yarn.rest import Setting
 
 
 def test_what_clients_need_and_nothing_else() -> None:
@@ -19,8 +20,6 @@ def test_what_clients_need_and_nothing_else() -> None:
         "fs.s3a.secret.key": "hush",
         "ssl.server.keystore.password": "hush",
     }
-    settings = [
-        {"key": key, "value": value, "resource": "core-site.xml"} for key, value in {**wanted, **hidden}.items()
-    ]
-    default = {"key": "hadoop.rpc.protection", "value": "authentication", "resource": "core-default.xml"}
-    assert client_properties([*settings, default]) == wanted
+    settings = {name: Setting(value, "core-site.xml") for name, value in {**wanted, **hidden}.items()}
+    settings["hadoop.rpc.protection"] = Setting("authentication", "core-default.xml")
+    assert client_properties(settings) == wanted

@@ -141,12 +141,23 @@ def test_a_configuration_that_is_not_shown(stand_in: Callable[[], StandIn]) -> N
     server = stand_in()
     server.answers["/conf"] = (403, "Unauthorized user alice")
     client = rest(server.url, user="alice")
-    with pytest.raises(ConfigurationHidden, match="does not show its configuration"):
-        client.setting("fs.defaultFS")
-    server.answers["/conf"] = (404, "")
-    assert client.setting("fs.defaultFS") is None
-    server.answers["/conf"] = (200, {"property": {"key": "fs.defaultFS", "value": "hdfs://nn"}})
+    for status, said in ((403, "Unauthorized user alice"), (404, "")):
+        server.answers["/conf"] = (status, said)
+        with pytest.raises(ConfigurationHidden, match="does not show its configuration"):
+            client.setting("fs.defaultFS")
+    for answer in ({}, [], {"properties": [{"value": "x"}]}):
+        server.answers["/conf"] = (200, answer)
+        with pytest.raises(UnexpectedAnswer, match="did not answer with its configuration"):
+            client.setting("fs.defaultFS")
+
+
+def test_a_configuration_is_asked_for_once(stand_in: Callable[[], StandIn]) -> None:
+    server = stand_in()
+    server.answers["/conf"] = (200, {"properties": [{"key": "fs.defaultFS", "value": "hdfs://nn", "resource": "a"}]})
+    client = rest(server.url, user="alice")
     assert client.setting("fs.defaultFS") == "hdfs://nn"
+    assert client.setting("yarn.acl.enable") is None
+    assert [path for path, _ in server.asked].count("/conf") == 1
 
 
 def test_with_kerberos_the_proxy_user_is_asked_for(stand_in: Callable[[], StandIn]) -> None:

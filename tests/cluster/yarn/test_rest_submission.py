@@ -34,7 +34,7 @@ def context(credentials: Credentials | None = None, **job: Any) -> dict[str, Any
         "standalone", **{"tasks": {"worker": TaskSpec("true")}, "name": "clicks", "python_env": "e.zip", **job}
     )
     runtime = LocalizedResource("tony-runtime.zip", "hdfs://nn/cache/a b/tony.zip", 7, 8, sha256="ab" * 32)
-    file = LocalizedResource("tony-application.json", "hdfs://nn/jobs/x/tony-application.json", 9, 10)
+    environment = LocalizedResource("python_env", "hdfs://nn/jobs/x/env.zip", 9, 10)
     description = ApplicationDescription(
         "application_1_0002",
         "alice",
@@ -47,7 +47,7 @@ def context(credentials: Credentials | None = None, **job: Any) -> dict[str, Any
         python=["/usr/bin/python3.11"],
         yarn=YarnAccess(["rm:8030"]),
     )
-    submission = Submission(description, file, [], credentials or Credentials(), ["tony-abc"])
+    submission = Submission(description, [environment], credentials or Credentials(), ["tony-abc"])
     made = submission_context(submission)
     json.dumps(made)
     return made
@@ -90,8 +90,8 @@ def test_the_master_is_started_by_the_launcher_with_plain_words() -> None:
             "size": 7,
             "timestamp": 8,
         },
-        "tony-application.json": {
-            "resource": "hdfs://nn/jobs/x/tony-application.json",
+        "tony-files/0": {
+            "resource": "hdfs://nn/jobs/x/env.zip",
             "type": "FILE",
             "visibility": "APPLICATION",
             "size": 9,

@@ -25,14 +25,12 @@ from tony_provider.operators.mlflow_run import STATE_KEY, MlflowOptions
 from tony_provider.operators.outcome import Outcome, RemainingOutput
 from tony_provider.operators.telemetry import Telemetry
 from tony_provider.runtime.common.codec import from_plain
-from tony_provider.runtime.common.contract import APPLICATION_FILE
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.triggers.tony import DeferredJob, TonyJobTrigger
 
-SAYS_WHAT_IT_FINDS = f"""
-cp {APPLICATION_FILE} $TONY_MODEL_DIR/
-echo '{{"step": 3, "total_steps": 3, "loss": 0.25}}' >> $TONY_METRICS_FILE
-printf '{{"run": "%s", "uri": "%s", "token": "%s", "trace": "%s"}}' \\
+SAYS_WHAT_IT_FINDS = """
+echo '{"step": 3, "total_steps": 3, "loss": 0.25}' >> $TONY_METRICS_FILE
+printf '{"run": "%s", "uri": "%s", "token": "%s", "trace": "%s"}' \\
     "$MLFLOW_RUN_ID" "$MLFLOW_TRACKING_URI" "$MLFLOW_TRACKING_TOKEN" "$TRACEPARENT" > $TONY_RESULT_FILE
 """
 

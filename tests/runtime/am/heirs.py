@@ -91,7 +91,7 @@ async def inherit(job: LocalJob, attempt: int = 2) -> FinalStatus:
     staged = Staged(job.directory, job.description, job.credentials, own)
     write_tokens(own, staged.credentials.to_bytes())
     environment = {**staged.environment, contract.ENV_CONTAINER_ID: container_id}
-    context = MasterContext.of_process(environment, own)
+    context = MasterContext.of_process(environment)
     assert context.attempt == attempt
     description = job.description
     assert description.local

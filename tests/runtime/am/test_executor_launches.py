@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
-
 import attrs
 
-from tony_provider.cluster.sources import stored_resource
-from tony_provider.runtime.am.master import ExecutorLaunches, application_file
+from tony_provider.runtime.am.master import ExecutorLaunches
 from tony_provider.runtime.am.resource_manager import Container, Launch
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
-from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.launch.launch_context import launch_environment
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.storage.local import LocalStorage
 
 JOB = parse_job(
     {
@@ -49,16 +43,15 @@ DESCRIPTION = ApplicationDescription(
 
 
 def launch(task: str, description: ApplicationDescription = DESCRIPTION) -> Launch:
-    launches = ExecutorLaunches(description, Credentials(), b"key", resource("description"), Address("node", 1))
+    launches = ExecutorLaunches(description, Credentials(), b"key", Address("node", 1))
     return launches.launch(task, 1, Container("container_1", "node:1"))
 
 
 def test_files_of_a_task_type_go_to_its_containers_alone() -> None:
     names = {task: [each.name for each in launch(task).files.values()] for task in ("worker:0", "prepare:0", "score:0")}
-    of_all = ["tony-runtime.zip", "description", "train.py"]
+    of_all = ["tony-runtime.zip", "train.py"]
     assert list(launch("worker:0").files) == [
         "tony-runtime.zip",
-        "tony-application.json",
         "tony-files/0",
         "tony-files/1",
     ]
@@ -67,18 +60,6 @@ def test_files_of_a_task_type_go_to_its_containers_alone() -> None:
         "prepare:0": of_all,
         "score:0": [*of_all, "python_env/score.pex"],
     }
-
-
-def test_the_description_is_the_file_that_nodes_have_of_the_submission(tmp_path: Path) -> None:
-    """Else the next master, on another node, needs the token of the submission to get it, which may have ended."""
-    file = tmp_path / contract.LAUNCH_DIR / contract.APPLICATION_FILE
-    file.parent.mkdir()
-    file.write_bytes(b"{}")
-    sha256 = hashlib.sha256(b"{}").hexdigest()
-    submitted = stored_resource(LocalStorage().status(file.as_uri()), contract.APPLICATION_FILE, sha256=sha256)
-    description = attrs.evolve(DESCRIPTION, application_dir=tmp_path.as_uri())
-    secrets = {contract.SECRET_DESCRIPTION: sha256.encode()}
-    assert application_file(LocalStorage(), description, secrets) == submitted
 
 
 def test_a_directory_of_the_nodes_goes_first_and_a_packed_environment_is_verified_before_it_runs() -> None:

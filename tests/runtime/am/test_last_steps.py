@@ -89,7 +89,7 @@ class SignalledAtTheEnd(SignalledWhileTasksEnd):
 async def run(staged: Staged, storage: LocalStorage, kind: type[LocalResourceManager]) -> FinalStatus:
     assert staged.description.local
     manager = kind(staged.description, staged.description.local)
-    context = MasterContext.of_process(staged.environment, staged.own)
+    context = MasterContext.of_process(staged.environment)
     try:
         return await asyncio.wait_for(serve(context, storage, manager), DEADLINE)
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import zlib
 from pathlib import Path
 
 import attrs
@@ -21,6 +22,7 @@ from tony_provider.runtime.common.codec import dump_json, load_json
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, Credentials, Token
 from tony_provider.runtime.jobspec.model import ContainerRuntime, Docker, JobSpec, TaskSpec
+from tony_provider.runtime.launch.launch_context import write_tokens
 from tony_provider.runtime.protocol.master_files import read_report
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
 from tony_provider.runtime.storage import LocalStorage
@@ -39,7 +41,7 @@ class Faulty(LocalResourceManager):
 async def test_internal_fault_is_a_verdict_and_everything_is_cleaned_up(tmp_path: Path) -> None:
     staged = stage(tmp_path, JOB)
     assert staged.description.local
-    context = MasterContext.of_process(staged.environment, staged.own)
+    context = MasterContext.of_process(staged.environment)
     manager = Faulty(staged.description, staged.description.local)
     status = await asyncio.wait_for(serve(context, LocalStorage(), manager), DEADLINE)
     await manager.close()
@@ -63,7 +65,7 @@ async def test_places_that_a_mocked_executor_names_beside_the_application_s_are_
     monkeypatch.setitem(gateway._REPORTS, "exited", lambda each: attrs.evolve(convert(each), model_dir="/etc"))
     staged = stage(tmp_path, JobSpec("standalone", {"worker": TaskSpec("echo 1 > $TONY_MODEL_DIR/weights")}))
     assert staged.description.local
-    context = MasterContext.of_process(staged.environment, staged.own)
+    context = MasterContext.of_process(staged.environment)
     manager = LocalResourceManager(staged.description, staged.description.local)
     status = await asyncio.wait_for(serve(context, LocalStorage(), manager), DEADLINE)
     await manager.close()
@@ -99,20 +101,21 @@ async def test_what_is_wrong_before_the_start_is_one_clear_line(tmp_path: Path) 
     [
         (b"{", "not JSON"),
         (b"{}", "application_id"),
-        (None, contract.APPLICATION_FILE),
+        (None, contract.SECRET_DESCRIPTION),
         (b"framework", "no framework 'caffe'"),
     ],
 )
 def test_description_that_cannot_be_read(tmp_path: Path, content: bytes | None, words: str) -> None:
     staged = stage(tmp_path, JOB)
-    file = staged.own / contract.APPLICATION_FILE
-    file.unlink()
+    secrets = staged.credentials.secrets
     if content == b"framework":
         content = dump_json(attrs.evolve(staged.description, job=attrs.evolve(JOB, framework="caffe")))
+    del secrets[contract.SECRET_DESCRIPTION]
     if content is not None:
-        file.write_bytes(content)
+        secrets[contract.SECRET_DESCRIPTION] = zlib.compress(content)
+    write_tokens(staged.own, staged.credentials.to_bytes())
     with pytest.raises(ContainerError, match=words):
-        MasterContext.of_process(staged.environment, staged.own)
+        MasterContext.of_process(staged.environment)
 
 
 @pytest.mark.parametrize("of_type", [False, True])
@@ -134,10 +137,11 @@ async def test_executors_get_no_secret_of_the_application_master(tmp_path: Path)
     }
     task_key = staged.credentials.secrets[contract.SECRET_TASK_KEY]
     here = Address("127.0.0.1", 1)
-    launches = ExecutorLaunches(staged.description, staged.credentials, task_key, staged.description.runtime, here)
+    launches = ExecutorLaunches(staged.description, staged.credentials, task_key, here)
     launch = launches.launch("worker:0", 1, Container("container_1_0001_01_000002", "n:1"))
     given = Credentials.from_bytes(launch.credentials)
     assert set(given.secrets) == {
+        contract.SECRET_DESCRIPTION,
         contract.SECRET_CA,
         contract.SECRET_CLIENT_CERTIFICATE,
         contract.SECRET_CLIENT_KEY,
@@ -168,7 +172,7 @@ def test_containers_in_docker_get_the_credentials_of_registries(tmp_path: Path) 
     staged.credentials.tokens = {"r": Token.of_registry("registry:5000", "YWxpY2U6c2VjcmV0", "application_1_1")}
     task_key = staged.credentials.secrets[contract.SECRET_TASK_KEY]
     here = Address("127.0.0.1", 1)
-    launches = ExecutorLaunches(staged.description, staged.credentials, task_key, staged.description.runtime, here)
+    launches = ExecutorLaunches(staged.description, staged.credentials, task_key, here)
     given = {}
     for task_type in tasks:
         launch = launches.launch(f"{task_type}:0", 1, Container("container_1_0001_01_000002", "n:1"))

@@ -152,7 +152,7 @@ async def test_steps_that_wait_by_the_thousand_let_others_have_the_loop(
     ownership = Ownership(LocalStorage(), description, 1, credentials.secrets[contract.SECRET_ADDRESS_KEY])
     chain = OwnChain(ownership)
     manager = LocalResourceManager(description, description.local)
-    launches = ExecutorLaunches(description, credentials, b"", description.runtime, Address("127.0.0.1", 1))
+    launches = ExecutorLaunches(description, credentials, b"", Address("127.0.0.1", 1))
     records = ApplicationRecords(ownership)
     access = StoreAccess(description, credentials, LocalStorage())
     data = master.JobData([], OutputPublisher(ownership))

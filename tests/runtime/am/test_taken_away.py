@@ -92,7 +92,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     staged = stage(tmp_path, JOB)
     assert staged.description.local
     cluster = Cluster(staged.description, staged.description.local)
-    context = MasterContext.of_process(staged.environment, staged.own)
+    context = MasterContext.of_process(staged.environment)
     serving = asyncio.ensure_future(serve(context, LocalStorage(), cluster))
     running = Running(staged, cluster, serving, tmp_path / "store")
     try:

@@ -13,9 +13,14 @@ from pathlib import Path
 import attrs
 
 from tests.runtime.executor.master import DEADLINE
-from tony_provider.runtime.application import ApplicationDescription, GpuDealing, LocalAccess, LocalizedResource
+from tony_provider.runtime.application import (
+    ApplicationDescription,
+    GpuDealing,
+    LocalAccess,
+    LocalizedResource,
+    packed_description,
+)
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.hadoop.tokens import Credentials, Token
 from tony_provider.runtime.jobspec.model import Duration, JobSpec, TaskSpec, Timeouts
@@ -100,7 +105,7 @@ class ContainerDirectory:
             environment=self.environment,
             gpu_dealing=self.gpu_dealing,
         )
-        (self.directory / contract.APPLICATION_FILE).write_bytes(dump_json(description))
+        self.more_secrets[contract.SECRET_DESCRIPTION] = packed_description(description)
         self.write_credentials()
 
     def write_credentials(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import threading
 import time
@@ -16,8 +15,7 @@ import pytest
 
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import job
-from tony_provider.runtime import application
-from tony_provider.runtime.application import ContainerError, LocalizedResource, ResourceKind
+from tony_provider.runtime.application import LocalizedResource, ResourceKind
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.executor.workspace import ChangedFileError, JobFiles
@@ -189,11 +187,3 @@ async def test_a_changed_program_does_not_run(launch: Launch) -> None:
     failed = await running.master.first("restore_failed")
     assert "train.py differs from the submitted file" in failed.reason
     assert not (running.container.directory / "ran").exists()
-
-
-def test_a_description_that_was_changed_is_refused(tmp_path: Path) -> None:
-    content = json.dumps({"application_id": "application_1_0001"}).encode()
-    (tmp_path / contract.APPLICATION_FILE).write_bytes(content + b" ")
-    submitted = {contract.SECRET_DESCRIPTION: hashlib.sha256(content).hexdigest().encode()}
-    with pytest.raises(ContainerError, match="is not what was submitted"):
-        application.read_description(tmp_path, submitted)

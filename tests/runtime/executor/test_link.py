@@ -24,6 +24,8 @@ from tests.runtime.executor.containers import (
 )
 from tests.runtime.executor.master import Master, serving
 from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.launch.launch_context import write_tokens
 
 _SLEEP = "touch ready; exec sleep 1000"
 
@@ -176,7 +178,7 @@ async def test_yarns_kill_of_the_process_group_leaves_nothing(launch: Launch) ->
 @pytest.mark.parametrize(
     ("break_it", "says"),
     [
-        (lambda directory: (directory / "tony-application.json").write_text("{"), "tony-application.json: not a valid"),
+        (lambda directory: write_tokens(directory, Credentials().to_bytes()), "tony.description"),
         (lambda directory: (directory / "container_tokens").write_bytes(b"HDTSx"), "container_tokens: "),
         (lambda directory: (directory / "container_tokens").unlink(), "container_tokens"),
     ],

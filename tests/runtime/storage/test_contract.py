@@ -455,3 +455,27 @@ def test_walk(place: Place) -> None:
     assert found == ["3", "a", "a/1", "a/b", "a/b/2"]
     with pytest.raises(StorageNotFound):
         list(walk(place.storage, place.uri("no")))
+
+
+@pytest.mark.parametrize("size", [1, 4096, 4097])
+def test_a_record_is_read_as_any_other_file(place: Place, size: int) -> None:
+    data = (bytes(range(256)) * 20)[:size]
+    place.storage.write_record(place.uri("d/record"), data)
+    assert read_bytes(place.storage, place.uri("d/record")) == data
+    assert read_bytes(place.storage, place.uri("d/record"), offset=1, length=3) == data[1:4]
+    with pytest.raises(StorageExists):
+        place.storage.write_record(place.uri("d/record"), b"another")
+    place.storage.write_record(place.uri("d/record"), b"the next", overwrite=True)
+    assert read_bytes(place.storage, place.uri("d/record")) == b"the next"
+    write_atomically(place.storage, place.uri("d/record"), b"")
+    assert read_bytes(place.storage, place.uri("d/record")) == b""
+    assert place.names("d") == ["record"]
+
+
+def test_a_record_appears_when_it_may(place: Place) -> None:
+    def refuse() -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        place.storage.write_record(place.uri("d/record"), b"x", before_it_appears=refuse)
+    assert place.names("d") == []

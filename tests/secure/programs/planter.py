@@ -1,12 +1,10 @@
 """A program that puts files into directories in which YARN will start containers of its user later, on its node.
 
-The names of these containers are known beforehand: numbers of applications, attempts and containers count up. MARKER:
-the file that planted code writes when it runs; SCRIPT and TEXT: a file for the unpacked archives of the next
-applications, and its content.
+The names of these containers are known beforehand: numbers of applications, attempts and containers count up. A
+key is in the name of the directory of an unpacked archive. MARKER: the file that planted code writes when it
+runs.
 """
 
-import hashlib
-import json
 import os
 import re
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -28,15 +26,6 @@ def plant(container):
     container.chmod(0o750)
 
 
-def plant_unpacked(application):
-    for each in json.loads(Path("tony-application.json").read_bytes())["resources"]:
-        if each.get("kind") == "ARCHIVE":
-            named = f"{each['uri']} {each['size']} {each['modified_ms']} "
-            place = application / "tony-unpacked" / hashlib.sha256(named.encode()).hexdigest()[:32]
-            place.mkdir(parents=True)
-            (place / os.environ["SCRIPT"]).write_text(os.environ["TEXT"])
-
-
 own = Path.cwd()
 stamp, number = re.fullmatch(r"application_(\d+)_(\d+)", own.parent.name).groups()
 for later in range(int(number) + 1, int(number) + 1 + _APPLICATIONS):
@@ -45,6 +34,5 @@ for later in range(int(number) + 1, int(number) + 1 + _APPLICATIONS):
     for attempt in range(1, _ATTEMPTS + 1):
         for container in range(1, _CONTAINERS + 1):
             plant(application / f"{start}{stamp}_{later:04}_{attempt:02}_{container:06}")
-    plant_unpacked(application)
     application.chmod(0o710)
     print("planted", application)

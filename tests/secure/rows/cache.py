@@ -105,7 +105,7 @@ def poisoned_description(field: Field) -> str:
 
     field.at_end(restore)
     _rewrite(field, [f"store {victim.webhdfs(uri)} {field.hadoop.layout.ca_file}"], "{}")
-    # It is read once, at the launch, from what YARN has localised by its size and time: those that run go on.
+    # Containers have it in their credentials: those that run go on, and those that are started later are the same.
     return "the running job goes on with what was submitted"
 
 
@@ -117,7 +117,7 @@ def poisoned_node(field: Field) -> str:
     field.at_end(lambda: _restore(field))
     job = field.place.submit(_spec(field))
     application = job.end(SECONDS)
-    log = job.log("worker:0") if "logs/worker-0.log" in job.files() else ""
+    log = job.log("worker:0") if job.handle.stored_logs("worker:0") else ""
     field.expect("POISONED" not in log, f"the poisoned file was run: {log[-300:]}")
     why = next(iter(application.diagnostics.strip().splitlines()), "")
     return f"it was not run: {why[:200] or 'the job ran what was submitted'}"
@@ -197,10 +197,8 @@ def _restore(field: Field) -> None:
 def planted_container(field: Field) -> str:
     marker = field.folder / "ran"
     field.folder.chmod(0o777)
-    tools = _tools(field, _HONEST)
     worker = {"instances": 2, "memory": "2200MiB", "command": f"{sys.executable} planter.py"}
-    script = {"MARKER": str(marker), "SCRIPT": SCRIPT, "TEXT": _POISON}
-    spec = {"files": [str(PROGRAMS / "planter.py")], "archives": [f"{tools}::tools"], "env": script}
+    spec = {"files": [str(PROGRAMS / "planter.py")], "env": {"MARKER": str(marker)}}
     planted = _run(field, spec | {"tasks": {"worker": worker}})
     planted.succeeded()
     places = [line.partition(" ")[2] for line in planted.log("worker:0").splitlines() if line.startswith("planted ")]

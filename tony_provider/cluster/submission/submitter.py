@@ -1,13 +1,13 @@
 """Build an application's description and its submission, submit a job to the cluster, and preview a submission.
 
-A SubmissionAttempt writes the application's files, becomes the owner of a checkpoint chain, and submits the
-application. On an error, it undoes these steps. The job's viewers get read access to its records if the store supports
-access lists.
+A SubmissionAttempt stages the job's files, becomes the owner of a checkpoint chain, and submits the application. The
+files in the application's own directory are written while the cluster starts the application, because HDFS often needs
+0.4 s to complete a small file. On an error, the attempt undoes these steps. The job's viewers get read access to its
+records if the store supports access lists.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from abc import ABC, abstractmethod
@@ -24,6 +24,7 @@ from tony_provider.cluster.environments.built_environments import BuiltEnvironme
 from tony_provider.cluster.errors import (
     ClusterError,
     ClusterUnreachable,
+    JobRejected,
     StagingFailed,
     SubmissionRefused,
     is_unforeseen,
@@ -33,7 +34,7 @@ from tony_provider.cluster.interface import Application, Submission, wait_for_en
 from tony_provider.cluster.lifetime import zone_offsets
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.cluster.records.history import Mask, SpecificationRecord, specification_record
-from tony_provider.cluster.sources import LocalSource, Source, stored_resource
+from tony_provider.cluster.sources import LocalSource, Source
 from tony_provider.cluster.submission.preparation import (
     PreparedSubmission,
     Stager,
@@ -52,6 +53,7 @@ from tony_provider.runtime.application import (
     LocalAccess,
     LocalizedResource,
     YarnAccess,
+    packed_description,
     readers_of,
 )
 from tony_provider.runtime.checkpoint.stored_checkpoint import Epoch, Owner
@@ -59,6 +61,7 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import dump_json, to_plain
 from tony_provider.runtime.common.python_packages import version_text
+from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.jobspec.container_content import PYTHON_ENV_KEY, image_of_master
 from tony_provider.runtime.jobspec.model import JobSpec
@@ -90,6 +93,7 @@ class Resources:
     of_master: list[LocalizedResource]
 
 
+_MOST_DESCRIPTION = 256 << 10  # bytes, compressed; YARN's store limits all data of an application to 1 MiB
 _OPENING_TRIES = 5  # attempts to open a chain if other tries of the Airflow task open chains concurrently
 
 
@@ -113,8 +117,8 @@ class SubmissionBuilder(ABC):
         """On clusters with Kerberos, add the tokens for the store and for other servers that the application names."""
 
     @abstractmethod
-    def take(self, plan: TrainingPlan, description: ApplicationDescription) -> LocalizedResource:
-        """Become the owner of the chain, and write the description; return the description's file.
+    def take(self, plan: TrainingPlan, description: ApplicationDescription) -> None:
+        """Become the owner of the chain.
 
         Raises StorageExists if another try of the Airflow task has just opened the chain. The caller then makes a new
         plan.
@@ -124,7 +128,7 @@ class SubmissionBuilder(ABC):
     def build(self) -> Submission:
         """Stage the files, plan the training, become the owner of its checkpoint chain, and return the submission.
 
-        Raises StagingFailed, SourceMissing, ClusterError.
+        Raises StagingFailed, SourceMissing, JobRejected, ClusterError.
         """
         prepared = self.prepared
         credentials = Credentials(
@@ -138,15 +142,14 @@ class SubmissionBuilder(ABC):
             resources = resources_of(prepared, staging.result())
         for _ in range(_OPENING_TRIES):
             description = self._describe(plan, resources, credentials)
+            credentials.secrets[contract.SECRET_DESCRIPTION] = _packed(description)
             try:
-                file = self.take(plan, description)
+                self.take(plan, description)
             except StorageExists:
                 plan = prepared.plan()  # another try of this training was faster
                 continue
-            if file.sha256 is not None:
-                credentials.secrets[contract.SECRET_DESCRIPTION] = file.sha256.encode()
             tags = [prepared.request.identity.tag, *(tag.lower() for tag in description.job.tags)]
-            return Submission(description, file, resources.of_master, credentials, list(dict.fromkeys(tags)))
+            return Submission(description, resources.of_master, credentials, list(dict.fromkeys(tags)))
         raise StagingFailed("other tries of this training keep opening new checkpoint chains; retry the task")
 
     def _describe(self, plan: TrainingPlan, resources: Resources, credentials: Credentials) -> ApplicationDescription:
@@ -192,6 +195,18 @@ class SubmissionBuilder(ABC):
         if opened.settings.shared_dir is None or not request.job.checkpoint.shared:
             return ""
         return str(opened.settings.shared_dir / f"tony-{opened.cluster.user}" / request.identity.name)
+
+
+def _packed(description: ApplicationDescription) -> bytes:
+    packed = packed_description(description)
+    if len(packed) > _MOST_DESCRIPTION:
+        raise JobRejected(
+            [
+                f"its description has {len(packed)} bytes (compressed), and the limit is {_MOST_DESCRIPTION}. It names "
+                f"{count(len(description.resources), 'file')}: pack them into an archive"
+            ]
+        )
+    return packed
 
 
 def resources_of(prepared: PreparedSubmission, staged: list[LocalizedResource]) -> Resources:
@@ -297,7 +312,6 @@ class SubmissionAttempt(SubmissionBuilder):
 
     def keep(self, specification: SpecificationRecord) -> None:
         """Write the specification for the job's history, and give the job's viewers access. Raises StagingFailed."""
-        self._note_environments()
         directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
         uri = uris.join(directory, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
         with staging_errors():
@@ -305,8 +319,9 @@ class SubmissionAttempt(SubmissionBuilder):
         request = self.prepared.request
         share_records(self._opened.storage, self.prepared.layout, request.identity, self.application_id, request.job)
 
-    def _note_environments(self) -> None:
-        """Record that the job uses its built environments.
+    @staging_errors()
+    def note_environments(self) -> None:
+        """Record that the job uses its built environments, so that ``airflow tony gc`` keeps them.
 
         Also record that environments of the shared cache were verified, so that later jobs need not read them again.
         """
@@ -352,20 +367,13 @@ class SubmissionAttempt(SubmissionBuilder):
             elif not yarn.renews_tokens:
                 check_token_life(self._token, self.prepared.request.job)
 
-    def take(self, plan: TrainingPlan, description: ApplicationDescription) -> LocalizedResource:
+    def take(self, plan: TrainingPlan, description: ApplicationDescription) -> None:
         """See SubmissionBuilder. Afterwards, no other application of the training can commit checkpoints."""
-        content = dump_json(description)
         self._chain_uri = description.chain_dir
-        writes: list[Callable[[Before], FileStatus | None]] = [
-            partial(self._open, plan),
-            self._own,
-            partial(self._write_description, content),
-        ]
-        status = write_in_order(writes)[-1]
-        assert status is not None  # noqa: S101 - of the last write
+        writes: list[Callable[[Before], None]] = [partial(self._open, plan), self._own]
+        write_in_order(writes)
         # Log a warning if the training starts at step 0 although it has checkpoints, because users easily miss this.
         log.log(logging.WARNING if plan.begins_again else logging.INFO, "%s %s", self.application_id, plan)
-        return stored_resource(status, contract.APPLICATION_FILE, sha256=hashlib.sha256(content).hexdigest())
 
     def _open(self, plan: TrainingPlan, before_it_appears: Before) -> None:
         if not plan.goes_on or plan.newest is None:
@@ -385,10 +393,12 @@ class SubmissionAttempt(SubmissionBuilder):
                 raise
             self._taken = owners.add(newest.number, owner, before_it_appears)
 
-    def _write_description(self, content: bytes, before_it_appears: Before) -> FileStatus:
-        uri = self.prepared.description_uri(self.application_id)
-        write_atomically(self._opened.storage, uri, content, before_it_appears=before_it_appears)
-        return self._opened.storage.status(uri)
+    @staging_errors()
+    def keep_description(self, description: ApplicationDescription) -> None:
+        """Write the description for clients of the application. Raises StagingFailed."""
+        write_atomically(
+            self._opened.storage, self.prepared.description_uri(self.application_id), dump_json(description)
+        )
 
     # -- one application of the training ------------------------------------------------------------------------------
 
@@ -486,11 +496,15 @@ def submit(
         specification = specification_record(
             prepared.request.job, request.given, laid_over, mask, prepared.environments, prepared.kept_resources
         )
-        with ThreadPoolExecutor(1, thread_name_prefix="tony-specification") as beside:
+        with ThreadPoolExecutor(2, thread_name_prefix="tony-records") as beside:
+            noted = beside.submit(attempt.note_environments)
             kept = beside.submit(attempt.keep, specification)
             submission = attempt.build()
+            described = beside.submit(attempt.keep_description, submission.description)
+            noted.result()
+            attempt.hand_over(submission, before_submit)
             kept.result()
-        attempt.hand_over(submission, before_submit)
+            described.result()
     except BaseException:
         # BaseException: also undo if the task times out or is killed, because only this attempt knows its changes.
         attempt.undo()
@@ -536,8 +550,5 @@ class _PreviewBuilder(SubmissionBuilder):
         if (tokens := self.prepared.opened.tokens) is not None:
             tokens.pretend(credentials)
 
-    def take(self, plan: TrainingPlan, description: ApplicationDescription) -> LocalizedResource:
-        uri = self.prepared.description_uri(self.application_id)
-        content = dump_json(description)
-        sha256 = hashlib.sha256(content).hexdigest()
-        return LocalizedResource(contract.APPLICATION_FILE, uri, len(content), _NOT_WRITTEN, sha256=sha256)
+    def take(self, plan: TrainingPlan, description: ApplicationDescription) -> None:
+        """Do nothing."""

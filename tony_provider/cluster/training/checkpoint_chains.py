@@ -28,7 +28,7 @@ from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import Before, Storage, without_waiting, write_atomically
+from tony_provider.runtime.storage.base import Before, Storage, without_waiting
 from tony_provider.runtime.storage.errors import StorageExists, StorageNotEmpty, StorageNotFound
 
 _ATTEMPTS = 5  # number of attempts to add an owner while other tries of the Airflow task also add owners
@@ -68,7 +68,7 @@ class TrainingOwners:
         epoch = Epoch(before + 1, owner)
         try:
             uri = owner_file(self.training_dir, epoch.number)
-            self.storage.write(uri, dump_json(owner), before_it_appears=before_it_appears)
+            self.storage.write_record(uri, dump_json(owner), before_it_appears=before_it_appears)
         except StorageExists as error:
             if self._read(epoch.number) != epoch:  # the storage may have retried a write whose answer was lost
                 raise TakenOverError(f"another try of this training has taken over {self.training_dir}") from error
@@ -225,11 +225,11 @@ class CheckpointChains:
         Raises StorageExists if another try has just opened it.
         """
         file = uris.join(uri, contract.CHAIN_FILE)
-        self.storage.write(file, dump_json(about), before_it_appears=before_it_appears)
+        self.storage.write_record(file, dump_json(about), before_it_appears=before_it_appears)
 
     def rewrite(self, uri: str, about: ChainRecord, before_it_appears: Before = without_waiting) -> None:
         file = uris.join(uri, contract.CHAIN_FILE)
-        write_atomically(self.storage, file, dump_json(about), before_it_appears=before_it_appears)
+        self.storage.write_record(file, dump_json(about), overwrite=True, before_it_appears=before_it_appears)
 
     def abandon(self, uri: str) -> None:
         """Remove a chain that was opened but is not used, unless another try owns it by now."""

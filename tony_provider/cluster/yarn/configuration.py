@@ -7,12 +7,11 @@ for application masters. Many functions return a default if the cluster hides it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from tony_provider.cluster.errors import ConfigurationHidden
-from tony_provider.cluster.yarn.rest import YarnRest
+from tony_provider.cluster.yarn.rest import Setting, YarnRest
 from tony_provider.runtime.common.network import canonical_host
 
 
@@ -53,13 +52,12 @@ _OF_NAMESERVICES = ("dfs.client.failover.", "dfs.ha.namenodes.", "dfs.namenode.r
 _DEFAULTS = "-default.xml"  # suffix of the files with Hadoop's defaults
 
 
-def client_properties(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the properties that HDFS clients need, without defaults. ``settings``: see ``YarnRest.every_setting``."""
+def client_properties(settings: Mapping[str, Setting]) -> dict[str, str]:
+    """Return the properties that HDFS clients need, without defaults."""
     return {
-        name: str(each.get("value", ""))
-        for each in settings
-        if (name := str(each.get("key"))) in _NAMES or name.startswith(_OF_NAMESERVICES)
-        if not str(each.get("resource", "")).endswith(_DEFAULTS)
+        name: each.value
+        for name, each in settings.items()
+        if (name in _NAMES or name.startswith(_OF_NAMESERVICES)) and not each.source.endswith(_DEFAULTS)
     }
 
 

@@ -18,6 +18,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -170,6 +171,14 @@ class _Answer(YarnResponse):  # type: ignore[misc]
             ) from error
 
 
+@attrs.frozen
+class Setting:
+    """A property of a daemon's configuration."""
+
+    value: str
+    source: str  # the file that it comes from, such as ``core-site.xml``
+
+
 class YarnRest:
     """Sends calls to the active ResourceManager.
 
@@ -203,25 +212,23 @@ class YarnRest:
         Raises ConfigurationHidden on clusters that show their configuration to administrators only.
         """
 
-        def read(endpoint: _Endpoint) -> Any:
-            try:
-                return _configuration(endpoint, {"name": name})
-            except RestError as error:
-                if error.status == requests.codes.not_found:
-                    return {}
-                raise
+        found = self.settings.get(name)
+        return found and found.value
 
-        value = self._with_active(read).get("property", {}).get("value")
-        return None if value is None else str(value)
+    @cached_property
+    def settings(self) -> dict[str, Setting]:
+        """The ResourceManager's whole configuration, as it was at the first use.
 
-    def every_setting(self) -> list[dict[str, Any]]:
-        """Return the ResourceManager's whole configuration.
-
-        Each property has ``key``, ``value`` and ``resource``, the file that it comes from.
-
-        Raises ConfigurationHidden on clusters that show their configuration to administrators only.
+        Raises ConfigurationHidden on clusters that show their configuration to administrators only, UnexpectedAnswer.
         """
-        return list(self._with_active(lambda endpoint: _configuration(endpoint, {})).get("properties", []))
+        answer = self._with_active(_configuration)
+        try:
+            return {
+                str(each["key"]): Setting(str(each.get("value", "")), str(each.get("resource", "")))
+                for each in answer["properties"]
+            }
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UnexpectedAnswer("the ResourceManager did not answer with its configuration") from error
 
     @property
     def addresses(self) -> list[str]:
@@ -274,10 +281,13 @@ class YarnRest:
         return sorted(endpoints, key=lambda endpoint: endpoint.address != self._active)
 
 
-def _configuration(endpoint: _Endpoint, which: dict[str, str]) -> Any:
+def _configuration(endpoint: _Endpoint) -> Any:
     try:
-        return endpoint.request("/conf", params={**which, "format": "json"}).data
-    except ClusterAuthError as error:  # the server accepts our identity for other calls, so it hides the settings
+        return endpoint.request("/conf", params={"format": "json"}).data
+    except (ClusterAuthError, RestError) as error:
+        if isinstance(error, RestError) and error.status != requests.codes.not_found:
+            raise
+        # The server accepts our identity for other calls, so it hides the settings. Gateways may not pass them on.
         raise ConfigurationHidden(f"the ResourceManager does not show its configuration: {error}") from error
 
 

@@ -400,7 +400,7 @@ class YarnCluster(Cluster):
 
     def client_configuration(self) -> dict[str, str]:
         try:
-            return client_properties(self.rest.every_setting())
+            return client_properties(self.rest.settings)
         except ConfigurationHidden as error:
             log.warning(
                 "The cluster hides its Hadoop configuration, so the job can use only the configuration files "

@@ -7,7 +7,6 @@ import gc
 import logging
 import os
 import sys
-from pathlib import Path
 
 from tony_provider.runtime.common import grpc_without_fork_handlers  # noqa: F401
 
@@ -33,7 +32,7 @@ def main() -> int:
     gc.enable()
     helper_processes.configure_log()
     try:
-        status = asyncio.run(run(MasterContext.of_process(os.environ, Path.cwd())))
+        status = asyncio.run(run(MasterContext.of_process(os.environ)))
     except _EXPECTED as error:
         log.debug("the application master cannot start", exc_info=True)
         log.error("the application master cannot start: %s", error)  # noqa: TRY400 - one clear line

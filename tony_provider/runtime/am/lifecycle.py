@@ -20,7 +20,7 @@ from tony_provider.runtime.am import message_limits
 from tony_provider.runtime.am.checkpoint_chain import OwnChain, Ownership, SupersededError
 from tony_provider.runtime.am.executor_server import ExecutorService, Server
 from tony_provider.runtime.am.input_shards import OpenedInput, close_inputs, open_inputs
-from tony_provider.runtime.am.master import DismissedError, ExecutorLaunches, JobData, Master, application_file
+from tony_provider.runtime.am.master import DismissedError, ExecutorLaunches, JobData, Master
 from tony_provider.runtime.am.output_publisher import OutputPublisher
 from tony_provider.runtime.am.records import (
     ApplicationRecords,
@@ -69,11 +69,11 @@ class MasterContext:
     user: str = ""  # user account in which the cluster runs this process
 
     @classmethod
-    def of_process(cls, environ: Mapping[str, str], directory: Path) -> MasterContext:
-        """Read the context from this process's environment and directory. Raises ContainerError."""
+    def of_process(cls, environ: Mapping[str, str]) -> MasterContext:
+        """Read the context from this process's environment and credentials. Raises ContainerError."""
         credentials = application.take_credentials(environ)
         remove_files(environ)
-        description = application.read_description(directory, credentials.secrets)
+        description = application.read_description(credentials.secrets)
         container_id = application.required_variable(environ, contract.ENV_CONTAINER_ID)
         try:
             container = ContainerId.parse(container_id)
@@ -174,16 +174,13 @@ class MasterLifecycle:
             self.chain.swept = previous.history.generation if previous else 0
             if previous and previous.result:
                 return await self._leave_after(previous.result, records)
-            staged = await retry_until_reachable(
-                partial(application_file, storage, description, self.credentials.secrets)
-            )
             inputs, input_problem = await self._open_inputs()
             outputs = OutputPublisher(self.ownership)
             output_problem = await self._open(outputs)
         except StorageError as error:
             log.error("%s", error)  # noqa: TRY400 - the trace adds nothing
             return await self._leave(FinalStatus.FAILED, self.access.explained(str(error), epoch_ms()))
-        launches = ExecutorLaunches(description, self.credentials, self._task_key, staged, self.server.address)
+        launches = ExecutorLaunches(description, self.credentials, self._task_key, self.server.address)
         data = JobData(inputs, outputs)
         master = Master(self.resource_manager, launches, records, self.chain, self.access, data)
         try:

@@ -9,7 +9,7 @@ import asyncio
 import gc
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Callable, Optional, Union, cast
 
@@ -51,7 +51,7 @@ from tony_provider.runtime.am.session.session_events import (
 )
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
 from tony_provider.runtime.am.token_replacement import StoreAccess
-from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
+from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint.stored_checkpoint import Stop
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms, moment
@@ -68,7 +68,7 @@ from tony_provider.runtime.protocol.metrics import MetricValues
 from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
 from tony_provider.runtime.protocol.store_tokens import StoreToken
 from tony_provider.runtime.protocol.task_identity import TaskIdentity, make_token
-from tony_provider.runtime.storage import Storage, StorageError, uris
+from tony_provider.runtime.storage import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -89,22 +89,6 @@ _HANDED_ON = frozenset(
 _KEPT_TOKENS = frozenset({AM_RM_TOKEN, NM_TOKEN})
 
 
-def application_file(
-    storage: Storage, description: ApplicationDescription, secrets: Mapping[str, bytes]
-) -> LocalizedResource:
-    """Return the staged description as a file for executors' containers.
-
-    The description lists every other file with size and checksum, but it cannot list itself. YARN treats this file and
-    the file of the submission as the same. So a node that has localized the file for an executor can start the next
-    application master without the submission's token, which may have expired. Blocks. Raises StorageError.
-    """
-    uri = uris.join(description.application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
-    status = storage.status(uri)
-    submitted = secrets.get(contract.SECRET_DESCRIPTION)
-    sha256 = submitted.decode() if submitted else None
-    return LocalizedResource(contract.APPLICATION_FILE, uri, status.size, status.modified_ms, sha256=sha256)
-
-
 @attrs.frozen
 class ExecutorLaunches:
     """Builds the launch contexts of executors."""
@@ -112,7 +96,6 @@ class ExecutorLaunches:
     description: ApplicationDescription
     credentials: Credentials = attrs.field(repr=False)  # credentials of the application master
     task_key: bytes = attrs.field(repr=False)
-    application_file: LocalizedResource
     address: Address  # of the gRPC server
 
     def launch(self, task: str, attempt: int, container: Container) -> Launch:
@@ -123,7 +106,7 @@ class ExecutorLaunches:
         return Launch(
             command=launch_command("executor", description.runtime, description.runtime_pythons, resources),
             env=self._environment(identity),
-            files=container_files(description.runtime, self.application_file, resources),
+            files=container_files(description.runtime, resources),
             credentials=self._credentials(identity),
         )
 

@@ -94,7 +94,7 @@ RUNTIME_FILE = "tony-runtime.zip"  # the node's copy of the runtime archive, not
 RUNTIME_DIR = "tony"  # the verified runtime
 FILES_DIR = "tony-files"  # the job's files under generated names, see runtime/launch/launch_context.py
 UNPACKED_DIR = "tony-unpacked"  # unpacked archives of an application, next to its containers' directories
-APPLICATION_FILE = "tony-application.json"  # the ApplicationDescription
+APPLICATION_FILE = "tony-application.json"  # the ApplicationDescription, for clients
 PYTHON_ENV_DIR = "python_env"  # unpacked environment archive, or an environment in parts, such as a PEX or wheels
 ENVIRONMENT_FILE = "tony-environment.json"  # record of `airflow tony env build`, in an archive and next to it
 CLUSTER_SPEC_FILE = "tony-cluster.json"
@@ -159,7 +159,7 @@ def path_of_task(task: str) -> str:
 
 
 # Names of secrets in the credentials of containers (Hadoop's secret keys).
-SECRET_DESCRIPTION = "tony.description"  # SHA-256 of APPLICATION_FILE, because other programs may overwrite the file
+SECRET_DESCRIPTION = "tony.description"  # the ApplicationDescription, for containers: JSON, compressed by zlib
 SECRET_CA = "tony.ca"  # PEM certificate of the job's authority, whose private key is discarded
 SECRET_AM_CERTIFICATE = "tony.am.certificate"
 SECRET_AM_KEY = "tony.am.key"

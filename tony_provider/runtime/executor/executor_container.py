@@ -167,7 +167,7 @@ class ExecutorContainer:
         if not task_type or not index.isdecimal() or not attempt.isdecimal():
             raise ContainerError(f"{contract.ENV_TASK}={task}, {contract.ENV_TASK_ATTEMPT}={attempt} name no task")
         credentials = ContainerCredentials(application.take_credentials(environ))
-        description = application.read_description(directory, credentials.secrets)
+        description = application.read_description(credentials.secrets)
         if task_type not in description.job.tasks:
             raise ContainerError(f"the job has no task {task}; its task types are {', '.join(description.job.tasks)}")
         node = required_variable(environ, contract.ENV_NODE_HOST)

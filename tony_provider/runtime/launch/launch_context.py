@@ -52,14 +52,11 @@ def generated_names(resources: Iterable[LocalizedResource]) -> Mapping[str, str]
     return {uri: f"{contract.FILES_DIR}/{number}" for number, uri in enumerate(uris)}
 
 
-def container_files(
-    runtime: LocalizedResource, description: LocalizedResource, resources: Iterable[LocalizedResource]
-) -> dict[str, LocalizedResource]:
+def container_files(runtime: LocalizedResource, resources: Iterable[LocalizedResource]) -> dict[str, LocalizedResource]:
     """Return all files of a container by their names in its directory."""
     resources = list(resources)
     names = generated_names(resources)
-    own = {contract.RUNTIME_FILE: runtime, contract.APPLICATION_FILE: description}
-    return {**own, **{names[resource.uri]: resource for resource in resources}}
+    return {contract.RUNTIME_FILE: runtime, **{names[resource.uri]: resource for resource in resources}}
 
 
 _TYPE = "YARN_CONTAINER_RUNTIME_TYPE"

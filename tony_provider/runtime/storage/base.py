@@ -156,6 +156,16 @@ class Storage(ABC):
         ``FsspecStorage`` are weaker.
         """
 
+    def write_record(
+        self, uri: str, data: bytes, *, overwrite: bool = False, before_it_appears: Before = without_waiting
+    ) -> None:
+        """Create a small file that only this program reads. Guarantees and errors are those of ``write``.
+
+        HDFS stores the content as an attribute of an empty file, because DataNodes often need 0.4 s to complete a file.
+        ``open_read`` returns the content as for any other file, but ``status`` reports a size of 0.
+        """
+        self.write(uri, data, overwrite=overwrite, before_it_appears=before_it_appears)
+
     @abstractmethod
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         """Move a file or a directory, atomically on HDFS and local disk.

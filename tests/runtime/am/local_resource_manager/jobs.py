@@ -22,6 +22,7 @@ from tony_provider.runtime.application import (
     LocalAccess,
     LocalizedResource,
     ResourceKind,
+    packed_description,
 )
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import dump_json, load_json
@@ -176,11 +177,11 @@ def stage(
         local=local,
         labels={"dag": "tests"},
     )
-    staged = store / contract.LAUNCH_DIR / contract.APPLICATION_FILE
-    staged.write_bytes(dump_json(description))
+    (store / contract.LAUNCH_DIR / contract.APPLICATION_FILE).write_bytes(dump_json(description))
     own = root / "am"
-    materialise(own, container_files(runtime, resource(staged, contract.APPLICATION_FILE), []))
+    materialise(own, container_files(runtime, []))
     credentials = Credentials({}, application_secrets(application_id, secrets or {}))
+    credentials.secrets[contract.SECRET_DESCRIPTION] = packed_description(description)
     write_tokens(own, credentials.to_bytes())
     return Staged(directory, description, credentials, own)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import logging
 import threading
@@ -77,6 +78,8 @@ T = TypeVar("T")
 
 SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
 _MAKING_TRIES = 2  # attempts to write into a directory, because another process may remove the new directory
+_CONTENT = "user.tony.content"  # attribute of an empty file: the content that ``write_record`` has written
+_MOST_CONTENT = 4096  # bytes; HDFS limits an attribute to 16 KiB by default, and proxies limit the address of a request
 _CLEAN_UP_TIMEOUT = 10.0  # seconds; short, because the caller of a failed write waits for it
 
 
@@ -106,6 +109,7 @@ class WebHdfsStorage(Storage):
         self._others = {name.lower(): each for name, each in (others or {}).items()}
         self._shared = shared
         self._cannot_share = False
+        self._has_attributes = True  # until HDFS rejects one
         transport = Transport(config)
         self._namenodes = NameNodes(transport, delegation_token, negotiate)
         self._datanodes = DataNodes(transport, self._namenodes)
@@ -140,6 +144,8 @@ class WebHdfsStorage(Storage):
             raise errors.StorageIsADirectory(uri, "read", "it is a directory")
         if (offset > 0 and offset >= status.size) or length == 0:
             return io.BytesIO()
+        if status.size == 0:
+            return io.BytesIO(self._attribute(uri)[offset:][:length])
         call = Call("GET", "OPEN", self._parse(uri), "read")
         return io.BufferedReader(RemoteFile(self._at(call.uri)._datanodes, call, offset, length), CHUNK)
 
@@ -154,6 +160,54 @@ class WebHdfsStorage(Storage):
     ) -> int:
         target, body = self._parse(uri), Body(source)
         self._check_writable(target, body, overwrite)
+        self._write(target, body, lambda _: before_it_appears(), overwrite=overwrite, permission=permission)
+        return body.given
+
+    def write_record(
+        self, uri: str, data: bytes, *, overwrite: bool = False, before_it_appears: Before = without_waiting
+    ) -> None:
+        target, hdfs = self._parse(uri), self._at(self._parse(uri))
+
+        def finish(temporary: Uri) -> None:
+            hdfs._set_attribute(temporary, data)
+            before_it_appears()
+
+        if hdfs._has_attributes and 0 < len(data) <= _MOST_CONTENT:
+            try:
+                self._write(target, Body(b""), finish, overwrite=overwrite, permission=PRIVATE_FILE)
+            except _NoAttributesError as error:
+                log.info("%s: writing small records as ordinary files", error)
+                hdfs._has_attributes = False
+            else:
+                return
+        self.write(uri, data, overwrite=overwrite, before_it_appears=before_it_appears)
+
+    def _set_attribute(self, uri: Uri, data: bytes) -> None:
+        """Set the content of an empty file. Raises _NoAttributesError if the server does not support attributes."""
+        value = "0s" + base64.b64encode(data).decode()
+        params = {"xattr.name": _CONTENT, "xattr.value": value, "flag": "CREATE,REPLACE"}
+        try:
+            self._answer(Call("PUT", "SETXATTR", uri, "set the content of", params))
+        except (errors.StorageNotFound, *errors.STORE_ERRORS):
+            raise
+        except errors.StorageError as error:
+            raise _NoAttributesError(str(error)) from error
+
+    def _attribute(self, uri: str) -> bytes:
+        """Return the content that ``write_record`` has given to an empty file."""
+        call = Call("GET", "GETXATTRS", self._parse(uri), "read", {"encoding": "base64"})
+        try:
+            return self._ask(call, _content)
+        except (errors.StorageNotFound, errors.StoragePermissionDenied, *errors.STORE_ERRORS):
+            raise
+        except errors.StorageError as error:
+            log.debug("%s", error)  # the server does not support attributes
+            return b""
+
+    def _write(
+        self, target: Uri, body: Body, finish: Callable[[Uri], object], *, overwrite: bool, permission: int
+    ) -> None:
+        """Write a temporary file, call ``finish`` with its URI, and rename it to ``target``."""
         tried: list[Uri] = []
         few: list[bool] = []  # for each attempt: whether one replica was requested
 
@@ -164,20 +218,19 @@ class WebHdfsStorage(Storage):
             few.append(self._at(target)._datanodes.silent.may_block_writes and self._replicates(target))
             if few[-1]:
                 params["replication"] = "1"
-            return Call("PUT", "CREATE", tried[-1], f"write {uri} via the temporary file", params)
+            return Call("PUT", "CREATE", tried[-1], f"write {target} via the temporary file", params)
 
         try:
             self._send(create, body, target.parent)
             if few[-1]:
                 self._replicate(tried[-1])
             self._share(tried[-1], target)
-            before_it_appears()
+            finish(tried[-1])
             self._rename_written(tried[-1], target, overwrite=overwrite)
             del tried[-1]
         finally:
             for temporary in tried:
                 self._clean_up(temporary)
-        return body.given
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         parsed, new = self._parse(source), self._parse(target)
@@ -447,6 +500,15 @@ class WebHdfsStorage(Storage):
             self._remove(temporary, recursive=False, deadline=Deadline(_CLEAN_UP_TIMEOUT))
         except errors.StorageError as error:
             log.warning("a failed write may have left a temporary file: %s", error)
+
+
+class _NoAttributesError(Exception):
+    """HDFS has rejected an attribute, for example because its administrator has disabled attributes."""
+
+
+def _content(json: dict[str, Any]) -> bytes:
+    values = (str(each["value"]) for each in json["XAttrs"] if each["name"] == _CONTENT)
+    return base64.b64decode(next(values, "").removeprefix("0s"), validate=True)
 
 
 def _blocks(located: dict[str, Any]) -> str:
