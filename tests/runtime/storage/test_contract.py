@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -32,7 +31,6 @@ from tony_provider.runtime.storage import (
     upload,
     walk,
     write_atomically,
-    write_in_order,
 )
 
 MIB = 1 << 20
@@ -111,33 +109,21 @@ def test_the_version_of_a_file_changes_with_each_write_also_of_as_many_bytes(pla
         place.storage.version(place.uri("missing"))
 
 
-def test_files_that_are_written_side_by_side_appear_in_their_order(place: Place) -> None:
-    names = [f"ordered/{number}" for number in range(3)]
-    under_way = threading.Barrier(len(names))  # nobody gets over it before all have sent their bytes
+def test_a_file_appears_when_it_may(place: Place) -> None:
     seen: list[list[str]] = []
 
-    def write(name: str, before: Callable[[], object]) -> int:
-        def wait() -> None:
-            under_way.wait(DEADLINE)
-            before()
-            seen.append([each for each in names if place.storage.exists(place.uri(each))])
+    def look() -> None:
+        seen.append([name for name in place.names("d") if not is_temporary(name)])
 
-        return place.storage.write(place.uri(name), name.encode(), before_it_appears=wait)
+    def refuse() -> None:
+        raise InterruptedError
 
-    written = write_in_order([partial(write, name) for name in names])
-    assert written == [len(name) for name in names]
-    assert seen == [[], names[:1], names[:2]]
-
-
-def test_after_one_that_fails_none_appears(place: Place) -> None:
-    place.write("in-the-way/b", b"old")
-
-    def write(name: str, before: Callable[[], object]) -> int:
-        return place.storage.write(place.uri(f"in-the-way/{name}"), b"new", before_it_appears=before)
-
-    with pytest.raises(StorageExists):
-        write_in_order([partial(write, name) for name in ("a", "b", "c")])
-    assert [status.name for status in place.storage.list(place.uri("in-the-way"))] == ["a", "b"]
+    place.storage.make_directories(place.uri("d"))
+    assert place.storage.write(place.uri("d/a"), b"new", before_it_appears=look) == 3
+    assert seen == [[]]
+    with pytest.raises(InterruptedError):
+        place.storage.write(place.uri("d/b"), b"new", before_it_appears=refuse)
+    assert place.names("d") == ["a"]
 
 
 def test_list_is_sorted_and_shallow(place: Place) -> None:
@@ -470,12 +456,3 @@ def test_a_record_is_read_as_any_other_file(place: Place, size: int) -> None:
     write_atomically(place.storage, place.uri("d/record"), b"")
     assert read_bytes(place.storage, place.uri("d/record")) == b""
     assert place.names("d") == ["record"]
-
-
-def test_a_record_appears_when_it_may(place: Place) -> None:
-    def refuse() -> None:
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        place.storage.write_record(place.uri("d/record"), b"x", before_it_appears=refuse)
-    assert place.names("d") == []

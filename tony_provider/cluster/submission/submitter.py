@@ -13,7 +13,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import attrs
@@ -69,13 +68,11 @@ from tony_provider.runtime.parsing.parse import merge
 from tony_provider.runtime.protocol.store_tokens import KEY_SERVER_PREFIX, StoreToken, other_tokens
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import (
-    Before,
     FileStatus,
     Readers,
     Right,
     Storage,
     write_atomically,
-    write_in_order,
 )
 from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotEmpty
 
@@ -370,28 +367,28 @@ class SubmissionAttempt(SubmissionBuilder):
     def take(self, plan: TrainingPlan, description: ApplicationDescription) -> None:
         """See SubmissionBuilder. Afterwards, no other application of the training can commit checkpoints."""
         self._chain_uri = description.chain_dir
-        writes: list[Callable[[Before], None]] = [partial(self._open, plan), self._own]
-        write_in_order(writes)
+        self._open(plan)
+        self._own()
         # Log a warning if the training starts at step 0 although it has checkpoints, because users easily miss this.
         log.log(logging.WARNING if plan.begins_again else logging.INFO, "%s %s", self.application_id, plan)
 
-    def _open(self, plan: TrainingPlan, before_it_appears: Before) -> None:
+    def _open(self, plan: TrainingPlan) -> None:
         if not plan.goes_on or plan.newest is None:
-            self.prepared.chains.open(self._chain_uri, plan.about, before_it_appears)
+            self.prepared.chains.open(self._chain_uri, plan.about)
             self._chain_opened = True
         elif plan.about != plan.newest.about:
-            self.prepared.chains.rewrite(self._chain_uri, plan.about, before_it_appears)
+            self.prepared.chains.rewrite(self._chain_uri, plan.about)
 
-    def _own(self, before_it_appears: Before) -> None:
+    def _own(self) -> None:
         owner = Owner(self.application_id, uris.name(self._chain_uri), self.prepared.request.whose)
         owners, before = self.prepared.chains.owners, self.prepared.before
         try:
-            self._taken = owners.add(before.number, owner, before_it_appears)
+            self._taken = owners.add(before.number, owner)
         except TakenOverError:
             newest = owners.newest()  # only an order to end the former application may have changed the owner
             if newest.owner != attrs.evolve(before.owner, stop=newest.owner.stop):
                 raise
-            self._taken = owners.add(newest.number, owner, before_it_appears)
+            self._taken = owners.add(newest.number, owner)
 
     @staging_errors()
     def keep_description(self, description: ApplicationDescription) -> None:

@@ -28,7 +28,7 @@ from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import Before, Storage, without_waiting
+from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageExists, StorageNotEmpty, StorageNotFound
 
 _ATTEMPTS = 5  # number of attempts to add an owner while other tries of the Airflow task also add owners
@@ -63,12 +63,12 @@ class TrainingOwners:
         """Return the last owner whose application was submitted for the chain with this name, or None."""
         return next((each.owner for each in self.every() if each.owner.chain == chain), None)
 
-    def add(self, before: int, owner: Owner, before_it_appears: Before = without_waiting) -> Epoch:
+    def add(self, before: int, owner: Owner) -> Epoch:
         """Make ``owner`` the owner if epoch ``before`` is still the newest. Raises TakenOverError otherwise."""
         epoch = Epoch(before + 1, owner)
         try:
             uri = owner_file(self.training_dir, epoch.number)
-            self.storage.write_record(uri, dump_json(owner), before_it_appears=before_it_appears)
+            self.storage.write_record(uri, dump_json(owner))
         except StorageExists as error:
             if self._read(epoch.number) != epoch:  # the storage may have retried a write whose answer was lost
                 raise TakenOverError(f"another try of this training has taken over {self.training_dir}") from error
@@ -219,17 +219,12 @@ class CheckpointChains:
         self.open(uri, about)
         return uri
 
-    def open(self, uri: str, about: ChainRecord, before_it_appears: Before = without_waiting) -> None:
-        """Open the chain with a URI from ``uri_after``. ``before_it_appears``: see ``Storage.write``.
+    def open(self, uri: str, about: ChainRecord) -> None:
+        """Open the chain with a URI from ``uri_after``. Raises StorageExists if another try has just opened it."""
+        self.storage.write_record(uris.join(uri, contract.CHAIN_FILE), dump_json(about))
 
-        Raises StorageExists if another try has just opened it.
-        """
-        file = uris.join(uri, contract.CHAIN_FILE)
-        self.storage.write_record(file, dump_json(about), before_it_appears=before_it_appears)
-
-    def rewrite(self, uri: str, about: ChainRecord, before_it_appears: Before = without_waiting) -> None:
-        file = uris.join(uri, contract.CHAIN_FILE)
-        self.storage.write_record(file, dump_json(about), overwrite=True, before_it_appears=before_it_appears)
+    def rewrite(self, uri: str, about: ChainRecord) -> None:
+        self.storage.write_record(uris.join(uri, contract.CHAIN_FILE), dump_json(about), overwrite=True)
 
     def abandon(self, uri: str) -> None:
         """Remove a chain that was opened but is not used, unless another try owns it by now."""

@@ -12,7 +12,6 @@ from tony_provider.runtime.storage.base import (
     upload,
     walk,
     write_atomically,
-    write_in_order,
 )
 from tony_provider.runtime.storage.errors import (
     StorageAuthError,
@@ -67,5 +66,4 @@ __all__ = [
     "upload",
     "walk",
     "write_atomically",
-    "write_in_order",
 ]

@@ -7,8 +7,7 @@ import os
 import secrets
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -156,15 +155,13 @@ class Storage(ABC):
         ``FsspecStorage`` are weaker.
         """
 
-    def write_record(
-        self, uri: str, data: bytes, *, overwrite: bool = False, before_it_appears: Before = without_waiting
-    ) -> None:
+    def write_record(self, uri: str, data: bytes, *, overwrite: bool = False) -> None:
         """Create a small file that only this program reads. Guarantees and errors are those of ``write``.
 
         HDFS stores the content as an attribute of an empty file, because DataNodes often need 0.4 s to complete a file.
         ``open_read`` returns the content as for any other file, but ``status`` reports a size of 0.
         """
-        self.write(uri, data, overwrite=overwrite, before_it_appears=before_it_appears)
+        self.write(uri, data, overwrite=overwrite)
 
     @abstractmethod
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
@@ -348,8 +345,6 @@ class Range(io.RawIOBase):
 
 T = TypeVar("T")
 
-_SIDE_BY_SIDE = 16  # maximum number of files written concurrently
-
 
 def read_bytes(storage: Storage, uri: str, *, offset: int = 0, length: Optional[int] = None) -> bytes:
     """Return at most ``length`` bytes of a file from ``offset``."""
@@ -386,23 +381,6 @@ def write_atomically(
     Returns the number of bytes. ``before_it_appears``: see ``Storage.write``.
     """
     return storage.write(uri, data, overwrite=True, permission=permission, before_it_appears=before_it_appears)
-
-
-def write_in_order(writes: Sequence[Callable[[Before], T]]) -> list[T]:
-    """Write files concurrently, but let them appear in the order of ``writes``. Return the results of ``writes``.
-
-    Each function runs in a thread, and passes its argument to ``Storage.write`` as ``before_it_appears``. If a function
-    fails, the files of later functions do not appear, and its error is raised after all functions have ended.
-
-    HDFS often needs 0.4 s to complete a small file. Concurrent writes wait for this time only once.
-    """
-    with ThreadPoolExecutor(min(len(writes), _SIDE_BY_SIDE), thread_name_prefix="tony-writes") as pool:
-        futures: list[Future[T]] = []
-        for write in writes:
-            # A function waits only for earlier functions, so a limited number of threads cannot deadlock.
-            before: Before = futures[-1].result if futures else without_waiting
-            futures.append(pool.submit(write, before))
-        return [future.result() for future in futures]
 
 
 def upload(storage: Storage, local: Path, uri: str, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> int:

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, BinaryIO, Optional, TypeVar
 
 import attrs
@@ -163,26 +164,21 @@ class WebHdfsStorage(Storage):
         self._write(target, body, lambda _: before_it_appears(), overwrite=overwrite, permission=permission)
         return body.given
 
-    def write_record(
-        self, uri: str, data: bytes, *, overwrite: bool = False, before_it_appears: Before = without_waiting
-    ) -> None:
-        target, hdfs = self._parse(uri), self._at(self._parse(uri))
-
-        def finish(temporary: Uri) -> None:
-            hdfs._set_attribute(temporary, data)
-            before_it_appears()
-
+    def write_record(self, uri: str, data: bytes, *, overwrite: bool = False) -> None:
+        target = self._parse(uri)
+        hdfs = self._at(target)
         if hdfs._has_attributes and 0 < len(data) <= _MOST_CONTENT:
             try:
-                self._write(target, Body(b""), finish, overwrite=overwrite, permission=PRIVATE_FILE)
+                written = partial(hdfs._set_attribute, data)
+                self._write(target, Body(b""), written, overwrite=overwrite, permission=PRIVATE_FILE)
             except _NoAttributesError as error:
                 log.info("%s: writing small records as ordinary files", error)
                 hdfs._has_attributes = False
             else:
                 return
-        self.write(uri, data, overwrite=overwrite, before_it_appears=before_it_appears)
+        self.write(uri, data, overwrite=overwrite)
 
-    def _set_attribute(self, uri: Uri, data: bytes) -> None:
+    def _set_attribute(self, data: bytes, uri: Uri) -> None:
         """Set the content of an empty file. Raises _NoAttributesError if the server does not support attributes."""
         value = "0s" + base64.b64encode(data).decode()
         params = {"xattr.name": _CONTENT, "xattr.value": value, "flag": "CREATE,REPLACE"}
