@@ -145,7 +145,8 @@ def test_a_configuration_that_is_not_shown(stand_in: Callable[[], StandIn]) -> N
         server.answers["/conf"] = (status, said)
         with pytest.raises(ConfigurationHidden, match="does not show its configuration"):
             client.setting("fs.defaultFS")
-    for answer in ({}, [], {"properties": [{"value": "x"}]}):
+    answers: list[object] = [{}, [], {"properties": [{"value": "x"}]}]
+    for answer in answers:
         server.answers["/conf"] = (200, answer)
         with pytest.raises(UnexpectedAnswer, match="did not answer with its configuration"):
             client.setting("fs.defaultFS")

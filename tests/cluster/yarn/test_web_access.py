@@ -18,13 +18,13 @@ class Configured(YarnRest):
 
     def __init__(self, settings: dict[str, str] | None, reached: str = "reached") -> None:
         super().__init__(RestConfig([f"http://{reached}:8088", "https://second.example:8090/gateway"]))
-        self.settings = settings
+        self.known = settings
         self.reached = reached
 
     def setting(self, name: str) -> str | None:
-        if self.settings is None:
+        if self.known is None:
             raise ConfigurationHidden("to administrators only")
-        return self.settings.get(name)
+        return self.known.get(name)
 
     def active_host(self) -> str:
         return self.reached.strip("[]")

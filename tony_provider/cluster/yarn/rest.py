@@ -213,7 +213,7 @@ class YarnRest:
         """
 
         found = self.settings.get(name)
-        return found and found.value
+        return None if found is None else found.value
 
     @cached_property
     def settings(self) -> dict[str, Setting]:

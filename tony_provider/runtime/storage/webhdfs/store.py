@@ -143,10 +143,10 @@ class WebHdfsStorage(Storage):
         status = self.status(uri)
         if status.is_directory:
             raise errors.StorageIsADirectory(uri, "read", "it is a directory")
-        if (offset > 0 and offset >= status.size) or length == 0:
-            return io.BytesIO()
         if status.size == 0:
             return io.BytesIO(self._attribute(uri)[offset:][:length])
+        if (offset > 0 and offset >= status.size) or length == 0:
+            return io.BytesIO()
         call = Call("GET", "OPEN", self._parse(uri), "read")
         return io.BufferedReader(RemoteFile(self._at(call.uri)._datanodes, call, offset, length), CHUNK)
 
