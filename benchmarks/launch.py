@@ -9,6 +9,7 @@ logs of YARN's daemons; memory of client, master and what stands beside a user p
 
 from __future__ import annotations
 
+import random
 import tempfile
 import time
 from collections import Counter
@@ -150,8 +151,13 @@ def _line(times: Times) -> str:
     return "  ".join(f"{name} {getattr(times, name):6.2f}" for name in WHATS)
 
 
+_HEARTBEAT = 1.0  # seconds between two heartbeats of a node
+
+
 def run(cluster: HadoopCluster, launcher: Launcher, tasks: int, home: Path) -> Times:
     """One job, until nothing of it is left."""
+    # The former job ends with a heartbeat of a node: without a pause, each would begin at the same time before the next.
+    time.sleep(random.uniform(0.0, _HEARTBEAT))
     with trivial_job(home, tasks) as job:
         launch = launcher.submit(job)
         known = launcher.wait().at

@@ -409,13 +409,13 @@ def test_sigterm_at_a_patched_in_moment_before_the_submission_lets_nothing_be_su
     local: TonyHook, marker: Marker, monkeypatch: pytest.MonkeyPatch, on_kill_action: str
 ) -> None:
     """It has its chain by then, and its files are staged."""
-    end_others = SubmissionAttempt._end_others
+    end_others = SubmissionAttempt.end_others
 
     def end_others_and_be_killed(attempt: SubmissionAttempt) -> None:
         end_others(attempt)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(SubmissionAttempt, "_end_others", end_others_and_be_killed)
+    monkeypatch.setattr(SubmissionAttempt, "end_others", end_others_and_be_killed)
     error = train(job(marker.forever), on_kill_action=on_kill_action).errors["train"]
     assert isinstance(error, TonyTaskKilled)
     root = Path(local.layout.root.removeprefix("file://"))

@@ -1,9 +1,8 @@
 """Build an application's description and its submission, submit a job to the cluster, and preview a submission.
 
-A SubmissionAttempt stages the job's files, becomes the owner of a checkpoint chain, and submits the application. The
-files in the application's own directory are written while the cluster starts the application, because HDFS often needs
-0.4 s to complete a small file. On an error, the attempt undoes these steps. The job's viewers get read access to its
-records if the store supports access lists.
+A SubmissionAttempt writes the application's files, becomes the owner of a checkpoint chain, and submits the
+application. On an error, it undoes these steps. The job's viewers get read access to its records if the store supports
+access lists.
 """
 
 from __future__ import annotations
@@ -72,7 +71,6 @@ from tony_provider.runtime.storage.base import (
     Readers,
     Right,
     Storage,
-    write_atomically,
 )
 from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotEmpty
 
@@ -309,16 +307,16 @@ class SubmissionAttempt(SubmissionBuilder):
 
     def keep(self, specification: SpecificationRecord) -> None:
         """Write the specification for the job's history, and give the job's viewers access. Raises StagingFailed."""
+        self._note_environments()
         directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
         uri = uris.join(directory, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
         with staging_errors():
-            write_atomically(self._opened.storage, uri, dump_json(specification))
+            self._opened.storage.write_record(uri, dump_json(specification))
         request = self.prepared.request
         share_records(self._opened.storage, self.prepared.layout, request.identity, self.application_id, request.job)
 
-    @staging_errors()
-    def note_environments(self) -> None:
-        """Record that the job uses its built environments, so that ``airflow tony gc`` keeps them.
+    def _note_environments(self) -> None:
+        """Record that the job uses its built environments.
 
         Also record that environments of the shared cache were verified, so that later jobs need not read them again.
         """
@@ -330,11 +328,7 @@ class SubmissionAttempt(SubmissionBuilder):
                 shared.note_checked(self._opened.storage.status(each.python_env))
 
     def hand_over(self, submission: Submission, before_submit: Callable[[str], object] | None) -> None:
-        """End other applications of the training, then submit this one.
-
-        Raises SubmissionRefused, StagingFailed, and the errors of ``before_submit``.
-        """
-        self._end_others()
+        """Submit the application. Raises SubmissionRefused, and the errors of ``before_submit``."""
         if before_submit is not None:
             # Called last, because the steps above take time and the caller can still cancel the submission here.
             before_submit(self.application_id)
@@ -393,13 +387,12 @@ class SubmissionAttempt(SubmissionBuilder):
     @staging_errors()
     def keep_description(self, description: ApplicationDescription) -> None:
         """Write the description for clients of the application. Raises StagingFailed."""
-        write_atomically(
-            self._opened.storage, self.prepared.description_uri(self.application_id), dump_json(description)
-        )
+        uri = self.prepared.description_uri(self.application_id)
+        self._opened.storage.write_record(uri, dump_json(description))
 
     # -- one application of the training ------------------------------------------------------------------------------
 
-    def _end_others(self) -> None:
+    def end_others(self) -> None:
         """End the training's other applications, so that only one works. The new owner must already be written.
 
         This method finds the applications that were submitted before the owner was written. An application that is
@@ -494,14 +487,13 @@ def submit(
             prepared.request.job, request.given, laid_over, mask, prepared.environments, prepared.kept_resources
         )
         with ThreadPoolExecutor(2, thread_name_prefix="tony-records") as beside:
-            noted = beside.submit(attempt.note_environments)
             kept = beside.submit(attempt.keep, specification)
             submission = attempt.build()
             described = beside.submit(attempt.keep_description, submission.description)
-            noted.result()
-            attempt.hand_over(submission, before_submit)
+            attempt.end_others()
             kept.result()
             described.result()
+        attempt.hand_over(submission, before_submit)
     except BaseException:
         # BaseException: also undo if the task times out or is killed, because only this attempt knows its changes.
         attempt.undo()

@@ -80,7 +80,7 @@ T = TypeVar("T")
 SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
 _MAKING_TRIES = 2  # attempts to write into a directory, because another process may remove the new directory
 _CONTENT = "user.tony.content"  # attribute of an empty file: the content that ``write_record`` has written
-_MOST_CONTENT = 4096  # bytes; HDFS limits an attribute to 16 KiB by default, and proxies limit the address of a request
+_MOST_CONTENT = 12_000  # bytes; HDFS limits an attribute to 16 KiB by default
 _CLEAN_UP_TIMEOUT = 10.0  # seconds; short, because the caller of a failed write waits for it
 
 
