@@ -156,7 +156,7 @@ _HEARTBEAT = 1.0  # seconds between two heartbeats of a node
 
 def run(cluster: HadoopCluster, launcher: Launcher, tasks: int, home: Path) -> Times:
     """One job, until nothing of it is left."""
-    # The former job ends with a heartbeat of a node: without a pause, each would begin at the same time before the next.
+    # The former job ends with a heartbeat of a node: without a pause, each would begin as long before the next one.
     time.sleep(random.uniform(0.0, _HEARTBEAT))
     with trivial_job(home, tasks) as job:
         launch = launcher.submit(job)

@@ -20,5 +20,6 @@ class TonyProvider(ClientProcess):
         airflow = home / f"airflow-{self.name}"
         env = {**os.environ, "AIRFLOW_HOME": str(airflow), "PYTHONPATH": str(checkout or REPOSITORY)}
         env |= {"AIRFLOW__CORE__LOAD_EXAMPLES": "False", "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(airflow / "logs")}
-        command = [sys.executable, "-m", "benchmarks.launchers.ours_client", str(cluster.layout.root)]
+        # -P: otherwise the working directory goes before the checkout.
+        command = [sys.executable, "-P", "-m", "benchmarks.launchers.ours_client", str(cluster.layout.root)]
         super().__init__(command, home / f"{self.name}.log", env)
