@@ -12,14 +12,14 @@ from sqlalchemy import delete, select
 
 from tests.cli.conftest import Tony
 from tests.hooks.jobs import ended, job
-from tests.operators.conftest import training
+from tests.operators.conftest import described, training
 from tests.operators.jobs import DAG_ID
 from tests.operators.trainings import RUN_ID, Training
 from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY, JOBS_KEY
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.portal.stored_jobs import StoredJobs
 
-__all__ = ["training"]
+__all__ = ["described", "training"]
 
 
 @pytest.fixture(autouse=True)

@@ -59,16 +59,17 @@ def order(place: YarnPlace, user: str, job: Job, kind: str = "application/json",
     return ""
 
 
-def on_store(place: YarnPlace, user: str, uri: str, op: str) -> bytes:
+def on_store(place: YarnPlace, user: str, uri: str, op: str, **query: str) -> bytes:
     """Raises HttpError."""
     url = f"{place.cluster.webhdfs[0]}/webhdfs/v1{urlsplit(uri).path}"
-    return place.cluster.client(user).request("GET", url, query={"op": op})
+    return place.cluster.client(user).request("GET", url, query={"op": op, **query})
 
 
 def read_if_there(place: YarnPlace, user: str, uri: str) -> None:
     """Small files of the history are put together while a job runs."""
     try:
-        assert on_store(place, user, uri, "OPEN")
+        if not on_store(place, user, uri, "OPEN"):
+            assert b"user.tony.content" in on_store(place, user, uri, "GETXATTRS", encoding="base64")
     except HttpError as error:
         assert "FileNotFoundException" in str(error)  # noqa: PT017
 

@@ -10,7 +10,7 @@ import pytest
 from tests.advice.real.jobs import fit
 from tests.advice.real.table import Verdicts
 from tests.airflow_dags import run
-from tests.operators.conftest import local, training
+from tests.operators.conftest import described, local, training
 from tests.operators.jobs import DAG_ID, dag_of
 from tests.operators.trainings import Telling, Training
 from tony_provider.advice import advise
@@ -19,7 +19,7 @@ from tony_provider.advice.rules.memory_too_much import MemoryTooMuch
 from tony_provider.runtime.common.quantities import size
 from tony_provider.runtime.protocol.status import TypeUse
 
-__all__ = ["local", "training"]
+__all__ = ["described", "local", "training"]
 
 MIB = 1 << 20
 JOB = {"framework": "standalone", "am": {"memory": "256MiB"}}
