@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections import Counter
 from collections.abc import Iterator
 
@@ -99,3 +100,36 @@ def test_many_bytes_are_not_sent_for_nothing(watched: Watched, size: int) -> Non
     assert place.names() == ["d"]
     assert read_bytes(place.storage, place.uri("d/a")) == b"old"
     assert place.names("d") == ["a"]
+
+
+def test_a_record_needs_no_datanode_for_its_bytes(watched: Watched) -> None:
+    place = watched.place
+    place.storage.write_record(place.uri("d/a"), b"1")
+    assert watched.look() == {"MKDIRS": 1, "CREATE": 1, "SETXATTR": 1, "RENAME": 1}
+    assert read_bytes(place.storage, place.uri("d/a")) == b"1"
+    assert watched.look() == {"GETFILESTATUS": 1, "GETXATTRS": 1}
+
+
+def test_without_attributes_a_record_is_an_ordinary_file(hdfs: Place, webhdfs_config: WebHdfsConfig) -> None:
+    """The answer is the one of a NameNode with ``dfs.namenode.xattrs.enabled`` false; the rest is a real HDFS."""
+    refused: list[str] = []
+
+    def answer(request: Request) -> Reply:
+        if request.op in ("SETXATTR", "GETXATTRS"):
+            refused.append(request.op)
+            name = "java.lang.UnsupportedOperationException"
+            said = {"exception": "UnsupportedOperationException", "javaClassName": name, "message": "XAttr is disabled"}
+            return Reply(400, json.dumps({"RemoteException": said}).encode())
+        return forward(webhdfs_config.addresses[0], request)
+
+    with (
+        scripted(answer) as address,
+        open_storage(hdfs.root, webhdfs=attrs.evolve(webhdfs_config, addresses=[address])) as storage,
+    ):
+        for name in ("a", "b"):
+            storage.write_record(hdfs.uri(name), b"content")
+            assert read_bytes(storage, hdfs.uri(name)) == b"content"
+        storage.write(hdfs.uri("empty"), b"")
+        assert read_bytes(storage, hdfs.uri("empty")) == b""
+    assert refused == ["SETXATTR", "GETXATTRS"]
+    assert hdfs.names() == ["a", "b", "empty"]
