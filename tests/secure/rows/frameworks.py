@@ -36,7 +36,7 @@ def tensorflow_port(field: Field) -> str:
         "alice's keytab": f"served {address} {field.hadoop.layout.keytab('alice')}",
     }
     remaining = {
-        "its description": f"served {address} {work}/tony-application.json",
+        "its program": f"served {address} {work}/tensorflow_server.py",
         "its environment": f"served {address} /proc/self/environ",
         "a file there": f"stored {address} {work}/by-bob",
     }

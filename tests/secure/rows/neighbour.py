@@ -31,7 +31,7 @@ def files(field: Field) -> str:
         "her container": f"names {mine}",
         "its script": f"read {mine}/launch_container.sh",
         "its token file": f"read {mine}/container_tokens",
-        "its description": f"read {mine}/tony-application.json",
+        "its runtime": f"read {mine}/tony-runtime.zip",
         "a file of hers": f"write {mine}/launch_container.sh",
         "her folder": f"remove {mine}",
         "the node's copy of tokens": f"names {private}",
