@@ -143,8 +143,8 @@ class WebHdfsStorage(Storage):
         status = self.status(uri)
         if status.is_directory:
             raise errors.StorageIsADirectory(uri, "read", "it is a directory")
-        if status.size == 0:
-            return io.BytesIO(self._attribute(uri)[offset:][:length])
+        if status.size == 0 and (content := self._attribute(uri)):
+            return io.BytesIO(content[offset:][:length])
         if (offset > 0 and offset >= status.size) or length == 0:
             return io.BytesIO()
         call = Call("GET", "OPEN", self._parse(uri), "read")
