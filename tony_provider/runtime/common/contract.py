@@ -94,7 +94,6 @@ RUNTIME_FILE = "tony-runtime.zip"  # the node's copy of the runtime archive, not
 RUNTIME_DIR = "tony"  # the verified runtime
 FILES_DIR = "tony-files"  # the job's files under generated names, see runtime/launch/launch_context.py
 UNPACKED_DIR = "tony-unpacked"  # unpacked archives of an application, next to its containers' directories
-APPLICATION_FILE = "tony-application.json"  # the ApplicationDescription, for clients
 PYTHON_ENV_DIR = "python_env"  # unpacked environment archive, or an environment in parts, such as a PEX or wheels
 ENVIRONMENT_FILE = "tony-environment.json"  # record of `airflow tony env build`, in an archive and next to it
 CLUSTER_SPEC_FILE = "tony-cluster.json"
@@ -115,6 +114,7 @@ INPUTS_DIR = "inputs"  # description of each input, and the committed shards of 
 HISTORY_DIR = "history"  # specification, and numbered segments of events and samples
 SPECIFICATION_FILE = "specification.json"  # in HISTORY_DIR
 LAUNCH_DIR = "launch"  # removed when the application ends
+APPLICATION_FILE = "tony-application.json"  # in LAUNCH_DIR: the ApplicationDescription, for clients
 NOTEBOOK_FILE = "notebook.json"  # in LAUNCH_DIR of a notebook; contains its token
 
 # Files in a checkpoint chain's directory on the store.
