@@ -97,7 +97,7 @@ def assert_reads_records_and_nothing_else(
             if not is_temporary(each):  # nobody but the owner reads it before it has its name
                 read_if_there(place, user, f"{job.directory}/{name}/{each}")
     for name in ("status.json", *files):
-        assert on_store(place, user, f"{job.directory}/{name}", "OPEN")
+        until(partial(on_store, place, user, f"{job.directory}/{name}", "OPEN"), job.describe)  # empty at first
     root = job.hook.layout.root
     places = [root, f"{root}/cache", f"{root}/jobs", job.directory, *(f"{job.directory}/{name}" for name in closed)]
     places += [chain.uri for chain in [job.handle.owned_chain()] if chain is not None]

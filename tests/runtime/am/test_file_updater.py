@@ -44,6 +44,34 @@ class SlowStorage(LocalStorage):
         return super().write(uri, source, **more)
 
 
+class RecordStorage(LocalStorage):
+    """Keeps records as HDFS does: in empty files, which other programs cannot read."""
+
+    def write_record(self, uri: str, data: bytes, *, overwrite: bool = False) -> bool:
+        super().write(uri, b"", overwrite=overwrite)
+        return True
+
+
+async def test_last_content_is_a_record_until_it_settles(tmp_path: Path) -> None:
+    target = tmp_path / "status.json"
+    publisher = FileUpdater(RecordStorage(), target.as_uri(), lambda: lambda: b"content")
+    assert await publisher.write()
+    assert target.read_bytes() == b"content"
+    assert await publisher.finish()
+    assert target.read_bytes() == b""
+    await publisher.settle()
+    assert target.read_bytes() == b"content"
+
+
+async def test_a_record_that_was_removed_does_not_come_back(tmp_path: Path) -> None:
+    target = tmp_path / "status.json"
+    publisher = FileUpdater(RecordStorage(), target.as_uri(), lambda: lambda: b"content")
+    assert await publisher.finish()
+    target.unlink()
+    await publisher.settle()
+    assert not target.exists()
+
+
 async def test_newest_content_is_written(tmp_path: Path) -> None:
     content = [b"1"]
     target = tmp_path / "status.json"

@@ -243,7 +243,9 @@ class MasterLifecycle:
         if missing or verdict.status is FinalStatus.FAILED:
             diagnostics = self.access.explained(diagnostics, epoch_ms())
         await self._clean_up(verdict.status, records)
-        return await self._leave(verdict.status, diagnostics)
+        final = await self._leave(verdict.status, diagnostics)
+        await records.settle()
+        return final
 
     async def _leave_after(self, result: JobStatus, records: ApplicationRecords) -> FinalStatus:
         """Complete the end of a job from the point where a former application master stopped."""
@@ -398,6 +400,7 @@ async def write_killed(master: Master, records: ApplicationRecords, reason: str,
         await master.check_newest()
     killed = Verdict(FinalStatus.KILLED, reason, Failure(FailureKind.KILLED, reason))
     await records.write_result_only(job_status.final_status(master.status(), master.session.verdict or killed))
+    await records.settle()
 
 
 def open_resource_manager(description: ApplicationDescription, credentials: Credentials) -> ResourceManager:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -64,9 +63,7 @@ from tony_provider.runtime.storage import (
     StorageUnreachable,
     read_whole,
     uris,
-    write_atomically,
 )
-from tony_provider.runtime.storage.base import Before, without_waiting
 
 log = logging.getLogger(__name__)
 
@@ -343,8 +340,7 @@ class TaskLogs(StoreWriter):
 
     def __init__(self, ownership: Ownership, note: Optional[Callable[[Note], None]] = None) -> None:
         """``note``: see StoreWriter."""
-        super().__init__(contract.LOGS_DIR, note)
-        self._storage = ownership.storage
+        super().__init__(ownership.storage, contract.LOGS_DIR, note)
         self._directory = uris.join(ownership.description.application_dir, contract.LOGS_DIR)
         self.am_attempt = ownership.am_attempt
         self._unstored: dict[str, bytes] = {}  # by the names of the logs
@@ -373,7 +369,7 @@ class TaskLogs(StoreWriter):
 
     def _write(self, logs: Mapping[str, bytes]) -> None:
         name = f"tasks-{self.am_attempt}-{epoch_ms()}{contract.BUNDLE_ENDING}"
-        write_atomically(self._storage, uris.join(self._directory, name), pack_logs(logs))
+        self._put(uris.join(self._directory, name), pack_logs(logs))
 
 
 class ApplicationRecords:
@@ -389,6 +385,7 @@ class ApplicationRecords:
         self.logs = TaskLogs(ownership, note=self.note)
         self._status_file: Optional[FileUpdater] = None
         self._result: Optional[JobStatus] = None
+        self._result_file: Optional[FileUpdater] = None
         self._publishing: Optional[asyncio.Future[Any]] = None
 
     def start(self, status: Callable[[], JobStatus]) -> None:
@@ -435,29 +432,26 @@ class ApplicationRecords:
     async def write_result(self, result: JobStatus) -> list[str]:
         """Write the last samples, events, logs and status, and then the result.
 
-        A reader that finds the result also finds the other records. The uploads run concurrently, because DataNodes
-        often need 0.4 s to close a small file. Returns the names of records that could not be written.
+        A reader that finds the result also finds the other records. Returns the names of records that could not be
+        written. ``settle`` makes the files readable for other programs.
         """
-        rest_is_over = threading.Event()
-        content = partial(dump_json, result)
         self._result = result
-        status_file = self._status_file or self._publisher(contract.STATUS_FILE, lambda: content)
-        written = {
-            contract.HISTORY_DIR: self.series.finish(),
-            "events": self._events.finish(),
-            contract.LOGS_DIR: self.logs.finish(),
-            contract.STATUS_FILE: status_file.finish(),
-        }
-        rest = asyncio.gather(*written.values())
-        rest.add_done_callback(lambda _: rest_is_over.set())
-        last = self._publisher(contract.RESULT_FILE, lambda: content, before_it_appears=rest_is_over.wait).write()
-        done = await asyncio.gather(rest, last)
-        names = [*written, contract.RESULT_FILE]
-        return [name for name, is_there in zip(names, [*done[0], done[1]]) if not is_there]
+        if not self._status_file:
+            self._status_file = self._publisher(contract.STATUS_FILE, lambda: partial(dump_json, result))
+        last: list[StoreWriter] = [self.series, self._events, self.logs, self._status_file]
+        written = await asyncio.gather(*(each.finish() for each in last))
+        missing = [each.name for each, is_there in zip(last, written) if not is_there]
+        return [*missing, *([] if await self.write_result_only(result) else [contract.RESULT_FILE])]
 
     async def write_result_only(self, result: JobStatus) -> bool:
         """Write only the result, for an application master that is about to be killed. Return False if that failed."""
-        return await self._publisher(contract.RESULT_FILE, lambda: partial(dump_json, result)).write()
+        self._result_file = self._publisher(contract.RESULT_FILE, lambda: partial(dump_json, result))
+        return await self._result_file.finish()
+
+    async def settle(self) -> None:
+        """Replace the records of ``write_result`` by ordinary files."""
+        last = (self._result_file, self._status_file, self.logs, self._events, self.series)
+        await asyncio.gather(*(each.settle() for each in last if each))
 
     async def clean_up(self) -> None:
         """Remove the staged files and the temporary files of killed writers."""
@@ -475,16 +469,8 @@ class ApplicationRecords:
         *,
         note: Optional[Callable[[Note], None]] = None,
         interval: Optional[float] = None,
-        before_it_appears: Before = without_waiting,
     ) -> FileUpdater:
-        return FileUpdater(
-            self._storage,
-            uris.join(self._directory, name),
-            content,
-            interval=interval,
-            note=note,
-            before_it_appears=before_it_appears,
-        )
+        return FileUpdater(self._storage, uris.join(self._directory, name), content, interval=interval, note=note)
 
 
 def _without(trouble: str, status: JobStatus) -> JobStatus:

@@ -19,7 +19,6 @@ from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.common.quantities import span
 from tony_provider.runtime.protocol.limits import SLOW_ANSWER
 from tony_provider.runtime.storage import Storage, StorageError, uris, write_atomically
-from tony_provider.runtime.storage.base import Before, without_waiting
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +35,14 @@ class StoreWriter(ABC):
 
     _retry_seconds = 5.0
 
-    def __init__(self, name: str, note: Optional[Callable[[Note], None]] = None) -> None:
+    def __init__(self, storage: Storage, name: str, note: Optional[Callable[[Note], None]] = None) -> None:
         """``name``: name of the content in messages.
 
         ``note`` receives events for the event log: a write has failed, or a write has succeeded after failures.
         """
-        self._name = name
+        self.name = name
+        self._storage = storage
+        self._records: dict[str, bytes] = {}  # content of the records that ``settle`` replaces, by URI
         self._note = note
         self._changed = asyncio.Event()
         self._due: Optional[float] = None  # when to write next; None if no write is necessary
@@ -59,9 +60,9 @@ class StoreWriter(ABC):
     def trouble(self) -> str:
         """Message that says since when and why the store does not accept the content. Empty if there is no problem."""
         if self._since_ms is not None:
-            return f"{self._name} has not been written since {moment(self._since_ms)}: {self._problem}"
+            return f"{self.name} has not been written since {moment(self._since_ms)}: {self._problem}"
         if self._began_ms is not None and epoch_ms() - self._began_ms > SLOW_ANSWER * 1000:
-            return f"{self._name} has not been written since {moment(self._began_ms)}: the store does not answer"
+            return f"{self.name} has not been written since {moment(self._began_ms)}: the store does not answer"
         return ""
 
     def changed(self, *, soon: bool = True) -> None:
@@ -101,7 +102,10 @@ class StoreWriter(ABC):
         self._changed.set()
 
     async def finish(self) -> bool:
-        """Stop ``run``, and write the last content after the write in progress. Return False if that failed."""
+        """Stop ``run``, and write the last content after the write in progress. Return False if that failed.
+
+        The files may be records. ``settle`` replaces these by files that other programs can read.
+        """
         self.stop()
         await self._idle.wait()
         return await self.write()
@@ -118,7 +122,7 @@ class StoreWriter(ABC):
             self._failed(str(error), began_ms)
         except Exception as error:  # an internal error, or an error of a store's driver
             if self._since_ms is None:
-                log.exception("%s could not be written", self._name)
+                log.exception("%s could not be written", self.name)
             self._failed(f"{type(error).__name__}: {error}", began_ms)
         else:
             self._succeeded(began_ms)
@@ -130,18 +134,34 @@ class StoreWriter(ABC):
         self._waiting[:0] = waiting
         return False
 
+    async def settle(self) -> None:
+        """Replace records by ordinary files. A failure is only logged, because the records have the same content."""
+        for uri, data in self._records.items():
+            try:
+                if await asyncio.to_thread(self._storage.exists, uri):  # else its directory was removed
+                    await asyncio.to_thread(write_atomically, self._storage, uri, data)
+            except StorageError as error:
+                log.warning("other programs cannot read %s: %s", uri, error)
+
+    def _put(self, uri: str, data: bytes) -> None:
+        """Replace a file. Blocks. Raises StorageError."""
+        if not self._stopping:
+            write_atomically(self._storage, uri, data)
+        elif self._storage.write_record(uri, data, overwrite=True):
+            self._records[uri] = data
+
     def _failed(self, problem: str, began_ms: int) -> None:
         self._problem = problem
         if self._since_ms is None:
             self._since_ms = began_ms
-            self._report("not_written", f"{self._name}: {problem}")
+            self._report("not_written", f"{self.name}: {problem}")
 
     def _succeeded(self, began_ms: int) -> None:
         since_ms = began_ms if self._since_ms is None else self._since_ms
         seconds = (epoch_ms() - since_ms) / 1000
         if self._since_ms is not None or seconds > SLOW_ANSWER:
             self._since_ms = None
-            self._report("written_again", f"{self._name} was written after {span(seconds)} of failures")
+            self._report("written_again", f"{self.name} was written after {span(seconds)} of failures")
 
     def _report(self, event: str, message: str) -> None:
         if self._note:
@@ -189,18 +209,15 @@ class FileUpdater(StoreWriter):
         *,
         interval: Optional[float] = None,
         note: Optional[Callable[[Note], None]] = None,
-        before_it_appears: Before = without_waiting,
     ) -> None:
         """``interval``: seconds after which unchanged content is written again; default: never.
 
-        ``note``: see StoreWriter. ``before_it_appears``: see Storage; called in a thread.
+        ``note``: see StoreWriter.
         """
-        super().__init__(uris.name(uri), note)
+        super().__init__(storage, uris.name(uri), note)
         self._seconds = interval
-        self._storage = storage
         self._uri = uri
         self._content = content
-        self._before_it_appears = before_it_appears
 
     def _interval(self) -> Optional[float]:
         return self._seconds
@@ -212,7 +229,7 @@ class FileUpdater(StoreWriter):
         began = time.monotonic()
         data = made()
         self._cost = time.monotonic() - began
-        write_atomically(self._storage, self._uri, data, before_it_appears=self._before_it_appears)
+        self._put(self._uri, data)
 
 
 class SegmentWriter(StoreWriter):
@@ -220,8 +237,7 @@ class SegmentWriter(StoreWriter):
 
     def __init__(self, name: str, ownership: Ownership, note: Optional[Callable[[Note], None]]) -> None:
         """``name``, ``note``: see StoreWriter."""
-        super().__init__(name, note)
-        self._storage = ownership.storage
+        super().__init__(ownership.storage, name, note)
         self._directory = uris.join(ownership.description.application_dir, contract.HISTORY_DIR)
         self._application_id = ownership.description.application_id
         self._am_attempt = ownership.am_attempt
@@ -231,4 +247,4 @@ class SegmentWriter(StoreWriter):
 
     def _write(self, file: str, data: bytes) -> None:
         """Write a segment. Blocks. Raises StorageError."""
-        write_atomically(self._storage, self._uri(file), data)
+        self._put(self._uri(file), data)

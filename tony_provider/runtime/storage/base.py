@@ -12,7 +12,7 @@ from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Callable, Optional, TypeVar, Union, cast
+from typing import BinaryIO, Optional, TypeVar, Union, cast
 
 import attrs
 
@@ -61,17 +61,10 @@ class SharedFiles:
 Source = Union[bytes, BinaryIO, Iterable[bytes]]
 """Content for ``write``. A file is read from its position; only bytes and seekable files can be sent twice."""
 
-Before = Callable[[], object]
-"""Function to call before a file appears, see ``Storage.write``."""
-
 CHUNK = 1 << 20  # bytes to copy at a time
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
 _TEMPORARY_PREFIX = ".tony-tmp-"
-
-
-def without_waiting() -> None:
-    """Do nothing. This is the default for ``before_it_appears``: a file appears as soon as it is complete."""
 
 
 @attrs.frozen
@@ -136,7 +129,6 @@ class Storage(ABC):
         *,
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
-        before_it_appears: Before = without_waiting,
     ) -> int:
         """Create a file from everything in ``source``, and return the number of bytes. Needs bounded memory.
 
@@ -148,20 +140,19 @@ class Storage(ABC):
 
         Without ``overwrite``, exactly one of several concurrent writers succeeds. All others raise StorageExists.
 
-        ``before_it_appears`` is called after all bytes are written, before the file gets its name. This function may
-        wait, so that files written concurrently appear in a defined order. If it raises an error, no file appears.
-
         Raises StorageExists, StorageIsADirectory, and StorageNotADirectory if a parent is a file. The guarantees of
         ``FsspecStorage`` are weaker.
         """
 
-    def write_record(self, uri: str, data: bytes, *, overwrite: bool = False) -> None:
-        """Create a small file that only this program reads. Guarantees and errors are those of ``write``.
+    def write_record(self, uri: str, data: bytes, *, overwrite: bool = False) -> bool:
+        """Create a small file quickly. Guarantees and errors are those of ``write``.
 
         HDFS stores the content as an attribute of an empty file, because DataNodes often need 0.4 s to complete a file.
-        ``open_read`` returns the content as for any other file, but ``status`` reports a size of 0.
+        ``open_read`` returns the content as for any other file, but ``status`` reports a size of 0. Returns whether the
+        file is such a record, which other programs cannot read.
         """
         self.write(uri, data, overwrite=overwrite)
+        return False
 
     @abstractmethod
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
@@ -368,19 +359,12 @@ def read_text(storage: Storage, uri: str, *, offset: int = 0, length: Optional[i
     return read_bytes(storage, uri, offset=offset, length=length).decode("utf-8", "replace")
 
 
-def write_atomically(
-    storage: Storage,
-    uri: str,
-    data: bytes,
-    *,
-    permission: int = PRIVATE_FILE,
-    before_it_appears: Before = without_waiting,
-) -> int:
+def write_atomically(storage: Storage, uri: str, data: bytes, *, permission: int = PRIVATE_FILE) -> int:
     """Replace a file's content by ``data``. Readers see the old or the new bytes, never a mixture.
 
-    Returns the number of bytes. ``before_it_appears``: see ``Storage.write``.
+    Returns the number of bytes.
     """
-    return storage.write(uri, data, overwrite=True, permission=permission, before_it_appears=before_it_appears)
+    return storage.write(uri, data, overwrite=True, permission=permission)
 
 
 def upload(storage: Storage, local: Path, uri: str, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> int:

@@ -6,7 +6,6 @@ The package fsspec is imported when such a store is opened. Object stores guaran
   which is atomic if the store's driver can discard an unfinished upload. The drivers of s3, gs and abfs can.
 - Without ``overwrite``, only a single PUT with a driver that has conditional writes (s3, gs, memory) is exclusive.
   Otherwise, the file's existence is checked before the write, so several concurrent writers may succeed.
-- ``before_it_appears`` is called before the last bytes are sent, because the file appears with the last bytes.
 - A rename is a copy and a removal, and is not atomic. To commit something, write one small file instead of renaming.
 - Directories exist only as long as they contain files. Files have no permissions and owners.
 """
@@ -29,13 +28,11 @@ from tony_provider.runtime.storage import errors, uris
 from tony_provider.runtime.storage.base import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
-    Before,
     Body,
     FileStatus,
     Range,
     Source,
     Storage,
-    without_waiting,
 )
 
 SINGLE_PUT = 8 << 20  # bytes; longer writes are multi-part uploads
@@ -102,7 +99,6 @@ class FsspecStorage(Storage):
         *,
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
-        before_it_appears: Before = without_waiting,
     ) -> int:
         path = self._path(uri)
         with _translated(uri, "write"):
@@ -115,7 +111,6 @@ class FsspecStorage(Storage):
         body = Body(source)
         chunks = body.chunks()
         beginning = _take(chunks, SINGLE_PUT)
-        before_it_appears()
         with _translated(uri, "write"):
             if len(beginning) <= SINGLE_PUT:
                 self._fs.pipe_file(path, beginning, mode="overwrite" if overwrite else "create")

@@ -19,14 +19,12 @@ from tony_provider.runtime.storage import errors, uris
 from tony_provider.runtime.storage.base import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
-    Before,
     Body,
     FileStatus,
     Range,
     Source,
     Storage,
     temporary_name,
-    without_waiting,
 )
 
 _ERRORS: dict[int, type[errors.StorageError]] = {
@@ -113,7 +111,6 @@ class LocalStorage(Storage):
         *,
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
-        before_it_appears: Before = without_waiting,
     ) -> int:
         target, body = local_path(uri), Body(source)
         with _translated(uri, "write"):
@@ -126,8 +123,6 @@ class LocalStorage(Storage):
         try:
             with _translated(uri, "write"):
                 _write_new(temporary, body, permission)
-            before_it_appears()
-            with _translated(uri, "write"):
                 _move(temporary, target, overwrite)
         finally:
             with suppress(FileNotFoundError):

@@ -6,6 +6,7 @@ import base64
 import io
 import logging
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,7 +20,6 @@ from tony_provider.runtime.storage.base import (
     CHUNK,
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
-    Before,
     Body,
     FileStatus,
     QuotaRoom,
@@ -29,7 +29,6 @@ from tony_provider.runtime.storage.base import (
     Source,
     Storage,
     temporary_name,
-    without_waiting,
 )
 from tony_provider.runtime.storage.uris import Uri
 from tony_provider.runtime.storage.webhdfs.datanodes import DataNodes, RemoteFile
@@ -79,8 +78,9 @@ T = TypeVar("T")
 
 SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
 _MAKING_TRIES = 2  # attempts to write into a directory, because another process may remove the new directory
-_CONTENT = "user.tony.content"  # attribute of an empty file: the content that ``write_record`` has written
-_MOST_CONTENT = 12_000  # bytes; HDFS limits an attribute to 16 KiB by default
+_CONTENT = "user.tony.content"  # attribute of an empty file: the content of a record, compressed by zlib
+_MOST_CONTENT = 12_000  # bytes, compressed; HDFS limits an attribute to 16 KiB by default
+_MOST_UNPACKED = 16 << 20  # bytes; zlib compresses by 1000 at most, and another program may have set the attribute
 _CLEAN_UP_TIMEOUT = 10.0  # seconds; short, because the caller of a failed write waits for it
 
 
@@ -157,30 +157,29 @@ class WebHdfsStorage(Storage):
         *,
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
-        before_it_appears: Before = without_waiting,
     ) -> int:
         target, body = self._parse(uri), Body(source)
         self._check_writable(target, body, overwrite)
-        self._write(target, body, lambda _: before_it_appears(), overwrite=overwrite, permission=permission)
+        self._write(target, body, lambda _: None, overwrite=overwrite, permission=permission)
         return body.given
 
-    def write_record(self, uri: str, data: bytes, *, overwrite: bool = False) -> None:
-        target = self._parse(uri)
+    def write_record(self, uri: str, data: bytes, *, overwrite: bool = False) -> bool:
+        target, content = self._parse(uri), zlib.compress(data)
         hdfs = self._at(target)
-        if hdfs._has_attributes and 0 < len(data) <= _MOST_CONTENT:
+        if hdfs._has_attributes and len(content) <= _MOST_CONTENT:
+            written = partial(hdfs._set_attribute, content)
             try:
-                written = partial(hdfs._set_attribute, data)
                 self._write(target, Body(b""), written, overwrite=overwrite, permission=PRIVATE_FILE)
             except _NoAttributesError as error:
                 log.info("%s: writing small records as ordinary files", error)
                 hdfs._has_attributes = False
             else:
-                return
-        self.write(uri, data, overwrite=overwrite)
+                return True
+        return super().write_record(uri, data, overwrite=overwrite)
 
-    def _set_attribute(self, data: bytes, uri: Uri) -> None:
+    def _set_attribute(self, content: bytes, uri: Uri) -> None:
         """Set the content of an empty file. Raises _NoAttributesError if the server does not support attributes."""
-        value = "0s" + base64.b64encode(data).decode()
+        value = "0s" + base64.b64encode(content).decode()
         params = {"xattr.name": _CONTENT, "xattr.value": value, "flag": "CREATE,REPLACE"}
         try:
             self._answer(Call("PUT", "SETXATTR", uri, "set the content of", params))
@@ -503,8 +502,11 @@ class _NoAttributesError(Exception):
 
 
 def _content(json: dict[str, Any]) -> bytes:
-    values = (str(each["value"]) for each in json["XAttrs"] if each["name"] == _CONTENT)
-    return base64.b64decode(next(values, "").removeprefix("0s"), validate=True)
+    for each in json["XAttrs"]:
+        if each["name"] == _CONTENT:
+            content = base64.b64decode(str(each["value"]).removeprefix("0s"), validate=True)
+            return zlib.decompressobj().decompress(content, _MOST_UNPACKED)
+    return b""
 
 
 def _blocks(located: dict[str, Any]) -> str:
@@ -521,7 +523,7 @@ def _in_the_way(target: Uri, there: FileStatus) -> errors.StorageExists:
 def _understood(call: Call, answer: WebHdfsAnswer, read: Callable[[dict[str, Any]], T]) -> T:
     try:
         return read(answer.json)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, zlib.error) as error:
         raise errors.StorageError(
             str(call.uri), call.what, "the server's answer is not from WebHDFS", "check that its address is a NameNode"
         ) from error
