@@ -36,7 +36,7 @@ async def begin(running: Running, rendezvous: int = 0) -> None:
 
 def helper_of(running: Running) -> int:
     """The process number of the rendezvous."""
-    below = processes.below(running.executor.process.pid, processes._everyone())
+    below = processes.descendants(running.executor.process.pid)
     found = [pid for pid in below if "-m tony_horovod" in processes.command_of(pid)]
     assert len(found) == 1, found
     return found[0]
@@ -88,5 +88,5 @@ async def test_children_that_are_waited_for_need_the_helper(launch: Launch) -> N
 
 
 def _has_ended(running: Running, command: str) -> bool:
-    below = processes.below(running.executor.process.pid, processes._everyone())
+    below = processes.descendants(running.executor.process.pid)
     return not any(command in processes.command_of(pid) for pid in below)

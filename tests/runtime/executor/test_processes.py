@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import until
-from tony_provider.runtime.executor.processes import Process, UsageMeter, descendants, run_program
+from tony_provider.runtime.executor import processes
+from tony_provider.runtime.executor.processes import (
+    ContainerTable,
+    Process,
+    UsageMeter,
+    container_processes,
+    descendants,
+    run_program,
+)
 
 
 def process(pid: int, *, started: int = 1, ticks: int = 0, rss: int = 0) -> Process:
@@ -29,6 +37,56 @@ def test_descendants_are_found_with_their_memory() -> None:
     assert len(below) == 1
     assert set(below) < set(found)
     assert next(iter(below.values())).rss_bytes > 50_000_000
+
+
+class Readings:
+    """Counts the readings of each process in /proc."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pids: list[int] = []
+        self._read = processes._read
+        monkeypatch.setattr(processes, "_read", self.read)
+
+    def read(self, pid: int) -> Process | None:
+        self.pids.append(pid)
+        return self._read(pid)
+
+
+def test_processes_outside_the_container_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings, table = Readings(monkeypatch), ContainerTable()
+    table.read()
+    assert os.getppid() in readings.pids
+    readings.pids.clear()
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        found = table.read()
+        assert {os.getpid(), child.pid} <= set(found) & set(readings.pids)
+        assert os.getppid() not in readings.pids
+        child.kill()
+
+
+def test_processes_are_read_again_when_the_kernel_may_have_assigned_their_pids_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readings, table = Readings(monkeypatch), ContainerTable()
+    table.read()
+    readings.pids.clear()
+    monkeypatch.setattr(processes, "_newest_pid", lambda: 1)
+    table.read()
+    assert os.getppid() in readings.pids
+
+
+def test_a_process_whose_parent_has_just_ended_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parent ended after the process was read, so the process seems to belong to nobody."""
+    with subprocess.Popen(["sh", "-c", "sleep 1000 & echo $!; wait"], stdout=subprocess.PIPE) as shell:
+        assert shell.stdout is not None
+        child, table = int(shell.stdout.readline()), ContainerTable()
+        with monkeypatch.context() as patched:
+            readings = Readings(patched)
+            patched.setattr(processes, "_read", lambda pid: None if pid == shell.pid else readings.read(pid))
+            assert child not in table.read()
+        assert child in table.read()
+        assert set(table.read()) == set(container_processes())
+        os.kill(child, 9)
 
 
 def test_cpu_of_processes_that_come_and_go() -> None:

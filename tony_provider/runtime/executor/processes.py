@@ -98,6 +98,7 @@ def _become(program: str, mark: str, ended: int, watched: int) -> NoReturn:
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
+_LONGEST_STAT = 4096  # bytes of a file ``stat`` in /proc, at most
 _COMMAND = 80  # characters of a command line by default
 _STOP_POLL = 0.05  # seconds between polls of ending processes, because the end of a grandchild causes no event
 KILL_TIMEOUT = 10.0  # seconds for the kernel to end killed processes; a process that hangs in a device may never end
@@ -140,11 +141,12 @@ def disclaim(pid: int) -> None:
 def descendants(root: int, without: Collection[int] = ()) -> Table:
     """Return every process below ``root`` except claimed children. Blocks while it reads /proc.
 
-    ``without``: processes to leave out, with all of their descendants.
+    ``root``: this process or a descendant. ``without``: processes to leave out, with all of their descendants.
     """
     if root == os.getpid() and not _has_children():
         return {}
-    return below(root, {pid: each for pid, each in _everyone().items() if pid not in {*_claimed, *without}})
+    found = container_processes().items()
+    return below({pid: each for pid, each in found if pid not in {*_claimed, *without}}, root)
 
 
 def _has_children() -> bool:
@@ -158,21 +160,57 @@ def _has_children() -> bool:
 
 def container_processes() -> Table:
     """Return the processes of this container: this process, the executor, and all its descendants. Blocks."""
-    everyone, own = _everyone(), os.getpid()
-    return {own: everyone[own], **below(own, everyone)}
+    return _table.read()
 
 
-def _everyone() -> Table:
-    return {each.pid: each for each in map(_read, _pids()) if each is not None}
+_READ_ALL = 30.0  # seconds after which all processes are read again
 
 
-def below(root: int, everyone: Table) -> Table:
-    """Return the processes of ``everyone`` that are below ``root``."""
+class ContainerTable:
+    """Reads the processes of this container from /proc: this process and all its descendants.
+
+    A node has thousands of other processes. None of them can become a descendant, so each is read only once, as long as
+    the kernel has not assigned its PID again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._others: set[int] = set()  # PIDs of known processes outside the container
+        self._newest = 0  # last PID that the kernel had assigned before the last reading
+        self._read_all_at = 0.0  # monotonic
+
+    def read(self) -> Table:
+        """Return the processes by PID. Blocks."""
+        with self._lock:
+            newest, now, own = _newest_pid(), time.monotonic(), os.getpid()
+            if newest < self._newest or now >= self._read_all_at:  # PIDs are assigned in ascending order, then from 1
+                self._others, self._read_all_at = set(), now + _READ_ALL
+            pids = set(_pids())
+            known = {pid for pid in self._others & pids if not self._newest < pid <= newest}
+            read = {each.pid: each for each in map(_read, pids - known) if each is not None}
+            found = {own: read[own], **below(read, own)}
+            # A process whose parent has just ended belongs to neither group, because it may be a descendant.
+            beside = {pid: each for pid, each in read.items() if pid not in found}
+            self._others = known | below(beside, 0, *known).keys()
+            self._newest = newest
+            return found
+
+
+_table = ContainerTable()
+
+
+def _newest_pid() -> int:
+    """Return the last PID that the kernel has assigned. See proc_loadavg(5)."""
+    return int(Path("/proc/loadavg").read_text().split()[4])
+
+
+def below(everyone: Table, *roots: int) -> Table:
+    """Return the processes of ``everyone`` that are below any of ``roots``."""
     children: dict[int, list[int]] = {}
     for process in everyone.values():
         children.setdefault(process.parent, []).append(process.pid)
     found: Table = {}
-    pending = list(children.get(root, ()))
+    pending = [pid for root in roots for pid in children.get(root, ())]
     while pending:
         pid = pending.pop()
         if pid not in found:
@@ -231,14 +269,17 @@ def _read(pid: int) -> Optional[Process]:
     The second field, the program's name in parentheses, may contain any characters, including parentheses.
     """
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fields = os.read(file, _LONGEST_STAT).rpartition(b")")[2].split()
+        finally:
+            os.close(file)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
-    fields = text.rpartition(")")[2].split()
     return Process(
         pid=pid,
         parent=int(fields[1]),
-        zombie=fields[0] in ("Z", "X"),
+        zombie=fields[0] in (b"Z", b"X"),
         started=int(fields[19]),
         cpu_ticks=int(fields[11]) + int(fields[12]),
         rss_bytes=int(fields[21]) * _PAGE,

@@ -122,7 +122,7 @@ async def write_stacks(running: Sequence[UserProcess], context: ExecutorContext)
     """
     output, until = context.output, time.monotonic() + _TIMEOUT
     table = await asyncio.to_thread(processes.descendants, os.getpid())
-    rank_of = {pid: rank for rank, each in enumerate(running) for pid in (each.pid, *processes.below(each.pid, table))}
+    rank_of = {pid: rank for rank, each in enumerate(running) for pid in (each.pid, *processes.below(table, each.pid))}
     found: list[tony_pb2.ProcessStack] = []
     in_time = True
     # The processes of a user process come first, the parents before their children.
