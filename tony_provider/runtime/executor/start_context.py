@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from abc import abstractmethod
@@ -186,6 +187,17 @@ class StartPart:
         """Cancel all operations in progress, and release threads and connections."""
 
 
+_NICE = 10  # of threads that work in the background; the lowest priority is 19
+
+
+def _give_way() -> None:
+    """Lower the priority of this thread, so that it interrupts user processes less. Threads that it starts inherit it.
+
+    In Linux each thread has its own priority. The priority of its disk accesses follows (ioprio_set(2)).
+    """
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+
+
 class BackgroundWork(StartPart):
     """Work that runs while the user processes run and after they have ended. Call ``start`` at most once."""
 
@@ -196,7 +208,7 @@ class BackgroundWork(StartPart):
         self._nudge = asyncio.Event()
         self._ended = False  # whether the user processes have ended
         # A separate thread, because a server that does not answer must not delay the executor's shared threads.
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._pool = ThreadPoolExecutor(1, name, _give_way)
 
     def start(self) -> None:
         """Start the work."""
