@@ -214,7 +214,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 Peer = tuple[str, int]
 
-_RARELY = 0.5  # seconds between two checks of all connections
+_RARELY = 2.0  # seconds between two checks of all connections
 _OFTEN = 0.05  # seconds between two checks while there are too many connections
 _SILENT_LOOKS = 1  # checks after the first one until a connection without data counts as silent; executors send at once
 _QUIET = 30.0  # seconds without excess connections, after which the next flood is logged again
