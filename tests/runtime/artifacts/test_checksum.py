@@ -25,6 +25,17 @@ def test_it_is_that_of_all_pieces_together(pieces: list[bytes]) -> None:
     assert summed["sha256"].text == f"sha256:{hashlib.sha256(b''.join(pieces)).hexdigest()}"
 
 
+@given(st.lists(st.binary(max_size=5000)))
+def test_checksums_of_parts_become_that_of_the_file(parts: list[bytes]) -> None:
+    whole = manifest.Checksum()
+    for part in parts:
+        summed = manifest.Checksum()
+        summed.update(part)
+        whole.append(summed)
+    data = b"".join(parts)
+    assert (whole.text, whole.size) == (f"crc32:{zlib.crc32(data):08x}", len(data))
+
+
 @pytest.mark.parametrize("text", ["", "crc32", "crc32:", "adler:00", ":00", "0011"])
 def test_what_is_no_checksum_is_refused(text: str) -> None:
     with pytest.raises(manifest.UnknownChecksum):
@@ -64,7 +75,7 @@ def test_a_file_that_is_sent_anew_is_summed_up_anew(data: bytes, piece: int, fal
     summed.seek(0)
     while summed.read(piece):
         pass
-    assert (summed.text, summed.size) == (f"crc32:{zlib.crc32(data):08x}", len(data))
+    assert (summed.checksum.text, summed.checksum.size) == (f"crc32:{zlib.crc32(data):08x}", len(data))
 
 
 def test_a_file_is_not_summed_up_with_a_gap() -> None:
@@ -80,4 +91,4 @@ def test_a_store_takes_it_for_a_file(tmp_path: Path) -> None:
     summed = manifest.SummedFile(io.BytesIO(data))
     LocalStorage().write(f"file://{tmp_path}/copy", summed)  # type: ignore[arg-type]
     assert (tmp_path / "copy").read_bytes() == data
-    assert summed.text == manifest.file_checksum(tmp_path / "copy")
+    assert summed.checksum.text == manifest.file_checksum(tmp_path / "copy")

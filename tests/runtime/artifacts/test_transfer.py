@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.runtime.artifacts import trees
 from tests.runtime.storage.conftest import Place
+from tony_provider.runtime.artifacts import manifest
 from tony_provider.runtime.artifacts import upload as upload_module
 from tony_provider.runtime.artifacts.manifest import Entry, InvalidManifest, Kind, StoredTree, scan
 from tony_provider.runtime.artifacts.tree_restore import DamagedObject, RestoredTree, empty_directory, restore_tree
@@ -90,6 +91,43 @@ def test_a_restored_tree_equals_the_uploaded_one(place: Place, source: Path, tar
     assert not source.with_name("hold").exists()
     assert sorted(path.name for path in target.parent.iterdir()) == ["aside", "checkpoints"]
     assert [path.name for path in (target.parent / "aside").iterdir()] == ["leftover"]
+
+
+def test_a_very_large_file_is_copied_in_parts(
+    place: Place, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest, "PART", LARGE // 3)
+    streams: list[str] = []
+    write = place.storage.write
+
+    def noted(uri: str, source: Source, **more: Any) -> int:
+        streams.append(uri.rpartition("/")[2])
+        return write(uri, source, **more)
+
+    monkeypatch.setattr(place.storage, "write", noted)
+    uploaded = send(place.storage, place.uri("objects"), source)
+    parts = {each for each in streams if each.startswith("u1-0")}
+    in_parts = {"u1-0", "u1-0-part-1", "u1-0-part-2", "u1-0-part-3"}
+    assert parts == (in_parts if place.kind == "webhdfs" else {"u1-0"})  # only HDFS can join files
+    assert sorted(place.names("objects")) == ["u1-0", "u1-1"]
+    get(place.storage, place.uri("objects"), uploaded.tree, target)
+    assert trees.snapshot(target) == trees.snapshot(source)
+
+
+def test_parts_of_a_failed_upload_are_known(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(LocalStorage):
+        def can_join(self, directory: str) -> bool:
+            return True
+
+        def join(self, uri: str, others: Sequence[str]) -> None:
+            raise StorageUnreachable(uri, "append files to", "no answer")
+
+    monkeypatch.setattr(manifest, "PART", LARGE // 2)
+    storage, objects = Failing(), f"file://{tmp_path}/objects"
+    upload = ArtifactUpload(storage, objects, "u1", Throttle(None))
+    with pytest.raises(StorageUnreachable):
+        upload.run(source, scan(source), NONE, source.with_name("hold"))
+    assert {each.name for each in (tmp_path / "objects").iterdir()} <= set(upload.objects)
 
 
 def test_unchanged_files_are_sent_once(place: Place, source: Path, target: Path) -> None:

@@ -25,6 +25,7 @@ from tony_provider.runtime.storage import (
     StorageNotADirectory,
     StorageNotEmpty,
     StorageNotFound,
+    StorageUnsupported,
     download,
     is_temporary,
     read_bytes,
@@ -223,6 +224,20 @@ def test_a_source_that_fails_leaves_what_was(place: Place, size: int) -> None:
             place.storage.write(place.uri(name), failing(), overwrite=True)
     assert place.names() == ([] if replaced else ["old"])
     assert replaced or read_bytes(place.storage, place.uri("old")) == b"old"
+
+
+def test_files_are_joined(place: Place) -> None:
+    uris = [place.write(name, data) for name, data in (("a", b"1"), ("b", b"22"), ("c", b"333"))]
+    assert place.storage.can_join(place.root) is (place.kind == "webhdfs")
+    if place.kind != "webhdfs":
+        with pytest.raises(StorageUnsupported, match="the store cannot do this"):
+            place.storage.join(uris[0], uris[1:])
+        return
+    place.storage.join(uris[0], uris[1:])
+    assert place.names() == ["a"]
+    assert read_bytes(place.storage, uris[0]) == b"122333"
+    with pytest.raises(StorageNotFound):
+        place.storage.join(uris[0], uris[1:])
 
 
 def test_of_several_writers_one_wins(place: Place) -> None:

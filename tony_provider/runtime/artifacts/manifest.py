@@ -231,6 +231,7 @@ class Checksum:
 
     def __init__(self, algorithm: str = ALGORITHM) -> None:
         self.algorithm = algorithm
+        self.size = 0  # number of bytes so far
         self._crc = 0
         if algorithm in _HASHES:
             self._hash = hashlib.new(algorithm, usedforsecurity=False)
@@ -242,12 +243,34 @@ class Checksum:
             self._crc = zlib.crc32(data, self._crc)
         else:
             self._hash.update(data)
+        self.size += len(data)
+
+    def append(self, following: Checksum) -> None:
+        """Add the bytes of another checksum. Both must be CRC-32. Source: zlib's ``crc32_combine``."""
+        power, factor, bits = 1 << 31, 1 << 30, 8 * following.size  # the polynomials 1 and x; bits are in reverse order
+        while bits:
+            power = _multiplied(factor, power) if bits & 1 else power
+            factor, bits = _multiplied(factor, factor), bits >> 1
+        self._crc = _multiplied(power, self._crc) ^ following._crc
+        self.size += following.size
 
     @property
     def text(self) -> str:
         """The checksum of all bytes so far, such as ``crc32:0a1b2c3d``."""
         value = f"{self._crc:08x}" if self.algorithm == ALGORITHM else self._hash.hexdigest()
         return f"{self.algorithm}:{value}"
+
+
+_POLYNOMIAL = 0xEDB88320  # of CRC-32
+
+
+def _multiplied(one: int, other: int) -> int:
+    """Return the product of two polynomials modulo the polynomial of CRC-32."""
+    product = 0
+    for bit in range(31, -1, -1):
+        product ^= other if one >> bit & 1 else 0
+        other = other >> 1 ^ (_POLYNOMIAL if other & 1 else 0)
+    return product
 
 
 def algorithm_of(text: str) -> str:
@@ -278,18 +301,16 @@ class SummedFile:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._checksum = Checksum()
-        self._summed = 0  # number of bytes in the checksum; the next read must begin at this offset
+        self.checksum = Checksum()  # of all bytes so far, from the beginning of the file
 
     def read(self, size: int = -1) -> bytes:
         at = self._file.tell()
         data = self._file.read(size)
         if at == 0:
-            self._checksum, self._summed = Checksum(), 0
-        if at != self._summed:
+            self.checksum = Checksum()
+        if at != self.checksum.size:
             raise OSError("a file with a checksum can be read only from its beginning to its end")
-        self._checksum.update(data)
-        self._summed += len(data)
+        self.checksum.update(data)
         return data
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
@@ -301,14 +322,14 @@ class SummedFile:
     def seekable(self) -> bool:
         return True
 
-    @property
-    def size(self) -> int:
-        """The number of bytes read since the beginning of the file."""
-        return self._summed
 
-    @property
-    def text(self) -> str:
-        return self._checksum.text
+PART = 256 << 20  # bytes; files of two or more parts are copied in parts at once, because each stream uses one DataNode
+
+
+def parts_of(size: int) -> list[tuple[int, int]]:
+    """Return the offset and size in bytes of each part of a file. A file of less than two parts has a single part."""
+    most = PART if size >= 2 * PART else size
+    return [(offset, min(most, size - offset)) for offset in range(0, size, most)]
 
 
 LARGEST_NUMBER = 1 << 53  # limit for sizes, offsets and times in microseconds: JSON readers keep smaller integers exact

@@ -1,7 +1,8 @@
 """Upload a directory tree to the storage, as a snapshot of objects or as plain files.
 
 For a snapshot (ArtifactUpload), only files that the storage does not have are sent. Each large file becomes an object,
-and small files are packed into shared objects. All uploads share a rate limiter. Until a file is sent, a
+and small files are packed into shared objects. If the store can join files, the parts of a very large file are sent at
+once. All uploads share a rate limiter. Until a file is sent, a
 hard link or a copy preserves its scanned version.
 
 DirectoryUpload copies files one by one under their own names.
@@ -10,6 +11,7 @@ DirectoryUpload copies files one by one under their own names.
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import os
 import secrets
@@ -34,6 +36,7 @@ from tony_provider.runtime.artifacts.manifest import (
     TreeNode,
     algorithm_of,
     file_checksum,
+    parts_of,
 )
 from tony_provider.runtime.common.concurrency import Cancelled, in_parallel
 from tony_provider.runtime.storage import Storage, StorageError, StorageExists, uris
@@ -106,6 +109,33 @@ class PacedFile:
         return data
 
 
+class FilePart(io.RawIOBase):
+    """Part of an open file. Several parts of a file may be read at once."""
+
+    def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
+        self._file, self._offset, self._size = file.fileno(), offset, size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = self._size - self._at
+        data = os.pread(self._file, left if size < 0 else min(size, left), self._offset + self._at)
+        self._at += len(data)
+        return data
+
+
 class TreeChanged(Exception):  # noqa: N818 - describes what happened
     """A program changed or replaced a file after the scan. The next scan finds the new version."""
 
@@ -144,6 +174,7 @@ class ArtifactUpload:
         self._name = name
         self._throttle = throttle
         self._cancelled = threading.Event()
+        self._streams = threading.BoundedSemaphore(_PARALLEL)
         self.objects: list[str] = []  # names of all objects that the upload may have created
         self.moved: Optional[float] = None  # monotonic time of the last progress; None while no bytes are being sent
 
@@ -204,14 +235,35 @@ class ArtifactUpload:
 
     def _send(self, named: tuple[_Parcel, str]) -> list[Entry]:
         parcel, name = named
+        parts = parts_of(parcel.size)
+        if len(parts) > 1 and not self._storage.can_join(self._objects_uri):
+            parts = [(0, parcel.size)]
+        names = [name, *(f"{name}-part-{number}" for number in range(1, len(parts)))]
+        self.objects += names[1:]
         with parcel.local.open("rb", buffering=0) as opened:
-            source = SummedFile(cast(BinaryIO, PacedFile(opened, self._cancelled, self._throttle, self._move)))
-            self._storage.write(uris.join(self._objects_uri, name), cast(BinaryIO, source))
-        if source.size != parcel.size:
+            sources = [SummedFile(self._paced(FilePart(opened, offset, size))) for offset, size in parts]
+            pieces = [(cast(BinaryIO, source), each) for source, each in zip(sources, names)]
+            for _ in in_parallel(self._send_piece, pieces, _PARALLEL, "part", self.cancel):
+                pass
+        checksum, *others = (source.checksum for source in sources)
+        for each in others:
+            checksum.append(each)
+        if checksum.size != parcel.size:
             raise TreeChanged(parcel.entries[0].path)
-        if len(parcel.entries) == 1:
-            return [attrs.evolve(parcel.entries[0], object=name, checksum=source.text)]
-        return [attrs.evolve(entry, object=name) for entry in parcel.entries]
+        if names[1:]:
+            first, *following = (uris.join(self._objects_uri, each) for each in names)
+            self._storage.join(first, following)
+        if len(parcel.entries) > 1:
+            return [attrs.evolve(entry, object=name) for entry in parcel.entries]
+        return [attrs.evolve(parcel.entries[0], object=name, checksum=checksum.text)]
+
+    def _paced(self, file: io.RawIOBase) -> BinaryIO:
+        return cast(BinaryIO, PacedFile(cast(BinaryIO, file), self._cancelled, self._throttle, self._move))
+
+    def _send_piece(self, piece: tuple[BinaryIO, str]) -> None:
+        source, name = piece
+        with self._streams:
+            self._storage.write(uris.join(self._objects_uri, name), source)
 
     def _move(self) -> None:
         self.moved = time.monotonic()

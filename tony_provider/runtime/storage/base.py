@@ -7,7 +7,7 @@ import os
 import secrets
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -153,6 +153,17 @@ class Storage(ABC):
         """
         self.write(uri, data, overwrite=overwrite)
         return False
+
+    def can_join(self, directory: str) -> bool:
+        """Return whether ``join`` is possible for files in this directory. May try it with temporary files."""
+        return False
+
+    def join(self, uri: str, others: Sequence[str]) -> None:
+        """Append the content of other files to a file in the same directory, and remove the other files.
+
+        Only a store whose ``can_join`` returns True supports this. Raises StorageNotFound.
+        """
+        raise StorageUnsupported(uri, "append files to", "the store cannot do this")
 
     @abstractmethod
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:

@@ -111,6 +111,7 @@ class WebHdfsStorage(Storage):
         self._shared = shared
         self._cannot_share = False
         self._has_attributes = True  # until HDFS rejects one
+        self._joins: Optional[bool] = None  # whether HDFS can concatenate files; None if unknown
         transport = Transport(config)
         self._namenodes = NameNodes(transport, delegation_token, negotiate)
         self._datanodes = DataNodes(transport, self._namenodes)
@@ -226,6 +227,35 @@ class WebHdfsStorage(Storage):
         finally:
             for temporary in tried:
                 self._clean_up(temporary)
+
+    def can_join(self, directory: str) -> bool:
+        """See Storage. HDFS rejects this in encryption zones, and gateways may not support it."""
+        hdfs = self._at(self._parse(directory))
+        if hdfs._joins is None:
+            first, second = (uris.join(directory, temporary_name()) for _ in range(2))
+            try:
+                for each in (first, second):
+                    self.write(each, b"0")
+                self.join(first, [second])
+                hdfs._joins = True
+            except errors.STORE_ERRORS:
+                raise
+            except errors.StorageError as error:
+                log.info("sending large files in one stream: %s", error)
+                hdfs._joins = False
+            finally:
+                for each in (first, second):
+                    self._clean_up(self._parse(each))
+        return hdfs._joins
+
+    def join(self, uri: str, others: Sequence[str]) -> None:
+        sources = ",".join(self._parse(each).path for each in others)
+        call = Call("POST", "CONCAT", self._parse(uri), "append files to", {"sources": sources})
+        try:
+            self._answer(call)
+        except errors.StorageNotFound:
+            if not call.perhaps_done:
+                raise
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         parsed, new = self._parse(source), self._parse(target)
