@@ -66,10 +66,10 @@ def on_store(place: YarnPlace, user: str, uri: str, op: str, **query: str) -> by
 
 
 def read_if_there(place: YarnPlace, user: str, uri: str) -> None:
-    """Small files of the history are put together while a job runs."""
+    """Small files of the history are put together while a job runs. Records become ordinary files at its end."""
     try:
-        if not on_store(place, user, uri, "OPEN"):
-            assert b"user.tony.content" in on_store(place, user, uri, "GETXATTRS", encoding="base64")
+        record = b"user.tony.content" in on_store(place, user, uri, "GETXATTRS", encoding="base64")
+        assert record or on_store(place, user, uri, "OPEN")
     except HttpError as error:
         assert "FileNotFoundException" in str(error)  # noqa: PT017
 
