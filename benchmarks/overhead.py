@@ -1,8 +1,7 @@
 """`python -m benchmarks.overhead`: a training by hand and under this project, the same processes.
 
-The digits training of the examples, by two workers, short (15 epochs, as in the example) and long. By hand they are
-started by subprocess with the same TF_CONFIG; under this project they are a job on YARN, which copies a checkpoint
-after each epoch.
+The digits training of the examples, by two workers. By hand they are started by subprocess with the same TF_CONFIG;
+under this project they are a job on YARN, which copies the checkpoints. Both save equally often.
 
 They end with their last epoch, and save no model: after it TensorFlow's collective reduction now and then stands still
 for 4 s or a minute, by hand as in a job.
@@ -29,16 +28,28 @@ from sklearn.datasets import load_digits
 
 from benchmarks import hadoop, program
 from benchmarks.processor import cpu_seconds
-from benchmarks.report import OURS, Aim, Figure, Ratio, Report, Size, by_name
+from benchmarks.report import OURS, Aim, Figure, Ratio, Report, by_name
 from tests.hadoop.ports import free_ports
 from tests.jobs.job import Job
 from tests.jobs.places import YarnPlace
 from tests.waiting import until
 from tony_provider.runtime import sdk
 
-SHORT, LONG = 15, 100  # epochs
-ROUNDS = {SHORT: 2, LONG: 2}
-_WARM = 2  # epochs of a training before the first that counts: what programs read of TensorFlow is in memory then
+
+@attrs.frozen
+class Case:
+    """How often a training saves."""
+
+    name: str
+    epochs: int  # each of some 0.4 to 0.6 s
+    every: int  # epochs from one save to the next
+    aim: Aim
+
+
+SECOND = Case("a checkpoint each second", epochs=60, every=2, aim=Aim(1.04))
+MINUTE = Case("a checkpoint each minute", epochs=110, every=100, aim=Aim(1.02))
+_WARM = Case("warm", 5, 2, Aim(1.0))  # before those that count: files are in memory then, and the daemons have compiled
+ROUNDS = 2
 BY_HAND = "by hand"
 WORKERS = 2
 _PROGRAM = Path(__file__).with_name("programs") / "timed_digits.py"
@@ -57,81 +68,68 @@ class Trained:
     executors: float = 0.0
 
 
-def measure(rounds: Mapping[int, int] = ROUNDS) -> Report:
-    """``rounds`` by the number of epochs."""
+def measure(rounds: int = ROUNDS, cases: Sequence[Case] = (SECOND, MINUTE)) -> Report:
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as name, hadoop.cluster("overhead") as cluster:
         home = Path(name)
         home.chmod(0o755)
         _write_data(home / "data")
-        _warm_up(home)
         with closing(YarnPlace(cluster=cluster)) as place:
+            _trainings(place, home, _WARM, 1)
             figures = [
-                figure
-                for epochs in rounds
-                for figure in _figures(_trainings(place, home, epochs, rounds[epochs]), epochs)
+                figure for case in cases for figure in _figures(_trainings(place, home, case, rounds), case.name)
             ]
-    return Report("overhead", f"The digits training by {WORKERS} workers on one machine", figures, ratios(figures))
+    about = f"The digits training by {WORKERS} workers on one machine"
+    return Report("overhead", about, figures, ratios(figures, cases))
 
 
 def main() -> int:
-    parser = program.options(__doc__)
-    parser.add_argument("--epochs", type=program.sizes, default=list(ROUNDS), help="such as 15")
-    arguments = parser.parse_args()
-    rounds = {epochs: arguments.rounds or ROUNDS.get(epochs, 2) for epochs in arguments.epochs}
-    return program.tell(measure(rounds), arguments.output)
+    arguments = program.options(__doc__).parse_args()
+    return program.tell(measure(arguments.rounds or ROUNDS), arguments.output)
 
 
-def _trainings(place: YarnPlace, home: Path, epochs: int, rounds: int) -> dict[str, list[Trained]]:
+def _trainings(place: YarnPlace, home: Path, case: Case, rounds: int) -> dict[str, list[Trained]]:
     """By who had them run, in turns."""
     found: dict[str, list[Trained]] = {OURS: [], BY_HAND: []}
     for number in range(rounds):
         for who in found if number % 2 else reversed(list(found)):
             times = Path(tempfile.mkdtemp(prefix="times-", dir=home))
             times.chmod(0o777)
-            trained = ours(place, home, epochs, times) if who == OURS else by_hand(home, epochs, times)
+            trained = ours(place, home, case, times) if who == OURS else by_hand(home, case, times)
             found[who].append(trained)
-            program.progress(f"{epochs} epochs, round {number + 1}: {who:14} {trained}")
+            program.progress(f"{case.name}, round {number + 1}: {who:14} {trained}")
     return found
 
 
-def _figures(found: Mapping[str, Sequence[Trained]], epochs: int) -> Iterator[Figure]:
+def _figures(found: Mapping[str, Sequence[Trained]], name: str) -> Iterator[Figure]:
     whats = {"launch": ("launch", "s"), "wall": ("training wall", "s"), "step": ("epoch", "s")}
-    size = Size(epochs, "epochs")
     for who, rounds in found.items():
         for field, (what, unit) in whats.items():
-            yield Figure(what, who, unit, [getattr(each, field) for each in rounds], size)
+            yield Figure(f"{what}, {name}", who, unit, [getattr(each, field) for each in rounds])
     hour = "CPU seconds for each hour of training"
     for whose in ("master", "executors"):
-        values = [getattr(each, whose) for each in found[OURS]]
-        yield Figure(f"{hour}, {whose}", OURS, "s", values, size)
+        yield Figure(f"{hour}, {whose}, {name}", OURS, "s", [getattr(each, whose) for each in found[OURS]])
 
 
-def ratios(figures: Sequence[Figure]) -> list[Ratio]:
+def ratios(figures: Sequence[Figure], cases: Sequence[Case]) -> list[Ratio]:
     by = by_name(figures)
+    aims = {f"training wall, {case.name}": case.aim for case in cases}
     compared = [what for what, who in by if who == BY_HAND and not what.startswith("launch")]
-    aims = {"training wall": Aim(1.01)}
-    return [Ratio.between(by[what, OURS], by[what, BY_HAND], aims.get(what.partition(",")[0])) for what in compared]
-
-
-def _warm_up(home: Path) -> None:
-    times = home / "warm"
-    times.mkdir()
-    by_hand(home, _WARM, times)
+    return [Ratio.between(by[what, OURS], by[what, BY_HAND], aims.get(what)) for what in compared]
 
 
 # -- by hand -----------------------------------------------------------------------------------------------------------
 
 
-def by_hand(home: Path, epochs: int, times: Path) -> Trained:
+def by_hand(home: Path, case: Case, times: Path) -> Trained:
     began = time.time()
     addresses = [f"127.0.0.1:{port}" for port in free_ports(WORKERS)]
-    processes = [_start(home, epochs, times, addresses, index) for index in range(WORKERS)]
+    processes = [_start(home, case, times, addresses, index) for index in range(WORKERS)]
     codes = [process.wait(timeout=_SECONDS) for process in processes]
     assert not any(codes), codes
     return _trained(times, began)
 
 
-def _start(home: Path, epochs: int, times: Path, addresses: Sequence[str], index: int) -> subprocess.Popen[bytes]:
+def _start(home: Path, case: Case, times: Path, addresses: Sequence[str], index: int) -> subprocess.Popen[bytes]:
     folder = Path(tempfile.mkdtemp(prefix="worker-", dir=home))
     for directory in ("checkpoints", "model"):
         (folder / directory).mkdir()
@@ -143,16 +141,16 @@ def _start(home: Path, epochs: int, times: Path, addresses: Sequence[str], index
     env = {"TF_CONFIG": json.dumps(task), "PYTHONPATH": str(folder)}
     env |= {"TONY_CHECKPOINT_DIR": str(folder / "checkpoints"), "TONY_MODEL_DIR": str(folder / "model")}
     with (folder / "output").open("w") as output:
-        command = [sys.executable, str(_PROGRAM), *_options(epochs, times)]
+        command = [sys.executable, str(_PROGRAM), *_options(case, times)]
         return subprocess.Popen(command, cwd=folder, env={**os.environ, **env}, stdout=output, stderr=output)
 
 
 # -- ours --------------------------------------------------------------------------------------------------------------
 
 
-def ours(place: YarnPlace, home: Path, epochs: int, times: Path) -> Trained:
+def ours(place: YarnPlace, home: Path, case: Case, times: Path) -> Trained:
     began = time.time()
-    command = ["python", _PROGRAM.name, *_options(epochs, times)]
+    command = ["python", _PROGRAM.name, *_options(case, times)]
     worker = {"instances": WORKERS, "memory": "2304MiB", "command": " ".join(command)}
     files = [str(_TRAIN), str(_PROGRAM), f"{home / 'data'}::data"]
     spec = {"framework": "tensorflow", "python_env": sys.prefix, "files": files, "tasks": {"worker": worker}}
@@ -161,7 +159,7 @@ def ours(place: YarnPlace, home: Path, epochs: int, times: Path) -> Trained:
     until(epoch.exists, job.describe, _SECONDS, 0.1)
     masters, executors = [job.master().pid], [each.pid for each in job.executors()]
     first, before = time.time(), (_cpu(masters), _cpu(executors))
-    until(lambda: int(epoch.read_text() or 0) == epochs, job.describe, _SECONDS, 0.05)
+    until(lambda: int(epoch.read_text() or 0) == case.epochs, job.describe, _SECONDS, 0.05)
     last, after = time.time(), (_cpu(masters), _cpu(executors))
     _end(job)
     an_hour = 3600 / (last - first)
@@ -181,8 +179,8 @@ def _cpu(pids: Sequence[int]) -> float:
 # -- both --------------------------------------------------------------------------------------------------------------
 
 
-def _options(epochs: int, times: Path) -> list[str]:
-    return [str(times), "--data", "data", "--epochs", str(epochs)]
+def _options(case: Case, times: Path) -> list[str]:
+    return [str(times), str(case.every), "--data", "data", "--epochs", str(case.epochs)]
 
 
 def _trained(times: Path, began: float) -> Trained:

@@ -56,13 +56,13 @@ def test_launch_without_those_that_cannot_be_had() -> None:
 
 def test_overhead() -> None:
     figures = [
-        Figure(what, who, "s", [value], Size(15, "epochs"))
+        Figure(f"{what}, {overhead.SECOND.name}", who, "s", [value])
         for what in ("launch", "training wall", "epoch")
         for who, value in ((OURS, 3.0), (overhead.BY_HAND, 2.0))
     ]
-    assert said(overhead.ratios(figures)) == {
-        "training wall, 15 epochs: ratio to by hand": (1.5, "at most 1.01"),
-        "epoch, 15 epochs: ratio to by hand": (1.5, ""),
+    assert said(overhead.ratios(figures, [overhead.SECOND])) == {
+        "training wall, a checkpoint each second: ratio to by hand": (1.5, "at most 1.04"),
+        "epoch, a checkpoint each second: ratio to by hand": (1.5, ""),
     }
 
 
