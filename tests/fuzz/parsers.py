@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import io
 import json
@@ -71,6 +72,7 @@ from tony_provider.runtime.protocol.master_files import FinalReport
 from tony_provider.runtime.protocol.status import JobStatus, TokenLife
 from tony_provider.runtime.protocol.tunnel_streams import FrameError, FrameReader, pack_frames
 from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.runtime.storage.webhdfs import store
 from tony_provider.runtime.storage.webhdfs.transport import NotNow, WebHdfsAnswer, check_answer
 from tony_provider.watching.task_output import OutputLines
 
@@ -399,6 +401,11 @@ def _message(data: bytes) -> None:
         message_limits.MessageTrimmer().fit(taken)
 
 
+def _record(data: bytes) -> bytes:
+    """The attribute of an empty file, which any program of the user can set."""
+    return store._content({"XAttrs": [{"name": store._CONTENT, "value": "0s" + base64.b64encode(data).decode()}]})
+
+
 def _tunnel_frames() -> list[bytes]:
     opened = tony_pb2.TunnelOpen(task="worker:0", port=20000)
     frames = [tony_pb2.TunnelFrame(stream=1, open=opened), tony_pb2.TunnelFrame(stream=1, data=b"GET / HTTP/1.1")]
@@ -486,6 +493,7 @@ OTHERS = [
     Parser("event-file", _scalars, lambda: [_event()], (event_records.NotAnEventError,)),
     Parser("tokens", Credentials.from_bytes, _tokens, (CredentialsError,)),
     Parser("summary", _summary, lambda: [SUMMARY]),
+    Parser("record", _record, lambda: [b"content"], (zlib.error, ValueError), zlib.compress),
     Parser("webhdfs", _answer, lambda: [_json(_REMOTE)], (StorageError, NotNow)),
     Parser("output", _lines, lambda: [b"step 1\rstep 2\r\x1b[1mloss\x1b[0m 0.5\n\xe2\x82\xac\n"]),
     Parser(

@@ -20,7 +20,8 @@ from tony_provider.runtime.storage import (
     open_storage,
     read_bytes,
 )
-from tony_provider.runtime.storage.base import CHUNK, PRIVATE_DIRECTORY
+from tony_provider.runtime.storage.base import CHUNK, PRIVATE_DIRECTORY, write_atomically
+from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
 
 @attrs.frozen
@@ -108,6 +109,21 @@ def test_a_record_needs_no_datanode_for_its_bytes(watched: Watched) -> None:
     assert watched.look() == {"MKDIRS": 1, "CREATE": 1, "SETXATTR": 1, "RENAME": 1}
     assert read_bytes(place.storage, place.uri("d/a")) == b"1"
     assert watched.look() == {"GETFILESTATUS": 1, "GETXATTRS": 1}
+
+
+def test_a_record_that_is_replaced_while_it_is_read(hdfs: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the two requests of a reader, an ordinary file takes the record's place."""
+    uri = hdfs.uri("result.json")
+    hdfs.storage.write_record(uri, b"content")
+    assert isinstance(hdfs.storage, WebHdfsStorage)
+    attribute = hdfs.storage._attribute
+
+    def replaced(uri: str) -> bytes:
+        write_atomically(hdfs.storage, uri, b"content")
+        return attribute(uri)
+
+    monkeypatch.setattr(hdfs.storage, "_attribute", replaced)
+    assert read_bytes(hdfs.storage, uri) == b"content"
 
 
 def test_without_attributes_a_record_is_an_ordinary_file(hdfs: Place, webhdfs_config: WebHdfsConfig) -> None:

@@ -144,8 +144,10 @@ class WebHdfsStorage(Storage):
         status = self.status(uri)
         if status.is_directory:
             raise errors.StorageIsADirectory(uri, "read", "it is a directory")
-        if status.size == 0 and (content := self._attribute(uri)):
-            return io.BytesIO(content[offset:][:length])
+        if status.size == 0:
+            if content := self._attribute(uri):
+                return io.BytesIO(content[offset:][:length])
+            status = self.status(uri)  # an ordinary file may have replaced a record in between
         if (offset > 0 and offset >= status.size) or length == 0:
             return io.BytesIO()
         call = Call("GET", "OPEN", self._parse(uri), "read")
