@@ -37,6 +37,7 @@ _LINE = re.compile(rb"[^\n]+")
 _MOST_MEMBERS = 100  # limit for the members of a gzip file: segments have one or two, and each member copies the rest
 _TOO_LARGE = "it is too large: the rest is not read"
 _AT_ONCE = 8  # files read concurrently, because a store's latency for each file dominates
+_MOST_OF_RECORD = 16 << 10  # bytes; a segment is compressed already, so a record contains at most 12,000 bytes of it
 
 
 T = TypeVar("T")
@@ -151,6 +152,8 @@ def listed(storage: Storage, directory: str) -> list[FileStatus]:
 def contents(storage: Storage, files: Sequence[FileStatus]) -> Iterator[Union[bytes, StorageError]]:
     """Yield the bytes of each file in order, up to the listed size, or the error of a single file.
 
+    HDFS lists a record (``Storage.write_record``) as an empty file.
+
     Several files are read concurrently. Raises StorageError if the whole store is unavailable.
     """
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tony-history")
@@ -162,7 +165,7 @@ def contents(storage: Storage, files: Sequence[FileStatus]) -> Iterator[Union[by
 
 def _content(storage: Storage, file: FileStatus) -> Union[bytes, StorageError]:
     try:
-        return read_bytes(storage, file.path, length=file.size)
+        return read_bytes(storage, file.path, length=file.size or _MOST_OF_RECORD)
     except STORE_ERRORS:
         raise
     except StorageError as error:

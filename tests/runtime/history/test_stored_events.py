@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.history.events import events_in, leave_events
+from tests.runtime.storage.conftest import Place
 from tony_provider.runtime import application_history
 from tony_provider.runtime.application_history import (
     EventRange,
@@ -37,6 +38,16 @@ def segment(directory: Path, am_attempt: int, first: int, last: int) -> Path:
     lines = [encode_event(event(number)) for number in range(first, last + 1)]
     file.write_bytes(encode_events("application_1_1", lines))
     return file
+
+
+def test_events_in_a_record_are_read(hdfs: Place) -> None:
+    """A master writes its last segment as a record, which HDFS lists as an empty file."""
+    lines = [encode_event(event(number)) for number in (1, 2)]
+    file = hdfs.uri(f"history/{EventRange(1, 1, 2).file}")
+    assert hdfs.storage.write_record(file, encode_events("application_1_1", lines))
+    missing: list[str] = []
+    assert list(read_events(hdfs.storage, hdfs.root, missing)) == [event(1), event(2)]
+    assert missing == []
 
 
 def times(directory: Path, missing: list[str] | None = None) -> list[int]:
