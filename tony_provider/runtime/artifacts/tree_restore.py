@@ -209,13 +209,13 @@ class _Restore:
     def _copy_part(self, name: str, entry: Entry, part: tuple[int, int]) -> tuple[int, Checksum]:
         """Copy one part of a file. Return its offset and checksum."""
         (offset, size), summed = part, Checksum()
-        with self._streams, self._open(name, entry.offset + offset, size) as source:
-            with (self._target / entry.path).open("r+b") as file:
-                file.seek(offset)
-                for data in _Stream(source, offset).read(size):
-                    self._check_running()
-                    summed.update(data)
-                    file.write(data)
+        target = self._target / entry.path
+        with self._streams, self._open(name, entry.offset + offset, size) as source, target.open("r+b") as file:
+            file.seek(offset)
+            for data in _Stream(source, offset).read(size):
+                self._check_running()
+                summed.update(data)
+                file.write(data)
         return offset, summed
 
     def _open(self, name: str, offset: int, size: int) -> BinaryIO:
