@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import Place, YarnPlace
-from tests.waiting import until
+from tests.waiting import settled, until
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.protocol.status import JobState, TaskState
 
@@ -52,6 +52,7 @@ def test_it_trains_and_leaves_its_results_and_nothing_else(place: Place, tmp_pat
     for index in (0, 1):
         assert f"I am worker {index} of 2" in job.log(f"worker:{index}")
         assert "and this is my stderr" in job.log(f"worker:{index}")
+    assert settled(job.processes) == []  # the master replaces its last records by ordinary files
     history = [name for name in job.files() if name.startswith("history/")]
     assert {name.partition("-")[0] for name in history} == {
         "history/events",

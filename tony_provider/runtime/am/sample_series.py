@@ -65,7 +65,7 @@ class Series(SegmentWriter):
         self._size = 0  # size of these lines in bytes before compression
         self._left_out = 0  # number of samples omitted because of a size limit
         self._number = 0  # number of the newest segment
-        self._segment: Optional[bytes] = None  # a completed, unwritten segment; ``_name`` is the name of its file
+        self._segment: Optional[bytes] = None  # a completed, unwritten segment; ``name`` is the name of its file
         self._started = 0.0
         self._epoch = 0.0
 
@@ -180,13 +180,13 @@ class Series(SegmentWriter):
         if self._segment is None and self._lines:
             self._segment = self._complete()
         if self._segment is not None:
-            await asyncio.to_thread(self._write, self._name, self._segment)
+            await asyncio.to_thread(self._write, self.name, self._segment)
             self._segment = None
 
     def _complete(self) -> bytes:
         """Complete the open segment, and return the content of its file."""
         self._number += 1
-        self._name = segment_name(self._am_attempt, self._number)
+        self.name = segment_name(self._am_attempt, self._number)
         header = SampleSegmentHeader(
             application_id=self._application_id,
             samples_left_out=self._left_out,
