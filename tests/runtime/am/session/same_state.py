@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 _PLAIN = (str, bytes, int, float, bool, type(None), Enum, re.Pattern, type)
+_CURSORS = ("_checked_from",)  # where the next search begins; its result does not depend on that
 _CODE = (FunctionType, MethodType, BuiltinFunctionType)
 
 
@@ -50,5 +51,5 @@ def _compared(one: Any, other: Any, at: str, seen: set[tuple[int, int]]) -> Iter
 
 def _names(thing: Any) -> list[str]:
     if attrs.has(type(thing)):
-        return [field.name for field in attrs.fields(type(thing))]
+        return [field.name for field in attrs.fields(type(thing)) if field.name not in _CURSORS]
     return list(vars(thing)) if hasattr(thing, "__dict__") else []
