@@ -136,8 +136,8 @@ class ExecutorLaunches:
 
 
 TICK = 0.25  # seconds between two ticks; also delays the restart of a user process that has died
-_IDLE_TICK = 1.0  # seconds between two ticks if no action was executed for _BUSY_SECONDS
-_BUSY_SECONDS = 10.0
+_IDLE_TICK = 1.0  # seconds between two ticks while nothing happens
+_BUSY_SECONDS = 10.0  # seconds after an action in which ticks follow at intervals of TICK
 _OWNERSHIP_SECONDS = 10.0  # seconds between two checks for another owner and for a stop order
 _CUT_OFF_SECONDS = 5.0  # seconds between these checks while the cluster is unreachable: it may start another master
 _FOREVER = float("inf")
@@ -224,7 +224,7 @@ class Master:
         self._verdict: Optional[Verdict] = None
         self._ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._background = Background(partial(_set_exception, self._ended))
-        self._busy_until = 0.0  # time until which ticks follow quickly
+        self._busy_until = 0.0  # see _BUSY_SECONDS
         self._stop_seen = False  # the store contains a stop order, and the session has received it
         self._cluster_away = ""  # since when and why the cluster is unreachable; empty if it is reachable
         self.cut_off = False  # the cluster became unreachable, and no event has arrived since

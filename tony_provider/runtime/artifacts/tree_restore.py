@@ -212,29 +212,27 @@ class _Restore:
         target = self._target / entry.path
         with self._streams, self._open(name, entry.offset + offset, size) as source, target.open("r+b") as file:
             file.seek(offset)
-            for data in _Stream(source, offset).read(size):
-                self._check_running()
-                summed.update(data)
-                file.write(data)
+            self._write(_Stream(source, offset), size, file, summed)
         return offset, summed
 
     def _open(self, name: str, offset: int, size: int) -> BinaryIO:
         return self._storage.open_read(uris.join(self._objects_uri, name), offset=offset, length=size)
-
-    def _check_running(self) -> None:
-        if self._cancelled.is_set() or self._failed.is_set():
-            raise Cancelled("the restore was cancelled")
 
     def _copy(self, stream: _Stream, entry: Entry) -> bool:
         """Copy the stream's next bytes into a file. Return whether they match the checksum."""
         target, summed = self._target / entry.path, Checksum(algorithm_of(entry.checksum))
         with target.open("wb") as file:
             target.chmod(0o600)
-            for data in stream.read(entry.size):
-                self._check_running()
-                summed.update(data)
-                file.write(data)
+            self._write(stream, entry.size, file, summed)
         return summed.text == entry.checksum
+
+    def _write(self, stream: _Stream, size: int, file: BinaryIO, summed: Checksum) -> None:
+        """Copy the stream's next bytes into a file, and add them to a checksum. Raises Cancelled."""
+        for data in stream.read(size):
+            if self._cancelled.is_set() or self._failed.is_set():
+                raise Cancelled("the restore was cancelled")
+            summed.update(data)
+            file.write(data)
 
 
 class _Stream:
