@@ -24,7 +24,7 @@ _TAKEN = re.compile(rf"\b({'|'.join(FIXTURES)}): ")  # as a test's argument
 # one of the first workers; of one that is missing `tests/test_sharing.py` tells.
 _STARTS = re.compile(
     r"\b(hadoop|start_hadoop|yarn|place|outcomes): |\"(hadoop|secure_hadoop|yarn)\""
-    r"|tests\.(browser|hadoop\.resolve|e2e\.(browser|database))\b"
+    r"|\bhdfs: Place\b|tests\.(browser|hadoop\.resolve|e2e\.(browser|database))\b"
 )
 
 

@@ -12,7 +12,7 @@ from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.job import NotResizable
 from tony_provider.hooks.tony import TonyHook
 
-COMMAND = "trap 'exit 143' TERM; echo $TONY_RANK of $TONY_WORLD_SIZE; while :; do sleep 0.1; done"
+COMMAND = "trap 'exit 143' TERM; echo $TONY_RANK of $TONY_WORLD_SIZE; sleep 600 & wait"
 
 
 def test_a_job_is_resized_from_the_command_line(tony: Tony, local: TonyHook) -> None:

@@ -55,7 +55,7 @@ def task_terminated_keep(field: Field) -> str:
 
 
 def _waiting(field: Field, dag_id: str, applications: int = 1) -> Training:
-    training = field.one(dag_id, applications=applications)
+    training = field.one(dag_id, applications=applications, steps=2000)  # it must outlast the heartbeat's limit
     training.task.until("running")
     training.until_committed(10)
     return training

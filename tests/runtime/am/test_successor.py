@@ -212,7 +212,7 @@ async def test_job_that_was_over_is_not_run_again(tmp_path: Path, training: Trai
 async def test_job_that_was_ending_ends_as_it_was_to(tmp_path: Path, training: Training) -> None:
     """Its tasks have the grace that they were promised, none starts again, and what they have reported is kept."""
     here = training.directory
-    ends = f"trap 'until [ -e {here}/end ]; do sleep 0.1; done; exit 0' TERM; while :; do sleep 0.1; done"
+    ends = f"trap 'until [ -e {here}/end ]; do sleep 0.1; done; exit 0' TERM; sleep 600 & wait"
     fails = f"until [ -e {here}/end-1 ]; do sleep 0.1; done; exit 3"
     said = """echo '{"step": 4, "loss": 0.5}' >> $TONY_METRICS_FILE"""
     command = f"echo $$ >> {here}/pids-$TONY_TASK_INDEX; {said}; if [ $TONY_TASK_INDEX = 1 ]; then {fails}; fi; {ends}"

@@ -43,7 +43,7 @@ def helper_of(running: Running) -> int:
 
 
 async def test_the_death_of_a_helper_is_the_failure_of_its_task(launch: Launch, tmp_path: Path) -> None:
-    running = await launch(horovod("trap 'echo saved; exit 0' TERM; touch trains; while :; do sleep 0.1; done"))
+    running = await launch(horovod("trap 'echo saved; exit 0' TERM; touch trains; sleep 600 & wait"))
     await begin(running)
     await running.until_there("trains")
     os.kill(helper_of(running), signal.SIGKILL)

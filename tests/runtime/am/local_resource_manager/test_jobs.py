@@ -128,7 +128,7 @@ async def test_evaluator_goes_on_for_a_while_and_side_car_does_not(tmp_path: Pat
 
 
 async def test_kill_stops_the_tasks_with_grace(tmp_path: Path) -> None:
-    script = "trap 'echo said goodbye > $PWD/bye; exit 0' TERM; while :; do sleep 0.1; done"
+    script = "trap 'echo said goodbye > $PWD/bye; exit 0' TERM; sleep 600 & wait"
     job = await start(tmp_path, spec({"worker": task(script, 2)}))
     await job.until("RUNNING")
     job.kill()
