@@ -305,7 +305,7 @@ class Cluster(ABC):
         return Pages()
 
     @abstractmethod
-    def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
+    def am_log(self, application_id: str, max_bytes: int) -> str:
         """Return the end of the application master's own output, for a master that died without a message.
 
         Return at most ``max_bytes`` bytes, or an empty string if there is no output.

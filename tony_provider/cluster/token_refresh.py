@@ -19,7 +19,6 @@ import attrs
 
 from tony_provider.cluster.checks.job_checks import refuse_plain_http
 from tony_provider.cluster.errors import ClusterError, JobRejected, UnexpectedAnswer
-from tony_provider.cluster.interface import CONTROL_SECONDS
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import APPLICATION_LIMIT, BoundedJsonError, read_json
@@ -136,9 +135,7 @@ def warn_of_short_ticket(until: float | None, token: StoreToken, job: JobSpec) -
 ACTION = "tokens"
 
 
-def refresh_store_tokens(
-    opened: OpenCluster, application_dir: str, application_id: str, *, seconds: float = CONTROL_SECONDS
-) -> TokenLife | None:
+def refresh_store_tokens(opened: OpenCluster, application_dir: str, application_id: str) -> TokenLife | None:
     """Send newer tokens to the master of a running application; return how long the store's token lives.
 
     Return None if the store uses no tokens. The application's tokens for other servers are also sent. If one of these
@@ -151,7 +148,7 @@ def refresh_store_tokens(
     about = read_master_contact(opened.storage, application_dir)
     newer = opened.tokens.newer(about.others)
     try:
-        ask = partial(opened.cluster.control, application_id, ACTION, seconds=seconds)
+        ask = partial(opened.cluster.control, application_id, ACTION)
         life = load_json(send_sealed(ask, application_id, about.authority, _order(newer.token)), TokenLife)
     except CodecError as error:
         raise UnexpectedAnswer(f"{application_id}: its master answered a token with {error}") from error

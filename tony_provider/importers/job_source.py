@@ -197,7 +197,7 @@ class Options:
         return found[-1] if found else None
 
 
-def read_options(words: Sequence[str], *, flags: Collection[str] = (), hyphens: Sequence[str] = ("--", "-")) -> Options:
+def read_options(words: Sequence[str], *, flags: Collection[str] = ()) -> Options:
     """Parse the options at the beginning of ``words``, up to the first word that is no option.
 
     The value of an option is the text after ``=``, or else the next word. ``flags`` are the options that have no value.
@@ -209,7 +209,7 @@ def read_options(words: Sequence[str], *, flags: Collection[str] = (), hyphens: 
         word = words[place]
         if word == "--":
             return Options(given, words[place + 1 :])
-        start = next((each for each in hyphens if word.startswith(each) and len(word) > len(each)), None)
+        start = next((each for each in ("--", "-") if word.startswith(each) and len(word) > len(each)), None)
         if start is None:
             break
         name, equals, value = word[len(start) :].partition("=")

@@ -397,7 +397,7 @@ class LocalCluster(Cluster):
         if prolong or former is None or until < former.until:
             folder.write(TimeLimit(until, diagnostics))
 
-    def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
+    def am_log(self, application_id: str, max_bytes: int) -> str:
         return self._folder(application_id).am_log_tail(max_bytes) if is_application_id(application_id) else ""
 
     def forget(self, application_id: str) -> None:

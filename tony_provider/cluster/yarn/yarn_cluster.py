@@ -335,7 +335,7 @@ class YarnCluster(Cluster):
             job=f"{configuration.web_proxy_address(self.rest)}/proxy/{application_id}/",
         )
 
-    def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
+    def am_log(self, application_id: str, max_bytes: int) -> str:
         try:
             answer = self.rest.call(lambda rm: rm.cluster_application_attempts(path_segment(application_id)))
         except RestError as error:

@@ -504,9 +504,9 @@ class RateLimiter:
         self._free_at = max(self._free_at, now - self._most_ahead) + amount / self._rate
         return self._free_at - now
 
-    def take_if_free(self, amount: float, now: float) -> bool:
-        """Take an amount if it is available without waiting. Otherwise take nothing and return False."""
-        if max(self._free_at, now - self._most_ahead) + amount / self._rate > now:
+    def take_if_free(self, now: float) -> bool:
+        """Take 1 if it is available without waiting. Otherwise take nothing and return False."""
+        if max(self._free_at, now - self._most_ahead) + 1 / self._rate > now:
             return False
-        self.take(amount, now)
+        self.take(1, now)
         return True

@@ -43,7 +43,6 @@ class BoundedJsonError(ValueError):
 def read_json(
     data: bytes,
     *,
-    most_values: int = MOST_VALUES,
     deepest: int = DEEPEST,
     surrogates: bool = False,
     constants: bool = False,
@@ -55,8 +54,8 @@ def read_json(
     """
     # Counted before parsing, so brackets and commas within texts count as well.
     opened = data.count(b"[") + data.count(b"{")
-    if (values := data.count(b",") + opened) > most_values:
-        raise BoundedJsonError(f"it has up to {values} values, more than the limit of {most_values}")
+    if (values := data.count(b",") + opened) > MOST_VALUES:
+        raise BoundedJsonError(f"it has up to {values} values, more than the limit of {MOST_VALUES}")
     try:
         plain = _DECODERS[constants].decode(data.decode("utf-8"))
     except BoundedJsonError:

@@ -301,12 +301,9 @@ class Credentials:
     tokens: dict[str, Token] = attrs.field(factory=dict)
     secrets: dict[str, bytes] = attrs.field(factory=dict, repr=False)
 
-    def of_kind(self, kind: str) -> list[Token]:
-        return [token for token in self.tokens.values() if token.kind == kind]
-
     def application_master_token(self) -> Token:
         """Return the application master's token for the ResourceManager. Raises CredentialsError."""
-        found = self.of_kind(AM_RM_TOKEN)
+        found = [token for token in self.tokens.values() if token.kind == AM_RM_TOKEN]
         if not found:
             kinds = sorted({token.kind for token in self.tokens.values()})
             raise CredentialsError(f"no {AM_RM_TOKEN} token, only {', '.join(kinds) or 'none at all'}")

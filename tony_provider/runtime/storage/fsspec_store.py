@@ -53,7 +53,7 @@ _CHECKSUM_KEYS = ("md5Hash", "crc32c", "ETag", "etag")
 
 
 class FsspecStorage(Storage):
-    """Storage on a store with an fsspec driver. ``options`` are arguments of the driver, such as endpoint and key.
+    """Storage on a store with an fsspec driver.
 
     OSErrors, timeouts and NotImplementedErrors of the driver become StorageErrors. All its other errors are raised
     unchanged. The driver determines the deadlines.
@@ -61,9 +61,9 @@ class FsspecStorage(Storage):
 
     renames_at_once = False
 
-    def __init__(self, scheme: str, options: Optional[Mapping[str, Any]] = None) -> None:
+    def __init__(self, scheme: str) -> None:
         self.scheme = scheme
-        self._fs = _driver(scheme, {"use_listings_cache": False, **(options or {})})
+        self._fs = _driver(scheme, {"use_listings_cache": False})
 
     def status(self, uri: str) -> FileStatus:
         with _translated(uri, "get the status of"):

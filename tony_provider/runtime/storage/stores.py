@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Optional
+from typing import Optional
 
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.storage import errors, uris
@@ -26,7 +26,6 @@ def open_storage(
     webhdfs: Optional[WebHdfsConfig] = None,
     delegation_token: Optional[str] = None,
     negotiate: Optional[Negotiate] = None,
-    fsspec_options: Optional[Mapping[str, Any]] = None,
     shared: Optional[SharedFiles] = None,
     others: Optional[Mapping[str, WebHdfsStorage]] = None,
     confined: bool = False,
@@ -46,7 +45,7 @@ def open_storage(
     if scheme in _OTHER_WORDS_FOR_FILE:
         raise errors.StorageUnsupported(uri, "open", "this scheme is not supported for local files", "use file://")
     if scheme not in SCHEMES:
-        return FsspecStorage(scheme, fsspec_options)
+        return FsspecStorage(scheme)
     if webhdfs is None:
         raise errors.StorageUnsupported(
             uri, "open", "no WebHDFS addresses are known", "name a WebHDFS connection in the tony connection"

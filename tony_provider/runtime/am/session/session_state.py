@@ -667,12 +667,10 @@ class SessionState:
         """Add a line for the event log. For ``data`` see History."""
         self.out.append(Note(event, message, task.name if task else None, dict(data or {})))
 
-    def note_sizing(
-        self, event: str, message: str, task: Optional[Task] = None, data: Optional[Mapping[str, Any]] = None
-    ) -> None:
+    def note_sizing(self, event: str, message: str, data: Optional[Mapping[str, Any]] = None) -> None:
         """Add a line for the event log that also contains all fields of ``sizing``."""
         sizing = attrs.evolve(self.sizing, unrequested=[each.name for each in self.tasks if each.unrequested])
-        self.note(event, message, task, {**(data or {}), "sizing": to_plain(sizing)})
+        self.note(event, message, data={**(data or {}), "sizing": to_plain(sizing)})
 
     def taken(self) -> list[Action]:
         """Return the pending actions and clear the list."""

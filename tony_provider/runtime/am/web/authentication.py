@@ -108,7 +108,6 @@ class YarnAuthenticator(Authenticator):
         ]
         # If YARN does not apply access lists, every user may view everything, but only the owner may change it.
         self._lists = {AccessType.VIEW: AccessList(everybody=not heeded), AccessType.MODIFY: AccessList()}
-        self._heeded = heeded
 
     def learn(self, access_lists: Mapping[str, str]) -> None:
         for access in AccessType:

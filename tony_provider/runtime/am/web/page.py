@@ -89,10 +89,10 @@ HTML = "text/html; charset=utf-8"
 
 
 class Document:
-    """Template of an HTML page with its security headers. ``style`` and ``script`` are file names."""
+    """Template of an HTML page with its security headers. ``script`` is a file name."""
 
-    def __init__(self, style: str = "page.css", script: str = "") -> None:
-        self._style, self._script = _file(style), _file(script) if script else ""
+    def __init__(self, script: str = "") -> None:
+        self._style, self._script = _file("page.css"), _file(script) if script else ""
         # Browsers run and load only what the page itself contains, and connect only to this server.
         policy = (
             f"default-src 'none'; style-src {_hash(self._style)}; script-src {_hash(self._script)}; "

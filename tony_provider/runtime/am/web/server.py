@@ -254,7 +254,7 @@ class WebServer:
 
     def _begin(self, accepted: socket.socket, source: str) -> None:
         expected = self._expects(source)
-        if not expected and not self._newcomers.take_if_free(1, asyncio.get_running_loop().time()):
+        if not expected and not self._newcomers.take_if_free(asyncio.get_running_loop().time()):
             accepted.close()
             return
         accepted.setblocking(False)
