@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar
 
 import attrs
 
@@ -125,28 +125,29 @@ def _load_library() -> Any:
         raise GssError(f"{_LIBRARY} of MIT Kerberos is not installed: {error}") from error
 
 
-class _Buffer(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_size_t), ("value", ctypes.c_void_p))
+_B = TypeVar("_B", bound="_Bytes")
+
+
+class _Bytes(ctypes.Structure):
+    """A length and a pointer."""
 
     @classmethod
-    def of(cls, data: bytes) -> _Buffer:
+    def of(cls: type[_B], data: bytes) -> _B:
         found = cls(len(data), ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p))
         found.kept = data  # keeps the bytes alive while the library may read them
         return found
+
+
+class _Buffer(_Bytes):
+    _fields_ = (("length", ctypes.c_size_t), ("value", ctypes.c_void_p))
 
     @property
     def data(self) -> bytes:
         return ctypes.string_at(self.value, self.length) if self.value else b""
 
 
-class _Oid(ctypes.Structure):
+class _Oid(_Bytes):
     _fields_ = (("length", ctypes.c_uint32), ("elements", ctypes.c_void_p))
-
-    @classmethod
-    def of(cls, data: bytes) -> _Oid:
-        found = cls(len(data), ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p))
-        found.kept = data
-        return found
 
 
 class _OidSet(ctypes.Structure):
