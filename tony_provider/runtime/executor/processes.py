@@ -338,7 +338,7 @@ async def stop_all(root: int, keep: Collection[int], deadline: Callable[[], floa
     ``deadline`` returns seconds of ``time.monotonic``. It is called at each poll, because it may become earlier.
     ``keep``: the children that other code waits for.
     """
-    if signal_all(signal.SIGTERM, await _look(root, keep)) and await _wait_gone(root, keep, deadline, None):
+    if signal_all(signal.SIGTERM, await _look(root, keep)) and await wait_until_gone(root, keep, deadline):
         return await kill_all(root, keep, KILL_TIMEOUT)
     return 0
 
@@ -346,26 +346,21 @@ async def stop_all(root: int, keep: Collection[int], deadline: Callable[[], floa
 async def kill_all(root: int, keep: Collection[int], seconds: float) -> int:
     """Send SIGKILL to all processes below ``root``. Return the number of processes left after ``seconds``."""
     until = time.monotonic() + seconds
-    return await _wait_gone(root, keep, lambda: until, signal.SIGKILL)
+    return await wait_until_gone(root, keep, lambda: until, number=signal.SIGKILL)
 
 
 async def wait_until_gone(
-    root: int, keep: Collection[int], deadline: Callable[[], float], without: Collection[int]
+    root: int,
+    keep: Collection[int],
+    deadline: Callable[[], float],
+    without: Collection[int] = (),
+    number: Optional[int] = None,
 ) -> int:
     """Wait until no process is left below ``root``. Return the number of processes left at the deadline.
 
     ``keep``, ``deadline``: see ``stop_all``. ``without``: processes to leave out, with all of their descendants.
+    ``number``: a signal to send to the remaining processes meanwhile.
     """
-    return await _wait_gone(root, keep, deadline, None, without)
-
-
-async def _wait_gone(
-    root: int,
-    keep: Collection[int],
-    deadline: Callable[[], float],
-    number: Optional[int],
-    without: Collection[int] = (),
-) -> int:
     while True:
         table = await _look(root, keep, without)
         left = sum(not process.zombie for process in table.values())
