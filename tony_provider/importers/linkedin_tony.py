@@ -147,7 +147,7 @@ def _is_enabled(draft: Draft, known: Mapping[str, str]) -> bool:
 
 def put_placement(draft: Draft, known: Mapping[str, str]) -> None:
     """Carry over the placement rules of task types. Types without allocation tags get the application's rules."""
-    names = {_type_of(key): key for key in known if re.fullmatch(r"tony\.[^.]+\.instances", key)}
+    names = {key.split(".")[1]: key for key in known if re.fullmatch(r"tony\.[^.]+\.instances", key)}
     tags = {draft.task_type(name): words(_own_or_alls(known, name, "allocation-tags")[1]) for name in names}
     for name in names:
         ours = draft.task_type(name)
@@ -160,10 +160,6 @@ def put_placement(draft: Draft, known: Mapping[str, str]) -> None:
             rules = _rules(draft, _APPLICATIONS_RULES, applications, tags[ours])
             _put_rules(draft, ours, _APPLICATIONS_RULES, rules, tags)
         _put_tags(draft, known, name, tags[ours], is_placed=bool(text or applications))
-
-
-def _type_of(key: str) -> str:
-    return key.split(".")[1]
 
 
 def _own_or_alls(known: Mapping[str, str], name: str, what: str) -> tuple[str, str]:

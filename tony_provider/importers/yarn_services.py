@@ -67,7 +67,8 @@ def _constraint(draft: Draft, key: str, given: Mapping[str, Any], component: str
         if name not in _FIELDS:
             draft.leave_out(f"{key}.{name}", "unknown key", given[name])
     ours = draft.task_type(component)
-    tags = [_tag(draft, each) for each in _listed(given, "target_tags")]
+    # Our tag is the task type's name. The tag in YARN services is the component's name.
+    tags = [draft.known_type(each) or each for each in _listed(given, "target_tags")]
     _put_rules(draft, key, ours, list(_rules(given, kind, scope, tags, ours)))
     _put_attributes(draft, key, ours, kind, nested_mapping(given, "node_attributes"))
     _put_label(draft, key, ours, _listed(given, "node_partitions"))
@@ -84,11 +85,6 @@ def _rules(given: Mapping[str, Any], kind: str, scope: str, tags: list[str], our
         raise BadValue("counts containers of several components together; a rule of `placement` counts one component")
     least, most = given.get("min_cardinality"), given.get("max_cardinality")
     return list(counted(tags[0], scope, number(least or 0), number(ANY_NUMBER if most is None else most), [ours]))
-
-
-def _tag(draft: Draft, name: str) -> str:
-    """Return our tag for a component, the task type's name. The tag in YARN services is the component's name."""
-    return draft.known_type(name) or name
 
 
 def _listed(given: Mapping[str, Any], name: str) -> list[str]:

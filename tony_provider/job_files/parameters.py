@@ -41,17 +41,13 @@ class Parameter:
     def is_required(self) -> bool:
         return self.default is NOT_GIVEN
 
-    @property
-    def whole_schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of a value, including ``type``."""
-        return {"type": self.type, **self.schema}
-
     def wrong_with(self, value: Any) -> str:
         """Return why a value is not allowed, or "" if it is allowed."""
         from jsonschema import FormatChecker
         from jsonschema.validators import Draft202012Validator
 
-        found = list(Draft202012Validator(self.whole_schema, format_checker=FormatChecker()).iter_errors(value))
+        schema = {"type": self.type, **self.schema}
+        found = Draft202012Validator(schema, format_checker=FormatChecker()).iter_errors(value)
         return "; ".join(str(each.message) for each in found)
 
 

@@ -33,7 +33,7 @@ class GpusIdle(Rule):
         if fewer is None:
             what = "use bigger batches, or a faster input"
         elif fewer == 0:
-            what = f"check why the program does not use {_them(now.gpus)}, or request none"
+            what = f"check why the program does not use {'it' if now.gpus == 1 else 'them'}, or request none"
         else:
             what = f"request {count(fewer, 'GPU')} instead of {now.gpus}, or use bigger batches"
         return self.advice(
@@ -53,10 +53,6 @@ class GpusIdle(Rule):
         if not now.gpus or now.mean_gpu_percent is None or now.used_seconds < self.least_seconds * now.tasks:
             return False
         return now.mean_gpu_percent < _BUSY
-
-
-def _them(gpus: int) -> str:
-    return "it" if gpus == 1 else "them"
 
 
 def _fewer(case: Case, runs: TypeRuns) -> int | None:

@@ -196,12 +196,8 @@ def _curve(metric: str, points: Sequence[_Point]) -> Curve:
         metric=metric,
         steps=[point.step for point in points],
         seconds=[point.seconds for point in points],
-        values=[to_plain(_rounded(point.value)) for point in points],
+        values=[to_plain(float(f"{point.value:.{_DIGITS}g}")) for point in points],
     )
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}")
 
 
 MOST_BYTES = 60 << 10  # limit of a summary as ASCII JSON, so that Airflow does not warn about the size of its parts

@@ -6,8 +6,6 @@ import re
 import signal
 from typing import Optional
 
-import attrs
-
 from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.common import exit_codes
 from tony_provider.runtime.common.quantities import GPU, MEMORY, VCORES, amount
@@ -98,14 +96,8 @@ def last_error(output: str) -> str:
     return "\n".join(line for line in lines if not _WARNING.match(line))
 
 
-@attrs.frozen
-class _Known:
-    words: re.Pattern[str]
-    hint: str
-
-
-_KNOWN = (
-    _Known(
+_HINTS = (  # for the output that a pattern finds
+    (
         re.compile(r"tensorflow\.python\.distribute\.values\.PerReplica'>\) to a Tensor"),
         "Keras 3 does not train under this strategy: set TF_USE_LEGACY_KERAS=1 in the job's env and have tf_keras in "
         "its environment, or write the training loop with strategy.run",
@@ -115,4 +107,4 @@ _KNOWN = (
 
 def error_hint(last_words: str) -> str:
     """Return a hint for the error in the last output of a failed process, or an empty string."""
-    return next((known.hint for known in _KNOWN if known.words.search(last_words)), "")
+    return next((hint for pattern, hint in _HINTS if pattern.search(last_words)), "")

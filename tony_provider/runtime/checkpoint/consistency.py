@@ -443,7 +443,7 @@ class DirectoryWatch:
         return seen is not None and seen.node.kind is not Kind.DIRECTORY and seen.changed > self._consistent_at
 
     def _declares(self) -> bool:
-        return any(_is_manifest(path) for path in self._seen)
+        return any("/" not in path and path.endswith(MANIFEST_SUFFIX) for path in self._seen)
 
     def _declared(self, now: float, verified: Verified) -> Union[Moment, Blocker]:
         """Return the result of ``moment`` for a program that writes a manifest for each complete save."""
@@ -499,10 +499,6 @@ def is_named_log(path: str) -> bool:
 
 def _is_temporary(path: str) -> bool:
     return any(map(is_temporary, path.split("/")))
-
-
-def _is_manifest(path: str) -> bool:
-    return "/" not in path and path.endswith(MANIFEST_SUFFIX)
 
 
 def _is_same(one: TreeNode, other: TreeNode) -> bool:

@@ -98,7 +98,8 @@ class Week:
         self._offsets = offsets
 
     def is_open(self, now: float) -> bool:
-        return self._is_open_at(self._minute(now))
+        minute = self._minute(now)
+        return any(each.covers(minute) for each in self._hours)
 
     def next_opening(self, now: float) -> float:
         """Return when the hours open next, or ``now`` if they are open. Ignores hours that a clock change skips."""
@@ -115,9 +116,6 @@ class Week:
         """Format a moment by the zone's clock: ``Mon 22:00``."""
         day, minute = divmod(round(self._minute(moment)) % WEEK, _DAY)
         return f"{DAYS[day]} {minute // 60:02d}:{minute % 60:02d}"
-
-    def _is_open_at(self, minute: float) -> bool:
-        return any(each.covers(minute) for each in self._hours)
 
     def _minute(self, now: float) -> float:
         """Return the minute of the week, by the zone's clock."""

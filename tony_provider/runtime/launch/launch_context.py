@@ -63,11 +63,6 @@ _TYPE = "YARN_CONTAINER_RUNTIME_TYPE"
 _DOCKER, _RUNC = "YARN_CONTAINER_RUNTIME_DOCKER_", "YARN_CONTAINER_RUNTIME_RUNC_"
 
 
-def plain_variables() -> dict[str, str]:
-    """Return the variables for a plain process, which are needed if the nodes use an image by default."""
-    return {_TYPE: "default"}
-
-
 def image_variables(image: Docker) -> dict[str, str]:
     """Return the variables for a container in an image."""
     if not is_docker_image(image):
@@ -135,7 +130,7 @@ def job_launch_environment(
     if image is not None:
         variables.update(image_variables(image))
     elif docker_keys(job):
-        variables.update(plain_variables())
+        variables[_TYPE] = "default"  # a plain process, even if the nodes use an image by default
     return variables
 
 

@@ -262,7 +262,7 @@ class FinishedTasks(Part):
 
     def _is_over(self, task: Task) -> bool:
         """Return whether a task has succeeded, has reported everything, and is not about to restart."""
-        if task.state is not TaskState.SUCCEEDED or not _is_settled(task):
+        if task.state is not TaskState.SUCCEEDED or task.process is None or not task.process.settled:
             return False
         if task.ending or task.role is Role.PS:
             return False
@@ -350,10 +350,6 @@ class FinishedTasks(Part):
                 task.process = ProcessState(task.start, self._state.generation.number, end=end, settled=True)
                 task.progress, task.released = outcome.progress, True
                 task.enter(TaskState.SUCCEEDED)
-
-
-def _is_settled(task: Task) -> bool:
-    return task.process is not None and task.process.settled
 
 
 class EarlyEnds(Part):

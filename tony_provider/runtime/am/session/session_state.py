@@ -530,14 +530,11 @@ class Generation:
         if not self._listed:
             for place, task in enumerate(tasks()):
                 self._places[task.name] = place
-                self._listed.append(self.addresses.get(task.name) or _without_address(task))
+                unknown = TaskAddress(task.type, task.index, task.role)
+                self._listed.append(self.addresses.get(task.name, unknown))
         if self._cluster is None:
             self._cluster = ClusterSpec(self.number, tuple(self._listed))
         return self._cluster
-
-
-def _without_address(task: Task) -> TaskAddress:
-    return TaskAddress(task.type, task.index, task.role)
 
 
 class SessionState:

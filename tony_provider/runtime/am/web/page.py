@@ -452,12 +452,13 @@ class JobPage:
         return await asyncio.to_thread(self._response, parts)
 
     def _response(self, parts: Parts) -> HttpResponse:
+        load_again = element("noscript", element("meta", http_equiv="refresh", content=_WITHOUT_SCRIPT))
         return self._document.response(
             HTTPStatus.OK,
             parts.title,
             element("main", *(element("section", html, id=name) for name, html in parts.sections.items())),
             element("footer", element("span", parts.note, id="note", role="status")),
-            head=_load_again() if parts.every else None,
+            head=load_again if parts.every else None,
             data_every=f"{parts.every:g}",
         )
 
@@ -471,10 +472,6 @@ class JobPage:
         status, places, use, curves = self._status(), self._places(), self._use(), self._curves
         # Hundreds of rows and curves take time, and must not delay the messages of executors.
         return await asyncio.to_thread(lambda: Parts.of(PageContent(status, places, curves, use, every_task)))
-
-
-def _load_again() -> Html:
-    return element("noscript", element("meta", http_equiv="refresh", content=_WITHOUT_SCRIPT))
 
 
 def _wants_every_task(query: str) -> bool:
