@@ -24,7 +24,7 @@ import attrs
 
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import BoundedJsonError, read_json
-from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.common.codec import NON_FINITE, CodecError, dump_json, load_json, plain_number
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.protocol.metrics import SHOWN, MetricValues, Unit
 from tony_provider.runtime.storage import uris
@@ -429,7 +429,6 @@ class TaskSample:
 
 SAMPLES_VERSION = 1  # format version of segments
 _SAMPLES_NAME = re.compile(r"series-(\d{1,9})-(\d{1,9})\.jsonl\.gz")
-_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _EXACT = 2.0**53  # integers below this limit are written exactly
 _LARGEST = 1 << 64  # integers in a sample must be below this limit
 _SAMPLES_LONGEST = 1 << 20  # maximum bytes of a line
@@ -522,7 +521,7 @@ def encode_sample(sample: TaskSample) -> bytes:
 
 def _number(value: float) -> Any:
     if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return plain_number(value)
     if value == int(value) and abs(value) < _EXACT:
         return int(value)
     return float(f"{value:.7g}")
@@ -594,7 +593,7 @@ def _seconds(value: Any) -> float:
 
 def _float(value: Any) -> float:
     if isinstance(value, str):
-        return _NON_FINITE[value]
+        return NON_FINITE[value]
     if type(value) not in (int, float):
         raise TypeError(value)
     return float(value)

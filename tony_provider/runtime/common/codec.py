@@ -27,7 +27,7 @@ from tony_provider.runtime.common.quantities import ResourceAmount
 
 T = TypeVar("T")
 
-_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 # Name of a class attribute, see ``JobStatus``. If it is true, the writer may be newer than the reader, so unknown keys
 # are ignored. For other classes an unknown key is an error, because ignoring the key would change the described job.
@@ -133,8 +133,8 @@ def _structure_int(value: Any, _: Any) -> int:
 
 
 def _structure_float(value: Any, _: Any) -> float:
-    if isinstance(value, str) and value in _NON_FINITE:
-        return _NON_FINITE[value]
+    if isinstance(value, str) and value in NON_FINITE:
+        return NON_FINITE[value]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"expected a number, got {reprlib.repr(value)}")
     return float(value)
@@ -183,7 +183,8 @@ def _check_container(name: str, wanted: Any, value: Any) -> None:
         raise TypeError(f"{name}: expected an object, got {reprlib.repr(value)}")
 
 
-def _unstructure_float(value: float) -> Any:
+def plain_number(value: float) -> Any:
+    """Return a number as JSON can represent it: a text for NaN and infinities."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -202,7 +203,7 @@ def converter(*, forbid_extra_keys: bool, explaining: bool = False) -> cattrs.Co
     converter.register_structure_hook(bool, _structure_bool)
     converter.register_structure_hook(str, _structure_str)
     converter.register_structure_hook_func(_is_number_or_text, _structure_number_or_text)
-    converter.register_unstructure_hook(float, _unstructure_float)
+    converter.register_unstructure_hook(float, plain_number)
     converter.register_unstructure_hook(str, _unstructure_str)
     converter.register_structure_hook(ResourceAmount, _structure_amount)
     converter.register_unstructure_hook(ResourceAmount, lambda amount: amount.plain)
