@@ -33,22 +33,22 @@ def run_date(run: Any) -> datetime:
 
     Raises UndatedRun if the partition has no date.
     """
-    key = _field(run, "partition_key")
+    key = run_field(run, "partition_key")
     if key is None:
-        return _moment(_field(run, "logical_date") or _field(run, "run_after"))
-    date = _field(run, "partition_date") or _date_in(key)
+        return _moment(run_field(run, "logical_date") or run_field(run, "run_after"))
+    date = run_field(run, "partition_date") or _date_in(key)
     if date is None:
         raise UndatedRun(
-            f"The DAG run {_field(run, 'run_id') or ''} is for the partition {shown(key)}, which is not a date, so the "
-            "date of the run is unknown. Use a partition mapper of dates (such as StartOfDayMapper), or name the date "
-            "yourself: newest_model(…, before='2026-01-05')"
+            f"The DAG run {run_field(run, 'run_id') or ''} is for the partition {shown(key)}, which is not a date, so "
+            "the date of the run is unknown. Use a partition mapper of dates (such as StartOfDayMapper), or name the "
+            "date yourself: newest_model(…, before='2026-01-05')"
         )
     return _moment(date)
 
 
 def known_run_date(run: Any) -> datetime | None:
     """Return the date that a DAG run is for, or None if it is unknown."""
-    if run is None or not any(_field(run, name) for name in ("partition_key", "logical_date", "run_after")):
+    if run is None or not any(run_field(run, name) for name in ("partition_key", "logical_date", "run_after")):
         return None
     try:
         return run_date(run)
@@ -63,12 +63,12 @@ def period_end(run: Any) -> datetime:
 
     Raises UndatedRun if the run is for a partition without a date.
     """
-    end = None if _field(run, "partition_key") is not None else _field(run, "data_interval_end")
+    end = None if run_field(run, "partition_key") is not None else run_field(run, "data_interval_end")
     return _moment(end) if end else run_date(run)
 
 
-def _field(run: Any, name: str) -> Any:
-    # A deadline's callback gets the run as JSON. Airflow before 3.2 has no partitions.
+def run_field(run: Any, name: str) -> Any:
+    """Return a field of a run, or None: Airflow before 3.2 has no partitions. Deadlines pass the run as JSON."""
     return run.get(name) if isinstance(run, Mapping) else getattr(run, name, None)
 
 

@@ -25,7 +25,7 @@ from tony_provider.notifications.message import MOST_METRICS, MOST_WARNINGS, Met
 from tony_provider.operators.outcome import task_log_tail
 from tony_provider.operators.submission import render_secrets
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.run_dates import known_run_date
+from tony_provider.run_dates import known_run_date, run_field
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.common.text import first_line
@@ -58,8 +58,8 @@ class CallbackEvent:
     def of(cls, context: Mapping[str, Any]) -> CallbackEvent:
         """Return the event for the context of a callback of a task, a DAG or a deadline."""
         ti, run = context.get("ti"), context.get("dag_run")
-        dag_id = getattr(ti, "dag_id", None) or _of(run, "dag_id") or getattr(context.get("dag"), "dag_id", "")
-        run_id = context.get("run_id") or _of(run, "run_id") or _of(run, "dag_run_id") or ""
+        dag_id = getattr(ti, "dag_id", None) or run_field(run, "dag_id") or getattr(context.get("dag"), "dag_id", "")
+        run_id = context.get("run_id") or run_field(run, "run_id") or run_field(run, "dag_run_id") or ""
         about: dict[str, Any] = {"dag_id": str(dag_id), "run_id": str(run_id), "date": _date(known_run_date(run))}
         if ti is None or "reason" in context:
             return cls(
@@ -102,11 +102,6 @@ class CallbackEvent:
 
 def _value(state: Any) -> str:
     return str(getattr(state, "value", state) or "")
-
-
-def _of(run: Any, name: str) -> Any:
-    """Return a field of a run. Deadline callbacks receive the run as JSON, others as an object."""
-    return run.get(name) if isinstance(run, Mapping) else getattr(run, name, None)
 
 
 def _date(date: datetime | None) -> str:
