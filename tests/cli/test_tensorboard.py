@@ -25,7 +25,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from tests.cli.conftest import Said, Tony
 from tests.hooks.jobs import processes_with
-from tests.owners import own
+from tests.owners import open_after, own
 from tests.runtime.history.events import leave_events
 from tests.waiting import until
 from tony_provider.cluster.submission.preparation import SubmissionRequest
@@ -170,7 +170,7 @@ class Kept:
         first = {"event": "begun", "labels": {**DAG, "run_id": self.run_id}}
         leave_events(local_path(directory), first)
         chains = CheckpointChains(self.hook.storage(), self.hook.layout, self.identity)
-        own(chains, chains.open_after(None, new_chain()), self.id)
+        own(chains, open_after(chains, None, new_chain()), self.id)
 
 
 @pytest.fixture

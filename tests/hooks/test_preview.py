@@ -12,6 +12,7 @@ import pytest
 
 from tests.checkpoints import commit
 from tests.hooks.jobs import identity, job
+from tests.owners import open_after
 from tony_provider.cluster.errors import SourceMissing
 from tony_provider.cluster.local.local_cluster import LocalCluster
 from tony_provider.cluster.settings import NO_KEY_SERVER
@@ -38,7 +39,7 @@ def request_of(hook: TonyHook, folder: Path, **more: Any) -> SubmissionRequest:
 
 def chain_of_another(hook: TonyHook) -> str:
     chains = CheckpointChains(hook.storage(), hook.layout, identity(hook, "another"))
-    uri = chains.open_after(None, new_chain())
+    uri = open_after(chains, None, new_chain())
     commit(hook.storage(), uri, 40)
     return uri
 

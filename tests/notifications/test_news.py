@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from tests.notifications.recording import RecordingNotifier
 from tests.operators.statuses import status, worker
-from tests.owners import own
+from tests.owners import open_after, own
 from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.exceptions import TonyJobFailed, TonySpecError
 from tony_provider.hooks.tony import TonyHook
@@ -58,7 +58,7 @@ class Left:
         """The directory of the application."""
         identity = self.hook.identity(dag_id="clicks", run_id=run_id, task_id=task_id)
         chains = CheckpointChains(self.hook.storage(), self.hook.layout, identity)
-        own(chains, chains.open_after(None, new_chain()), ID)
+        own(chains, open_after(chains, None, new_chain()), ID)
         directory = self.hook.job(ID, identity).directory
         self.hook.storage().write(f"{directory}/result.json", dump_json(what))
         return directory

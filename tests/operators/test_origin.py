@@ -17,6 +17,7 @@ from tests.airflow_dags import run, run_made_with
 from tests.checkpoints import commit
 from tests.operators.jobs import DAG_ID, applications, job
 from tests.operators.trainings import DATES, MORNING, RUN_ID, Training
+from tests.owners import open_after
 from tony_provider.cluster.records.summary import JOB_KEY
 from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.exceptions import TonyJobRejected, TonySpecError
@@ -31,7 +32,7 @@ def chain_of(training: Training, steps: list[int], **other: Any) -> str:
     """URI of a chain that a training of another run has left."""
     ids = {"dag_id": "operator_test", "run_id": OTHER, "task_id": "train", **other}
     chains = CheckpointChains(training.hook.storage(), training.hook.layout, training.hook.identity(**ids))
-    uri = chains.open_after(chains.newest(), new_chain())
+    uri = open_after(chains, chains.newest(), new_chain())
     for step in steps:
         commit(training.hook.storage(), uri, step)
     return uri

@@ -191,7 +191,7 @@ class TonyJob:
 
     def chain(self) -> ChainState | None:
         """Return the chain that the job owns, otherwise the training's newest chain, or None if it has no chain."""
-        return self._chains().used_by(self.application_id)
+        return self.owned_chain() or self._chains().newest()
 
     def checkpoints(self) -> list[KeptCheckpoint]:
         """Return the committed checkpoints of the job's chain, the newest first."""

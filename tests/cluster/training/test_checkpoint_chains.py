@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checkpoints import commit
-from tests.owners import own
+from tests.owners import open_after, own
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.training.checkpoint_chains import ChainState, CheckpointChains, choose_checkpoint, new_chain
 from tony_provider.cluster.training.identity import Identity, Layout, chain_number
@@ -32,12 +32,12 @@ def chains(tmp_path: Path) -> CheckpointChains:
 
 def test_the_first_and_the_next(chains: CheckpointChains) -> None:
     assert chains.newest() is None
-    first = chains.open_after(None, new_chain())
+    first = open_after(chains, None, new_chain())
     assert first.endswith("/jobs/train-0/chain-0001")
     newest = chains.newest()
     assert newest is not None
     assert (newest.uri, newest.owner) == (first, None)
-    second = chains.open_after(newest, new_chain())
+    second = open_after(chains, newest, new_chain())
     newest = chains.newest()
     assert newest is not None
     assert (newest.uri, newest.name) == (second, "chain-0002")
@@ -46,7 +46,7 @@ def test_the_first_and_the_next(chains: CheckpointChains) -> None:
 def test_one_of_many_opens_a_chain(chains: CheckpointChains) -> None:
     def open_first(_: int) -> str | None:
         try:
-            return chains.open_after(None, new_chain())
+            return open_after(chains, None, new_chain())
         except StorageExists:
             return None
 
@@ -56,14 +56,14 @@ def test_one_of_many_opens_a_chain(chains: CheckpointChains) -> None:
 
 
 def test_who_owns_it(chains: CheckpointChains) -> None:
-    uri = chains.open_after(None, new_chain())
+    uri = open_after(chains, None, new_chain())
     own(chains, uri, A)
     own(chains, uri, B)
     assert chains.owned_by(A) is None
     found = chains.owned_by(B)
     assert found is not None
     assert (found.uri, found.owner) == (uri, Owner(B, "chain-0001"))
-    second = chains.open_after(chains.newest(), new_chain())
+    second = open_after(chains, chains.newest(), new_chain())
     assert chains.read(second).owner is None, "a newer one is nobody's yet"
     own(chains, second, A)
     assert chains.owned_by(B) is None
@@ -74,30 +74,30 @@ def test_a_chain_whose_opening_was_cut_short_is_opened(chains: CheckpointChains)
     """Its directory is there a moment before it says what it is."""
     chains.storage.make_directories(chains.layout.chain_dir(chains.identity, 1))
     newest = chains.newest()
-    uri = chains.open_after(newest, new_chain())
+    uri = open_after(chains, newest, new_chain())
     assert uri.endswith("/chain-0001")
     with pytest.raises(StorageExists):
-        chains.open_after(newest, new_chain())
+        open_after(chains, newest, new_chain())
 
 
 def test_what_was_owned_in_vain_is_as_it_was(chains: CheckpointChains) -> None:
-    first = chains.open_after(None, new_chain())
+    first = open_after(chains, None, new_chain())
     former = own(chains, first, A)
-    second = chains.open_after(chains.newest(), new_chain())
+    second = open_after(chains, chains.newest(), new_chain())
     chains.owners.give_back(own(chains, second, B, WaitingTry("try 2")), former)
     assert chains.owners.newest().owner == Owner(A, "chain-0001", WaitingTry("try 2"))
     assert chains.owned_by(A) == chains.read(first)
 
 
 def test_a_first_submission_that_failed_leaves_nothing(chains: CheckpointChains) -> None:
-    uri = chains.open_after(None, new_chain())
+    uri = open_after(chains, None, new_chain())
     chains.owners.give_back(own(chains, uri, A), Epoch())
     chains.abandon(uri)
     assert chains.storage.list(chains.layout.job_dir(chains.identity)) == []
 
 
 def test_what_somebody_else_owns_by_now_or_has_saved_stays(chains: CheckpointChains) -> None:
-    uri = chains.open_after(None, new_chain())
+    uri = open_after(chains, None, new_chain())
     taken = own(chains, uri, A)
     own(chains, uri, B)
     chains.owners.give_back(taken, Epoch())
@@ -115,7 +115,7 @@ def _newest_step(chains: CheckpointChains, uri: str) -> int | None:
 
 
 def test_the_newest_step_is_that_of_a_whole_committed_checkpoint(chains: CheckpointChains) -> None:
-    uri = chains.open_after(None, new_chain())
+    uri = open_after(chains, None, new_chain())
     assert choose_checkpoint(chains.storage, uri) is None
     commit(chains.storage, uri, 90)
     commit(chains.storage, uri, 100)
@@ -135,7 +135,7 @@ def test_the_newest_step_is_that_of_a_whole_committed_checkpoint(chains: Checkpo
 def test_a_file_that_cannot_be_read_is_named_with_what_to_do(
     chains: CheckpointChains, file: str, advice: str, content: bytes
 ) -> None:
-    own(chains, chains.open_after(None, new_chain()), A)
+    own(chains, open_after(chains, None, new_chain()), A)
     training = chains.layout.job_dir(chains.identity)
     write_atomically(chains.storage, f"{training}/{file}", content)
     with pytest.raises(

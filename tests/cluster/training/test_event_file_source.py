@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.owners import own
+from tests.owners import open_after, own
 from tony_provider.cluster.training.checkpoint_chains import CheckpointChains
 from tony_provider.cluster.training.identity import Layout, identity_of
 from tony_provider.cluster.training.results import event_file_source, label_of
@@ -41,7 +41,7 @@ def test_an_application_that_others_came_after_trained_in_the_chain_of_its_time(
     storage, layout = LocalStorage(), Layout(f"file://{tmp_path}")
     chains = CheckpointChains(storage, layout, IDENTITY)
     for created_ms in (100, 200, 300):
-        chain = chains.open_after(chains.newest(), ChainRecord({}, created_ms=created_ms))
+        chain = open_after(chains, chains.newest(), ChainRecord({}, created_ms=created_ms))
         own(chains, chain, "application_1700000000000_0002")
     status = JobStatus(ID, "clicks", JobState.FAILED, started_ms=started_ms)
     directory = layout.application_dir(IDENTITY, ID)

@@ -192,10 +192,6 @@ class CheckpointChains:
             return None
         return self.read(uris.join(self.layout.job_dir(self.identity), owner.chain))
 
-    def used_by(self, application_id: str) -> ChainState | None:
-        """Return the chain that this application owns. If a retry owns it by now, return the newest chain."""
-        return self.owned_by(application_id) or self.newest()
-
     def all(self) -> list[ChainState]:
         """Return all chains, the oldest first."""
         return [self.read(self.layout.chain_dir(self.identity, number)) for number in self._numbers()]
@@ -209,15 +205,6 @@ class CheckpointChains:
         if newest is None or not newest.is_empty:
             number += 1
         return self.layout.chain_dir(self.identity, number)
-
-    def open_after(self, newest: ChainState | None, about: ChainRecord) -> str:
-        """Open the chain after ``newest``; return its URI.
-
-        Raises StorageExists if another try has just opened it.
-        """
-        uri = self.uri_after(newest)
-        self.open(uri, about)
-        return uri
 
     def open(self, uri: str, about: ChainRecord) -> None:
         """Open the chain with a URI from ``uri_after``. Raises StorageExists if another try has just opened it."""
