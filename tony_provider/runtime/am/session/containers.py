@@ -208,7 +208,7 @@ class Containers:
         for task in tasks:
             self._give_back(task, now, why)
 
-    def join(self, tasks: Sequence[Task], now: float) -> None:
+    def join(self, tasks: Sequence[Task]) -> None:
         """Request containers for these tasks, which a resize has added to the job."""
         self._state.emit(self.gang.join(tasks))
 

@@ -62,7 +62,7 @@ class Resizing(Part):
             return
         for name, number in self._sizes.requested.items():
             if number > len(self._sizes.present(name)) and self._can_grow(name):
-                self._grow(name, now)
+                self._grow(name)
         leaving = [task for name in self._sizes.requested for task in self._sizes.excess(name)]
         if not leaving:
             self._checkpoint_wait.end()
@@ -79,7 +79,7 @@ class Resizing(Part):
         first = self._sizes.present(name)[0]
         return self._state.phase is not JobState.WAITING or first.waits_for_types or self._containers.gang.brings(first)
 
-    def _grow(self, name: str, now: float) -> None:
+    def _grow(self, name: str) -> None:
         state = self._state
         first = self._sizes.present(name)[0]
         before, starts = len(state.of_type[name]), min(task.start for task in state.tasks)
@@ -99,7 +99,7 @@ class Resizing(Part):
             state.generation.without |= {task.name for task in new if task.left_out}
         state.note_sizing("larger", f"growing to {count(self._sizes.requested[name], name)}", data=self._left_out)
         if not first.waits_for_types and state.phase is not JobState.SUSPENDED:
-            self._containers.join(new, now)
+            self._containers.join(new)
 
     # ---- removing tasks ----------------------------------------------------------------------------------------
 
