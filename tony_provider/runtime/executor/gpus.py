@@ -190,11 +190,8 @@ def _own_processes(inodes: set[str]) -> list[int]:
     """Return the PIDs of this user's processes that have one of these sockets open."""
     if not inodes:
         return []
-    found = []
-    for process in os.listdir("/proc"):  # noqa: PTH208 - only names are needed
-        if process.isdigit() and _is_own(process) and inodes & processes.open_sockets(int(process)):
-            found.append(int(process))
-    return found
+    pids = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - only names are needed
+    return [int(pid) for pid in pids if _is_own(pid) and inodes & processes.open_sockets(int(pid))]
 
 
 def _is_own(process: str) -> bool:

@@ -162,7 +162,7 @@ def python_env_kind(python_env: PythonEnv) -> Optional[EnvironmentKind]:
 
 def node_directory(python_env: PythonEnv) -> str:
     """Return the path of an environment that is a directory on the nodes, without ``file://``."""
-    return python_env[len(_PREFIX) :] if python_env.startswith(_PREFIX) else python_env
+    return python_env.removeprefix(_PREFIX)
 
 
 def named_environments(job: JobSpec) -> Iterator[tuple[str, Optional[str], PythonEnv]]:
