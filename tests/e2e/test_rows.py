@@ -24,7 +24,7 @@ REPRESENTATIVES = (
     "dags-test",
     "triggerer-killed",
 )
-AT_ONCE = 4
+AT_ONCE = 3
 
 
 @pytest.fixture(scope="module")

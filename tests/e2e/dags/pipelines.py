@@ -55,8 +55,9 @@ with DAG("chained", **DAILY, default_args={"depends_on_past": True}):
     )
     publish(train.output)
 
+# With retries: a slow scheduler learns of a deferral only after the task has gone on, and then fails that try.
 with DAG("evaluated", schedule=None, params=PARAMS):
-    train = TonyTrainOperator(task_id="train", job=job(), deferrable=True, poll_interval=1, **ONCE)
+    train = TonyTrainOperator(task_id="train", job=job(), deferrable=True, poll_interval=1, **TWICE)
     evaluate = TonyTrainOperator(
         task_id="evaluate",
         job=job(
@@ -68,6 +69,6 @@ with DAG("evaluated", schedule=None, params=PARAMS):
         ),
         deferrable=True,
         poll_interval=1,
-        **ONCE,
+        **TWICE,
     )
     train >> evaluate
