@@ -27,6 +27,7 @@ EVERY = (
     Benchmark("airflow_submissions", "a hundred tasks that submit at once, and what each asks for", on_cluster=True),
     Benchmark("overhead", "a training by hand and as a job: wall time, CPU of master and executors", on_cluster=True),
     Benchmark("mirror", "checkpoints copied to HDFS, beside a raw WebHDFS copy and Hadoop's command", on_cluster=True),
+    Benchmark("large_files", "one file of 4 GiB stored and restored, beside one stream and Hadoop's commands"),
     Benchmark("inputs", "a million shards: listing, deals, the queue and its log, the next master", on_cluster=True),
     Benchmark("scale", "an application master of thousands of simulated executors"),
     Benchmark("grants", "a real ResourceManager with simulated nodes: seconds until a large job has its containers"),

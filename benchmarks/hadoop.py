@@ -22,16 +22,18 @@ SETTINGS = Settings(
 
 
 @contextmanager
-def cluster(name: str) -> Iterator[HadoopCluster]:
+def cluster(name: str, settings: Settings = SETTINGS) -> Iterator[HadoopCluster]:
     """The one that $TONY_TEST_HADOOP_ROOT names, which is left alone; else a new one for this benchmark.
+
+    With other settings than the common ones, it is always a new one.
 
     Raises ClusterError, ResolveError.
     """
     attached = os.environ.get(ATTACH)
-    if attached:
+    if attached and settings == SETTINGS:
         yield HadoopCluster.load(Path(attached))
         return
-    ours = HadoopCluster(REPOSITORY / ".tony" / f"bench-{name}", SETTINGS)
+    ours = HadoopCluster(REPOSITORY / ".tony" / f"bench-{name}", settings)
     ours.start()
     try:
         yield ours

@@ -76,10 +76,10 @@ def measure(
     """``series``: MiB of a large checkpoint and the number of small files in the series of saves."""
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as name, hadoop.cluster("mirror") as cluster:
-        hdfs = _hdfs(cluster, Path(name))
+        hdfs = hdfs_command(cluster, Path(name))
         for case in cases(small_files):
             figures += _measured(case, cluster, Path(name), hdfs, rounds or case.rounds)
-        with _target(cluster) as target:
+        with target_on(cluster) as target:
             figures += save_series.measure(cluster, Path(name), target, *series)
     title = (
         f"A checkpoint copied to HDFS on one machine, in turns, with one DataNode; {at_once(_MEBIBYTE)} large files "
@@ -101,7 +101,7 @@ _SPEED = "copied: "
 def _measured(case: Case, cluster: HadoopCluster, home: Path, hdfs: Path, rounds: int) -> Iterator[Figure]:
     found: dict[str, list[Copied]] = {who: [] for who in COPIERS}
     starts = []
-    with _target(cluster) as target, _crew(case, cluster, home, target, hdfs) as crew:
+    with target_on(cluster) as target, _crew(case, cluster, home, target, hdfs) as crew:
         for number in range(1, rounds + 1):
             turn = number % len(COPIERS)
             for who in [*list(COPIERS)[turn:], *list(COPIERS)[:turn]]:
@@ -174,7 +174,7 @@ def _start(command: Sequence[str], place: Path, rank: int) -> subprocess.Popen[s
 
 
 @contextmanager
-def _target(cluster: HadoopCluster) -> Iterator[str]:
+def target_on(cluster: HadoopCluster) -> Iterator[str]:
     target = f"/tmp/bench-{uuid.uuid4().hex}"
     try:
         yield target
@@ -183,7 +183,7 @@ def _target(cluster: HadoopCluster) -> Iterator[str]:
             storage.remove(f"hdfs://{target}", recursive=True)
 
 
-def _hdfs(cluster: HadoopCluster, home: Path) -> Path:
+def hdfs_command(cluster: HadoopCluster, home: Path) -> Path:
     """Hadoop's command, as a client of the cluster has it."""
     client = JavaClient(cluster, home)
     named = {name: client.environment[name] for name in ("HADOOP_USER_NAME", "JAVA_HOME")}

@@ -1,8 +1,9 @@
-"""The least that a copy over WebHDFS can be: one streamed CREATE for each file, nothing checked, nothing moved."""
+"""The least that a copy over WebHDFS can be: one streamed CREATE or OPEN for each file, nothing checked or moved."""
 
 from __future__ import annotations
 
 import http.client
+import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,20 @@ def copy(files: Sequence[Path], address: str, user: str, directory: str, *, at_o
     """``address`` of the NameNode, ``directory`` a path on HDFS."""
     with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(lambda file: _create(file, address, user, f"{directory}/{file.name}"), files))
+
+
+def fetch(path: str, address: str, user: str, target: Path) -> None:
+    """Read one file into ``target``. See ``copy``."""
+    location = urlsplit(_redirect(address, f"/webhdfs/v1{quote(path)}?op=OPEN&user.name={user}", "GET"))
+    assert location.hostname
+    connection = http.client.HTTPConnection(location.hostname, location.port, timeout=120)
+    connection.request("GET", f"{location.path}?{location.query}")
+    answer = connection.getresponse()
+    with target.open("wb") as file:
+        shutil.copyfileobj(answer, file, CHUNK)
+    connection.close()
+    if answer.status != 200:
+        raise OSError(f"the DataNode answered {answer.status}")
 
 
 def _create(file: Path, address: str, user: str, target: str) -> None:
@@ -34,9 +49,9 @@ def _create(file: Path, address: str, user: str, target: str) -> None:
         raise OSError(f"the DataNode answered {status}")
 
 
-def _redirect(address: str, path: str) -> str:
+def _redirect(address: str, path: str, method: str = "PUT") -> str:
     connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=30)
-    connection.request("PUT", path)
+    connection.request(method, path)
     location = connection.getresponse().getheader("Location")
     connection.close()
     if location is None:

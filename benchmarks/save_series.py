@@ -47,14 +47,14 @@ def series(mebibytes: int, small_files: int) -> list[Series]:
     """Return the programs. ``mebibytes`` is the size of a large checkpoint."""
 
     def overwrite(directory: Path, _: int) -> None:
-        _fill(directory / "last.pt", mebibytes)
+        fill(directory / "last.pt", mebibytes)
 
     def rotate(directory: Path, number: int) -> None:
-        _fill(directory / f"step-{number}.pt", mebibytes)
+        fill(directory / f"step-{number}.pt", mebibytes)
         (directory / f"step-{number - 3}.pt").unlink(missing_ok=True)
 
     def add(directory: Path, number: int) -> None:
-        _fill(directory / f"step-{number}.pt", mebibytes // 4)
+        fill(directory / f"step-{number}.pt", mebibytes // 4)
 
     def small(directory: Path, number: int) -> None:
         """Write all files at first, then each 50th."""
@@ -92,7 +92,7 @@ def _measured(each: Series, context: ExecutorContext, other: Path) -> Iterator[F
         each.save(context.checkpoints.path, number)
         with _peak(context.workspace.root, context.checkpoints.path) as peak:
             began = time.monotonic()
-            stored, sent = _store(context, catalog, number)
+            stored, sent = store(context, catalog, number)
             seconds.append(time.monotonic() - began)
         catalog.prune(2)
         uploaded.append(sent / MIB)
@@ -111,7 +111,7 @@ def _measured(each: Series, context: ExecutorContext, other: Path) -> Iterator[F
     context.storage.close()
 
 
-def _store(context: ExecutorContext, catalog: Catalog, number: int) -> tuple[StoredCheckpoint, int]:
+def store(context: ExecutorContext, catalog: Catalog, number: int) -> tuple[StoredCheckpoint, int]:
     """Upload and commit the directory. Return the bytes of new objects, too."""
     directory = context.checkpoints
     state = directory.inspect(ended=True, succeeded=True)
@@ -165,7 +165,7 @@ def _inodes(root: Path) -> dict[int, int]:
     return found
 
 
-def _fill(path: Path, mebibytes: int) -> None:
+def fill(path: Path, mebibytes: int) -> None:
     block = os.urandom(MIB)
     draft = path.with_name(f"{path.name}.tmp")
     with draft.open("wb") as stream:
