@@ -76,6 +76,7 @@ class Field:
 
     def commands(self) -> tuple[float, float]:
         source, target = self._source(), f"{self.target}/put"
+        self._run("-mkdir", self.target)
         return _timed(
             lambda: self._run("-put", str(source), target), lambda: self._run("-get", target, str(self.place / "got"))
         )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import marshal
 import subprocess
 import sys
 import zipfile
@@ -155,6 +156,18 @@ def test_bytecode_for_another_python_is_passed_over(tmp_path: Path) -> None:
 
 def test_a_python_that_is_not_on_this_machine_has_no_bytecode() -> None:
     assert bytecode("3.99", {"lib/a.py": ArchiveEntry(b"pass")}) == {}
+
+
+def test_docstrings_are_left_out_where_nobody_reads_them() -> None:
+    source = ArchiveEntry(b'def function():\n    "What it does."\n')
+    names = ["attr/_make.py", "somebodys/framework.py", "tony_provider/runtime/sdk/tony_sdk.py"]
+    python = "{}.{}".format(*sys.version_info[:2])
+    kept = set()
+    for name, content in bytecode(python, dict.fromkeys(names, source)).items():
+        module: dict[str, Any] = {}
+        exec(marshal.loads(content[16:]), module)
+        kept |= {name} if module["function"].__doc__ else set()
+    assert kept == {"somebodys/framework.pyc", "tony_provider/runtime/sdk/tony_sdk.pyc"}
 
 
 def test_no_module_of_the_current_directory_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,8 @@ def _files(module: str) -> Iterator[tuple[str, Path]]:
 
 _SECONDS = 300.0  # time limit of the compilation; usually two seconds for about 700 modules
 _PLAIN = 2  # version of marshal's format that every Python reads
+_WITHOUT_DOCSTRINGS = ("tony_provider/runtime/", "attr/", "cattrs/", "google/", "grpc/", "h11/", "yaml/")
+_SDK = "tony_provider/runtime/sdk/"
 _UNCHECKED = b"\1\0\0\0"  # flags of a .pyc that Python does not compare with its source (PEP 552)
 
 # Runs in a separate process with PYTHONHASHSEED=0. Otherwise the order of constants, and so the archive's bytes, would
@@ -104,9 +106,9 @@ _UNCHECKED = b"\1\0\0\0"  # flags of a .pyc that Python does not compare with it
 _COMPILER = f"""
 import importlib.util, marshal, sys
 made = []
-for name, source in marshal.load(sys.stdin.buffer):
+for name, source, level in marshal.load(sys.stdin.buffer):
     try:
-        code = compile(source, name, "exec", dont_inherit=True)
+        code = compile(source, name, "exec", dont_inherit=True, optimize=level)
     except SyntaxError:
         continue
     head = importlib.util.MAGIC_NUMBER + {_UNCHECKED!r} + importlib.util.source_hash(source)
@@ -152,8 +154,19 @@ def bytecode(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, byte
 
     Equal modules give equal bytes.
     """
-    sources = [(name, entry.read()) for name, entry in sorted(entries.items()) if name.endswith(".py")]
+    modules = {name: entry for name, entry in sorted(entries.items()) if name.endswith(".py")}
+    sources = [(name, entry.read(), _optimization(name)) for name, entry in modules.items()]
     return _printed(python, _COMPILER, "/", marshal.dumps(sources, _PLAIN))  # "/" has no modules
+
+
+def _optimization(name: str) -> int:
+    """Return the level for ``compile``: 2 leaves out docstrings, 0 keeps them.
+
+    Docstrings are 6 % of the memory of master and executors. Users read those of the SDK, and other packages may need
+    theirs.
+    """
+    own = name.startswith(_WITHOUT_DOCSTRINGS) and not name.startswith(_SDK)
+    return 2 if own else 0
 
 
 def generated_code(python: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -192,7 +205,7 @@ def _printed(python: str, program: str, directory: str, given: bytes = b"") -> d
 
 
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
-_FORMAT = 8  # version of the archive's format, which is part of the archive's key
+_FORMAT = 9  # version of the archive's format, which is part of the archive's key
 _ZIP_HEADER = 30  # bytes before the name in a zip entry
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in the zip format
 _DOWNLOAD_SECONDS = 600.0  # time limit for the wheels of one Python, about 20 MB
