@@ -49,13 +49,8 @@ _OF_THEIRS = {  # type of application -> what only Hbox provides for its program
     **dict.fromkeys(("distlightlda", "lightlda"), "lightLDAEndPoints.txt is not written"),
     "xflow": "DMLC_ROLE, DMLC_PS_ROOT_URI and others are not set, and no scheduler of ps-lite is started",
 }
-_NO_JVM = "nothing runs in a JVM"
 _NO_STREAM = "records are not sent to stdin; `inputs` with `deal: queue` assigns the next file to an idle task"
 _BOARD = "`tensorboard: true` shows what programs write into TONY_TENSORBOARD_DIR"
-_NO_SERVER = (
-    "no server: a running job has a job page, and an ended job has a directory on the store and a run in Airflow"
-)
-_HOROVOD = "set Horovod's own variables in `env`"
 
 
 def _framework(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
@@ -133,20 +128,27 @@ def _of(name: str, field: str, read: Callable[[Any], Any]) -> KeyRule:
 
 OPTIONS = Keys(
     {
+        **handled_elsewhere(
+            {
+                "worker-num": "tasks.worker.instances",
+                "ps-num": "tasks.ps.instances",
+                "chiefworker-memory": "tasks.chief.memory",
+                "evaluatorworker-memory": "tasks.evaluator.memory",
+                "tf-evaluator": "tasks.evaluator",
+                "launch-cmd": "command",
+                "hbox-cmd": "command",
+                "conf": "overrides",
+            }
+        ),
         "app-name": mapped_to("name"),
         "app-type": carried_by(_framework, "framework"),
         "queue": mapped_to("queue"),
-        "worker-num": handled_elsewhere("tasks.worker.instances"),
         "worker-memory": _of("worker", "memory", memory),
         "worker-cores": _of("worker", "vcores", number),
         "worker-gpus": _of("worker", "gpus", positive_or_none),
-        "ps-num": handled_elsewhere("tasks.ps.instances"),
         "ps-memory": _of("ps", "memory", memory),
         "ps-cores": _of("ps", "vcores", number),
         "ps-gpus": _of("ps", "gpus", positive_or_none),
-        "chiefworker-memory": handled_elsewhere("tasks.chief.memory"),
-        "evaluatorworker-memory": handled_elsewhere("tasks.evaluator.memory"),
-        "tf-evaluator": handled_elsewhere("tasks.evaluator"),
         "driver-memory": mapped_to("am.memory", memory),
         "driver-cores": mapped_to("am.vcores", number),
         "am-memory": mapped_to("am.memory", memory),
@@ -159,33 +161,25 @@ OPTIONS = Keys(
         "output": carried_by(_output, "outputs"),
         "s3input": left_out("`inputs` of any store that fsspec knows, by its URI (s3://…)", "inputs"),
         "s3output": left_out("`outputs` of any store that fsspec knows, by its URI (s3://…)", "outputs"),
-        "launch-cmd": handled_elsewhere("command"),
-        "hbox-cmd": handled_elsewhere("command"),
         "board-enable": carried_by(_tensorboard, "tensorboard"),
-        "board-logdir": left_out(_BOARD, "tensorboard"),
-        "board-index": left_out(_BOARD, "tensorboard"),
+        **dict.fromkeys(("board-logdir", "board-index"), left_out(_BOARD, "tensorboard")),
         "board-historydir": left_out("event files stay in the job's directory on the store", "tensorboard"),
-        "board-reloadinterval": left_out("nothing to set", "tensorboard"),
+        **dict.fromkeys(("board-reloadinterval", "board-cacheTimeout"), left_out("nothing to set", "tensorboard")),
         "board-modelpb": left_out("model graphs are not drawn", "tensorboard"),
-        "board-cacheTimeout": left_out("nothing to set", "tensorboard"),
         "priority": left_out("here `priority` is a number of YARN, and higher numbers come first", "priority"),
         "user-path": left_out("`python_env` comes first on PATH; `env` may set another PATH", "python_env"),
-        "conf": handled_elsewhere("overrides"),
         "cluster": left_out("use `--conn-id`: each connection is for one cluster"),
         "duration": left_out("interactive containers are not supported"),
-        "jars": left_out(_NO_JVM),
-        "user-classpath-first": left_out(_NO_JVM),
+        **dict.fromkeys(("jars", "user-classpath-first"), left_out("nothing runs in a JVM")),
         "host-local-enable": left_out(
             "the hosts of an earlier run are not stored; `placement` can name hosts", "placement"
         ),
         "input-strategy": left_out("`inputs` are always lists of files; `fetch: true` copies the files", "inputs"),
-        "output-strategy": left_out("`outputs` are directories", "outputs"),
+        **dict.fromkeys(
+            ("output-strategy", "outputformat", "outputformat-enable"), left_out("`outputs` are directories", "outputs")
+        ),
         "output-index": left_out("the leader's files in TONY_MODEL_DIR are the job's model", "outputs"),
-        "inputformat-enable": left_out(_NO_STREAM),
-        "inputformat-shuffle": left_out(_NO_STREAM),
-        "inputformat": left_out(_NO_STREAM),
-        "outputformat-enable": left_out("`outputs` are directories", "outputs"),
-        "outputformat": left_out("`outputs` are directories", "outputs"),
+        **dict.fromkeys(("inputformat", "inputformat-enable", "inputformat-shuffle"), left_out(_NO_STREAM)),
         "stream-epoch": left_out("`tony_sdk.inputs` can be read again for each epoch"),
         "isRenameInputFile": left_out("inputs are read in place"),
         "create-containerid-dir": left_out("`layout` of an output", "layout"),
@@ -194,9 +188,6 @@ OPTIONS = Keys(
     }
 )
 
-_GROWTH = left_out(
-    "`restart.memory_step` is an amount, and applies to tasks that ran out of memory", "restart.memory_step"
-)
 SAME_AS_OPTION = {  # keys of --conf with the same meaning as an option
     "hbox.worker.num": "worker-num",
     "hbox.worker.memory": "worker-memory",
@@ -219,7 +210,18 @@ SAME_AS_OPTION = {  # keys of --conf with the same meaning as an option
 }
 KEYS = Keys(
     {
-        **{key: handled_elsewhere(OPTIONS.rules[option].here) for key, option in SAME_AS_OPTION.items()},
+        **handled_elsewhere(
+            {
+                **{key: OPTIONS.rules[option].here for key, option in SAME_AS_OPTION.items()},
+                "hbox.docker.image.name": "docker.image",
+                "hbox.docker.image": "docker.image",
+                "hbox.docker.registry.host": "docker.image",
+                "hbox.docker.registry.port": "docker.image",
+                "hbox.container.type": "docker",
+                "hbox.reserve.port.begin": "port_range",
+                "hbox.reserve.port.end": "port_range",
+            }
+        ),
         "hbox.container.env.<name>": carried_by(_variable, "env"),
         "hbox.am.env.<name>": left_out("no user program runs in the master"),
         "hbox.job.labelname": mapped_to("node_label"),
@@ -229,16 +231,13 @@ KEYS = Keys(
         "hbox.app.max.attempts": argument("retries", lambda value: (positive_or_none(value) or 1) - 1 or None),
         "hbox.job.exec.timeout": mapped_to("timeouts.lifetime", milliseconds),
         "hbox.localresource.timeout": mapped_to("timeouts.registration", milliseconds),
-        "hbox.docker.image.name": handled_elsewhere("docker.image"),
-        "hbox.docker.image": handled_elsewhere("docker.image"),
-        "hbox.docker.registry.host": handled_elsewhere("docker.image"),
-        "hbox.docker.registry.port": handled_elsewhere("docker.image"),
-        "hbox.container.type": handled_elsewhere("docker"),
         "hbox.horovod.process.num.per.worker": _of("worker", "processes", positive_or_none),
-        "hbox.reserve.port.begin": handled_elsewhere("port_range"),
-        "hbox.reserve.port.end": handled_elsewhere("port_range"),
-        "hbox.worker.mem.autoscale": _GROWTH,
-        "hbox.ps.mem.autoscale": _GROWTH,
+        **dict.fromkeys(
+            ("hbox.worker.mem.autoscale", "hbox.ps.mem.autoscale"),
+            left_out(
+                "`restart.memory_step` is an amount, and applies to tasks that ran out of memory", "restart.memory_step"
+            ),
+        ),
         "hbox.container.maxFailures.rate": left_out(
             "`tolerated_failures`, for workers with `start: first-come`", "tolerated_failures"
         ),
@@ -251,9 +250,12 @@ KEYS = Keys(
         "hbox.am.cmd": left_out("no user program runs in the master; use a type with `role: once`", "role"),
         "hbox.tf.mode.single": left_out("`framework: standalone`", "framework"),
         "hbox.docker.<setting>": left_out("no options for Docker's command line; use the keys of `docker`", "docker"),
-        "hbox.horovod.<setting>": left_out(_HOROVOD, "env"),
+        "hbox.horovod.<setting>": left_out("set Horovod's own variables in `env`", "env"),
         "hbox.mpi.<setting>": left_out("`mpirun` is found on PATH, or in the job's `python_env`", "python_env"),
-        "hbox.history.<setting>": left_out(_NO_SERVER),
+        "hbox.history.<setting>": left_out(
+            "no server: a running job has a job page, and an ended job has a directory on the store and a run in "
+            "Airflow"
+        ),
         "hbox.interresult.<setting>": left_out("`airflow tony export`; every complete checkpoint is copied"),
         "hbox.tf.board.<setting>": left_out(_BOARD, "tensorboard"),
         "hbox.inputformat.<setting>": left_out(_NO_STREAM),

@@ -279,9 +279,12 @@ def carried_by(carry: Carry, here: str) -> KeyRule:
     return KeyRule(here, carry)
 
 
-def handled_elsewhere(here: str) -> KeyRule:
-    """Return a rule that does nothing, because the importer reads the key together with others."""
-    return KeyRule(here, lambda _draft, _key, _value, _names: None)
+def handled_elsewhere(here: Mapping[str, str]) -> dict[str, KeyRule]:
+    """Return rules that do nothing, because the importer reads these keys together with others.
+
+    ``here`` maps their keys to ours.
+    """
+    return {key: KeyRule(ours, lambda _draft, _key, _value, _names: None) for key, ours in here.items()}
 
 
 @attrs.frozen

@@ -28,20 +28,12 @@ from tony_provider.importers.key_table import (
 from tony_provider.importers.yarn_terms import take_image
 from tony_provider.runtime.jobspec.model import Role
 
-_NO_SERVER = (
-    "no server: a running job has a job page, and an ended job has a directory on the store and a run in Airflow"
-)
-_NO_JVM = "nothing runs in a JVM"
-_FIXED = "nothing to set: executors report every 3 s, and count as lost after 15 s without a report"
 _POOLS = (
     "limits a job's requests: here the queue, Airflow's pools, and `max_tasks`, `max_gpus` of the connection do this. "
     "Here `max_instances` is the number of tasks to which a type may grow"
 )
 ADDRESSES = "addresses are in the connection; if a program needs such files, list them in `files`"
-_FALLBACK = "rules of `placement` always apply; an alternative placement needs another job"
 _CHIEF = "the chief is the task type named chief or with `role: chief`; otherwise rank 0 leads"
-_TESTS = "for TonY's own tests"
-_VERSION = "says which TonY submitted it"
 
 
 # -- rules that need more than a conversion --------------------------------------------------------------------------
@@ -158,11 +150,33 @@ def tensorboard_directory(draft: Draft, key: str, value: Any, _names: Sequence[s
 
 KEYS = Keys(
     {
+        **handled_elsewhere(
+            {
+                "tony.application.framework": "framework",
+                "tony.tensorboard.memory": "tensorboard",
+                "tony.tensorboard.vcores": "tensorboard",
+                "tony.tensorboard.instances": "tensorboard",
+                "tony.tensorboard.gpus": "tensorboard",
+                "tony.<type>.instances": "tasks.<type>.instances",
+                "tony.containers.command": "tasks.<type>.command",
+                "tony.docker.enabled": "docker",
+                "tony.docker.containers.image": "docker.image",
+                "tony.docker.containers.mount": "docker.mounts",
+                "tony.docker.<type>.image": "tasks.<type>.docker.image",
+                "tony.application.single-node": "framework",
+                "tony.application.placement-spec": "tasks.<type>.placement",
+                "tony.<type>.placement-spec": "tasks.<type>.placement",
+                "tony.<type>.allocation-tags": "tasks.<type>.placement.tags",
+                "tony.containers.placement-spec": "tasks.<type>.placement",
+                "tony.containers.allocation-tags": "tasks.<type>.placement.tags",
+                "tony.application.docker.enabled": "docker",
+                "tony.application.docker.image": "docker.image",
+            }
+        ),
         "tony.application.name": mapped_to("name"),
         "tony.yarn.queue": mapped_to("queue"),
         "tony.application.tags": mapped_to("tags", words),
         "tony.application.node-label": mapped_to("node_label"),
-        "tony.application.framework": handled_elsewhere("framework"),
         "tony.application.distributed-mode": mapped_to("start", _distributed_mode),
         "tony.application.timeout": mapped_to("timeouts.lifetime", milliseconds),
         "tony.container.allocation.timeout": mapped_to("timeouts.queue", milliseconds),
@@ -175,14 +189,9 @@ KEYS = Keys(
             mapped_to("timeouts.evaluator", seconds).carry
         ),
         "tony.application.tensorboard-log-dir": carried_by(tensorboard_directory, "tensorboard"),
-        "tony.tensorboard.memory": handled_elsewhere("tensorboard"),
-        "tony.tensorboard.vcores": handled_elsewhere("tensorboard"),
-        "tony.tensorboard.instances": handled_elsewhere("tensorboard"),
-        "tony.tensorboard.gpus": handled_elsewhere("tensorboard"),
         "tony.am.memory": mapped_to("am.memory", memory),
         "tony.am.vcores": mapped_to("am.vcores", number),
         "tony.am.retry-count": argument("retries", positive_or_none),
-        "tony.<type>.instances": handled_elsewhere("tasks.<type>.instances"),
         "tony.<type>.memory": mapped_to("tasks.<type>.memory", memory),
         "tony.<type>.vcores": mapped_to("tasks.<type>.vcores", number),
         "tony.<type>.gpus": mapped_to("tasks.<type>.gpus", positive_or_none),
@@ -191,22 +200,14 @@ KEYS = Keys(
         "tony.<type>.depends-on": carried_by(_depends_on, "tasks.<type>.after"),
         "tony.<type>.resources": carried_by(_resources, "tasks.<type>.files"),
         "tony.containers.resources": carried_by(_resources, "files"),
-        "tony.containers.command": handled_elsewhere("tasks.<type>.command"),
         "tony.execution.envs": carried_by(_environment, "env"),
-        "tony.docker.enabled": handled_elsewhere("docker"),
-        "tony.docker.containers.image": handled_elsewhere("docker.image"),
-        "tony.docker.containers.mount": handled_elsewhere("docker.mounts"),
-        "tony.docker.<type>.image": handled_elsewhere("tasks.<type>.docker.image"),
         "tony.containers.envs": carried_by(_container_environment, "env"),
         "tony.application.type": left_out("the application type is always TONY"),
-        "tony.application.single-node": handled_elsewhere("framework"),
         "tony.application.enable-preprocess": left_out("preparation is a task of the DAG, or the task type `prepare`"),
         "tony.application.num-client-rm-connect-retries": left_out("`timeout` of the connection", "timeout"),
-        "tony.application.stop-on-failure-jobtypes": left_out(
-            "the failure of any type except sidecars fails the job if restarts do not help", "restart"
-        ),
-        "tony.application.stop.on.failure.jobtypes": left_out(
-            "the failure of any type except sidecars fails the job if restarts do not help", "restart"
+        **dict.fromkeys(
+            ("tony.application.stop-on-failure-jobtypes", "tony.application.stop.on.failure.jobtypes"),
+            left_out("the failure of any type except sidecars fails the job if restarts do not help", "restart"),
         ),
         "tony.application.fail-on-worker-failure-enabled": left_out(
             "a failed worker fails the job; with `min_instances` or `tolerated_failures` the job continues with fewer",
@@ -215,37 +216,48 @@ KEYS = Keys(
         "tony.application.group.<group>": left_out("an evaluator's time counts from the end of the types that decide"),
         "tony.application.dependency.<type>.timeout.after.<group>.ignored": _of_evaluators(_ignored_timeout),
         "tony.application.security.enabled": left_out("`kerberos` of the connection", "kerberos"),
-        "tony.application.hdfs-conf-path": left_out(ADDRESSES, "files"),
-        "tony.application.yarn-conf-path": left_out(ADDRESSES, "files"),
-        "tony.application.mapred-conf-path": left_out(ADDRESSES, "files"),
-        "tony.application.hadoop.location": left_out("`hadoop: true` finds the node's own Hadoop", "hadoop"),
-        "tony.application.hadoop.classpath": left_out("`hadoop: true` finds the node's own Hadoop", "hadoop"),
-        "tony.application.placement-spec": handled_elsewhere("tasks.<type>.placement"),
+        **dict.fromkeys(
+            (
+                "tony.application.hdfs-conf-path",
+                "tony.application.yarn-conf-path",
+                "tony.application.mapred-conf-path",
+            ),
+            left_out(ADDRESSES, "files"),
+        ),
+        **dict.fromkeys(
+            ("tony.application.hadoop.location", "tony.application.hadoop.classpath"),
+            left_out("`hadoop: true` finds the node's own Hadoop", "hadoop"),
+        ),
         "tony.application.placement-spec-retry-interval-ms": left_out(
             "nothing to set: YARN keeps requests, and requests that YARN gives up are repeated every 5 s"
         ),
-        "tony.application.alt-placement-spec": left_out(_FALLBACK),
-        "tony.application.placement-alt-fallback-timeout-ms": left_out(_FALLBACK),
-        "tony.application.placement-alt-fallback-attempts": left_out(_FALLBACK),
-        "tony.<type>.placement-spec": handled_elsewhere("tasks.<type>.placement"),
-        "tony.<type>.alt-placement-spec": left_out(_FALLBACK),
-        "tony.<type>.allocation-tags": handled_elsewhere("tasks.<type>.placement.tags"),
-        "tony.containers.placement-spec": handled_elsewhere("tasks.<type>.placement"),
-        "tony.containers.allocation-tags": handled_elsewhere("tasks.<type>.placement.tags"),
+        **dict.fromkeys(
+            (
+                "tony.application.alt-placement-spec",
+                "tony.application.placement-alt-fallback-timeout-ms",
+                "tony.application.placement-alt-fallback-attempts",
+                "tony.<type>.alt-placement-spec",
+            ),
+            left_out("rules of `placement` always apply; an alternative placement needs another job"),
+        ),
         "tony.application.reserve.port.python.process.wait.seconds": left_out("executors hold ports themselves"),
-        "tony.application.test.horovod-driver-fail-enable": left_out(_TESTS),
-        "tony.application.test.horovod-test-mode-enable": left_out(_TESTS),
-        "tony.horovod.mode.test": left_out(_TESTS),
-        "tony.horovod.mode.test.fast.fail": left_out(_TESTS),
+        **dict.fromkeys(
+            (
+                "tony.application.test.horovod-driver-fail-enable",
+                "tony.application.test.horovod-test-mode-enable",
+                "tony.horovod.mode.test",
+                "tony.horovod.mode.test.fast.fail",
+            ),
+            left_out("for TonY's own tests"),
+        ),
         "tony.horovod.driver.mode.debug": left_out("no driver: the rendezvous runs next to rank 0"),
         "tony.other.namenodes": left_out("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
-        "tony.worker.timeout": left_out(
-            "bounds one program; `timeouts.lifetime` bounds the job, `execution_timeout` the task of the DAG",
-            "timeouts.lifetime",
-        ),
-        "tony.task.executor.execution-timeout-ms": left_out(
-            "bounds one program; `timeouts.lifetime` bounds the job, `execution_timeout` the task of the DAG",
-            "timeouts.lifetime",
+        **dict.fromkeys(
+            ("tony.worker.timeout", "tony.task.executor.execution-timeout-ms"),
+            left_out(
+                "bounds one program; `timeouts.lifetime` bounds the job, `execution_timeout` the task of the DAG",
+                "timeouts.lifetime",
+            ),
         ),
         "tony.task.executor.registry-timeout-sec": left_out(
             "executors wait for the others as long as the job does; `timeouts.registration` limits each executor",
@@ -254,59 +266,73 @@ KEYS = Keys(
         "tony.evaluator.run-alone.timeout": mapped_to("timeouts.evaluator", milliseconds),
         "tony.chief.name": carried_by(_chief, "role"),
         "tony.chief.index": left_out(_CHIEF, "role"),
-        "tony.<type>.max-instances": left_out(_POOLS),
-        "tony.task.max-total-<resource>": left_out(_POOLS),
+        **dict.fromkeys(("tony.<type>.max-instances", "tony.task.max-total-<resource>"), left_out(_POOLS)),
         "tony.am.gpus": left_out("no user program runs in the master"),
         "tony.am.wait-client-signal-stop-timeout-sec": left_out("the master does not wait for a client"),
         "tony.am.startup-timeout": left_out("`timeouts.queue` counts from the submission", "timeouts.queue"),
-        "tony.task.heartbeat-interval-ms": left_out(_FIXED),
-        "tony.task.heartbeat-interval": left_out(_FIXED),
-        "tony.task.max-missed-heartbeats": left_out(_FIXED),
+        **dict.fromkeys(
+            ("tony.task.heartbeat-interval-ms", "tony.task.heartbeat-interval", "tony.task.max-missed-heartbeats"),
+            left_out("nothing to set: executors report every 3 s, and count as lost after 15 s without a report"),
+        ),
         "tony.task.metrics-interval-ms": left_out("nothing to set: measured every 3 s"),
         "tony.task.gpu-metrics.enabled": left_out("nothing to set: GPUs are measured if the node's NVML reports them"),
         "tony.task.executor.execution.error-message-max-depth": left_out(
             "a failure shows the last output lines of the program"
         ),
-        "tony.task.executor.jvm.opts": left_out(_NO_JVM),
-        "tony.task.am.jvm.opts": left_out(_NO_JVM),
-        "tony.task.default.jvm.opts": left_out(_NO_JVM),
+        **dict.fromkeys(
+            ("tony.task.executor.jvm.opts", "tony.task.am.jvm.opts", "tony.task.default.jvm.opts"),
+            left_out("nothing runs in a JVM"),
+        ),
         "tony.gpu-exec-path": left_out("NVML measures GPUs, without a program"),
         "tony.python-exec-path": left_out(
             "the runtime's Python is `python` of the connection, the job's is `python_env`"
         ),
-        "tony.init.module": left_out(_NO_SERVER),
-        "tony.secret.key": left_out(_NO_SERVER),
-        "tony.http.port": left_out(_NO_SERVER),
-        "tony.https.port": left_out(_NO_SERVER),
-        **{f"tony.https.keystore.{each}": left_out(_NO_SERVER) for each in ("path", "type", "password", "algorithm")},
-        "tony.keytab.user": left_out(_NO_SERVER),
-        "tony.keytab.location": left_out(_NO_SERVER),
-        "tony.portal.url": left_out(_NO_SERVER),
-        "tony.portal.cache.max-entries": left_out(_NO_SERVER),
-        "tony.history.<setting>": left_out(_NO_SERVER),
-        "tony.history.cache.max-entries": left_out(_NO_SERVER),
-        "tony.version-info.<part>": left_out(_VERSION),
-        "tony.application.docker.enabled": handled_elsewhere("docker"),
-        "tony.application.docker.image": handled_elsewhere("docker.image"),
+        **dict.fromkeys(
+            (
+                "tony.init.module",
+                "tony.secret.key",
+                "tony.http.port",
+                "tony.https.port",
+                "tony.https.keystore.path",
+                "tony.https.keystore.type",
+                "tony.https.keystore.password",
+                "tony.https.keystore.algorithm",
+                "tony.keytab.user",
+                "tony.keytab.location",
+                "tony.portal.url",
+                "tony.portal.cache.max-entries",
+                "tony.history.<setting>",
+                "tony.history.cache.max-entries",
+            ),
+            left_out(
+                "no server: a running job has a job page, and an ended job has a directory on the store and a run in "
+                "Airflow"
+            ),
+        ),
+        "tony.version-info.<part>": left_out("says which TonY submitted it"),
     }
 )
 
 OPTIONS = Keys(
     {
-        "executes": handled_elsewhere("tasks.<type>.command"),
-        "task_params": handled_elsewhere("tasks.<type>.command"),
-        "python_binary_path": handled_elsewhere("python_env"),
-        "python_venv": handled_elsewhere("python_env"),
-        "src_dir": handled_elsewhere("files"),
-        "shell_env": handled_elsewhere("env"),
-        "container_env": handled_elsewhere("env"),
-        "conf": handled_elsewhere("overrides"),
-        "conf_file": handled_elsewhere("overrides"),
-        "sidecar_tensorboard_log_dir": handled_elsewhere("tensorboard"),
+        **handled_elsewhere(
+            {
+                "executes": "tasks.<type>.command",
+                "task_params": "tasks.<type>.command",
+                "python_binary_path": "python_env",
+                "python_venv": "python_env",
+                "src_dir": "files",
+                "shell_env": "env",
+                "container_env": "env",
+                "conf": "overrides",
+                "conf_file": "overrides",
+                "sidecar_tensorboard_log_dir": "tensorboard",
+                "appname": "name",
+                "app_name": "name",
+            }
+        ),
         "hdfs_classpath": left_out("no Java classes are needed"),
         "debug": left_out("the job's directory keeps what the job was started with"),
         "help": left_out("shows TonY's options"),
-        "appname": handled_elsewhere("name"),
-        "app_name": handled_elsewhere("name"),
     }
 )

@@ -137,10 +137,14 @@ def _fpgas(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
         draft.put((*draft.place(names), "resources", "yarn.io/fpga"), count, key)
 
 
-_ACL = "only the users and groups of `acls.view` can open the job's page"
-
 KEYS = Keys(
     {
+        **handled_elsewhere(
+            {
+                "services.<type>.relax_locality": "tasks.<type>.placement.required",
+                "services": "tasks",
+            }
+        ),
         "name": mapped_to("name"),
         "queue": mapped_to("queue"),
         "user": argument("proxy_user", user),
@@ -153,18 +157,20 @@ KEYS = Keys(
         "acls.view_groups": mapped_to("acls.view.groups"),
         "acls.modify_users": mapped_to("acls.modify.users"),
         "acls.modify_groups": mapped_to("acls.modify.groups"),
-        "acls.ui_users": left_out(_ACL, "acls.view"),
-        "acls.ui_groups": left_out(_ACL, "acls.view"),
+        **dict.fromkeys(
+            ("acls.ui_users", "acls.ui_groups"),
+            left_out("only the users and groups of `acls.view` can open the job's page", "acls.view"),
+        ),
         "master.resources.memory": carried_by(_of_master("memory", memory), "am.memory"),
         "master.resources.vcores": carried_by(_of_master("vcores", number), "am.vcores"),
-        "master.resources.gpus": left_out("no user program runs in the master"),
-        "master.resources.fpgas": left_out("no user program runs in the master"),
+        **dict.fromkeys(
+            ("master.resources.gpus", "master.resources.fpgas"), left_out("no user program runs in the master")
+        ),
         "master.script": carried_by(_script, "tasks.chief.command"),
         "master.files": carried_by(_files, "files"),
         "master.env": carried_by(_env, "tasks.chief.env"),
         "master.security": left_out("certificates are made for each application"),
-        "master.log_level": left_out("nothing to set"),
-        "master.log_config": left_out("nothing to set"),
+        **dict.fromkeys(("master.log_level", "master.log_config"), left_out("nothing to set")),
         "services.<type>.resources.memory": mapped_to("tasks.<type>.memory", memory),
         "services.<type>.resources.vcores": mapped_to("tasks.<type>.vcores", number),
         "services.<type>.resources.gpus": mapped_to("tasks.<type>.gpus", positive_or_none),
@@ -180,8 +186,6 @@ KEYS = Keys(
         "services.<type>.node_label": mapped_to("tasks.<type>.node_label", lambda value: value or None),
         "services.<type>.nodes": mapped_to("tasks.<type>.placement.nodes"),
         "services.<type>.racks": mapped_to("tasks.<type>.placement.racks"),
-        "services.<type>.relax_locality": handled_elsewhere("tasks.<type>.placement.required"),
-        "services": handled_elsewhere("tasks"),
     }
 )
 _WITHIN = Keys({key: rule for key, rule in KEYS.rules.items() if key != "services"})

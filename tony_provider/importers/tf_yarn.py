@@ -248,7 +248,7 @@ KEYS = Keys(
             "a function is not a program: write it as a program for `command` and `files`, or use @task.tony",
             "command",
         ),
-        "task_specs": handled_elsewhere("tasks"),
+        **handled_elsewhere({"task_specs": "tasks"}),
         "pyenv_zip_path": carried_by(_python_env, "python_env"),
         "files": carried_by(_files, "files"),
         "env": carried_by(_environment, "env"),

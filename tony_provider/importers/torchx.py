@@ -90,7 +90,6 @@ def shell_word(text: str) -> str:
 
 _NO_VALUE = -1  # stands for a resource without a value in TorchX
 _NODES = re.compile(r"(?:(?:(?P<least>\d+):)?(?P<nodes>\d+)x)?(?P<processes>\d+)")
-_TORCHRUN_LEFT = "the application master runs the rendezvous, and each process receives its rank"
 _IMAGE = "TorchX's own image is not used; set `docker: {image: …}` or `python_env`"
 _NO_RETRIES = (
     "TorchX's default, no retries, is `restart: {budget: 0}`; without this key, tasks restart up to 3 times, from "
@@ -169,54 +168,63 @@ def _amount(value: Any) -> int | None:
 
 KEYS = Keys(
     {
+        **handled_elsewhere(
+            {
+                "roles": "tasks",
+                "role.<type>.name": "tasks",
+                "role.<type>.entrypoint": "tasks.<type>.command",
+                "role.<type>.args": "tasks.<type>.command",
+                "role.<type>.retry_policy": "framework",
+            }
+        ),
         "name": mapped_to("name"),
         "metadata": left_out("`tags` and `env` can describe the job", "tags"),
-        "roles": handled_elsewhere("tasks"),
-        "role.<type>.name": handled_elsewhere("tasks"),
         "role.<type>.num_replicas": mapped_to("tasks.<type>.instances", number),
         "role.<type>.min_replicas": mapped_to("tasks.<type>.min_instances", positive_or_none),
-        "role.<type>.entrypoint": handled_elsewhere("tasks.<type>.command"),
-        "role.<type>.args": handled_elsewhere("tasks.<type>.command"),
         "role.<type>.image": carried_by(_image, "tasks.<type>.docker.image"),
         "role.<type>.env": carried_by(_environment, "tasks.<type>.env"),
         "role.<type>.max_retries": carried_by(_retries, "restart.budget"),
-        "role.<type>.retry_policy": handled_elsewhere("framework"),
         "role.<type>.resource.cpu": mapped_to("tasks.<type>.vcores", _amount),
         "role.<type>.resource.gpu": mapped_to("tasks.<type>.gpus", lambda value: _amount(value) or None),
         "role.<type>.resource.memMB": mapped_to("tasks.<type>.memory", _amount),
-        "role.<type>.resource.capabilities": left_out("`node_label` selects the nodes", "node_label"),
+        **dict.fromkeys(
+            ("role.<type>.resource.capabilities", "role.<type>.resource.tags"),
+            left_out("`node_label` selects the nodes", "node_label"),
+        ),
         "role.<type>.resource.devices": left_out("`resources` of the task type, by YARN's names", "resources"),
-        "role.<type>.resource.tags": left_out("`node_label` selects the nodes", "node_label"),
         "role.<type>.port_map": left_out("`TONY_PORT` is the task's port; the others find it in `TONY_CLUSTER_SPEC`"),
         "role.<type>.mounts": carried_by(_mounts, "tasks.<type>.docker.mounts"),
-        "role.<type>.metadata": left_out("for TorchX's schedulers"),
         "role.<type>.base_image": left_out("of no use since TorchX 0.1"),
         "role.<type>.workspace": left_out("`files`", "files"),
-        "role.<type>.overrides": left_out("for TorchX's schedulers"),
+        **dict.fromkeys(("role.<type>.metadata", "role.<type>.overrides"), left_out("for TorchX's schedulers")),
     }
 )
 
 OPTIONS = Keys(
     {
-        "j": handled_elsewhere("tasks.<type>.instances"),
-        "script": handled_elsewhere("tasks.<type>.command"),
-        "m": handled_elsewhere("tasks.<type>.command"),
-        "name": handled_elsewhere("name"),
-        "image": handled_elsewhere("tasks.<type>.docker.image"),
-        "h": handled_elsewhere("tasks.<type>.memory"),
-        "cpu": handled_elsewhere("tasks.<type>.vcores"),
-        "gpu": handled_elsewhere("tasks.<type>.gpus"),
-        "memMB": handled_elsewhere("tasks.<type>.memory"),
-        "env": handled_elsewhere("tasks.<type>.env"),
-        "max_retries": handled_elsewhere("restart.budget"),
-        "max_restarts": handled_elsewhere("restart.budget"),
-        "num_replicas": handled_elsewhere("tasks.<type>.instances"),
-        "msg": handled_elsewhere("tasks.<type>.command"),
-        "mounts": handled_elsewhere("tasks.<type>.docker.mounts"),
-        "rdzv_port": left_out(_TORCHRUN_LEFT),
-        "rdzv_backend": left_out(_TORCHRUN_LEFT),
-        "rdzv_endpoint": left_out(_TORCHRUN_LEFT),
-        "rdzv_conf": left_out(_TORCHRUN_LEFT),
+        **handled_elsewhere(
+            {
+                "j": "tasks.<type>.instances",
+                "script": "tasks.<type>.command",
+                "m": "tasks.<type>.command",
+                "name": "name",
+                "image": "tasks.<type>.docker.image",
+                "h": "tasks.<type>.memory",
+                "cpu": "tasks.<type>.vcores",
+                "gpu": "tasks.<type>.gpus",
+                "memMB": "tasks.<type>.memory",
+                "env": "tasks.<type>.env",
+                "max_retries": "restart.budget",
+                "max_restarts": "restart.budget",
+                "num_replicas": "tasks.<type>.instances",
+                "msg": "tasks.<type>.command",
+                "mounts": "tasks.<type>.docker.mounts",
+            }
+        ),
+        **dict.fromkeys(
+            ("rdzv_port", "rdzv_backend", "rdzv_endpoint", "rdzv_conf"),
+            left_out("the application master runs the rendezvous, and each process receives its rank"),
+        ),
         "debug": left_out("`env` may have TORCH_DISTRIBUTED_DEBUG and others", "env"),
         "tee": left_out("the output of every process is kept"),
         "metadata": left_out("`tags` and `env` can describe the job", "tags"),

@@ -128,7 +128,6 @@ _CONSTANT = re.compile(
 )
 # escapes in commands, because YARN writes a command between double quotes into a bash script
 _ESCAPED = re.compile(r"\\([$`\"\\])")
-_OF_A_RUNNING_ONE = "describes a running service; a definition does not need this"
 _NOT_WRITTEN = "files are not generated from properties; write the file yourself, and name it in `files`"
 
 
@@ -221,31 +220,49 @@ _PROPERTIES = {
     "yarn.service.container-failure.retry-interval-ms": mapped_to("restart.backoff", milliseconds),
     "yarn.service.container-failure.validity-interval-ms": mapped_to("restart.window", milliseconds),
     "yarn.service.node-blacklist.threshold": mapped_to("restart.node_losses", number),
-    "docker.network": handled_elsewhere("docker.network"),
+    **handled_elsewhere({"docker.network": "docker.network"}),
 }
 
 KEYS = Keys(
     {
+        **handled_elsewhere(
+            {
+                **_OF_ALL,
+                "artifact": "docker.image",
+                "components": "tasks",
+                "configuration.properties": "restart",
+                "component.<type>.name": "tasks",
+                "component.<type>.artifact": "tasks.<type>.docker.image",
+                "component.<type>.configuration.properties": "restart",
+            }
+        ),
         "name": mapped_to("name"),
         "queue": mapped_to("queue"),
         "lifetime": mapped_to("timeouts.lifetime", seconds),
         "version": left_out("a job has no version; `name` may contain it"),
         "description": left_out("a job has no description; the DAG's `doc_md` may contain it"),
-        "quicklinks": left_out("the job's page has the addresses of its tasks"),
+        **dict.fromkeys(
+            ("quicklinks", "component.<type>.quicklinks"), left_out("the job's page has the addresses of its tasks")
+        ),
         "kerberos_principal": left_out("`kerberos` of the connection", "kerberos"),
         "docker_client_config": mapped_to("docker.client_config"),
         "placement_policy": left_out("no field of a service: each component has its own"),
-        **{
-            name: left_out(_OF_A_RUNNING_ONE)
-            for name in ("id", "launch_time", "number_of_running_containers", "state", "uri", "dependencies")
-        },
-        **{name: handled_elsewhere(here) for name, here in _OF_ALL.items()},
-        "artifact": handled_elsewhere("docker.image"),
-        "components": handled_elsewhere("tasks"),
+        **dict.fromkeys(
+            (
+                "id",
+                "launch_time",
+                "number_of_running_containers",
+                "state",
+                "uri",
+                "dependencies",
+                "component.<type>.state",
+                "component.<type>.containers",
+                "component.<type>.decommissioned_instances",
+            ),
+            left_out("describes a running service; a definition does not need this"),
+        ),
         "configuration.env": carried_by(_environment, "env"),
         "configuration.files": carried_by(_files, "files"),
-        "configuration.properties": handled_elsewhere("restart"),
-        "component.<type>.name": handled_elsewhere("tasks"),
         "component.<type>.number_of_containers": mapped_to("tasks.<type>.instances", number),
         "component.<type>.launch_command": carried_by(_command, "tasks.<type>.command"),
         "component.<type>.resource.cpus": mapped_to("tasks.<type>.vcores", number),
@@ -255,16 +272,10 @@ KEYS = Keys(
         "component.<type>.dependencies": carried_by(_dependencies, "tasks.<type>.after"),
         "component.<type>.readiness_check": carried_by(_readiness, "tasks.<type>.ready"),
         "component.<type>.restart_policy": carried_by(_restarts, "tasks.<type>.restart"),
-        "component.<type>.artifact": handled_elsewhere("tasks.<type>.docker.image"),
         "component.<type>.configuration.env": carried_by(_environment, "tasks.<type>.env"),
         "component.<type>.configuration.files": carried_by(_files, "tasks.<type>.files"),
-        "component.<type>.configuration.properties": handled_elsewhere("restart"),
         "component.<type>.placement_policy": carried_by(put_placement, "tasks.<type>.placement"),
         "component.<type>.run_privileged_container": carried_by(_privileged, "tasks.<type>.docker.privileged"),
-        "component.<type>.quicklinks": left_out("the job's page has the addresses of its tasks"),
-        "component.<type>.state": left_out(_OF_A_RUNNING_ONE),
-        "component.<type>.containers": left_out(_OF_A_RUNNING_ONE),
-        "component.<type>.decommissioned_instances": left_out(_OF_A_RUNNING_ONE),
     }
 )
 PROPERTIES = Keys(_PROPERTIES)
