@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -46,7 +47,10 @@ _LONGEST = 100_000  # maximum characters of a concatenated text
 
 
 class Computed(ValueError):  # noqa: N818 - named for what is wrong
-    """The value is known only when the program runs."""
+    """The value of an expression is known only when the program runs. The message is the source of the expression."""
+
+    def __init__(self, node: ast.expr) -> None:
+        super().__init__(ast.unparse(node))
 
 
 @attrs.frozen
@@ -89,11 +93,11 @@ class PythonSource:
 
     @classmethod
     def parse(cls, text: str, name: str) -> PythonSource:
-        """Parse the text. Raises ValueError if the text is not valid Python."""
+        """Parse the text. Raises NotImportable if the text is not valid Python."""
         try:
             return cls(ast.parse(text), PurePath(name).name)
         except (SyntaxError, RecursionError, MemoryError) as error:
-            raise ValueError(f"{name}: is not Python ({error})") from error
+            raise NotImportable(f"{name}: is not Python ({error})") from error
 
     def calls(self, name: str) -> Iterator[ast.Call]:
         """Yield the calls of a function with this name, in any module or object."""
@@ -112,7 +116,7 @@ class PythonSource:
     def value(self, node: ast.expr, depth: int = 0) -> Any:
         """Return the value of an expression. Raises Computed."""
         if depth > _DEEPEST:
-            raise Computed(ast.unparse(node))
+            raise Computed(node)
         if node not in self._known:
             self._known[node] = self._value(node, depth)
         return self._known[node]
@@ -139,41 +143,39 @@ class PythonSource:
                 "basename",
             ):
                 return PurePath(str(self.value(argument, depth + 1))).name
-        raise Computed(ast.unparse(node))
+        raise Computed(node)
 
     def pairs(self, node: ast.expr) -> Iterator[tuple[ast.expr | None, ast.expr]]:
         """Yield the items of a dict literal, also if a name has it as value. For ``**mapping``, the key is None."""
         if isinstance(node, ast.Name):
             node = self._assigned(node.id, node)
         if not isinstance(node, ast.Dict):
-            raise Computed(ast.unparse(node))
+            raise Computed(node)
         yield from zip(node.keys, node.values, strict=True)
 
     def _assigned(self, name: str, node: ast.expr) -> ast.expr:
         """Return the value of a name that is assigned exactly once. Raises Computed."""
         found = self._values.get(name, ())
         if len(found) != 1 or found[0] is None:
-            raise Computed(ast.unparse(node))
+            raise Computed(node)
         return found[0]
 
     def _calculated(self, node: ast.expr, op: ast.operator, left: Any, right: Any) -> Any:
         if isinstance(left, str) and isinstance(right, str) and isinstance(op, ast.Add):
             if len(left) + len(right) > _LONGEST:
-                raise Computed(ast.unparse(node))
+                raise Computed(node)
             return left + right
-        if isinstance(op, ast.Pow):
-            base, power = self._number(left, node), self._number(right, node)
-            if not 0 <= power <= 62 or abs(base) > 10:
-                raise Computed(ast.unparse(node))
-            return self._number(base**power, node)
+        left, right = self._number(left, node), self._number(right, node)
+        if isinstance(op, ast.Pow) and 0 <= right <= 62 and abs(left) <= 10:
+            return self._number(left**right, node)
         if (calculate := _ARITHMETIC.get(type(op))) is None or (right == 0 and isinstance(op, ast.FloorDiv)):
-            raise Computed(ast.unparse(node))
-        return self._number(calculate(self._number(left, node), self._number(right, node)), node)
+            raise Computed(node)
+        return self._number(calculate(left, right), node)
 
     @staticmethod
     def _number(value: Any, node: ast.expr) -> Any:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > _LARGEST:
-            raise Computed(ast.unparse(node))
+            raise Computed(node)
         return value
 
 
@@ -274,10 +276,10 @@ TASK_KEYS = Keys(
         "task.<type>.nb_proc_per_worker": mapped_to(
             "tasks.<type>.processes", lambda value: number(value) if number(value) > 1 else None
         ),
-        **{
-            f"task.<type>.{name}": mapped_to("tasks.<type>.node_label", lambda value: str(value) or None)
-            for name in ("label", "flavor")
-        },
+        **dict.fromkeys(
+            ("task.<type>.label", "task.<type>.flavor"),
+            mapped_to("tasks.<type>.node_label", lambda value: str(value) or None),
+        ),
         "task.<type>.tb_model_dir": left_out(
             "`tensorboard: true` shows what programs write into TONY_TENSORBOARD_DIR", "tensorboard"
         ),
@@ -292,10 +294,7 @@ def _knows(source: Source) -> bool:
 
 
 def _read(source: Source) -> Draft:
-    try:
-        program = PythonSource.parse(source.text, source.label)
-    except ValueError as error:
-        raise NotImportable(str(error)) from error
+    program = PythonSource.parse(source.text, source.label)
     calls = list(program.calls(_CALL))
     if len(calls) != 1:
         lines = ", ".join(str(each.lineno) for each in calls)
@@ -309,7 +308,7 @@ def _read(source: Source) -> Draft:
     _tasks(draft, program, given)
     for name, node in given.items():
         if name != "task_specs":
-            _carry(draft, KEYS, name, lambda node=node, name=name: _value(draft, program, name, node))  # type: ignore[misc]
+            _carry(draft, KEYS, name, partial(_value, draft, program, name, node))
     _processes(draft, program)
     for name in draft.tasks:
         draft.no_command[name] = "write the content of experiment_fn as a program"
@@ -325,13 +324,16 @@ def _framework(program: PythonSource) -> str:
 
 def _arguments(draft: Draft, call: ast.Call) -> dict[str, ast.expr]:
     names = _OLDER_NAMES if len(call.args) > len(_NAMES) or _is_specs_named(call) else _NAMES
-    given = dict(zip(names, call.args, strict=False))
     for keyword in call.keywords:
         if keyword.arg is None:
             draft.leave_out(f"**{ast.unparse(keyword.value)}", _COMPUTED)
-        else:
-            given[keyword.arg] = keyword.value
-    return given
+    return _by_name(call, names)
+
+
+def _by_name(call: ast.Call, names: Sequence[str]) -> dict[str, ast.expr]:
+    """Return the arguments of a call by name. ``names`` are the names of the positional arguments."""
+    named = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
+    return {**dict(zip(names, call.args, strict=False)), **named}
 
 
 def _is_specs_named(call: ast.Call) -> bool:
@@ -391,21 +393,15 @@ def _tasks(draft: Draft, program: PythonSource, given: Mapping[str, ast.expr]) -
             _tensorboard(draft, program, spec)
         else:
             draft.put(("tasks", draft.task_type(name), "instances"), 1, "task_specs")
-            for key, node in _spec(spec).items():
-                _carry(
-                    draft,
-                    TASK_KEYS,
-                    f"task.{name}.{key}",
-                    lambda node=node: _spec_value(program, node),  # type: ignore[misc]
-                )
+            for key, node in _by_name(spec, _OF_SPEC).items():
+                _carry(draft, TASK_KEYS, f"task.{name}.{key}", partial(_spec_value, program, node))
 
 
 def _processes(draft: Draft, program: PythonSource) -> None:
     """Carry over the number of processes per worker, which is in ``PytorchExperiment`` in older tf-yarn versions."""
     key = _OF_EXPERIMENT[-1]
     for call in program.calls(_EXPERIMENT):
-        named = {each.arg: each.value for each in call.keywords if each.arg is not None}
-        given = {**dict(zip(_OF_EXPERIMENT, call.args, strict=False)), **named}
+        given = _by_name(call, _OF_EXPERIMENT)
         if key not in given:
             continue
         try:
@@ -419,23 +415,17 @@ def _processes(draft: Draft, program: PythonSource) -> None:
 
 
 def _tensorboard(draft: Draft, program: PythonSource, spec: ast.Call) -> None:
-    given = _spec(spec)
     size = {}
-    for key, node in given.items():
-        try:
-            if key in ("memory", "vcores"):
-                size[key] = memory(program.value(node)) if key == "memory" else number(program.value(node))
-                continue
-        except (Computed, BadValue) as error:
-            draft.leave_out(f"task.{TENSORBOARD}.{key}", _COMPUTED, str(error))
+    for key, node in _by_name(spec, _OF_SPEC).items():
+        full_key = f"task.{TENSORBOARD}.{key}"
+        if key not in ("memory", "vcores"):
+            _carry(draft, TASK_KEYS, full_key, partial(ast.unparse, node))
             continue
-        _carry(draft, TASK_KEYS, f"task.{TENSORBOARD}.{key}", lambda node=node: ast.unparse(node))  # type: ignore[misc]
+        try:
+            size[key] = memory(program.value(node)) if key == "memory" else number(program.value(node))
+        except (Computed, BadValue) as error:
+            draft.leave_out(full_key, _COMPUTED, str(error))
     draft.put(TENSORBOARD, size or True, "task_specs")
-
-
-def _spec(spec: ast.Call) -> dict[str, ast.expr]:
-    named = {keyword.arg: keyword.value for keyword in spec.keywords if keyword.arg is not None}
-    return {**dict(zip(_OF_SPEC, spec.args, strict=False)), **named}
 
 
 def _spec_value(program: PythonSource, node: ast.expr) -> Any:
@@ -462,7 +452,7 @@ def _acls(program: PythonSource, node: ast.expr) -> dict[str, Any] | None:
     if isinstance(node, ast.Constant) and node.value is None:
         return None
     if called(node) != "ACLs" or not isinstance(node, ast.Call) or node.args:
-        raise Computed(ast.unparse(node))
+        raise Computed(node)
     return {each.arg: program.value(each.value) for each in node.keywords if each.arg is not None}
 
 
