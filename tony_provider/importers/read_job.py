@@ -89,7 +89,7 @@ UNSUPPORTED: Sequence[UnsupportedSystem] = (
 
 _STEP = re.compile(r"\.?([\w-]+)|\[(\d+)\]|\['([^']*)'\]")
 _ORDER = ("framework", "name", "queue", "priority", "success", "start", "tolerated_failures", "preset")
-_TASK_ORDER = ("role", "instances", "memory", "vcores", "gpus", "after", "command")
+_TASK_ORDER = ("role", "instances", "memory", "vcores", "gpus", "after")
 _UNKNOWN = "the source has no command for this type"
 
 
@@ -200,22 +200,21 @@ def _said(given: Mapping[str, Any], path: KeyPath) -> bool:
 
 def _in_order(job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the job in conventional order: general keys first, tasks last, and the command at the end of each task."""
-    first = [name for name in _ORDER if name in job]
-    middle = [name for name in job if name not in _ORDER and name != "tasks"]
-    ordered = {name: job[name] for name in [*first, *middle] if job[name] not in ({}, [])}
-    tasks = job.get("tasks")
-    ordered["tasks"] = {name: _task_in_order(tasks[name]) for name in tasks} if isinstance(tasks, Mapping) else tasks
+    ordered = {name: value for name, value in _arranged(job, _ORDER, "tasks").items() if value not in ({}, [])}
+    if isinstance(tasks := job.get("tasks"), Mapping):
+        ordered["tasks"] = {name: _task_in_order(task) for name, task in tasks.items()}
     return ordered
 
 
 def _task_in_order(task: Any) -> Any:
     if not isinstance(task, Mapping):
         return task  # the parser rejects it
-    task = _filled(task)
-    known = [name for name in _TASK_ORDER if name in task and name != "command"]
-    others = [name for name in task if name not in _TASK_ORDER]
-    last = ["command"] if "command" in task else []
-    return {name: task[name] for name in [*known, *others, *last]}
+    return _arranged(_filled(task), _TASK_ORDER, "command")
+
+
+def _arranged(given: Mapping[str, Any], first: Sequence[str], last: str) -> dict[str, Any]:
+    middle = [name for name in given if name not in (*first, last)]
+    return {name: given[name] for name in (*first, *middle, last) if name in given}
 
 
 def _filled(given: Any) -> Any:
