@@ -119,8 +119,7 @@ def _of(name: str, field: str, read: Callable[[Any], Any]) -> KeyRule:
     """Return a rule for a key of a task type. Like Hbox, the rule ignores the key without such a task type."""
 
     def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-        made = read(value)
-        if made is not None and name in draft.tasks:
+        if (made := read(value)) is not None and name in draft.tasks:
             draft.put(("tasks", name, field), made, key)
 
     return carried_by(carry, f"tasks.{name}.{field}")
@@ -308,8 +307,7 @@ def _read(source: Source) -> Draft:
     options = _with_both_names(read_options(source.arguments(_is_call, "has no call of hbox-submit or xl-submit")))
     settings = {_key(name): value for name, _, value in (each.partition("=") for each in options.all("conf"))}
     given_last = {name: value for name, value in options.given if name not in ("conf", "input", "output")}
-    said = {option: settings[key] for key, option in SAME_AS_OPTION.items() if key in settings}
-    said = {**said, **given_last}
+    said = {option: settings[key] for key, option in SAME_AS_OPTION.items() if key in settings} | given_last
     draft = Draft()
     kind = said.get("app-type", "hbox").lower()
     if kind in _INTERACTIVE:
@@ -330,7 +328,7 @@ def _read(source: Source) -> Draft:
 
 def _key(name: str) -> str:
     """Return Hbox's name for a key, which has another prefix in XLearning."""
-    return f"hbox.{name.removeprefix('xlearning.')}" if name.startswith("xlearning.") else name
+    return re.sub(r"^xlearning\.", "hbox.", name)
 
 
 def _with_both_names(options: Options) -> Options:
@@ -345,15 +343,16 @@ def _task_types(draft: Draft, said: dict[str, str], kind: str) -> None:
     if servers > 0 and kind not in _WITH_SERVERS:
         draft.leave_out("--ps-num", f"Hbox starts no servers for --app-type {kind}", servers)
         servers = 0
-    if draft.get("framework") == "tensorflow" and "chiefworker-memory" in said and workers > 1:
+    framework = draft.get("framework")
+    if framework == "tensorflow" and "chiefworker-memory" in said and workers > 1:
         draft.put("tasks.chief.memory", memory(said["chiefworker-memory"]), "--chiefworker-memory")
         _sized_like_workers(draft, "chief", said)
         workers -= 1
-    if draft.get("framework") == "mpi":
+    if framework == "mpi":
         draft.put("tasks.chief.memory", memory(said.get("worker-memory", "1024")), "--worker-memory")
         _sized_like_workers(draft, "chief", said)
         workers -= 1
-    evaluator = draft.get("framework") == "tensorflow" and boolean(said.get("tf-evaluator", "false")) and workers > 1
+    evaluator = framework == "tensorflow" and boolean(said.get("tf-evaluator", "false")) and workers > 1
     if evaluator:  # Hbox counts the evaluator as a worker
         workers -= 1
     if workers > 0:
@@ -384,8 +383,8 @@ def _servers(draft: Draft) -> None:
 def _sized_like_workers(draft: Draft, name: str, said: dict[str, str]) -> None:
     if "worker-cores" in said:
         draft.put(("tasks", name, "vcores"), number_of("--worker-cores", said["worker-cores"]), "--worker-cores")
-    if number_of("--worker-gpus", said.get("worker-gpus", "0")) > 0:
-        draft.put(("tasks", name, "gpus"), number_of("--worker-gpus", said["worker-gpus"]), "--worker-gpus")
+    if (gpus := number_of("--worker-gpus", said.get("worker-gpus", "0"))) > 0:
+        draft.put(("tasks", name, "gpus"), gpus, "--worker-gpus")
 
 
 def _image(draft: Draft, settings: dict[str, str]) -> None:
@@ -413,14 +412,14 @@ def _ports(draft: Draft, settings: dict[str, str]) -> None:
 
 def _commands(draft: Draft, options: Options, kind: str) -> None:
     """Set the command of all tasks. The command first links Hbox's output directories to the job's outputs."""
-    command = " ".join(options.rest and [shlex.quote(each) for each in options.rest])
-    command = command or options.last("launch-cmd") or options.last("hbox-cmd") or ""
+    command = shlex.join(options.rest) or options.last("launch-cmd") or options.last("hbox-cmd") or ""
     links = [f'ln -sfn "$TONY_OUTPUT_{input_name(name).upper()}" {shlex.quote(name)}' for name in _outputs(options)]
+    is_mpi = draft.get("framework") == "mpi"
     for name, task in draft.tasks.items():
         draft.no_command[name] = "Hbox reads the command from the words after its options, or from --launch-cmd"
-        if not command or (draft.get("framework") == "mpi" and name == "worker"):
+        if not command or (is_mpi and name == "worker"):
             continue
-        if draft.get("framework") == "mpi" and kind == "mpi":
+        if is_mpi and kind == "mpi":
             task["command"] = f"mpirun tony-here {command}"
             continue
         before = links if name in ("chief", "worker") else []
