@@ -311,7 +311,7 @@ def carry_variables(draft: Draft, folder: Path, variables: Mapping[str, str], in
     Only programs that are among the job's files and on this machine are searched for variables. ``variables`` maps the
     other system's names to shell expressions. ``instead`` maps each name without an expression to advice.
     """
-    already = _given(draft.get("framework"))
+    already = ("RANK", "WORLD_SIZE") if draft.get("framework") == "pytorch" else ()
     wanted = [name for name in (*variables, *instead) if name not in already]
     programs = list(_variable_texts(draft, folder))
     if not programs:
@@ -330,10 +330,6 @@ def carry_variables(draft: Draft, folder: Path, variables: Mapping[str, str], in
         draft.leave_out(
             ", ".join(found), "are set by the command, because the program reads them; it can read TONY_… instead"
         )
-
-
-def _given(framework: Any) -> set[str]:
-    return {"RANK", "WORLD_SIZE"} if framework == "pytorch" else set()
 
 
 def _names(text: str, name: str) -> bool:

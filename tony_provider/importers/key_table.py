@@ -196,9 +196,9 @@ class Draft:
                 self.leave_out(name, f"is called {ours}: a task type's name has lower-case letters, digits and _")
         return self._types[name]
 
-    def known_type(self, name: str) -> str | None:
-        """Return our name for their task type, or None if ``task_type`` was not called for it."""
-        return self._types.get(name)
+    def known_type(self, name: str) -> str:
+        """Return our name for their task type, or their name if ``task_type`` was not called for it."""
+        return self._types.get(name, name)
 
     def service_type(self, name: str) -> str:
         """Return our name like ``task_type``, for systems in which the name of a task type implies no role.
@@ -262,8 +262,7 @@ def argument(name: str, read: Callable[[Any], Any] = lambda value: value) -> Key
     """Return a rule that sets an argument of the DAG's task, for which a job has no key."""
 
     def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-        made = read(value)
-        if made is not None:
+        if (made := read(value)) is not None:
             draft.arguments[name] = made
 
     return KeyRule(name, carry)
@@ -361,14 +360,10 @@ class Keys:
 
 
 def _pattern(key: str) -> re.Pattern[str]:
-    parts = (
-        "(.+)" if part == REST else "([^.]+)" if _NAME.fullmatch(part) else re.escape(part) for part in _split(key)
+    parts = re.split(r"(<[^>]+>)", key)
+    return re.compile(
+        "".join("(.+)" if part == REST else "([^.]+)" if _NAME.fullmatch(part) else re.escape(part) for part in parts)
     )
-    return re.compile("".join(parts))
-
-
-def _split(key: str) -> list[str]:
-    return [part for part in re.split(r"(<[^>]+>)", key) if part]
 
 
 _DECIMAL = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) *([kmgtp])b", re.IGNORECASE)

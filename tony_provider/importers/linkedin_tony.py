@@ -134,11 +134,12 @@ def put_images(draft: Draft, known: Mapping[str, str]) -> None:
 
 
 def _is_enabled(draft: Draft, known: Mapping[str, str]) -> bool:
-    key = next((key for key in _ENABLED if key in known), None)
+    if (key := next((key for key in _ENABLED if key in known), None)) is None:
+        return False
     try:
-        return key is not None and boolean(known[key])
+        return boolean(known[key])
     except BadValue as error:
-        draft.leave_out(str(key), str(error), known[str(key)])
+        draft.leave_out(key, str(error), known[key])
         return False
 
 
@@ -234,7 +235,7 @@ def _is_call(given: Sequence[str]) -> bool:
 
 def _read(source: Source) -> Draft:
     if source.begins_like_xml:
-        return _draft(read_properties(source.text, source.label), None, source.folder)
+        return _draft(read_properties(source.text, source.label), Options((), ()), source.folder)
     options = read_options(source.arguments(_is_call, "has no call of TonY's client", _after_client), flags=_FLAGS)
     if options.rest:
         raise NotImportable(f"{source.label}: {options.rest[0]!r} belongs to no option of TonY's client")
@@ -267,11 +268,11 @@ def _properties(options: Options, folder: Path) -> dict[str, str]:
     return properties
 
 
-def _draft(properties: Mapping[str, str], options: Options | None, folder: Path) -> Draft:
+def _draft(properties: Mapping[str, str], options: Options, folder: Path) -> Draft:
     draft = Draft()
     properties = filled_in(properties)
     known = {key: value for key, value in properties.items() if key.startswith("tony.") and value != ""}
-    if others := sorted(properties.keys() - {key for key in properties if key.startswith("tony.")}):
+    if others := sorted(key for key in properties if not key.startswith("tony.")):
         draft.leave_out(f"{len(others)} keys of Hadoop, such as {others[0]}", ADDRESSES)
     for key, value in known.items():
         if reference := of_the_client(value):
@@ -286,8 +287,7 @@ def _draft(properties: Mapping[str, str], options: Options | None, folder: Path)
     put_images(draft, known)
     put_placement(draft, known)
     _tensorboard_container(draft, known)
-    if options is not None:
-        _options(draft, options)
+    _options(draft, options)
     _commands(draft, known, options, folder)
     draft.share_files()
     carry_variables(draft, folder, _VARIABLES, _INSTEAD)
@@ -384,15 +384,14 @@ def _options(draft: Draft, options: Options) -> None:
         tensorboard_directory(draft, "-sidecar_tensorboard_log_dir", log_dir, ())
 
 
-def _commands(draft: Draft, known: Mapping[str, str], options: Options | None, folder: Path) -> None:
+def _commands(draft: Draft, known: Mapping[str, str], options: Options, folder: Path) -> None:
     """Set the command of each task type: its own, or the one from ``-executes``, as TonY does."""
     everybody = known.get("tony.containers.command")
-    sources = options.last("src_dir") if options is not None else None
+    sources = options.last("src_dir")
     inside = "" if sources is None else source_folder(draft, sources, folder, "-src_dir")
-    environment = options.last("python_venv") if options is not None else None
-    if environment:
+    if environment := options.last("python_venv"):
         unpacked_environment(draft, environment)
-    if options is not None and (executes := options.last("executes")):
+    if executes := options.last("executes"):
         everybody = python_call(
             executes if sources is None else executes.removeprefix(f"{sources.rstrip('/')}/"),
             arguments=options.last("task_params"),

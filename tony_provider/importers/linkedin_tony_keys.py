@@ -73,7 +73,7 @@ def _chief(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
 
 def _types(draft: Draft, value: Any) -> list[str]:
     """Return our names of the task types that a value lists."""
-    return [draft.known_type(name) or name for name in words(value)]
+    return [draft.known_type(name) for name in words(value)]
 
 
 def _untracked(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:

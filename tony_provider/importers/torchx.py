@@ -96,9 +96,12 @@ _NO_RETRIES = (
     "their newest checkpoint"
 )
 _OF_MOUNTS = {  # name in the option --mounts -> field of an AppDef
-    **dict.fromkeys(("src", "source"), "src_path"),
-    **dict.fromkeys(("dst", "destination", "target"), "dst_path"),
-    **dict.fromkeys(("readonly", "read_only"), "read_only"),
+    "src": "src_path",
+    "source": "src_path",
+    "dst": "dst_path",
+    "destination": "dst_path",
+    "target": "dst_path",
+    "readonly": "read_only",
 }
 # Named resources of TorchX 0.7: vcores, GPUs and memory in GiB.
 _SIZES = {
@@ -258,14 +261,14 @@ def _app(plain: Mapping[str, Any]) -> Draft:
     roles = [each for each in plain["roles"] if isinstance(nested_mapping(each).get("name"), str) and each["name"]]
     if len(roles) < len(plain["roles"]):
         draft.leave_out("roles", "one of the roles has no name")
-    runs = {str(each["name"]): _run_of(draft, each) for each in roles}
-    for each in roles:
-        draft.put(("tasks", draft.service_type(str(each["name"])), "instances"), 1, "num_replicas")
+    runs = {each["name"]: _run_of(draft, each) for each in roles}
+    for name in runs:
+        draft.put(("tasks", draft.service_type(name), "instances"), 1, "num_replicas")
     _framework(draft, roles, runs)
     KEYS.carry_all(draft, plain)
     for each in roles:
         KEYS.carry_all(draft, {"role": {each["name"]: each}})
-        _put_command(draft, str(each["name"]), runs[str(each["name"])])
+        _put_command(draft, each["name"], runs[each["name"]])
     for name, task in draft.tasks.items():
         if task.get("min_instances") == task["instances"]:  # TorchX writes the key even if all instances are required
             draft.remove(("tasks", name, "min_instances"))
@@ -395,9 +398,9 @@ def _of_options(draft: Draft, role: str, options: Options, default: str | None, 
         draft.leave_out("-h", "is not a known size; give memory, vcores and gpus", named)
     else:
         size = {each: number_of(f"--{each}", options.last(each) or value) for each, value in size.items()}
-    resource = {f"role.{role}.resource.{each}": value for each, value in size.items()}
-    KEYS.carry_all(draft, resource)
-    KEYS.carry(draft, f"role.{role}.env", pairs((options.last("env") or "").split(",")) if options.last("env") else {})
+    KEYS.carry_all(draft, {f"role.{role}.resource.{each}": value for each, value in size.items()})
+    if env := options.last("env"):
+        KEYS.carry(draft, f"role.{role}.env", pairs(env.split(",")))
     KEYS.carry(draft, f"role.{role}.max_retries", options.last("max_retries") or options.last("max_restarts") or 0)
     if image := options.last("image"):
         KEYS.carry(draft, f"role.{role}.image", image)

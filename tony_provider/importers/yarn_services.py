@@ -68,8 +68,8 @@ def _constraint(draft: Draft, key: str, given: Mapping[str, Any], component: str
             draft.leave_out(f"{key}.{name}", "unknown key", given[name])
     ours = draft.task_type(component)
     # Our tag is the task type's name. The tag in YARN services is the component's name.
-    tags = [draft.known_type(each) or each for each in _listed(given, "target_tags")]
-    _put_rules(draft, key, ours, list(_rules(given, kind, scope, tags, ours)))
+    tags = [draft.known_type(each) for each in _listed(given, "target_tags")]
+    _put_rules(draft, key, ours, _rules(given, kind, scope, tags, ours))
     _put_attributes(draft, key, ours, kind, nested_mapping(given, "node_attributes"))
     _put_label(draft, key, ours, _listed(given, "node_partitions"))
 
@@ -299,7 +299,7 @@ def _read(source: Source) -> Draft:
     for each in components:
         whole = {**{name: plain[name] for name in _OF_ALL if name in plain}, **each}
         KEYS.carry_all(draft, {"component": {each["name"]: whole}})
-        _properties(draft, each, (str(each["name"]),))
+        _properties(draft, each, (each["name"],))
     _properties(draft, plain, ())
     _artifacts(draft, plain, components)
     draft.share_files()
@@ -337,7 +337,7 @@ def _artifacts(draft: Draft, plain: Mapping[str, Any], components: Sequence[Mapp
         draft.put("docker.image", _image(shared), "artifact")
         draft.put("am.docker", False, "artifact")
     for each in components:
-        above: KeyPath = ("tasks", draft.task_type(str(each["name"])))
+        above: KeyPath = ("tasks", draft.task_type(each["name"]))
         key = f"component.{each['name']}.artifact"
         own = nested_mapping(each, "artifact")
         artifact = own or shared
