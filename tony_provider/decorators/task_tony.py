@@ -39,10 +39,11 @@ def global_names(source: str, *, known: Collection[str]) -> list[str]:
     Names in annotations are left out, because annotations are not evaluated. ``known`` are names that the DAG file
     defines. Such a name is included even if a built-in has the same name.
     """
-    stripped = _WithoutAnnotations().visit(ast.parse(source))
+    tree = ast.parse(source)
+    _remove_annotations(tree)
     used: set[str] = set()
     made: set[str] = set()
-    _collect(symtable.symtable(ast.unparse(stripped), "<function>", "exec"), True, used, made)
+    _collect(symtable.symtable(ast.unparse(tree), "<function>", "exec"), True, used, made)
     built_in = set(dir(builtins)) - set(known)
     return sorted(used - made - built_in - _OF_EVERY_MODULE)
 
@@ -58,22 +59,14 @@ def _collect(table: symtable.SymbolTable, is_top: bool, used: set[str], made: se
         _collect(child, False, used, made)
 
 
-class _WithoutAnnotations(ast.NodeTransformer):
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = None
-        return self.generic_visit(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        node.returns = None
-        return self.generic_visit(node)
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        node.annotation = None
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        node.annotation = ast.Constant(value=None)
-        return self.generic_visit(node)
+def _remove_annotations(tree: ast.Module) -> None:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+        elif isinstance(node, ast.AnnAssign):
+            node.annotation = ast.Constant(value=None)
 
 
 _KINDS = inspect.Parameter
@@ -98,7 +91,8 @@ class TrainingFunction:
             raise TonySpecError(f"@task.tony: {problem}")
         assert isinstance(function, FunctionType)  # noqa: S101 - ensured by ``_kind_problem``
         code = function.__code__
-        where = f"{code.co_name} ({Path(code.co_filename).name}, line {code.co_firstlineno})"
+        file = Path(code.co_filename).name
+        where = f"{code.co_name} ({file}, line {code.co_firstlineno})"
         try:
             source, first = _definition(function)
         except (OSError, SyntaxError, ValueError) as error:
@@ -109,16 +103,12 @@ class TrainingFunction:
         if problems:
             listed = "".join(f"\n  - {problem}" for problem in problems)
             raise TonySpecError(f"@task.tony: {where} cannot run without its DAG file:{listed}")
-        return cls._of_source(code.co_name, Path(code.co_filename).name, source, first)
-
-    @classmethod
-    def _of_source(cls, name: str, file: str, source: str, first: int) -> TrainingFunction:
         # The text must not change with other lines of the DAG file, because a changed text means a changed training.
         head = (
-            f"# The function {name} of {file}, as @task.tony has sent it. Tracebacks count the lines of this file.\n"
-            f"from __future__ import annotations\n\n{_block(source)}"
+            f"# The function {code.co_name} of {file}, as @task.tony has sent it. Tracebacks count the lines of this "
+            f"file.\nfrom __future__ import annotations\n\n{_block(source)}"
         )
-        return cls(name, head + source, file, first - head.count("\n") - 1)
+        return cls(code.co_name, head + source, file, first - head.count("\n") - 1)
 
 
 def _kind_problem(function: Callable[..., Any]) -> str:
