@@ -5,6 +5,7 @@ A parameter has the JSON Schema keys of Airflow's ``Param``, so a DAG's trigger 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -107,7 +108,7 @@ def _number(value: Any) -> float:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         raise Misread("must be a number") from None
-    if number != number or number in (float("inf"), float("-inf")):
+    if not math.isfinite(number):
         raise Misread("must be a finite number")
     return int(number) if number.is_integer() and "." not in str(value) and "e" not in str(value).lower() else number
 

@@ -19,6 +19,7 @@ from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, SpecError
 from tony_provider.runtime.parsing.parse import load_source
 
 MARKS = ("{{", "{%", "{#")  # starts of Jinja's expressions, statements and comments
+_TEMPLATE = MARKS[:2]  # without Jinja's comments, which look like bash's ${#name}
 _STATEMENT = "{%"
 _RULE = (
     "the text is parsed before its templates are rendered. Write a template as a value or part of a value, in quotes "
@@ -36,7 +37,7 @@ def load_templated(text: str, path: str = "") -> Mapping[str, Any]:
     try:
         plain = load_source(text, path)
     except SpecError as error:
-        if not any(mark in text for mark in MARKS[:2]):
+        if not any(mark in text for mark in _TEMPLATE):
             raise
         raise SpecError([*error.problems, Problem(path, NOT_GIVEN, _RULE)]) from error
     if has_templates(plain):
@@ -49,7 +50,7 @@ def _check(plain: Mapping[str, Any], text: str, path: str) -> None:
     statements = 0
     for is_key, each in _texts(plain, set()):
         statements += each.count(_STATEMENT)
-        if is_key and any(mark in each for mark in MARKS[:2]):
+        if is_key and any(mark in each for mark in _TEMPLATE):
             problems.append(Problem(child(path, each), NOT_GIVEN, f"a key must not be a template: {_RULE}"))
     if statements < text.count(_STATEMENT):
         problems.append(Problem(path, NOT_GIVEN, f"a Jinja statement is outside of the values: {_RULE}"))
@@ -70,7 +71,6 @@ def _texts(plain: Any, seen: set[int]) -> Iterator[tuple[bool, str]]:
         yield from _texts(each, seen)
 
 
-_TEMPLATE = MARKS[:2]  # without Jinja's comments, which look like bash's ${#name}
 _PARAMS, _MACROS = "params", "macros"
 _QUOTE = "macros.tony.quote"
 # Templates of a job file may use only this syntax, because users may run DAGs with job files of unknown authors.
@@ -195,11 +195,10 @@ def _parsed(path: str, text: str) -> tuple[nodes.Template, list[str]]:
         files = [str(name) for name in meta.find_referenced_templates(tree)]
     except TemplateError as error:
         raise SpecError([Problem(path, text, f"is not a template that Jinja can parse: {error}")]) from error
-    of_macros = [node for node in tree.find_all(nodes.Name) if node.name == _MACROS]
-    quotes = [node for node in tree.find_all(nodes.Getattr) if _is_quote(node)]
-    if len(of_macros) == len(quotes):
+    used = [node.name for node in tree.find_all(nodes.Name)]
+    if used.count(_MACROS) == sum(map(_is_quote, tree.find_all(nodes.Getattr))):
         names.discard(_MACROS)
-    if any(node.name == "self" for node in tree.find_all(nodes.Name)):
+    if "self" in used:
         names.add("self")  # `self` gives access to the whole context
     return tree, (sorted(names - {_PARAMS}) + files) or sorted(set(_not_allowed(tree)))
 
@@ -222,58 +221,50 @@ def _not_allowed(tree: nodes.Template) -> Iterator[str]:
         elif isinstance(node, nodes.Call) and not _is_callable(node.node):
             yield "a call"
         elif isinstance(node, nodes.Getattr) and not (
-            _is_params(node.node) or _is_of_quote(node) or _is_of_loop(node) or id(node) in callees
+            _is_name(node.node, _PARAMS)
+            or _is_tony(node)
+            or _is_quote(node)
+            or (_is_name(node.node, "loop") and node.attr in _LOOP)
+            or id(node) in callees
         ):
             yield f".{node.attr}"
         elif isinstance(node, nodes.Getitem) and not (
-            _is_params(node.node) or isinstance(node.arg, nodes.Slice) or _is_number(node.arg)
+            _is_name(node.node, _PARAMS) or isinstance(node.arg, nodes.Slice) or _is_number(node.arg)
         ):
             yield "an item by its name"
 
 
 def _is_callable(node: nodes.Node) -> bool:
-    if isinstance(node, nodes.Name):
-        return node.name == "range"
-    return isinstance(node, nodes.Getattr) and (_is_quote(node) or node.attr in _METHODS)
+    return _is_name(node, "range") or (isinstance(node, nodes.Getattr) and (_is_quote(node) or node.attr in _METHODS))
 
 
 def _is_number(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Const) and isinstance(node.value, int)
 
 
-def _is_of_loop(node: nodes.Getattr) -> bool:
-    return isinstance(node.node, nodes.Name) and node.node.name == "loop" and node.attr in _LOOP
-
-
-def _is_of_quote(node: nodes.Getattr) -> bool:
-    """Return whether the node is ``macros.tony.quote`` or its part ``macros.tony``."""
-    is_tony = node.attr == "tony" and isinstance(node.node, nodes.Name) and node.node.name == _MACROS
-    return is_tony or _is_quote(node)
-
-
 def _is_quote(node: nodes.Getattr) -> bool:
-    tony = node.node
-    return (
-        node.attr == "quote"
-        and isinstance(tony, nodes.Getattr)
-        and tony.attr == "tony"
-        and isinstance(tony.node, nodes.Name)
-        and tony.node.name == _MACROS
-    )
+    """Return whether the node is ``macros.tony.quote``."""
+    return node.attr == "quote" and _is_tony(node.node)
+
+
+def _is_tony(node: nodes.Node) -> bool:
+    """Return whether the node is ``macros.tony``."""
+    return isinstance(node, nodes.Getattr) and node.attr == "tony" and _is_name(node.node, _MACROS)
+
+
+def _is_name(node: nodes.Node, name: str) -> bool:
+    return isinstance(node, nodes.Name) and node.name == name
 
 
 def _parameters_in(tree: nodes.Template) -> Iterator[str]:
     """Yield the names of the parameters that a template uses."""
     for node in tree.find_all(nodes.Getattr):
-        if _is_params(node.node):
+        if _is_name(node.node, _PARAMS):
             yield node.attr
     for item_of in tree.find_all(nodes.Getitem):
-        if _is_params(item_of.node) and isinstance(item_of.arg, nodes.Const) and isinstance(item_of.arg.value, str):
-            yield item_of.arg.value
-
-
-def _is_params(node: nodes.Node) -> bool:
-    return isinstance(node, nodes.Name) and node.name == _PARAMS
+        key = item_of.arg
+        if _is_name(item_of.node, _PARAMS) and isinstance(key, nodes.Const) and isinstance(key.value, str):
+            yield key.value
 
 
 def has_template(value: object) -> bool:
