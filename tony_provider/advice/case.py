@@ -18,7 +18,7 @@ from tony_provider.cluster.records.history import JobHistory
 from tony_provider.cluster.records.summary import Advice, Confidence, JobSummary
 from tony_provider.runtime.common.codec import from_plain
 from tony_provider.runtime.jobspec.model import TENSORBOARD, JobSpec
-from tony_provider.runtime.protocol.status import Failure, FinalStatus, JobState, TimeUse, TypeUse
+from tony_provider.runtime.protocol.status import Failure, FinalStatus, JobState, JobStatus, TimeUse, TypeUse
 
 INPUT_WAIT = "input_wait"  # metric: share of the time (0 to 1) in which the program waited for its input
 
@@ -95,22 +95,27 @@ class Case:
         return None if kept is None else from_plain(kept.job, JobSpec, ignore_unknown=True)
 
     @property
+    def status(self) -> JobStatus:
+        """Return the status, or a status without any figures if it was not kept."""
+        return self.job.status or JobStatus(self.job.application_id, "", JobState.WAITING)
+
+    @property
     def succeeded(self) -> bool:
-        return self.job.status is not None and self.job.status.state is JobState.SUCCEEDED
+        return self.status.state is JobState.SUCCEEDED
 
     @property
     def times(self) -> TimeUse:
         """Return the time use of the application, all 0 if it is unknown or damaged."""
-        times = self.job.status.times if self.job.status else None
+        times = self.status.times
         return times if times is not None and _is_sound(times) else TimeUse()
 
     @property
     def failure(self) -> Failure | None:
-        return self.job.status.failure if self.job.status else None
+        return self.status.failure
 
     @property
     def restarts(self) -> int:
-        return self.job.status.restarts if self.job.status else 0
+        return self.status.restarts
 
     @property
     def successes(self) -> list[JobSummary]:
@@ -121,8 +126,7 @@ class Case:
     def types(self) -> list[TypeRuns]:
         """Return the figures of the task types that the specification defines. Skip damaged figures."""
         spec = self.spec
-        said = self.job.status.use if self.job.status else []
-        use = [each for each in said if each.type != TENSORBOARD and _is_sound(each)]
+        use = [each for each in self.status.use if each.type != TENSORBOARD and _is_sound(each)]
         known = [_as_asked(each, spec) for each in use if spec is None or each.type in spec.tasks]
         return [TypeRuns(each, [was for run in self.successes for was in _of(run, each.type)]) for each in known]
 
@@ -149,7 +153,7 @@ class Case:
 
     def nodes(self) -> dict[str, str]:
         """Return the nodes of tasks by task name. Leave out tasks whose node is unknown."""
-        return {each.name: each.node for each in (self.job.status.tasks if self.job.status else []) if each.node}
+        return {each.name: each.node for each in self.status.tasks if each.node}
 
 
 def _as_asked(use: TypeUse, spec: JobSpec | None) -> TypeUse:

@@ -21,9 +21,9 @@ class EvaluationMissing(Rule):
 
     def advise(self, case: Case) -> Advice | None:
         spec = case.spec
-        if not case.succeeded or case.job.status is None or spec is None or case.times.training < self.least_seconds:
+        if not case.succeeded or spec is None or case.times.training < self.least_seconds:
             return None
-        reported = {*case.job.status.metrics, *(name for each in case.job.samples for name in each.metrics)}
+        reported = {*case.status.metrics, *(name for each in case.job.samples for name in each.metrics)}
         metrics = sorted(reported - {INPUT_WAIT})
         if any(map(is_of_evaluation, metrics)) or Role.EVALUATOR in spec.roles.values():
             return None

@@ -29,9 +29,9 @@ class FlatCurve(Rule):
     name = "flat-curve"
 
     def advise(self, case: Case) -> Advice | None:
-        if not case.succeeded or case.job.status is None:
+        if not case.succeeded:
             return None
-        samples = [each for each in case.job.samples if each.task == case.job.status.leader and each.step is not None]
+        samples = [each for each in case.job.samples if each.task == case.status.leader and each.step is not None]
         for metric in telling({name for each in samples for name in each.metrics}):
             if (flat := _flat_from(samples, metric)) is not None:
                 return self._said(samples, metric, *flat)

@@ -19,10 +19,9 @@ class NothingReported(Rule):
     least_seconds: float = 20.0  # minimum training time; users do not wait for the progress of shorter programs
 
     def advise(self, case: Case) -> Advice | None:
-        status = case.job.status
-        if not case.succeeded or status is None or case.times.training < self.least_seconds:
+        if not case.succeeded or case.times.training < self.least_seconds:
             return None
-        told = any(each.progress is not None for each in status.tasks)
+        told = any(each.progress is not None for each in case.status.tasks)
         if told or any(each.step is not None or each.metrics for each in case.job.samples):
             return None
         return self.advice(

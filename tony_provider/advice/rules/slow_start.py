@@ -38,5 +38,5 @@ class SlowStart(Rule):
             confidence,
             localisation_seconds=times.localisation,
             start_seconds=times.start,
-            generations=case.job.status.generation if case.job.status else None,
+            generations=case.status.generation,
         )
