@@ -10,8 +10,6 @@ import importlib.util
 import os
 import queue
 import secrets
-import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,8 +17,8 @@ import threading
 import time
 import webbrowser
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
 
@@ -36,7 +34,9 @@ from tony_provider.cli.command import (
     seconds_of,
     until_interrupted,
 )
+from tony_provider.cli.open_tunnel import bind_error
 from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.task_tunnel import HOST
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common import contract
@@ -154,7 +154,6 @@ class EventFileCopy:
             self.news.put(f"A job has more than {MOST_FILES:,} event files: the rest is left out")
 
 
-HOST = "127.0.0.1"
 FIRST_PORT = 6006  # TensorBoard's default
 LAST_PORT = 6105
 _SERVER_END_SECONDS = 5.0
@@ -180,7 +179,7 @@ def choose_port(wanted: int | None) -> int:
         raise TensorBoardProblem(f"--port {wanted} is not a port: use 1 to 65535")
     ports = range(FIRST_PORT, LAST_PORT + 1) if wanted is None else [wanted]
     for port in ports:
-        if _is_free(port):
+        if bind_error(port) is None:
             return port
     raise TensorBoardProblem(f"{_ports(ports[0], ports[-1])} in use on {HOST}: choose another one with --port")
 
@@ -189,16 +188,7 @@ def _ports(first: int, last: int) -> str:
     return f"the port {first} is" if first == last else f"all ports from {first} to {last} are"
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as own:
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like TensorBoard
-        try:
-            own.bind((HOST, port))
-        except OSError:
-            return False
-    return True
-
-
+@attrs.define
 class TensorBoardServer:
     """TensorBoard for one directory, from ``start`` to ``stop``.
 
@@ -209,14 +199,13 @@ class TensorBoardServer:
         ``directory`` with the data, and ``own`` for TensorBoard's own files.
     """
 
-    def __init__(self, private: Path, directory: Path, own: Path, port: int, title: str) -> None:
-        self._private = private
-        self._directory = directory
-        self._own = own
-        self._port = port
-        self._title = title
-        self._path = f"/{secrets.token_urlsafe(16)}"
-        self._process: subprocess.Popen[bytes] | None = None
+    _private: Path
+    _directory: Path
+    _own: Path
+    _port: int
+    _title: str
+    _path: str = attrs.field(init=False, factory=lambda: f"/{secrets.token_urlsafe(16)}", repr=False)
+    _process: subprocess.Popen[bytes] | None = attrs.field(init=False, default=None)
 
     @property
     def url(self) -> str:
@@ -302,7 +291,7 @@ def tensorboard(args: Namespace) -> None:
         stack.callback(hook.close)
         jobs = _jobs(hook, args)
         over = stack.enter_context(until_interrupted())
-        private = stack.enter_context(_private_directory())
+        private = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tony-tensorboard-")))
         curves, own = private / "curves", private / "own"
         curves.mkdir()
         own.mkdir()
@@ -335,15 +324,6 @@ def _jobs(hook: TonyHook, args: Namespace) -> _Jobs:
         labels.setdefault(source.uri, source.label)
         trainings.append(job.training)
     return _Jobs(labels, trainings)
-
-
-@contextmanager
-def _private_directory() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="tony-tensorboard-"))
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory)
 
 
 def _first_look(copy: EventFileCopy, sources: Mapping[str, Path], over: threading.Event) -> bool:

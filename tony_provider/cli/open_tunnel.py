@@ -1,6 +1,6 @@
 """``airflow tony tunnel``: reach a port of a job's task from this machine.
 
-``airflow tony notebook`` also uses the functions that check a local port and open a browser.
+``airflow tony notebook`` and ``tensorboard`` also use the functions that check a local port and open a browser.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from tony_provider.cli.command import (
     NotFound,
     command,
     expect_directory,
-    hook_of,
-    job_of,
+    running_job,
     say,
     until_interrupted,
 )
@@ -37,12 +36,19 @@ def expect_local_port(port: int) -> None:
     """Exit with a message if ``port`` is invalid or in use. 0 means any free port."""
     if not 0 <= port <= HIGHEST_PORT:
         raise SystemExit(f"--local-port {port} is not a port: use 1 to {HIGHEST_PORT}")
+    if (error := bind_error(port)) is not None:
+        raise SystemExit(cannot_be_had(port, error)) from error
+
+
+def bind_error(port: int) -> OSError | None:
+    """Return the error of binding a local port, or None if the port is free."""
     with socket.socket() as own:
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like the tunnel
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like tunnels and TensorBoard
         try:
             own.bind((HOST, port))
         except OSError as error:
-            raise SystemExit(cannot_be_had(port, error)) from error
+            return error
+    return None
 
 
 def cannot_be_had(port: int, error: OSError) -> str:
@@ -113,11 +119,8 @@ def tunnel(args: Namespace) -> None:
     """Forward connections until Ctrl-C, a signal, or the end of the application."""
     target = Target.parse(args.task)
     expect_local_port(args.local_port)
-    with hook_of(args) as hook:
-        job, application = job_of(hook, args)
+    with running_job(args, "; a tunnel needs a running job") as job:
         expect_directory(job)
-        if application is None or application.is_final:
-            raise NotFound(f"{job} has ended: a tunnel needs a running job")
         _expect_task(job, target.task)
         with until_interrupted() as over:
             try:
