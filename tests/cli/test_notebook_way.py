@@ -50,7 +50,7 @@ def status(state: JobState, step: int | None = None, **more: Any) -> JobStatus:
 
 
 def way(job: StandInJob) -> NotebookConnection:
-    return NotebookConnection(job, "a-token")  # type: ignore[arg-type]
+    return NotebookConnection("clicks", job, "a-token")  # type: ignore[arg-type]
 
 
 def ending(monkeypatch: pytest.MonkeyPatch, job: StandInJob) -> str:

@@ -141,8 +141,9 @@ class _Reached(Exception):  # noqa: N818 - says what happened
 
 @attrs.frozen
 class NotebookConnection:
-    """The connection to one notebook, which may not run yet."""
+    """The connection to a notebook that was submitted, and may not run yet."""
 
+    name: str
     job: TonyJob
     token: str = attrs.field(repr=False)
     _answers: threading.Event = attrs.field(factory=threading.Event, init=False)  # set after Jupyter's first answer
@@ -289,20 +290,11 @@ def notebook(args: Namespace) -> None:
         _print_more(args, found, args.local_port)
 
 
-@attrs.frozen
-class _Notebook:
-    """A notebook that was submitted, and may already run."""
-
-    name: str
-    job: TonyJob
-    token: str = attrs.field(repr=False)
-
-
 def _identity(hook: TonyHook, name: str) -> Identity:
     return hook.identity(dag_id=f"{_DAG_ID}:{hook.get_conn().user}", run_id=name, task_id=_TASK_ID)
 
 
-def _running(hook: TonyHook, name: str) -> _Notebook | None:
+def _running(hook: TonyHook, name: str) -> NotebookConnection | None:
     """Return the notebook with this name, or None if no such notebook runs or waits."""
     identity = _identity(hook, name)
     for application in hook.find(identity):
@@ -310,11 +302,11 @@ def _running(hook: TonyHook, name: str) -> _Notebook | None:
         token = job.notebook_token()
         if token is not None:
             say(f"The notebook {name!r} already exists: {job}")
-            return _Notebook(name, job, token)
+            return NotebookConnection(name, job, token)
     return None
 
 
-def _started(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin | None) -> _Notebook:
+def _started(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin | None) -> NotebookConnection:
     if origin is None:
         raise NotFound(f"no notebook {name!r} is running: also name the job to open the notebook again")
     hook.expect_servers()
@@ -322,7 +314,7 @@ def _started(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin 
     token = request.secrets[TOKEN]
     job = hook.submit(request, before_submit=lambda new: new.keep_notebook_token(token))
     say(f"Submitted {job}, the notebook {name!r}")
-    return _Notebook(name, job, token)
+    return NotebookConnection(name, job, token)
 
 
 def _request(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin) -> SubmissionRequest:
@@ -374,9 +366,8 @@ def _end(lifetime: float) -> float:
     return time.time() + lifetime - min(_BEFORE_THE_END, _SHARE * lifetime)
 
 
-def _lead(args: Namespace, found: _Notebook) -> None:
+def _lead(args: Namespace, way: NotebookConnection) -> None:
     """Connect to the notebook until Ctrl-C or its end."""
-    way = NotebookConnection(found.job, found.token)
     port = args.local_port
     try:
         with until_interrupted() as over:
@@ -396,12 +387,12 @@ def _lead(args: Namespace, found: _Notebook) -> None:
         say(way.ending(error))
         return
     except OSError as error:
-        _print_more(args, found, 0)
+        _print_more(args, way, 0)
         raise SystemExit(cannot_be_had(args.local_port, error)) from error
-    _print_more(args, found, port)
+    _print_more(args, way, port)
 
 
-def _print_more(args: Namespace, found: _Notebook, port: int) -> None:
+def _print_more(args: Namespace, way: NotebookConnection, port: int) -> None:
     """Print how to return to the notebook, and how to end it.
 
     ``port`` is the local port to use again, or 0 for any port. If the port stays the same, pages that are still open in
@@ -410,5 +401,5 @@ def _print_more(args: Namespace, found: _Notebook, port: int) -> None:
     more = f" --conn-id {args.conn_id}" if args.conn_id != TonyHook.default_conn_name else ""
     back = f" --local-port {port}" if port else ""
     say("The notebook continues to run.")
-    say(f"Reconnect:  airflow tony notebook --name {shlex.quote(found.name)}{back}{more}")
-    say(f"End it:     airflow tony kill {found.job}{more}")
+    say(f"Reconnect:  airflow tony notebook --name {shlex.quote(way.name)}{back}{more}")
+    say(f"End it:     airflow tony kill {way.job}{more}")
