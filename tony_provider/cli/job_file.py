@@ -24,7 +24,14 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.importers.key_table import ImportedJob, NotImportable
 from tony_provider.importers.read_job import imported_from
 from tony_provider.job_files.parameters import TEMPLATES, Parameter, has_templates, split_parameters
-from tony_provider.job_files.templates import MARKS, check_names, load_templated, rendered_job, templates_in, values_of
+from tony_provider.job_files.templates import (
+    check_names,
+    has_template,
+    load_templated,
+    rendered_job,
+    templates_in,
+    values_of,
+)
 from tony_provider.job_files.write_files import DagFile, dag_id_of, job_text, with_moved_paths
 from tony_provider.macros import quote
 from tony_provider.operators.submission import job_of, layers_of
@@ -130,7 +137,7 @@ def _filled(args: Namespace) -> Mapping[str, Any]:
     """Return the job with the parameter values of the command line. Raises TonySpecError."""
     file = read_job_file(Path(args.job))
     try:
-        values = values_of(file.parameters, getattr(args, "param", None) or [])
+        values = values_of(file.parameters, args.param or [])
         return rendered_job(file.job, values, quote) if file.parameters else file.job
     except SpecError as error:
         raise TonySpecError(f"{args.job}: {error}") from error
@@ -148,7 +155,7 @@ def file_roots(args: Namespace) -> list[Path]:
 
 def typed_files(args: Namespace) -> list[Path]:
     """Return the absolute paths among the values of ``--set`` and ``--param``."""
-    given = [*(getattr(args, "set", None) or ()), *(getattr(args, "param", None) or ())]
+    given = [*(args.set or ()), *(args.param or ())]
     values = [part.strip() for each in given for part in each.partition("=")[2].split(",")]
     return [Path(value.removeprefix("file://")) for value in values if value.removeprefix("file://").startswith("/")]
 
@@ -234,13 +241,11 @@ def import_job(args: Namespace) -> None:
     before = Path(args.words[0]).absolute().parent if len(args.words) == 1 else Path.cwd()
     texts: dict[Path, str] = {}
     if args.output:
-        texts[Path(args.output)] = _job(
-            imported, with_moved_paths(imported.job, before, Path(args.output).absolute().parent)
-        )
+        path = Path(args.output)
+        texts[path] = _job(imported, with_moved_paths(imported.job, before, path.absolute().parent))
     if args.dag:
-        texts[Path(args.dag)] = _dag(
-            imported, with_moved_paths(imported.job, before, Path(args.dag).absolute().parent), args.dag_id
-        )
+        path = Path(args.dag)
+        texts[path] = _dag(imported, with_moved_paths(imported.job, before, path.absolute().parent), args.dag_id)
     if not texts:
         print_text(_job(imported, imported.job))
         return
@@ -257,11 +262,10 @@ def _job(imported: ImportedJob, job: Mapping[str, Any]) -> str:
     if imported.left_out:
         comments += [_HEAD, *(f"- {each}" for each in imported.left_out)]
     text = job_text(job, comments)
-    if any(mark in text for mark in MARKS):
+    if has_template(text):
         text = job_text({TEMPLATES: False, **job}, comments)  # imported text must not be rendered
-    if parse_job(split_parameters(load_source(text))[1]) != parse_job(
-        job
-    ):  # the written file must parse to the checked job
+    # the written file must parse to the checked job
+    if parse_job(split_parameters(load_source(text))[1]) != parse_job(job):
         raise TonySpecError(f"Not imported: a job file cannot represent the values of {imported.source}")
     return text
 

@@ -35,7 +35,6 @@ from tony_provider.operators.try_state import TaskInstanceInfo
 from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.common.python_packages import Version
 from tony_provider.runtime.common.quantities import size
-from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import observe
 from tony_provider.watching.token_refresher import TokenRefresher
@@ -166,8 +165,7 @@ def rebuild(args: Namespace) -> None:
                 rows.append({"application_id": application_id, "training": identity.slug, "outcome": outcome})
                 failures += failed
     shown = [row for row in rows if row["outcome"] != KNOWN]
-    if shown or args.output != "table":
-        print_rows(shown, args.output, whole=True)
+    _show(args, shown)
     if args.output == "table":
         counts = Counter(row["outcome"] if row["outcome"] in (LISTED, KNOWN) else "left out" for row in rows)
         say(", ".join(f"{counts[each]} {each}" for each in (LISTED, KNOWN, "left out")))
@@ -240,7 +238,7 @@ def build_env(args: Namespace) -> None:
         except OSError as error:
             raise BuildFailed(f"the environment could not be built: {error}") from error
     if built.was_there:
-        print(printable("The environment already exists: nothing was built"), file=sys.stderr)  # noqa: T201
+        print("The environment already exists: nothing was built", file=sys.stderr)  # noqa: T201
     say(built.uri)
 
 

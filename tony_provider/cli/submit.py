@@ -38,7 +38,6 @@ from tony_provider.runtime.jobspec.model import (
     ranks,
 )
 from tony_provider.runtime.parsing.parse import DEFAULT, Layers, dotted_key, leaf_keys
-from tony_provider.runtime.protocol.status import JobStatus
 
 
 def describe_key_origins(
@@ -51,7 +50,8 @@ def describe_key_origins(
     own = dict(leaf_keys(_plain(job)))
     whole = dict(leaf_keys(_plain(completed)))
     lines = [
-        (dotted_key(path), _shown(value), _origin(layers, path, value, own, conn_id)) for path, value in whole.items()
+        (dotted_key(path), json.dumps(value), _origin(layers, path, value, own, conn_id))
+        for path, value in whole.items()
     ]
     given = [line for line in lines if explain or line[2] != DEFAULT]
     width = max((len(name) for name, _, _ in given), default=0)
@@ -67,10 +67,6 @@ def _origin(layers: Layers, path: tuple[str, ...], value: Any, own: dict[tuple[s
     if own.get(path) != value:
         return f"connection {conn_id}"
     return layers.origin(path)
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True)
 
 
 _FAR_ENOUGH = {
@@ -213,7 +209,9 @@ def submit(args: Namespace) -> None:
                 from tony_provider.watching.job_watch import deadlines_of
 
                 limits = deadlines_of(submitted, job, started=None, execution_timeout=None)
-                _conclude(wait_for_job(submitted, limits))
+                status = wait_for_job(submitted, limits)
+                model = f"; the model is in {status.model_dir}" if status is not None and status.model_dir else ""
+                say(f"Succeeded{model}")
                 return
         except KeyboardInterrupt:
             _tell(args, "", "\nThe job continues.")
@@ -230,10 +228,3 @@ def _tell(args: Namespace, short: str, text: str) -> None:
         say(text)
     elif short:
         say(short)
-
-
-def _conclude(status: JobStatus | None) -> None:
-    if status is not None and status.model_dir:
-        say(f"Succeeded; the model is in {status.model_dir}")
-    else:
-        say("Succeeded")
