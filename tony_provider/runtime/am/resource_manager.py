@@ -139,20 +139,15 @@ class Completed:
 
 
 @attrs.frozen
-class StopRequested:
-    """Event: the cluster requests the end of the application."""
-
-    reason: str
-
-
-@attrs.frozen
-class AttemptOver(StopRequested):
+class AttemptOver:
     """Event: the cluster has ended this application master's attempt.
 
     Either the application was killed, or the cluster considered this master lost and has started another one, which
     owns the containers. No action of this master has an effect any more. It must exit without touching its tasks or the
     job's files.
     """
+
+    reason: str
 
 
 @attrs.frozen
@@ -203,7 +198,7 @@ Event = Union[
     NotPlaced,
     LaunchFailed,
     Completed,
-    StopRequested,
+    AttemptOver,
     ConnectionLost,
     ConnectionRestored,
     Preempting,

@@ -19,7 +19,6 @@ from tony_provider.runtime.am.resource_manager import (
     NotPlaced,
     Preempting,
     Room,
-    StopRequested,
 )
 from tony_provider.runtime.am.session.actions import Action, Verdict
 from tony_provider.runtime.am.session.checkpoints import SessionCheckpoints, SessionExports
@@ -350,11 +349,11 @@ class Session(SessionContext):
         self.spare_room.disturbed()
         self.notices.node_leaving(event.node, event.seconds)
 
-    def _stop(self, reason: str, grace: Optional[float], now: float) -> None:
+    def _stop(self, event: StopOrder, now: float) -> None:
         if self.state.verdict:
-            self.completion.hurry(now, grace)
+            self.completion.hurry(now, event.grace)
         else:
-            self.completion.kill(reason, now, grace)
+            self.completion.kill(event.reason, now, event.grace)
 
     def _committed(self, event: CheckpointCommitted, now: float) -> None:
         self.times.copied(event.copy_seconds)
@@ -487,8 +486,7 @@ _EVENTS: Mapping[type, Callable[..., object]] = dict(
         _on(NodeLeaving, Session._node_leaving),
         _on(NodesCounted, lambda session, event, now: session.containers.nodes_counted(event.nodes)),
         _on(Room, lambda session, event, now: session.spare_room.probed(event, now)),
-        _on(StopRequested, lambda session, event, now: session._stop(event.reason, None, now)),
-        _on(StopOrder, lambda session, event, now: session._stop(event.reason, event.grace, now)),
+        _on(StopOrder, Session._stop),
         _on(CheckpointOrder, lambda session, event, now: session.notices.checkpoint_requested(event.reason)),
         _on(ExportRequested, lambda session, event, now: session.exports.ask(event.reason, event.asked_ms)),
         _on(SuspendOrder, lambda session, event, now: session.suspension.ask(event.reason)),

@@ -22,7 +22,6 @@ from tony_provider.runtime.am.resource_manager import (
     NotPlaced,
     Preempting,
     Room,
-    StopRequested,
 )
 from tony_provider.runtime.am.session.recovery import History
 from tony_provider.runtime.am.session.restart_policy import CommittedSave
@@ -275,7 +274,6 @@ Event = Union[
     NodeLeaving,
     NodesCounted,
     Room,
-    StopRequested,
     Started,
     Recovered,
     Tick,
