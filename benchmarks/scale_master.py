@@ -114,7 +114,7 @@ class StandInResourceManager(ResourceManager):
     def set_progress(self, progress: float) -> None:
         """Nobody looks."""
 
-    async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
+    async def finish(self, status: FinalStatus, diagnostics: str) -> None:
         """Nobody looks."""
 
     async def close(self) -> None:

@@ -278,7 +278,7 @@ def _event() -> bytes:
 
 def _cluster() -> bytes:
     tasks = tuple(TaskAddress("worker", at, Role.WORKER, f"node{at}", {"main": 10_000 + at}) for at in range(3))
-    return zlib.decompress(messages.pack(ClusterSpec(1, tasks)))
+    return zlib.decompress(messages.ClusterPacker().pack(ClusterSpec(1, tasks)))
 
 
 _REMOTE = {"RemoteException": {"javaClassName": "a.b", "message": "m"}}

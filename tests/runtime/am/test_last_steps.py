@@ -81,9 +81,9 @@ class SignalledAtTheEnd(SignalledWhileTasksEnd):
         async for event in LocalResourceManager.events(self):
             yield event
 
-    async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
+    async def finish(self, status: FinalStatus, diagnostics: str) -> None:
         await self.signal()
-        await super().finish(status, diagnostics, tracking_url)
+        await super().finish(status, diagnostics)
 
 
 async def run(staged: Staged, storage: LocalStorage, kind: type[LocalResourceManager]) -> FinalStatus:

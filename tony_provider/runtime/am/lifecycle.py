@@ -269,7 +269,7 @@ class MasterLifecycle:
 
     async def _leave(self, status: FinalStatus, diagnostics: str) -> FinalStatus:
         try:
-            await self.resource_manager.finish(status, diagnostics, "")
+            await self.resource_manager.finish(status, diagnostics)
         except ResourceManagerError as error:
             log.warning("the cluster did not accept the final status: %s", error)
         return status

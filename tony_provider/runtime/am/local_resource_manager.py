@@ -158,14 +158,13 @@ class LocalResourceManager(ResourceManager):
     def set_progress(self, progress: float) -> None:
         """Do nothing, because the job's status already contains the progress."""
 
-    async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
+    async def finish(self, status: FinalStatus, diagnostics: str) -> None:
         processes = list(self._processes.values())
         await asyncio.gather(*(process.stop() for process in processes))
         # This process may end before the watches of the processes have removed the directories.
         for directory in (*(each.directory for each in processes), self._root / "containers" / contract.UNPACKED_DIR):
             await asyncio.to_thread(remove_tree, directory)
-        report = FinalReport(status, diagnostics, tracking_url, epoch_ms())
-        await asyncio.to_thread(write_report, self._root, report)
+        await asyncio.to_thread(write_report, self._root, FinalReport(status, diagnostics, "", epoch_ms()))
 
     async def close(self) -> None:
         if self._closed:

@@ -264,7 +264,7 @@ class ResourceManager(ABC):
         """Report the job's progress, 0 to 1, for the cluster's user interface."""
 
     @abstractmethod
-    async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
+    async def finish(self, status: FinalStatus, diagnostics: str) -> None:
         """Report the final status to the cluster, which stops the remaining containers. Call it once."""
 
     @abstractmethod

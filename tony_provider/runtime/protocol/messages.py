@@ -21,11 +21,6 @@ from tony_provider.runtime.jobspec.model import Role
 from tony_provider.runtime.protocol import tony_pb2
 
 
-def pack(cluster: ClusterSpec) -> bytes:
-    """Return the addresses in the form of ``Rendezvous.cluster``."""
-    return ClusterPacker().pack(cluster)
-
-
 class ClusterPacker:
     """Packer of successive clusters that does not encode unchanged address objects again."""
 
@@ -50,7 +45,7 @@ def _encode(task: TaskAddress) -> bytes:
 
 
 def unpack_cluster(generation: int, packed: bytes) -> ClusterSpec:
-    """Return the addresses from the result of ``pack``. Raises ValueError for other bytes."""
+    """Return the addresses from the result of ``ClusterPacker.pack``. Raises ValueError for other bytes."""
     try:
         unpacking = zlib.decompressobj()
         plain = unpacking.decompress(packed, ADDRESSES_LIMIT)

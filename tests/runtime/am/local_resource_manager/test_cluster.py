@@ -187,7 +187,7 @@ async def test_nothing_of_a_container_is_left_at_the_end_also_if_its_removal_is_
     async with asyncio.timeout(DEADLINE):
         while not removals:  # noqa: ASYNC110 - in another thread
             await asyncio.sleep(0.01)
-    await inside.manager.finish(FinalStatus.SUCCEEDED, "", "")
+    await inside.manager.finish(FinalStatus.SUCCEEDED, "")
     there = [path.name for path in (inside.root / "containers").iterdir()]
     ended.set()
     assert there == []
@@ -267,7 +267,7 @@ async def test_a_container_finds_nothing_that_another_one_has_put_there(inside: 
 
 async def test_finish_stops_everything_and_leaves_the_report(inside: Inside) -> None:
     container_id = await inside.launch("exec sleep 1000")
-    await inside.manager.finish(FinalStatus.FAILED, "it was no good", "")
+    await inside.manager.finish(FinalStatus.FAILED, "it was no good")
     report = read_report(inside.root)
     assert isinstance(report, FinalReport)
     assert (report.final_status, report.diagnostics) == (FinalStatus.FAILED, "it was no good")

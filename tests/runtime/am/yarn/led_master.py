@@ -107,7 +107,7 @@ class LedMaster:
         self.rm.look_for_room(ContainerRequest(key, PRIORITY, memory, 1), most)
 
     async def finish(self) -> None:
-        await self.rm.finish(FinalStatus.SUCCEEDED, "as it was told", "")
+        await self.rm.finish(FinalStatus.SUCCEEDED, "as it was told")
         self.over.set()
 
     def write(self, event: str, **values: Any) -> None:

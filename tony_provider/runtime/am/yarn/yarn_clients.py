@@ -133,10 +133,10 @@ class AMRMClient:
             self._use_token(Token.from_proto(answer.am_rm_token))
         return answer
 
-    async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
+    async def finish(self, status: FinalStatus, diagnostics: str) -> None:
         """Unregister, with retries until YARN has recorded the final status. Raises ResourceManagerError."""
         request = service.FinishApplicationMasterRequestProto(
-            final_application_status=_FINAL[status], diagnostics=diagnostics, tracking_url=tracking_url
+            final_application_status=_FINAL[status], diagnostics=diagnostics, tracking_url=""
         )
 
         async def finish() -> None:

@@ -162,10 +162,10 @@ class YarnResourceManager(ResourceManager):
     def set_progress(self, progress: float) -> None:
         self._progress = progress
 
-    async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
+    async def finish(self, status: FinalStatus, diagnostics: str) -> None:
         await self._background.close()
         if not self._ended:
-            await self._scheduler.finish(status, diagnostics, tracking_url)
+            await self._scheduler.finish(status, diagnostics)
 
     async def close(self) -> None:
         self._events.close()
