@@ -55,7 +55,7 @@ from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint.stored_checkpoint import Stop
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms, moment
-from tony_provider.runtime.common.concurrency import retry
+from tony_provider.runtime.common.concurrency import loop_time, retry
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.frameworks.base import get_framework
@@ -189,11 +189,11 @@ class Master:
             job,
             get_framework(job.framework),
             jitter=random.random,
-            epoch=epoch_ms() / 1000 - _now(),
+            epoch=epoch_ms() / 1000 - loop_time(),
             zone_offsets=description.zone_offsets,
         )
         epoch = self.session.state.epoch
-        records.series.begin(min(_now(), self._started_ms / 1000 - epoch), epoch)
+        records.series.begin(min(loop_time(), self._started_ms / 1000 - epoch), epoch)
         self._leader = ""
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
         self._checkpoints = CheckpointCommits(
@@ -247,7 +247,7 @@ class Master:
             application_id=self.description.application_id,
             am_attempt=self._ownership.am_attempt,
             started_ms=self._started_ms,
-            now=_now(),
+            now=loop_time(),
             now_ms=epoch_ms(),
         )
         submitted_ms = self.description.submitted_ms
@@ -296,7 +296,7 @@ class Master:
         ``refused``: failure kind and reason if no task may be started, otherwise None.
         """
         before = self.session.phase
-        for action in self.session.handle(self._first_event(registered, refused), _now()):
+        for action in self.session.handle(self._first_event(registered, refused), loop_time()):
             self._carry_out(action)
         self._report_phase(before)
 
@@ -337,10 +337,10 @@ class Master:
 
         Thousands of steps may be queued, and no step awaits anything. So the method yields to the event loop regularly.
         """
-        began = _now()
+        began = loop_time()
         while self._verdict is None:
             step, before = await self._steps.get(), self.session.phase
-            for action in step(_now()):
+            for action in step(loop_time()):
                 self._carry_out(action)
                 began = await _share_loop(began)
             self._report_phase(before)
@@ -349,21 +349,21 @@ class Master:
             self._ended.set_result(self._verdict)
 
     def _carry_out(self, action: Action) -> None:
-        self._busy_until = _now() + _BUSY_SECONDS
+        self._busy_until = loop_time() + _BUSY_SECONDS
         self._action_handlers[type(action)](action)
 
     def _report_phase(self, before: JobState) -> None:
         if self.session.phase is not before:
             leader = self.session.state.leader
             self._leader = leader.name if leader else ""
-            log.info("%s: %s", self.session.phase.value, job_status.message(self.session, _now()))
+            log.info("%s: %s", self.session.phase.value, job_status.message(self.session, loop_time()))
             self._records.changed()
             self._rm.set_progress(job_status.fraction_done(self.session))
 
     async def _tick(self) -> None:
         least = len(self.session.tasks) / _MOST_LOOKS
         while True:
-            await asyncio.sleep(max(least, TICK if _now() < self._busy_until else _IDLE_TICK))
+            await asyncio.sleep(max(least, TICK if loop_time() < self._busy_until else _IDLE_TICK))
             self.post(Tick())
             self._checkpoints.look()
             self._inputs.look()
@@ -521,19 +521,15 @@ class Master:
 
 async def _share_loop(began: float) -> float:
     """Yield to the event loop if _SLICE has passed since ``began``. Return the start time of the current slice."""
-    if _now() - began <= _SLICE:
+    if loop_time() - began <= _SLICE:
         return began
     await asyncio.sleep(0)
-    return _now()
+    return loop_time()
 
 
 def _set_exception(future: asyncio.Future[Verdict], error: BaseException) -> None:
     if not future.done():
         future.set_exception(error)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 _THRESHOLDS = (10_000, 20, 1 << 20)  # generation 0: after 10,000 new objects; 1: after 20 of these; 2: almost never

@@ -24,6 +24,7 @@ import attrs
 from google.protobuf.message import DecodeError, Message
 
 from tony_provider.runtime.common.binary import EndlessNumber, read_varint
+from tony_provider.runtime.common.concurrency import loop_time
 from tony_provider.runtime.common.network import HIGHEST_PORT, canonical_host
 from tony_provider.runtime.common.text import one_line, printable
 from tony_provider.runtime.protocol import limits, tony_pb2
@@ -308,7 +309,7 @@ class ConnectionWatch:
             await asyncio.sleep(_OFTEN if shut else _RARELY)
 
     def _tell(self, shut: Counter[str]) -> None:
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         if not shut:
             return
         if now - self._told_at > _QUIET:

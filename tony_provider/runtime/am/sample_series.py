@@ -25,7 +25,7 @@ from tony_provider.runtime.application_history import (
     encode_sample,
     segment_name,
 )
-from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.concurrency import loop_time, wait_with_timeout
 from tony_provider.runtime.protocol.metrics import (
     NO_COUNTS,
     SHOWN,
@@ -167,13 +167,13 @@ class Series(SegmentWriter):
         return await self.write() and await self.write()  # first a segment whose write has failed, then the open one
 
     def _interval(self) -> float:
-        age = asyncio.get_running_loop().time() - self._started
+        age = loop_time() - self._started
         return min(max(_SOONEST, _PART * age), _LATEST)
 
     async def _until_due(self) -> bool:
         is_due = await super()._until_due()
         if is_due:
-            await self._sample_all(asyncio.get_running_loop().time() - _GONE)
+            await self._sample_all(loop_time() - _GONE)
         return is_due
 
     async def _store(self) -> None:

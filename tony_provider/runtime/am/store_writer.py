@@ -15,7 +15,7 @@ from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms, moment
-from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.concurrency import loop_time, wait_with_timeout
 from tony_provider.runtime.common.quantities import span
 from tony_provider.runtime.protocol.limits import SLOW_ANSWER
 from tony_provider.runtime.storage import Storage, StorageError, uris, write_atomically
@@ -67,7 +67,7 @@ class StoreWriter(ABC):
 
     def changed(self, *, soon: bool = True) -> None:
         """Schedule a write of the content. If not ``soon``, it may wait up to five seconds for further changes."""
-        due = asyncio.get_running_loop().time() + (0.0 if soon else LATEST)
+        due = loop_time() + (0.0 if soon else LATEST)
         if self._due is None or due < self._due:
             self._due = due
             self._changed.set()
@@ -79,7 +79,6 @@ class StoreWriter(ABC):
 
     async def run(self) -> None:
         """Write changes until ``stop``."""
-        loop = asyncio.get_running_loop()
         self._idle.clear()
         try:
             self._schedule()
@@ -88,7 +87,7 @@ class StoreWriter(ABC):
                 written = await self.write()
                 # Throttle by serialization time, because serialization must not dominate this process.
                 pause = min(max(SOONEST, _REST * self._cost), LATEST)
-                self._not_before = loop.time() + (pause if written else self._retry_seconds)
+                self._not_before = loop_time() + (pause if written else self._retry_seconds)
                 if written:
                     self._schedule()
                 else:
@@ -170,7 +169,7 @@ class StoreWriter(ABC):
     def _schedule(self) -> None:
         interval = self._interval()
         if self._due is None and interval is not None:
-            self._due = asyncio.get_running_loop().time() + interval
+            self._due = loop_time() + interval
 
     def _interval(self) -> Optional[float]:
         """Return the seconds after which the content is written again without a change, or None for never."""
@@ -178,9 +177,8 @@ class StoreWriter(ABC):
 
     async def _until_due(self) -> bool:
         """Wait until a write is due. Return False if the writer must stop."""
-        loop = asyncio.get_running_loop()
         while not self._stopping:
-            wait = None if self._due is None else max(self._due, self._not_before) - loop.time()
+            wait = None if self._due is None else max(self._due, self._not_before) - loop_time()
             if wait is not None and wait <= 0:
                 return True
             self._changed.clear()

@@ -20,6 +20,11 @@ class Cancelled(Exception):  # noqa: N818 - describes what happened
 T = TypeVar("T")
 
 
+def loop_time() -> float:
+    """Return the time of the running event loop, in seconds of a monotonic clock."""
+    return asyncio.get_running_loop().time()
+
+
 async def wait_with_timeout(work: Awaitable[T], seconds: Optional[float]) -> T:
     """Wait at most ``seconds`` for ``work``, and return its result.
 

@@ -12,7 +12,7 @@ from typing import Generic, Optional, TypeVar
 import attrs
 from google.protobuf.message import Message
 
-from tony_provider.runtime.common.concurrency import pauses, wait_with_timeout
+from tony_provider.runtime.common.concurrency import loop_time, pauses, wait_with_timeout
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop import sasl
 from tony_provider.runtime.hadoop.errors import (
@@ -386,7 +386,7 @@ class RpcClient:
 
     async def call(self, method: Method[M], request: Message, *, timeout: float) -> M:
         """Make one call and return its answer, within ``timeout`` seconds in total. For errors, see RpcClient."""
-        deadline = asyncio.get_running_loop().time() + timeout
+        deadline = loop_time() + timeout
         call_id = self._take_call_id()
         delays = pauses(self._retry.first_delay, self._retry.max_delay, self._retry.jitter)
         tries = 0
@@ -399,7 +399,7 @@ class RpcClient:
                     error = again.error
             tries += 1
             delay = next(delays) if tries % len(self._addresses) == 0 else 0.0
-            if self._closed or asyncio.get_running_loop().time() + delay >= deadline:
+            if self._closed or loop_time() + delay >= deadline:
                 raise error
             await asyncio.sleep(delay)
 
@@ -416,12 +416,12 @@ class RpcClient:
             connection = await self._connected(deadline)
         except (RpcConnectionError, Standby) as error:
             self._fail_over(index)
-            raise _TryAgain(error, cut_short=asyncio.get_running_loop().time() >= deadline) from error
+            raise _TryAgain(error, cut_short=loop_time() >= deadline) from error
         except Retriable as error:
             raise _TryAgain(error) from error
         if isinstance(connection.failure, RpcConnectionError):  # lost before this call was sent
             raise _TryAgain(connection.failure)
-        left = max(deadline - asyncio.get_running_loop().time(), 0.0)
+        left = max(deadline - loop_time(), 0.0)
         try:
             return await connection.call(
                 method,
@@ -445,7 +445,7 @@ class RpcClient:
     async def _connected(self, deadline: float) -> RpcConnection:
         if self._connection is not None and self._connection.failure is None:
             return self._connection
-        left = deadline - asyncio.get_running_loop().time()
+        left = deadline - loop_time()
         limit = max(min(left, self._retry.connect_timeout), 0.0)
         try:
             return await wait_with_timeout(self._connect(), limit)

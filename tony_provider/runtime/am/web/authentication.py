@@ -23,7 +23,7 @@ from urllib.parse import unquote_plus
 
 from tony_provider.runtime.am.web.server import JSON, AccessType, Head, HttpError
 from tony_provider.runtime.application import YarnAccess
-from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.concurrency import loop_time, wait_with_timeout
 from tony_provider.runtime.common.network import canonical_host, load_key
 from tony_provider.runtime.hadoop.java_keystore import JavaKeystore, KeystoreError, certificate_pem
 from tony_provider.runtime.hadoop.yarn_records import AccessList
@@ -171,7 +171,7 @@ class Proxies:
         """
         address = canonical_host(source)
         async with self._resolving:
-            now = asyncio.get_running_loop().time()
+            now = loop_time()
             age = _LATEST if self._resolved_at is None else now - self._resolved_at
             if age >= _LATEST or (age >= _SOONEST and not self._knows(address)):
                 await self._resolve_all()
@@ -184,12 +184,12 @@ class Proxies:
     async def look_up(self) -> None:
         """Resolve the names again, unless the last look-up is recent."""
         async with self._resolving:
-            now = asyncio.get_running_loop().time()
+            now = loop_time()
             if self._resolved_at is None or now - self._resolved_at >= _SOONEST:
                 await self._resolve_all()
 
     async def _resolve_all(self) -> None:
-        self._resolved_at = asyncio.get_running_loop().time()
+        self._resolved_at = loop_time()
         await asyncio.gather(*(self._resolve(host) for host in self._addresses))
 
     def _knows(self, address: str) -> bool:

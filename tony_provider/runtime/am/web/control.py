@@ -59,6 +59,7 @@ from tony_provider.runtime.am.web.server import AccessType, HttpError, HttpReque
 from tony_provider.runtime.am.web.task_logs import task_of
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.common.concurrency import loop_time
 from tony_provider.runtime.common.text import is_writable
 from tony_provider.runtime.jobspec.model import Timeouts
 from tony_provider.runtime.protocol import http_messages
@@ -112,7 +113,7 @@ class Control:
         grace = self._timeouts.grace if order.grace is None else order.grace
         if not (math.isfinite(grace) and 0 <= grace <= _LONGEST_GRACE):
             raise HttpError(HTTPStatus.BAD_REQUEST, f"grace: must be a number of seconds, 0 to {_LONGEST_GRACE:.0f}")
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         ends_at = now + stop_seconds(grace, self._timeouts.checkpoint)
         if self._ends_at is None or ends_at < self._ends_at:
             if self._master.session.verdict is None or self._ends_at is not None:
@@ -236,7 +237,7 @@ class SealedOrders:
         return HttpResponse.of_object(SealedPart(part.conversation, base64.b64encode(said).decode()))
 
     def _conversation(self, name: str, user: str) -> _Conversation:
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         for old in [each for each, found in self._open.items() if found.until < now]:
             del self._open[old]
         found = self._open.get(name)

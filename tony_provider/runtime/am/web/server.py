@@ -20,7 +20,7 @@ import h11
 
 from tony_provider.runtime.am.message_limits import RateLimiter
 from tony_provider.runtime.common.codec import dump_json
-from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.concurrency import loop_time, wait_with_timeout
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop.yarn_records import MODIFY_APP, VIEW_APP
 from tony_provider.runtime.jobspec.model import PortRange
@@ -254,7 +254,7 @@ class WebServer:
 
     def _begin(self, accepted: socket.socket, source: str) -> None:
         expected = self._expects(source)
-        if not expected and not self._newcomers.take_if_free(asyncio.get_running_loop().time()):
+        if not expected and not self._newcomers.take_if_free(loop_time()):
             accepted.close()
             return
         accepted.setblocking(False)
@@ -488,7 +488,7 @@ class HttpConnection:
 
     async def _read(self, deadline: float) -> bytes:
         try:
-            return await wait_with_timeout(self._reader.read(_CHUNK), deadline - asyncio.get_running_loop().time())
+            return await wait_with_timeout(self._reader.read(_CHUNK), deadline - loop_time())
         except asyncio.TimeoutError as error:
             raise HttpError(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time") from error
         except OSError as error:
@@ -526,7 +526,7 @@ class HttpConnection:
 
 
 def _deadline(seconds: float) -> float:
-    return asyncio.get_running_loop().time() + seconds
+    return loop_time() + seconds
 
 
 class Visit(Protocol):

@@ -15,7 +15,7 @@ from typing import Optional
 from tony_provider.runtime.am.gateway import NoStreamError, TunnelStream, TunnelStreams
 from tony_provider.runtime.am.web.server import AccessType, HttpError, HttpRequest, HttpResponse, Route
 from tony_provider.runtime.common.codec import CodecError, load_json
-from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.concurrency import loop_time, wait_with_timeout
 from tony_provider.runtime.common.quantities import span
 from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.protocol.http_messages import PipeError, TlsEnd, TunnelAnswer, TunnelPart
@@ -116,7 +116,7 @@ class Tunnels:
     def _one_gives_way(self, names: Collection[str]) -> bool:
         """End the longest unused tunnel if its idle time exceeds the limit. Return whether a tunnel was ended."""
         name = min(names, key=lambda each: self._open[each].used)
-        if asyncio.get_running_loop().time() - self._open[name].used <= _IDLE:
+        if loop_time() - self._open[name].used <= _IDLE:
             return False
         self._end(name, f"no data was sent for {span(_IDLE)}, and a new tunnel needed its place")
         return True
@@ -139,7 +139,7 @@ class Tunnels:
         """End abandoned tunnels without a record, because the client may only have been suspended."""
         while True:
             await asyncio.sleep(_LOOK)
-            now = asyncio.get_running_loop().time()
+            now = loop_time()
             for name, tunnel in list(self._open.items()):
                 if now - tunnel.heard > _SILENCE:
                     self._forget(name, f"its client sent nothing for {span(_SILENCE)}")
@@ -156,11 +156,9 @@ class MasterTunnel:
     """
 
     def __init__(self, context: ssl.SSLContext, user: str, streams: TunnelStreams) -> None:
-        loop = asyncio.get_running_loop()
         self.user = user
-        self.heard = self.used = loop.time()  # times of the last request and of the last forwarded frame
+        self.heard = self.used = loop_time()  # times of the last request and of the last forwarded frame
         self.over = ""  # reason why the tunnel ended; empty while it is open
-        self._time = loop.time
         self._tls = TlsEnd(context)
         self._taken, self._sent = ReceivedBytes(), SentBytes()
         self._reader = FrameReader()
@@ -175,7 +173,7 @@ class MasterTunnel:
 
     def take(self, offset: int, data: bytes) -> None:
         """Handle bytes from the user's end. Raises PipeError, FrameError."""
-        self.heard = self._time()
+        self.heard = loop_time()
         if self.over or not (new := self._taken.take(offset, data)):
             return
         self._tls.take(new)
@@ -194,7 +192,7 @@ class MasterTunnel:
             self._news.clear()
             with suppress(asyncio.TimeoutError):
                 await wait_with_timeout(self._news.wait(), limits.TUNNEL_WAIT)
-        self.heard = self._time()
+        self.heard = loop_time()
         return self._sent.after(received, limits.TUNNEL_DOWN)
 
     def end(self, why: str) -> None:
@@ -207,7 +205,7 @@ class MasterTunnel:
         self._news.set()
 
     def _obey(self, frame: tony_pb2.TunnelFrame) -> None:
-        self.used = self._time()
+        self.used = loop_time()
         if frame.WhichOneof("kind") == "open":
             self._open_stream(frame)
         elif (stream := self._open.get(frame.stream)) is not None:
@@ -232,7 +230,7 @@ class MasterTunnel:
         """Send a frame to the user's end."""
         if self.over:
             return
-        self.used = self._time()
+        self.used = loop_time()
         self._tls.write(pack_frames([frame]))
         self._flush()
         self._forget_if_over(frame.stream)

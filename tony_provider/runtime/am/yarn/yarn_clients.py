@@ -9,6 +9,7 @@ from typing import Callable, Optional, TypeVar
 
 from tony_provider.runtime.am.resource_manager import Launch, ResourceManagerError
 from tony_provider.runtime.application import LocalizedResource
+from tony_provider.runtime.common.concurrency import loop_time
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop import yarn_records
 from tony_provider.runtime.hadoop.errors import (
@@ -203,7 +204,7 @@ class AMRMClient:
 
     def _refused(self, error: RpcError, seconds: float) -> RpcError:
         """Return the error to raise. Only repeated refusals of valid credentials mean that this attempt has ended."""
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         if self._refused_since is None:
             log.info("the ResourceManager does not know this application attempt: %s", error)
             self._refused_since = now
@@ -214,13 +215,12 @@ class AMRMClient:
     @staticmethod
     async def _patiently(call: Callable[[], Awaitable[T]], seconds: float) -> T:
         """Retry until a ResourceManager is available. Raises the last error."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
+        deadline = loop_time() + seconds
         while True:
             try:
                 return await call()
             except (RpcConnectionError, RpcTimeout) as error:
-                if loop.time() >= deadline:
+                if loop_time() >= deadline:
                     raise
                 log.warning("%s; retrying", error)
                 await asyncio.sleep(_RETRY_DELAY)

@@ -40,7 +40,7 @@ from tony_provider.runtime.am.resource_manager import (
 from tony_provider.runtime.am.yarn.container_requests import ContainerAsks, RoomFinder
 from tony_provider.runtime.am.yarn.yarn_clients import AMRMClient, NMClient
 from tony_provider.runtime.application import ApplicationDescription, YarnAccess
-from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.concurrency import loop_time, wait_with_timeout
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop import sasl, yarn_records
 from tony_provider.runtime.hadoop.errors import (
@@ -115,7 +115,7 @@ class YarnResourceManager(ResourceManager):
         )
 
     def request(self, requests: Sequence[ContainerRequest]) -> None:
-        self._request(requests, asyncio.get_running_loop().time())
+        self._request(requests, loop_time())
 
     def _request(self, requests: Sequence[ContainerRequest], now: float) -> None:
         held = {tag for tags in self._tags.values() for tag in tags}
@@ -176,14 +176,14 @@ class YarnResourceManager(ResourceManager):
     # ---- the heartbeat -----------------------------------------------------------------------------------------
 
     def _hurry(self) -> None:
-        self._busy_until = asyncio.get_running_loop().time() + _BUSY_FOR
+        self._busy_until = loop_time() + _BUSY_FOR
         self._wake.set()
 
     async def _beat(self) -> None:
         while not self._ended:
             self._wake.clear()
             await self._allocate()
-            busy = asyncio.get_running_loop().time() < self._busy_until
+            busy = loop_time() < self._busy_until
             await asyncio.sleep(_LEAST)
             try:
                 await wait_with_timeout(self._wake.wait(), (_BUSY if busy else _IDLE) - _LEAST)
@@ -191,7 +191,7 @@ class YarnResourceManager(ResourceManager):
                 continue
 
     async def _allocate(self) -> None:
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         self._look(now)
         saying = self._asks.next(now)
         request = service.AllocateRequestProto(
@@ -254,7 +254,7 @@ class YarnResourceManager(ResourceManager):
             self._hurry()
 
     def _notice(self, answer: service.AllocateResponseProto) -> None:
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         preempting = self._notices.preempting(answer.preempt, self._containers, now)
         if preempting:
             self._events.put(preempting)
@@ -266,7 +266,7 @@ class YarnResourceManager(ResourceManager):
     def _allocated(self, container: yarn.ContainerProto) -> None:
         request = self._asks.granted(container.allocation_request_id, _container(container).node)
         container_id = ContainerId.from_proto(container.id)
-        if request and self._room.came(request.key, container_id, asyncio.get_running_loop().time()):
+        if request and self._room.came(request.key, container_id, loop_time()):
             self._hurry()
             return
         if request is None:
@@ -280,7 +280,7 @@ class YarnResourceManager(ResourceManager):
 
     def _not_placed(self, rejected: yarn.RejectedSchedulingRequestProto) -> None:
         key = rejected.request.allocationRequestId
-        if self._asks.not_placed(key, asyncio.get_running_loop().time()):
+        if self._asks.not_placed(key, loop_time()):
             self._events.put(NotPlaced(key, _NOT_PLACED.get(rejected.reason, "YARN finds no node for the container")))
 
     def _completed(self, status: yarn.ContainerStatusProto) -> None:
