@@ -23,7 +23,7 @@ from tony_provider.runtime.am.message_limits import (
     peer_of,
     registration_problem,
 )
-from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.concurrency import failure_of, wait_with_timeout
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.jobspec.model import PortRange
 from tony_provider.runtime.protocol import tony_pb2
@@ -330,8 +330,7 @@ class Server:
 
 
 def _look_at_end(watching: asyncio.Task[None]) -> None:
-    error = None if watching.cancelled() else watching.exception()
-    if error:
+    if error := failure_of(watching):
         log.error("checking connections to the executors' port has failed", exc_info=error)
 
 

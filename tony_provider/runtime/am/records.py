@@ -28,7 +28,7 @@ import attrs
 from tony_provider.runtime import application
 from tony_provider.runtime.am.checkpoint_chain import FencedError, Ownership
 from tony_provider.runtime.am.sample_series import Series
-from tony_provider.runtime.am.session.actions import Note
+from tony_provider.runtime.am.session.actions import Note, TakeNote
 from tony_provider.runtime.am.session.recovery import History, merge_data
 from tony_provider.runtime.am.store_writer import FileUpdater, SegmentWriter, StoreWriter
 from tony_provider.runtime.application_history import (
@@ -48,7 +48,7 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import EVENT_SEGMENT_LIMIT, STATUS_LIMIT
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
-from tony_provider.runtime.common.concurrency import retry
+from tony_provider.runtime.common.concurrency import failure_of, retry
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.http_messages import StoredLog, pack_logs
@@ -96,7 +96,7 @@ class EventLog(SegmentWriter):
         former: Iterable[StoredSegment] = (),
         *,
         time_ms: int,
-        note: Optional[Callable[[Note], None]] = None,
+        note: Optional[TakeNote] = None,
     ) -> None:
         """``former``: segments of former application masters. ``time_ms``: time of the first event.
 
@@ -259,7 +259,7 @@ class DroppedEvents:
     data: dict[str, Any] = attrs.field(factory=dict)
 
     def __bool__(self) -> bool:
-        return self.first is not None or self.number > 0
+        return self.events > 0
 
     @property
     def events(self) -> int:
@@ -338,7 +338,7 @@ class TaskLogs(StoreWriter):
     So a job with many tasks writes few small files.
     """
 
-    def __init__(self, ownership: Ownership, note: Optional[Callable[[Note], None]] = None) -> None:
+    def __init__(self, ownership: Ownership, note: Optional[TakeNote] = None) -> None:
         """``note``: see StoreWriter."""
         super().__init__(ownership.storage, contract.LOGS_DIR, note)
         self._directory = uris.join(ownership.description.application_dir, contract.LOGS_DIR)
@@ -396,9 +396,7 @@ class ApplicationRecords:
             note=self.note,
             interval=STATUS_INTERVAL,
         )
-        self._publishing = asyncio.gather(
-            self._status_file.run(), self._events.run(), self.series.run(), self.logs.run()
-        )
+        self._publishing = asyncio.gather(*(each.run() for each in self._writers))
         self._publishing.add_done_callback(_log_fault)
         self.changed()  # write the first notes now, because nothing may change for days while a job waits
 
@@ -408,10 +406,13 @@ class ApplicationRecords:
             self._status_file.changed(soon=soon)
 
     @property
+    def _writers(self) -> list[StoreWriter]:
+        return [each for each in (self._status_file, self._events, self.series, self.logs) if each]
+
+    @property
     def troubles(self) -> list[str]:
         """One line for each record that cannot be written, with the reason and the time of the first failure."""
-        written = [each for each in (self._status_file, self._events, self.series, self.logs) if each]
-        return [trouble for each in written if (trouble := each.trouble)]
+        return [trouble for each in self._writers if (trouble := each.trouble)]
 
     def note(self, note: Note) -> None:
         """Record an event with the current time."""
@@ -425,9 +426,8 @@ class ApplicationRecords:
 
     def stop(self) -> None:
         """Stop writing. Writes in progress continue until the store's deadlines."""
-        for file in (self._status_file, self._events, self.series, self.logs):
-            if file:
-                file.stop()
+        for writer in self._writers:
+            writer.stop()
 
     async def write_result(self, result: JobStatus) -> list[str]:
         """Write the last samples, events, logs and status, and then the result.
@@ -450,7 +450,7 @@ class ApplicationRecords:
 
     async def settle(self) -> None:
         """Replace the records of ``write_result`` by ordinary files."""
-        last = (self._result_file, self._status_file, self.logs, self._events, self.series)
+        last = (self._result_file, *self._writers)
         await asyncio.gather(*(each.settle() for each in last if each))
 
     async def clean_up(self) -> None:
@@ -467,7 +467,7 @@ class ApplicationRecords:
         name: str,
         content: Callable[[], Callable[[], bytes]],
         *,
-        note: Optional[Callable[[Note], None]] = None,
+        note: Optional[TakeNote] = None,
         interval: Optional[float] = None,
     ) -> FileUpdater:
         return FileUpdater(self._storage, uris.join(self._directory, name), content, interval=interval, note=note)
@@ -480,8 +480,7 @@ def _without(trouble: str, status: JobStatus) -> JobStatus:
 
 def _log_fault(publishing: asyncio.Future[Any]) -> None:
     """Log a failure immediately: the files are not updated any more, and no other code reports it."""
-    error = None if publishing.cancelled() else publishing.exception()
-    if error:
+    if error := failure_of(publishing):
         log.error("publishing the job's status has failed", exc_info=error)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Callable, Optional, Union
 import attrs
 
 from tony_provider.runtime.application import LocalizedResource
+from tony_provider.runtime.common.concurrency import failure_of
 from tony_provider.runtime.jobspec.placement import Placement
 from tony_provider.runtime.protocol.status import FinalStatus
 
@@ -326,6 +327,5 @@ class Background:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error:
+        if error := failure_of(task):
             self._failed(error)

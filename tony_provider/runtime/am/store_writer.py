@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from typing import Callable, Optional
 
 from tony_provider.runtime.am.checkpoint_chain import Ownership
-from tony_provider.runtime.am.session.actions import Note
+from tony_provider.runtime.am.session.actions import Note, TakeNote
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms, moment
 from tony_provider.runtime.common.concurrency import loop_time, wait_with_timeout
@@ -35,7 +35,7 @@ class StoreWriter(ABC):
 
     _retry_seconds = 5.0
 
-    def __init__(self, storage: Storage, name: str, note: Optional[Callable[[Note], None]] = None) -> None:
+    def __init__(self, storage: Storage, name: str, note: Optional[TakeNote] = None) -> None:
         """``name``: name of the content in messages.
 
         ``note`` receives events for the event log: a write has failed, or a write has succeeded after failures.
@@ -206,7 +206,7 @@ class FileUpdater(StoreWriter):
         content: Callable[[], Callable[[], bytes]],
         *,
         interval: Optional[float] = None,
-        note: Optional[Callable[[Note], None]] = None,
+        note: Optional[TakeNote] = None,
     ) -> None:
         """``interval``: seconds after which unchanged content is written again; default: never.
 
@@ -233,7 +233,7 @@ class FileUpdater(StoreWriter):
 class SegmentWriter(StoreWriter):
     """Writes the segments of one application master, each only once, to the application's history directory."""
 
-    def __init__(self, name: str, ownership: Ownership, note: Optional[Callable[[Note], None]]) -> None:
+    def __init__(self, name: str, ownership: Ownership, note: Optional[TakeNote]) -> None:
         """``name``, ``note``: see StoreWriter."""
         super().__init__(ownership.storage, name, note)
         self._directory = uris.join(ownership.description.application_dir, contract.HISTORY_DIR)

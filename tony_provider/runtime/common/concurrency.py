@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as NotYet
-from typing import Callable, Generic, Optional, TypeVar
+from typing import Any, Callable, Generic, Optional, TypeVar
 
 
 class Cancelled(Exception):  # noqa: N818 - describes what happened
@@ -44,6 +44,11 @@ async def wait_with_timeout(work: Awaitable[T], seconds: Optional[float]) -> T:
     if not in_time and task.cancelled():
         raise asyncio.TimeoutError
     return task.result()
+
+
+def failure_of(ended: asyncio.Future[Any]) -> Optional[BaseException]:
+    """Return the exception of work that has ended, or None if it has succeeded or was cancelled."""
+    return None if ended.cancelled() else ended.exception()
 
 
 def run_in_threads(functions: Iterable[Callable[[], T]], seconds: float, name: str) -> list[Future[T]]:

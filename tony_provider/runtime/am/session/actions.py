@@ -6,7 +6,7 @@ The application master carries them out in order. The session itself has no side
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 import attrs
 
@@ -168,6 +168,10 @@ class Note:
     message: str
     task: Optional[str] = None
     data: Mapping[str, Any] = attrs.field(factory=dict)  # JSON data for a later application master
+
+
+TakeNote = Callable[[Note], None]
+"""Function that adds a line to the event log."""
 
 
 @attrs.frozen

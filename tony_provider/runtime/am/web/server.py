@@ -20,7 +20,7 @@ import h11
 
 from tony_provider.runtime.am.message_limits import RateLimiter
 from tony_provider.runtime.common.codec import dump_json
-from tony_provider.runtime.common.concurrency import loop_time, wait_with_timeout
+from tony_provider.runtime.common.concurrency import failure_of, loop_time, wait_with_timeout
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop.yarn_records import MODIFY_APP, VIEW_APP
 from tony_provider.runtime.jobspec.model import PortRange
@@ -316,8 +316,7 @@ class WebServer:
 
     def _over(self, task: asyncio.Task[None], source: str) -> None:
         self._connections.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error:
+        if error := failure_of(task):
             log.error("a connection from %s has failed", source, exc_info=error)
 
 
