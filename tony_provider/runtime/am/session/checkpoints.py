@@ -16,6 +16,7 @@ from tony_provider.runtime.am.session.actions import AskCheckpoint, AskExport, E
 from tony_provider.runtime.am.session.restart_policy import CommittedSave
 from tony_provider.runtime.am.session.session_state import Part, SessionContext, Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.jobspec.model import MirrorScope, ranks, saves_checkpoints
 from tony_provider.runtime.protocol.status import ExportedModel, ExportRequest, Failure, FailureKind
 
@@ -69,7 +70,7 @@ class SessionCheckpoints(Part):
         if state.checkpoint is None or point.save >= state.checkpoint.save:
             state.checkpoint = point
         savers = [state.by_name[name] for name, _ in self.ranks()]
-        data: dict[str, Any] = {"checkpoint": attrs.asdict(state.checkpoint), **self._restarts.saved(save, savers)}
+        data: dict[str, Any] = {"checkpoint": to_plain(state.checkpoint), **self._restarts.saved(save, savers)}
         extent = f": {point.extent}" if point.extent else ""
         state.note("checkpoint", f"{point.label} is on the store{extent}", data=data)
 
@@ -103,7 +104,7 @@ class SessionCheckpoints(Part):
         # If the resume point is from an earlier application's directory, this job has committed no usable checkpoint.
         own = resume if resume and _directory(resume) == _directory(known) else None
         self._state.checkpoint = own
-        return {"checkpoint": attrs.asdict(own) if own else None}
+        return {"checkpoint": to_plain(own)}
 
     def not_chosen(self, generation: int, reason: str, now: float) -> None:
         """Fail the job, because the store did not list the job's checkpoints and no resume point could be chosen."""
@@ -251,7 +252,7 @@ class SessionExports(Part):
         state.export, state.export_problem = export, ""
         if answered:
             state.export_request = None
-        data = {"export": attrs.asdict(export), **self._request_data()}
+        data = {"export": to_plain(export), **self._request_data()}
         state.note("exported", f"the model of step {export.step} is in {export.uri}", task, data)
 
     def failed(self, task: Task, export: ExportedModel, problem: str) -> None:
@@ -279,8 +280,7 @@ class SessionExports(Part):
             self.ask(f"export.every: {point.label} is on the store", round((self._state.epoch + now) * 1000))
 
     def _request_data(self) -> dict[str, object]:
-        request = self._state.export_request
-        return {"export_request": attrs.asdict(request) if request else None}
+        return {"export_request": to_plain(self._state.export_request)}
 
 
 def _answered(request: Optional[ExportRequest], export: ExportedModel) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 import attrs
 
@@ -251,11 +251,6 @@ class GroupProgress:
             return save.is_new and save.process_seconds >= LONGEST_START
         before, self.saved = self.saved, max(self.saved, save.content_step)
         return self.saved > before
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """The fields as plain data, for the event log."""
-        return attrs.asdict(self)
 
 
 DOUBT = 0.5  # if YARN kills both, the executor ends at most this many seconds after its user process

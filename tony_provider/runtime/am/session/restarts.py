@@ -39,6 +39,7 @@ from tony_provider.runtime.am.session.session_state import (
     reopened_record,
 )
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.quantities import count, some
 from tony_provider.runtime.common.text import first_line
 from tony_provider.runtime.jobspec.model import saves_checkpoints
@@ -296,13 +297,13 @@ class Restarts(Part):
     def _data(self, group: RestartGroup) -> dict[str, Any]:
         group.decided = True
         epoch = self._state.epoch
-        seen = [attrs.asdict(attrs.evolve(each, time=epoch + each.time)) for each in group.repeats.seen]
+        seen = [attrs.evolve(each, time=epoch + each.time) for each in group.repeats.seen]
         return {
             "restarts": self._state.restarts,
             "restart_times": {group.name: [epoch + time for time in group.budget.times]},
-            "failures": {group.name: seen},
+            "failures": {group.name: to_plain(seen)},
             "moves": {group.name: group.moves},
-            "progress": {group.name: group.progress.plain},
+            "progress": {group.name: to_plain(group.progress)},
             "restarting": {group.name: True},
         }
 
@@ -493,7 +494,7 @@ class ProcessStarts(Part):
         left_out = [task.name for task in state.tasks if task.left_out]
         data = {
             "generation": number,
-            "resume": attrs.asdict(resume) if resume else None,
+            "resume": to_plain(resume),
             "left_out": left_out,
             "restarting": decided,
             **self._order(members, resume, keep=False),
