@@ -177,8 +177,7 @@ class TaskParts:
         for task in self._session.tasks if self._names else ():
             if task.released and task.name not in self._seen:
                 self._seen.add(task.name)
-                end = task.process.end if task.process else None
-                for part in end.outputs if end else ():
+                for part in task.end.outputs if task.end else ():
                     if part.output in self._names:
                         self._when_kept(partial(self._over.put_nowait, part))
 

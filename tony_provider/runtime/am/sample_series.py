@@ -99,7 +99,7 @@ class Series(SegmentWriter):
     def _bucket(self, task: Task, values: MetricValues, now: float, *, leads: bool) -> Optional[TaskBucket]:
         """Return the bucket for the newest start of a task, or None while no user process runs."""
         process = task.process
-        if process is None or process.started_at is None or not process.runs:
+        if process is None or not process.is_running:
             return None
         bucket = self._buckets.get(task.name)
         if bucket is None or (bucket.attempt, bucket.generation) != (task.attempt, process.generation):

@@ -170,8 +170,7 @@ class JobCompletion(Part):
 
     def _parts(self) -> tuple[OutputPart, ...]:
         """Return the parts of outputs of all tasks that have succeeded. Tasks that are stopped later do not count."""
-        succeeded = [task for task in self._state.tasks if task.state is TaskState.SUCCEEDED and task.process]
-        ends = [task.process.end for task in succeeded if task.process]
+        ends = [task.end for task in self._state.tasks if task.state is TaskState.SUCCEEDED]
         return tuple(part for end in ends if end for part in end.outputs)
 
     def _still_publishes(self, verdict: Verdict) -> bool:
@@ -227,7 +226,7 @@ class FinishedTasks(Part):
         The members of a gang keep their containers until all members have succeeded, because a failure of any member
         restarts all members.
         """
-        if self._groups.of(task) is not self._groups.gang:
+        if not self._groups.of(task).is_gang:
             if self._is_over(task):
                 self._finish(task)
         elif self._outlives_gang and self._is_running and self._groups.gang_has_succeeded:
@@ -244,7 +243,7 @@ class FinishedTasks(Part):
             task.released = True  # its container was lost
 
     def _note(self, task: Task) -> None:
-        end = task.process.end if task.process else None
+        end = task.end
         outputs = list(end.outputs) if end else []
         outcome = TaskOutcome(model_dir=end.model_dir if end else "", progress=task.progress, outputs=outputs)
         data = {"tasks": {task.name: ended_record(task, outcome)}}
@@ -310,7 +309,7 @@ class FinishedTasks(Part):
         return f"more failures than tolerated_failures allows ({self._most})"
 
     def _may_fail(self, task: Task) -> bool:
-        return task.role is Role.WORKER and self._groups.of(task) is not self._groups.gang
+        return task.role is Role.WORKER and not self._groups.of(task).is_gang
 
     @property
     def _most(self) -> int:

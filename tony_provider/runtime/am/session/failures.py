@@ -45,14 +45,12 @@ def of_early_end(task: Task, others: Sequence[Task], seconds: float) -> Failure:
         f"{_where(task)} ended with exit code 0, and {some(other.name for other in others)} had not succeeded "
         f"{seconds:.0f} s later; a ps must run until it is stopped, and is not restarted"
     )
-    end = task.process.end if task.process else None
-    return _failure(task, FailureKind.USER, message, end.output_tail if end else "", exit_code=0)
+    return _failure(task, FailureKind.USER, message, task.end.output_tail if task.end else "", exit_code=0)
 
 
 def of_container(task: Task, exit: ContainerExit, diagnostics: str) -> Failure:
     """Return the failure of a task whose container ended before the executor reported the end of the task."""
-    end = task.process.end if task.process else None
-    output = (end.output_tail if end else "") or task.last_words or diagnostics
+    output = (task.end.output_tail if task.end else "") or task.last_words or diagnostics
     when = "" if task.host else " before its executor had registered"
     message = f"the container of {_where(task)} {descriptions.container_exit(exit)}{when}"
     return _failure(task, _container_kind(task, exit.reason), message, output, exit_code=exit.exit_code)

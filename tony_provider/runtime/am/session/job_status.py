@@ -121,12 +121,12 @@ def fraction_done(session: Session) -> float:
 
 def _model_dir(leader: Optional[Task]) -> Optional[str]:
     """Return the URI of the leader's model, or None until it is on the store."""
-    end = leader.process.end if leader and leader.process else None
+    end = leader.end if leader else None
     return end.model_dir or None if end else None
 
 
 def _task_status(task: Task, now: float, now_ms: int) -> TaskStatus:
-    end = task.process.end if task.process else None
+    end = task.end
     values: dict[str, Any] = {name: task.values.get(name) for name in _VALUES}
     return TaskStatus(
         **values,
@@ -221,7 +221,7 @@ def _others(session: Session) -> Iterator[str]:
 def _single_restarts(session: Session, now: float) -> Iterator[str]:
     for group in session.groups.every:
         begins = not any(task.has_begun for task in group.members)
-        if group.restart and group is not session.groups.gang and not begins:
+        if group.restart and not group.is_gang and not begins:
             yield f"{group.name} restarts: {_waiting_for(group.restart, now)}"
 
 

@@ -254,7 +254,7 @@ class Recovery(Part):
         return self._is_outdated(task, process)
 
     def _is_outdated(self, task: Task, process: ProcessState) -> bool:
-        return process.generation != self._newest and self._groups.of(task) is self._groups.gang
+        return process.generation != self._newest and self._groups.of(task).is_gang
 
     @property
     def _newest(self) -> int:

@@ -70,7 +70,7 @@ class ExecutorReports(Part):
 
     def _check_ready(self, task: Task, process: ProcessState) -> None:
         """Record that the process is ready. Ignore reports before its start, which are about the former process."""
-        if process.started_at is not None and process.runs and not process.ready:
+        if process.is_running and not process.ready:
             process.ready = True
             self._state.note("ready", "its readiness probe has succeeded", task)
 
@@ -100,7 +100,7 @@ class ExecutorReports(Part):
 
     def _check_step(self, task: Task, process: ProcessState, step: int) -> None:
         """Record a step of a running process. Ignore steps before its start and after a stop order as outdated."""
-        if step and process.started_at is not None and process.stop_by is None and process.runs:
+        if step and process.is_running and process.stop_by is None:
             if not process.stepped and task is self._state.leader:
                 self._compare(task, process, step)
             self._restarts.stepped(task, step)

@@ -308,12 +308,12 @@ class TypeLedger:
             if task.has_container:
                 ledger = self._of[task.type]
                 ledger.held += seconds
-                if _runs(task):
+                if task.process and task.process.is_running:
                     ledger.used += seconds
 
     def heard(self, task: Task, beat: Heartbeat, now: float) -> None:
         """Record a heartbeat. Call this before ``task.heard_at`` is updated."""
-        if not _runs(task) or not beat.values.get(MEMORY.name):
+        if not task.process or not task.process.is_running or not beat.values.get(MEMORY.name):
             return
         seconds = min(max(0.0, now - task.heard_at), _MOST_WEIGHT) if task.heard_at is not None else 0.0
         self._of[task.type].add(task.name, beat.values, seconds)
@@ -338,10 +338,6 @@ class TypeLedger:
             most_cpu_percent=ledger.most_cpu,
             crowded_percent=ledger.crowded.value,
         )
-
-
-def _runs(task: Task) -> bool:
-    return task.process is not None and task.process.started_at is not None and task.process.runs
 
 
 def _tenths(value: Optional[float]) -> Optional[float]:
@@ -394,7 +390,7 @@ class LoneRestarts:
     def reported(self, task: Task, step: int) -> None:
         """Record a step that a task has reported."""
         process = task.process
-        if process is None or process.started_at is None or not process.runs or process.stop_by is not None:
+        if process is None or not process.is_running or process.stop_by is not None:
             return  # the report may date from before the restart
         if task.name in self._down:
             self.works(task)

@@ -407,6 +407,10 @@ class RestartGroup:
     suspect: Optional[SuspectResume] = None  # set if the next restart must not use this checkpoint
 
     @property
+    def is_gang(self) -> bool:
+        return self.name == GANG
+
+    @property
     def has_failed(self) -> bool:
         """Whether the group has had failures or restarts since its last progress."""
         return bool(self.budget.times or self.repeats.seen or self.damaged or self.moves)

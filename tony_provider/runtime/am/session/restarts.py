@@ -101,7 +101,7 @@ class Restarts(Part):
 
     def restart(self, group: RestartGroup, reason: str, now: float) -> None:
         """Restart a group for a reason other than a failure."""
-        if group.restart is None and not (group is self._groups.gang and self._groups.gang_has_succeeded):
+        if group.restart is None and not (group.is_gang and self._groups.gang_has_succeeded):
             self._open(group, reason, now)
             self._schedule(group, reason, now)
 
@@ -112,7 +112,7 @@ class Restarts(Part):
         """
         self.held = True
         for group in self._groups.every:
-            if group is self._groups.gang and self._groups.gang_has_succeeded:
+            if group.is_gang and self._groups.gang_has_succeeded:
                 self._finished.do_without_the_rest(now)
                 continue
             members = [task for task in group.members if self._is_to_stop(task)]
@@ -122,7 +122,7 @@ class Restarts(Part):
     def _is_to_stop(self, task: Task) -> bool:
         if task.done or task.waits_for_types or self._groups.preparing(task):
             return False
-        return task.state is not TaskState.SUCCEEDED or self._groups.of(task) is self._groups.gang
+        return task.state is not TaskState.SUCCEEDED or self._groups.of(task).is_gang
 
     def restart_all(self, reason: str, now: float) -> None:
         """Restart all processes that ``stop_all`` has stopped."""
@@ -176,7 +176,7 @@ class Restarts(Part):
         Skip a group that only waits for containers, until ``registered`` is called for it: large jobs have many
         such groups.
         """
-        if group is self._groups.gang or group.root_cause.pending:
+        if group.is_gang or group.root_cause.pending:
             return True
         restart = group.restart
         return restart is not None and (restart.choice is None or any(task.key is None for task in restart.members))
@@ -193,7 +193,7 @@ class Restarts(Part):
         return finishing and any(task.ending for task in restart.members)
 
     def _decide(self, group: RestartGroup, now: float) -> None:
-        if group is self._groups.gang and self._groups.gang_has_succeeded:
+        if group.is_gang and self._groups.gang_has_succeeded:
             self._do_without(group, now)
             return
         if FailureKind.STALLED in group.root_cause.kinds:
@@ -272,7 +272,7 @@ class Restarts(Part):
         """Stop these members of a group, which will restart together."""
         group.restart = Restart(first_line(reason), list(members))
         self._active[group.name] = group
-        if group is self._groups.gang and self._state.phase is JobState.RUNNING:
+        if group.is_gang and self._state.phase is JobState.RUNNING:
             self._state.enter(JobState.RESTARTING)
         stacks = FailureKind.STALLED in group.root_cause.kinds
         for task in group.restart.members:
@@ -290,7 +290,7 @@ class Restarts(Part):
             if task.state in (TaskState.FAILED, TaskState.LOST) and task.has_container:
                 task.enter(TaskState.REGISTERED)
         self._state.restarts += 1
-        what = "the gang" if group.name == GANG else group.name
+        what = "the gang" if group.is_gang else group.name
         wait = f" in {delay:g} s" if delay else ""
         self._state.note("restarting", f"{what} restarts{wait}: {group.restart.reason}", data=self._data(group))
 
@@ -401,7 +401,7 @@ class ProcessStarts(Part):
     def advance(self, group: RestartGroup, now: float) -> None:
         """Take the next step of the start that the group prepares."""
         restart = group.restart
-        if restart is None or (group is not self._groups.gang and self._waits_for_gang(restart)):
+        if restart is None or (not group.is_gang and self._waits_for_gang(restart)):
             return
         if restart.choice is None and self._needs_choice(group, restart):
             if _held_up(restart, _is_busy):
@@ -443,19 +443,19 @@ class ProcessStarts(Part):
 
     def _needs_choice(self, group: RestartGroup, restart: Restart) -> bool:
         """Return whether a start needs a stored checkpoint. A task that restarts alone may use local checkpoints."""
-        if group is self._groups.gang:
+        if group.is_gang:
             return True
         # All tasks use one resume point, which is not chosen yet while the gang restarts.
         is_kept = _keeps_checkpoints(restart.members) and group.suspect is None
         return self._state.phase is not JobState.RESTARTING and not is_kept
 
     def _next_generation(self, group: RestartGroup) -> int:
-        return self._state.generation.number + (1 if group is self._groups.gang else 0)
+        return self._state.generation.number + (1 if group.is_gang else 0)
 
     # ---- starting ----------------------------------------------------------------------------------------------
 
     def _begin(self, group: RestartGroup, restart: Restart) -> None:
-        if group is self._groups.gang:
+        if group.is_gang:
             takes_part = _is_ready if self._state.first_come else _takes_part
             self._begin_generation(restart, [task for task in restart.members if takes_part(task)])
         elif self._state.phase is not JobState.RESTARTING and self._knows_cluster:

@@ -208,6 +208,11 @@ class ProcessState:
         return self.end is None and not self.settled
 
     @property
+    def is_running(self) -> bool:
+        """Whether the process has started and has not ended, as far as the session knows."""
+        return self.started_at is not None and self.runs
+
+    @property
     def succeeded(self) -> bool:
         return self.end is not None and self.end.succeeded
 
@@ -323,6 +328,11 @@ class Task:
         return self.container.node if self.container else None
 
     @property
+    def end(self) -> Optional[ProcessEnd]:
+        """The end of its newest user process, or None if none has ended."""
+        return self.process.end if self.process else None
+
+    @property
     def done(self) -> bool:
         """Whether the task needs no more containers although the job continues."""
         return self.given_up or self.released
@@ -387,8 +397,7 @@ class Task:
     @property
     def runs(self) -> bool:
         """Whether its user process runs and its executor is connected."""
-        process = self.process
-        return process is not None and process.started_at is not None and process.runs and self.is_up
+        return self.process is not None and self.process.is_running and self.is_up
 
     @property
     def has_begun(self) -> bool:
@@ -403,13 +412,7 @@ class Task:
     @property
     def is_uploading(self) -> bool:
         """Whether its user process has ended and its results are being stored. The reported memory is then 0."""
-        process = self.process
-        return (
-            process is not None
-            and process.started_at is not None
-            and process.runs
-            and self.values.get(MEMORY.name) == 0
-        )
+        return self.process is not None and self.process.is_running and self.values.get(MEMORY.name) == 0
 
     @property
     def ready(self) -> bool:

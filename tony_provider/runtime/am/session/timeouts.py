@@ -132,7 +132,4 @@ class Liveness(Part):
 
 
 def _runs(task: Task) -> bool:
-    process = task.process
-    if process is None or process.started_at is None or task.ending:
-        return False
-    return process.runs and not task.is_uploading
+    return task.process is not None and task.process.is_running and not task.ending and not task.is_uploading
