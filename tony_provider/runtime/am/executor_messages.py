@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Callable, Optional, Union
 
-from tony_provider.runtime.am.session.actions import AskExport, SendRendezvous, StopProcess
+from tony_provider.runtime.am.session.actions import AskExport, SendRendezvous, ShutdownTask, StopProcess
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd, ProcessStack, Settlement
 from tony_provider.runtime.am.snapshot_rounds import SaveEntry, TaskDirectory
 from tony_provider.runtime.common.clock import epoch_ms
@@ -128,9 +128,9 @@ def stop_process(action: StopProcess) -> tony_pb2.ToExecutor:
     )
 
 
-def shutdown(grace: float, reason: str) -> tony_pb2.ToExecutor:
+def shutdown(action: ShutdownTask) -> tony_pb2.ToExecutor:
     """Return the message that makes an executor stop its user process and exit."""
-    return tony_pb2.ToExecutor(shutdown=tony_pb2.Shutdown(grace_seconds=grace, reason=reason))
+    return tony_pb2.ToExecutor(shutdown=tony_pb2.Shutdown(grace_seconds=action.grace, reason=action.reason))
 
 
 def checkpoint_answer(request: int, granted: bool, reason: str, resend: bool) -> tony_pb2.ToExecutor:

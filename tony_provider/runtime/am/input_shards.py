@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
 from typing import Callable, Optional, Union
 
@@ -22,7 +19,7 @@ from tony_provider.runtime.am.checkpoint_chain import Ownership, SupersededError
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms
-from tony_provider.runtime.common.concurrency import retry
+from tony_provider.runtime.common.concurrency import retry, run_in_threads
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards
@@ -52,7 +49,7 @@ SendToExecutor = Callable[[tony_pb2.ToExecutor], None]
 class InputAssigner:
     """Answers executors' requests for the part of a task in a static input, or for the next shard of a queue.
 
-    The session knows which user processes run. The methods do not block, because ``run`` does the work. ``note``
+    The session knows which user processes run. The methods do not block, because the ``workers`` do the work. ``note``
     records an event in the event log: a name and a message. ``fail`` fails the job with a message.
     """
 
@@ -78,16 +75,10 @@ class InputAssigner:
                 total = f"{count(len(each.listing), 'shard')}, {size(each.listing.total_size)}"
                 note("input_listed", f"{each.name}: {total}")
 
-    async def run(self) -> None:
-        """Answer requests until cancelled. Raises SupersededError, and internal errors."""
-        workers: list[Union[StaticParts, QueuedShards]] = [*self._static.values(), *self._queues.values()]
-        tasks = [asyncio.ensure_future(worker.run()) for worker in workers]
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+    @property
+    def workers(self) -> Sequence[Union[StaticParts, QueuedShards]]:
+        """The objects whose ``run`` answers the requests for one input. Raises SupersededError, and internal errors."""
+        return [*self._static.values(), *self._queues.values()]
 
     def look(self) -> None:
         """Make the shards of ended user processes available again. The caller repeats this periodically."""
@@ -255,20 +246,10 @@ def _within(name: str, until: float, work: Callable[[], Listing]) -> Listing:
 
     After the deadline the thread is abandoned, because a listing may never end.
     """
-    done: Future[Listing] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is taken
-            done.set_exception(error)
-
-    threading.Thread(target=run, name=f"listing {name}", daemon=True).start()
-    try:
-        return done.result(max(0.0, until - time.monotonic()) + _LAST_WORDS)
-    except FutureTimeoutError:
+    (listing,) = run_in_threads([work], max(0.0, until - time.monotonic()) + _LAST_WORDS, f"listing {name}")
+    if not listing.done():
         _check_time(name, until)
-        raise
+    return listing.result(0)
 
 
 def _check_time(name: str, until: float) -> None:

@@ -311,7 +311,7 @@ class Master:
             last_call = 2 * self.description.job.timeouts.checkpoint  # enough to save a checkpoint and to copy it
             self._background.spawn(self._access.fetch())
             self._background.spawn(self._access.mind(last_call, lambda reason: self.post(CheckpointOrder(reason))))
-            for worker in (self._checkpoints, self._inputs, self._task_parts):
+            for worker in (self._checkpoints, *self._inputs.workers, self._task_parts):
                 self._background.spawn(worker.run())
             for _ in range(_LAUNCHES_AT_ONCE):
                 self._background.spawn(self._launch())
@@ -461,7 +461,7 @@ class Master:
             actions.ExcludeCheckpoint: lambda action: checkpoints.set_aside(action.resume, action.reason),
             actions.SendRendezvous: self._send_rendezvous,
             actions.StopProcess: lambda action: streams.send(action.task, executor_messages.stop_process(action)),
-            actions.ShutdownTask: self._shutdown,
+            actions.ShutdownTask: lambda action: streams.send(action.task, executor_messages.shutdown(action)),
             actions.AskCheckpoint: lambda action: streams.send_all(
                 action.tasks, executor_messages.checkpoint_now(action.reason)
             ),
@@ -511,9 +511,6 @@ class Master:
 
     def _send(self, task: str, message: tony_pb2.ToExecutor) -> None:
         self.executors.streams.send(task, message)
-
-    def _shutdown(self, action: actions.ShutdownTask) -> None:
-        self.executors.streams.send(action.task, executor_messages.shutdown(action.grace, action.reason))
 
     def _finish(self, action: actions.Finish) -> None:
         self._verdict = action.verdict
