@@ -39,6 +39,7 @@ from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
 from tony_provider.runtime.common import clock
 from tony_provider.runtime.common.clock import difference, epoch_ms
 from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.quantities import some
 from tony_provider.runtime.protocol import limits, messages, tony_pb2
 from tony_provider.runtime.protocol.limits import CLOCKS_DIFFER
 from tony_provider.runtime.protocol.store_tokens import StoreToken
@@ -463,7 +464,6 @@ class NodeClocks:
             )
         if self._ahead:
             worst = sorted(self._ahead.items(), key=lambda item: -abs(item[1]))
-            named = ", ".join(f"{node} ({difference(ahead)} it)" for node, ahead in worst[:_MOST_NAMED])
-            more = f" and {len(worst) - _MOST_NAMED} more" if len(worst) > _MOST_NAMED else ""
-            lines.append(f"clocks that differ from this job's clock: {named}{more}")
+            named = some((f"{node} ({difference(ahead)} it)" for node, ahead in worst), _MOST_NAMED)
+            lines.append(f"clocks that differ from this job's clock: {named}")
         return lines

@@ -26,66 +26,62 @@ _NAME = "write the server's full host name, as in its principal, instead of an a
 class GssReason:
     """Meaning and remedy of a Kerberos error, and the pattern of its messages."""
 
-    pattern: re.Pattern[str]
+    pattern: str  # regular expression, in which upper and lower case are equal
     meaning: str
     remedy: str
 
 
-def _reason(pattern: str, meaning: str, remedy: str) -> GssReason:
-    return GssReason(re.compile(pattern, re.IGNORECASE), meaning, remedy)
-
-
 _REASONS = (
-    _reason(
+    GssReason(
         r"is not allowed to impersonate",
         "the cluster does not let this user impersonate other users",
         "set hadoop.proxyuser.<that user>.hosts and .groups (or .users) on NameNodes and ResourceManagers, or "
         "remove proxy_user",
     ),
-    _reason(
+    GssReason(
         r"tries to renew a token|with non-?matching renewer|Failed to renew token",
         "only the renewer that this token names can renew it, and another principal has tried to",
         "set `rm_principal` in the tony connection to the ResourceManager's own principal",
     ),
-    _reason(
+    GssReason(
         r"Clock skew too great",
         "the clocks of this machine and of the server, or the KDC, differ by more than Kerberos allows (5 minutes)",
         "synchronize all clocks with NTP",
     ),
-    _reason(
+    GssReason(
         r"ticket expired|credentials? (has|have) expired|credentials expired|TKT_EXPIRED",
         "the Kerberos ticket has expired",
         "run kinit, or let `airflow kerberos` run",
     ),
-    _reason(
+    GssReason(
         r"No (Kerberos )?credentials (cache )?(available|found|were supplied)|No credentials cache|"
         r"No credential data|Can't find client principal|Credentials cache file .* not found",
         "there is no Kerberos ticket",
         "run kinit, or let `airflow kerberos` run, as the user of this process",
     ),
-    _reason(
+    GssReason(
         r"Client .*not found in Kerberos database|C_PRINCIPAL_UNKNOWN",
         "the KDC does not know this client's principal",
         "check the principal and its realm",
     ),
-    _reason(
+    GssReason(
         r"Server .*not found in Kerberos database|S_PRINCIPAL_UNKNOWN|Server not found",
         "the KDC knows no server of this name",
         f"{_NAME}; or add the principal to the KDC",
     ),
-    _reason(
+    GssReason(
         r"Failed to find any Kerberos|Cannot find key (of appropriate type|for type)|Checksum failed|"
         r"Specified version of key is not available|Wrong principal|No key table entry|Integrity check",
         "the server has no key for the ticket: its keytab belongs to another principal, or is outdated",
         f"{_NAME}; or replace its keytab",
     ),
-    _reason(r"Request is a replay", "the server regards this request as a replay of an earlier request", "retry"),
-    _reason(
+    GssReason(r"Request is a replay", "the server regards this request as a replay of an earlier request", "retry"),
+    GssReason(
         r"Preauthentication failed|Password incorrect",
         "the KDC does not accept the keytab: its key is outdated",
         "replace the keytab",
     ),
-    _reason(
+    GssReason(
         r"Cannot contact any KDC|Cannot find KDC|unreachable KDC",
         "no KDC answers",
         "check the network, and the realm's KDCs in krb5.conf",
@@ -95,7 +91,7 @@ _REASONS = (
 
 def reason(said: str) -> Optional[GssReason]:
     """Return the meaning and remedy of an error message, or None if the message is unknown."""
-    return next((each for each in _REASONS if each.pattern.search(said)), None)
+    return next((each for each in _REASONS if re.search(each.pattern, said, re.IGNORECASE)), None)
 
 
 def explained(said: str) -> str:

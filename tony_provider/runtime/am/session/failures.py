@@ -157,21 +157,15 @@ def _failure(
     return Failure(kind, message, task.name, exit_code, signal)
 
 
-_PROBLEMS = tuple(
-    (re.compile(text, re.IGNORECASE), problem)
-    for text, problem in (
-        (r"No space left on device|Disk quota exceeded", "a disk of its node is full"),
-        (r"Read-only file system", "a disk of its node is read-only"),
-        (r"Input/output error", "a disk of its node is broken"),
-        (r"Address already in use|EADDRINUSE", "a port is in use on its node"),
-    )
+_PROBLEMS = (
+    (r"No space left on device|Disk quota exceeded", "a disk of its node is full"),
+    (r"Read-only file system", "a disk of its node is read-only"),
+    (r"Input/output error", "a disk of its node is broken"),
+    (r"Address already in use|EADDRINUSE", "a port is in use on its node"),
 )
-_GPU_PROBLEMS = tuple(
-    (re.compile(text, re.IGNORECASE), problem)
-    for text, problem in (
-        (r"uncorrectable ECC|GPU is lost|GPU has fallen off the bus", "a GPU of its node is broken"),
-        (r"no CUDA-capable device is detected|CUDA driver version is insufficient", "no GPU of its node can be used"),
-    )
+_GPU_PROBLEMS = (
+    (r"uncorrectable ECC|GPU is lost|GPU has fallen off the bus", "a GPU of its node is broken"),
+    (r"no CUDA-capable device is detected|CUDA driver version is insufficient", "no GPU of its node can be used"),
 )
 """``_PROBLEMS`` and ``_GPU_PROBLEMS`` map error messages of the C library, CUDA and NVIDIA's driver to problems."""
 _SHARED_LIBRARY = re.compile(r"error while loading shared libraries|cannot open shared object file")
@@ -181,7 +175,7 @@ _PROGRAMS = {exit_codes.NOT_FOUND: "a program", exit_codes.NOT_EXECUTABLE: "perm
 def node_problem_in(text: str, *, gpus: bool = False) -> str:
     """Return what a node lacks according to an error message, or "". ``gpus``: whether the task has GPUs."""
     table = (*_PROBLEMS, *_GPU_PROBLEMS) if gpus else _PROBLEMS
-    return next((problem for pattern, problem in table if pattern.search(text)), "")
+    return next((problem for pattern, problem in table if re.search(pattern, text, re.IGNORECASE)), "")
 
 
 def peers_on_other_nodes(task: Task, state: SessionState) -> list[Task]:
