@@ -559,18 +559,17 @@ class ConnectionSlots:
     def admit(self, visit: Visit) -> bool:
         """Give the connection a slot. Return False if all slots are taken and no connection can be replaced."""
         of_one = [each for each in self._visits if each.source == visit.source]
-        leaves: Optional[Visit] = None
+        rivals: Iterable[Visit] = ()
         if len(of_one) >= self.of_one:
-            leaves = next((each for each in of_one if each.waits), None)
+            rivals = of_one
         elif len(self._visits) >= self.most:
-            leaves = next((each for each in self._visits if each.waits), None)
-        else:
-            self._visits[visit] = None
-            return True
-        if leaves is None:
-            return False
-        self.leave(leaves)
-        leaves.give_up()
+            rivals = self._visits
+        if rivals:
+            leaves = next((each for each in rivals if each.waits), None)
+            if leaves is None:
+                return False
+            self.leave(leaves)
+            leaves.give_up()
         self._visits[visit] = None
         return True
 

@@ -39,14 +39,16 @@ from tony_provider.runtime.protocol.status import JobStatus, TaskStatus
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, uris
 
 LOGS_PATH = "/logs/"
+OUTPUT_PATH = "/" + http_messages.OUTPUT_PATH
 DEFAULT_SIZE = 64 << 10  # bytes
 TEXT = "text/plain; charset=utf-8"
 
 _LONGEST_NUMBER = 19  # digits
+_MOST_AFTER = (1 << 63) - 1
 
 
 class Logs:
-    """The HTTP handler of logs. Requires a running event loop."""
+    """The HTTP handlers of logs, and of output that clients follow. Requires a running event loop."""
 
     def __init__(self, status: Callable[[], JobStatus], tails: LogTails) -> None:
         self._status = status
@@ -54,10 +56,7 @@ class Logs:
         self._page = LogPage()
 
     async def tail(self, request: HttpRequest) -> HttpResponse:
-        task = task_of(self._status(), request.head.path[len(LOGS_PATH) :])
-        query = parse_qs(request.head.query)
-        size = number_of(query, "bytes", LARGEST_TAIL) or DEFAULT_SIZE
-        attempt = number_of(query, "attempt", task.attempt) or task.attempt
+        task, query, size, attempt = self._wanted(request, LOGS_PATH)
         read = self._tails.current if attempt == task.attempt else self._tails.former
         try:
             data = await read(task.name, attempt, size)
@@ -73,6 +72,33 @@ class Logs:
         path = quote(path_of_task(task.name), safe="")
         view = LogView(task.name, path, attempt, size, data.decode("utf-8", "replace"), growing)
         return await asyncio.to_thread(self._page.response, view)
+
+    async def piece(self, request: HttpRequest) -> HttpResponse:
+        task, query, size, attempt = self._wanted(request, OUTPUT_PATH)
+        after = number_of(query, "after", _MOST_AFTER, least=0) or 0
+        try:
+            if attempt == task.attempt:
+                found = await self._tails.current_after(task.name, attempt, after, size)
+                found = await asyncio.to_thread(self._tails.before_cut_secret, found)
+            else:
+                found = await self._tails.former_after(task.name, attempt, after, size)
+        except NoTailError as error:
+            answer = OutputPiece(attempt, task.attempt, after, after, problem=str(error))
+        else:
+            # Without ``after``, a piece begins with a whole line. Otherwise it may begin in the middle of a secret.
+            masked = self._tails.masked_end if after else self._tails.masked
+            text = await asyncio.to_thread(masked, found.data)
+            answer = OutputPiece(attempt, task.attempt, found.start, found.end, text.decode("utf-8", "surrogateescape"))
+        body = await asyncio.to_thread(lambda: json.dumps(to_plain(answer)).encode())
+        return HttpResponse(HTTPStatus.OK, JSON, body)
+
+    def _wanted(self, request: HttpRequest, path: str) -> tuple[TaskStatus, dict[str, list[str]], int, int]:
+        """Return the task that a request below ``path`` names, its query, its size in bytes, and its attempt."""
+        task = task_of(self._status(), request.head.path[len(path) :])
+        query = parse_qs(request.head.query)
+        size = number_of(query, "bytes", LARGEST_TAIL) or DEFAULT_SIZE
+        attempt = number_of(query, "attempt", task.attempt) or task.attempt
+        return task, query, size, attempt
 
 
 def _is_for_eyes(request: HttpRequest) -> bool:
@@ -106,40 +132,6 @@ def number_of(query: dict[str, list[str]], name: str, most: int, least: int = 1)
     if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER and least <= int(text) <= most:
         return int(text)
     raise HttpError(HTTPStatus.BAD_REQUEST, f"{name}: must be a number from {least} to {most}")
-
-
-OUTPUT_PATH = "/" + http_messages.OUTPUT_PATH
-_MOST_AFTER = (1 << 63) - 1
-
-
-class TaskOutput:
-    """The HTTP handler of output that clients follow. Requires a running event loop."""
-
-    def __init__(self, status: Callable[[], JobStatus], tails: LogTails) -> None:
-        self._status = status
-        self._tails = tails
-
-    async def piece(self, request: HttpRequest) -> HttpResponse:
-        task = task_of(self._status(), request.head.path[len(OUTPUT_PATH) :])
-        query = parse_qs(request.head.query)
-        size = number_of(query, "bytes", LARGEST_TAIL) or DEFAULT_SIZE
-        attempt = number_of(query, "attempt", task.attempt) or task.attempt
-        after = number_of(query, "after", _MOST_AFTER, least=0) or 0
-        try:
-            if attempt == task.attempt:
-                found = await self._tails.current_after(task.name, attempt, after, size)
-                found = await asyncio.to_thread(self._tails.before_cut_secret, found)
-            else:
-                found = await self._tails.former_after(task.name, attempt, after, size)
-        except NoTailError as error:
-            answer = OutputPiece(attempt, task.attempt, after, after, problem=str(error))
-        else:
-            # Without ``after``, a piece begins with a whole line. Otherwise it may begin in the middle of a secret.
-            masked = self._tails.masked_end if after else self._tails.masked
-            text = await asyncio.to_thread(masked, found.data)
-            answer = OutputPiece(attempt, task.attempt, found.start, found.end, text.decode("utf-8", "surrogateescape"))
-        body = await asyncio.to_thread(lambda: json.dumps(to_plain(answer)).encode())
-        return HttpResponse(HTTPStatus.OK, JSON, body)
 
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, quote
 import attrs
 
 from tony_provider.runtime.am import executor_messages
-from tony_provider.runtime.am.gateway import ExecutorRequest, ExecutorRequests, NoAnswerError
+from tony_provider.runtime.am.gateway import ExecutorRequest, ExecutorRequests, MakeQuestion, NoAnswerError
 from tony_provider.runtime.am.web.job_view import PageLink
 from tony_provider.runtime.am.web.page import Document, element
 from tony_provider.runtime.am.web.server import AccessType, HttpError, HttpRequest, HttpResponse, Route
@@ -87,7 +87,7 @@ class TensorBoard:
 
     async def get(self, request: HttpRequest) -> HttpResponse:
         """Forward a GET to TensorBoard. Raises HttpError."""
-        return await self._answer(request, PageRequest("GET", _target(request), _headers(request)))
+        return await self._answer(request, "GET", _headers(request))
 
     async def post(self, request: HttpRequest) -> HttpResponse:
         """Forward a POST, which arrives as a PUT, to TensorBoard. Raises HttpError."""
@@ -96,13 +96,18 @@ class TensorBoard:
         except CodecError as error:
             raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from error
         headers = {**_headers(request), "content-type": posted.type}
-        return await self._answer(request, PageRequest("POST", _target(request), headers, posted.body.encode()))
+        return await self._answer(request, "POST", headers, posted.body.encode())
 
-    async def _answer(self, request: HttpRequest, asked: PageRequest) -> HttpResponse:
+    async def _answer(
+        self, request: HttpRequest, method: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> HttpResponse:
         if problem := plugin_refusal(request.head.path[len(_BELOW) - 1 :], request.head.query):
             raise HttpError(HTTPStatus.FORBIDDEN, problem)
+        make = partial(
+            executor_messages.page_wanted, method=method, target=_target(request), headers=headers, body=body
+        )
         try:
-            found = await self._asking.ask(asked)
+            found = await self._asking.ask(make)
         except NotUpError as error:
             if request.head.path == _BELOW:
                 return self._not_up()
@@ -178,18 +183,8 @@ class NotUpError(Exception):
 
 
 @attrs.frozen
-class PageRequest:
-    """A request for one of TensorBoard's pages."""
-
-    method: str
-    target: str  # quoted path and query, relative to TensorBoard's root
-    headers: Mapping[str, str]
-    body: bytes = b""
-
-
-@attrs.frozen
 class PageAnswer:
-    """TensorBoard's answer to a PageRequest."""
+    """TensorBoard's answer to a request for one of its pages."""
 
     status: int
     headers: Mapping[str, str]  # names in lower case
@@ -203,15 +198,8 @@ class TensorBoardPages:
         self._executor_requests = executor_requests
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
-    async def ask(self, asked: PageRequest) -> PageAnswer:
+    async def ask(self, make: MakeQuestion) -> PageAnswer:
         """Return TensorBoard's answer to a request. Raises NotUpError, HttpError."""
-        make = partial(
-            executor_messages.page_wanted,
-            method=asked.method,
-            target=asked.target,
-            headers=asked.headers,
-            body=asked.body,
-        )
         try:
             async with self._turns:
                 with self._executor_requests.asking(TENSORBOARD_TASK, make) as question:

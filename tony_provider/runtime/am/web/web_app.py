@@ -30,7 +30,7 @@ from tony_provider.runtime.am.web.server import (
     Router,
     WebServer,
 )
-from tony_provider.runtime.am.web.task_logs import Logs, LogTails, TaskOutput
+from tony_provider.runtime.am.web.task_logs import Logs, LogTails
 from tony_provider.runtime.am.web.tensorboard_proxy import TensorBoard, TensorBoardPages
 from tony_provider.runtime.am.web.tunnels import Tunnels
 from tony_provider.runtime.application import ApplicationDescription
@@ -192,8 +192,7 @@ def make_router(
     are additional routes.
     """
     control, page = Control(master, timeouts), JobPage(master.status, places, curves, use)
-    log = Logs(master.status, tails)
-    output = TaskOutput(master.status, tails)
+    logs = Logs(master.status, tails)
     return Router(
         [
             Route("GET", "/", AccessType.VIEW, page.whole),
@@ -201,8 +200,8 @@ def make_router(
             Route("GET", "/status", AccessType.VIEW, control.status),
             Route("GET", STORY_PATH, AccessType.VIEW, control.story, below=True),
             Route("GET", "/metrics", AccessType.VIEW, Metrics(master.status).page),
-            Route("GET", task_logs.LOGS_PATH, AccessType.VIEW, log.tail, below=True),
-            Route("GET", task_logs.OUTPUT_PATH, AccessType.VIEW, output.piece, below=True),
+            Route("GET", task_logs.LOGS_PATH, AccessType.VIEW, logs.tail, below=True),
+            Route("GET", task_logs.OUTPUT_PATH, AccessType.VIEW, logs.piece, below=True),
             *control.routes,
             *more,
         ]
