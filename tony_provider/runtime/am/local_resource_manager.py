@@ -85,7 +85,7 @@ class LocalResourceManager(ResourceManager):
     def __init__(self, description: ApplicationDescription, access: LocalAccess) -> None:
         self._root = Path(access.root)
         self._whole = Share(access.memory, access.vcores, access.gpus)
-        self._application_id = description.application_id
+        self._container_prefix = f"{description.application_id.replace('application', 'container', 1)}_01"
         self._one_by_one = description.job.start is StartRule.FIRST_COME  # requests need not all fit at the same time
         self._numbers = itertools.count(2)  # number 1 is the application master's own container
         self._waiting: dict[int, ContainerRequest] = {}
@@ -190,13 +190,10 @@ class LocalResourceManager(ResourceManager):
             if not _sum([share, *self._held.values()]).fits(self._whole):
                 return
             del self._waiting[request.key]
-            container_id = self._container_id(next(self._numbers))
+            container_id = f"{self._container_prefix}_{next(self._numbers):06d}"
             self._held[container_id] = share
             container = Container(container_id, NODE_HOST)
             self._events.put(Allocated(request.key, container))
-
-    def _container_id(self, number: int) -> str:
-        return f"{self._application_id.replace('application', 'container', 1)}_01_{number:06d}"
 
 
 # Exit statuses of YARN, so that the local cluster and YARN produce the same event logs.

@@ -261,7 +261,6 @@ def local_resource(
     *,
     size: int,
     modified_ms: int,
-    archive: bool = False,
     visibility: yarn_pb2.LocalResourceVisibilityProto = yarn_pb2.APPLICATION,
 ) -> yarn_pb2.LocalResourceProto:
     """Return a file on the store that NodeManagers download for a container.
@@ -282,7 +281,7 @@ def local_resource(
         ),
         size=size,
         timestamp=modified_ms,
-        type=yarn_pb2.ARCHIVE if archive else yarn_pb2.FILE,
+        type=yarn_pb2.FILE,  # archives, too: executors unpack them, because a node's unpacked copy cannot be verified
         visibility=visibility,
     )
 

@@ -275,7 +275,7 @@ class TlsEnd:
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=application_id is None, server_hostname=application_id
         )
-        self._open = False
+        self.is_open = False  # whether the handshake is complete, in which the master has proved its identity
 
     def take(self, data: bytes) -> None:
         """Consume received bytes. Raises PipeError."""
@@ -284,7 +284,7 @@ class TlsEnd:
 
     def write(self, data: bytes) -> None:
         """Encrypt data for the other end. Raises PipeError before the handshake is complete."""
-        if not self._open:
+        if not self.is_open:
             raise PipeError("the other end has not proved its identity")
         self._tls.write(data)
 
@@ -293,14 +293,9 @@ class TlsEnd:
         self._shake_hands()
         return self._outgoing.read()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the handshake is complete, in which the master has proved its identity."""
-        return self._open
-
     def read(self, most: int) -> bytes:
         """Return decrypted data, or an empty string if no data are available. Raises PipeError."""
-        if not self._open:
+        if not self.is_open:
             return b""
         try:
             said = self._tls.read(most)
@@ -313,7 +308,7 @@ class TlsEnd:
         return said
 
     def _shake_hands(self) -> None:
-        if self._open:
+        if self.is_open:
             return
         try:
             self._tls.do_handshake()
@@ -323,7 +318,7 @@ class TlsEnd:
             raise PipeError(f"the other end is not the application's master: {error.verify_message}") from error
         except ssl.SSLError as error:
             raise PipeError(f"the other end does not speak TLS 1.3: {error}") from error
-        self._open = True
+        self.is_open = True
 
 
 class TlsPipe(TlsEnd):
@@ -335,7 +330,6 @@ class TlsPipe(TlsEnd):
 
     def give(self, message: Optional[bytes] = None) -> bytes:
         """Return the bytes to send; ``message`` requires a complete handshake. Raises PipeError."""
-        self._shake_hands()
         if message is not None:
             self.write(message + _END)
         return self.outgoing()

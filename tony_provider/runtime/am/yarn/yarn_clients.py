@@ -333,7 +333,6 @@ def _local_resource(resource: LocalizedResource) -> yarn.LocalResourceProto:
         uris.encoded(resource.uri),
         size=resource.size,
         modified_ms=resource.modified_ms,
-        archive=False,  # the executor unpacks it, because a node's unpacked copy cannot be verified
         # A node keeps PRIVATE files for the user's next application. Programs can change the node's copy, so only files
         # that executors verify may be PRIVATE.
         visibility=yarn.PRIVATE if resource.is_verified else yarn.APPLICATION,
