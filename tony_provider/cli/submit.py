@@ -37,7 +37,8 @@ from tony_provider.runtime.jobspec.model import (
     in_cluster,
     ranks,
 )
-from tony_provider.runtime.parsing.parse import DEFAULT, Layers, dotted_key, leaf_keys
+from tony_provider.runtime.jobspec.problems import leaf_keys
+from tony_provider.runtime.parsing.parse import DEFAULT, Layers, dotted_key
 
 
 def describe_key_origins(

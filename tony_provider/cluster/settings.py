@@ -16,9 +16,9 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.quantities import MEMORY, amount
 from tony_provider.runtime.jobspec.container_content import docker_keys
 from tony_provider.runtime.jobspec.model import Duration, JobSpec, Memory, Network, TaskSpec
-from tony_provider.runtime.jobspec.problems import Problem, SpecError, child, shown, suggestion
+from tony_provider.runtime.jobspec.problems import Problem, SpecError, child, leaf_keys, shown, suggestion
 from tony_provider.runtime.jobspec.units import USER, USER_RULE
-from tony_provider.runtime.parsing.parse import Layer, Patterns, dotted_key, leaf_keys, partial_problems
+from tony_provider.runtime.parsing.parse import Layer, Patterns, dotted_key, partial_problems
 from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig
 
 CA_FILE_ADVICE = "name the PEM file of the servers' authority in `verify`"

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.runtime.jobspec import model
-from tony_provider.runtime.jobspec.problems import SpecError
+from tony_provider.runtime.jobspec.problems import SpecError, leaf_keys
 from tony_provider.runtime.parsing.parse import (
     ALLOWED_BY_DEFAULT,
     EVERYTHING,
     check_overrides,
-    leaf_keys,
     load_source,
     merge,
     parse_job,

@@ -111,17 +111,23 @@ def map_leaves(value: Any, function: Callable[[str, Any], Any], path: str = "") 
     return function(path, value)
 
 
-def flattened(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+def leaf_keys(plain: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each key whose value is not a mapping, or is an empty mapping. A list is one value."""
+    for key, value in plain.items():
+        path = (*above, str(key))
+        if isinstance(value, Mapping) and value:
+            yield from leaf_keys(value, path)
+        else:
+            yield path, value
+
+
+def flattened(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of nested mappings by their paths, such as ``tasks.worker.memory``.
 
     A list counts as one value, because its items cannot be matched between documents. An empty mapping is also one
     value.
     """
-    found: dict[str, Any] = {}
-    for key, each in value.items():
-        below = f"{path}.{key}" if path else str(key)
-        found |= flattened(each, below) if isinstance(each, Mapping) and each else {below: each}
-    return found
+    return {".".join(path): each for path, each in leaf_keys(value)}
 
 
 def item(path: str, index: int) -> str:

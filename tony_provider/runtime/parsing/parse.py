@@ -21,7 +21,15 @@ import yaml
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.jobspec.container_content import with_tensorboard_task, without_tensorboard_task
 from tony_provider.runtime.jobspec.model import JobSpec
-from tony_provider.runtime.jobspec.problems import MOST_LISTED, NOT_GIVEN, Problem, SpecError, child, item
+from tony_provider.runtime.jobspec.problems import (
+    MOST_LISTED,
+    NOT_GIVEN,
+    Problem,
+    SpecError,
+    child,
+    item,
+    leaf_keys,
+)
 from tony_provider.runtime.parsing.reader import Reader
 from tony_provider.runtime.parsing.validation import validate
 
@@ -375,16 +383,6 @@ def _touched(path: tuple[str, ...], job: Mapping[str, Any]) -> tuple[str, ...]:
     tasks = job.get("tasks")
     known = {str(name) for name in tasks} if isinstance(tasks, Mapping) else set()
     return path[:2] if path[0] == "tasks" and len(path) > 1 and path[1] not in known else path
-
-
-def leaf_keys(plain: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each key whose value is not a mapping, or is an empty mapping. A list is one value."""
-    for key, value in plain.items():
-        path = (*above, str(key))
-        if isinstance(value, Mapping) and value:
-            yield from leaf_keys(value, path)
-        else:
-            yield path, value
 
 
 def dotted_key(path: Sequence[str]) -> str:
