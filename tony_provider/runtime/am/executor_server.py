@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Callable, NoReturn, Optional, Union
@@ -38,7 +37,6 @@ from tony_provider.runtime.protocol.task_identity import (
 log = logging.getLogger(__name__)
 
 _FIRST_MESSAGE = 30.0  # seconds for the registration after the stream was opened
-_MOST_PORTS = 1000  # number of ports to try
 AT_ONCE = 64  # limit of streams that write at the same time
 _LONGEST_TURN = 2.0  # seconds for which a write may hold its turn
 _MOST_STRANGERS = 100  # limit of hosts whose unauthenticated calls are logged
@@ -335,8 +333,7 @@ def _look_at_end(watching: asyncio.Task[None]) -> None:
 
 
 def _bind(server: grpc.aio.Server, credentials: Any, host: str, ports: PortRange) -> int:
-    every = range(ports.first, ports.last + 1)
-    for port in random.sample(every, min(len(every), _MOST_PORTS)):
+    for port in ports.shuffled():
         try:
             # Bind the port to test it, so that no other process can take it in between.
             if server.add_secure_port(str(Address(host, port)), credentials):

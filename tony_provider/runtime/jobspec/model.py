@@ -9,6 +9,7 @@ have no rank. Within a role, types keep the specified order, and tasks are order
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from fractions import Fraction
@@ -137,12 +138,20 @@ class AfterSuccess(str, Enum):
     REMOVE = "remove"  # none
 
 
+_MOST_PORTS = 1000  # number of ports to try
+
+
 @attrs.frozen
 class PortRange:
     """Range of ports that the master and the tasks may listen on, both ends included. Written as ``20000-31999``."""
 
     first: int
     last: int
+
+    def shuffled(self) -> list[int]:
+        """Return the ports in random order, or 1000 of them if there are more."""
+        every = range(self.first, self.last + 1)
+        return random.sample(every, min(len(every), _MOST_PORTS))
 
 
 STORED = "stored:"  # prefix of a source that is looked up only on the job's store

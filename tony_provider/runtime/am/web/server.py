@@ -6,7 +6,6 @@ import asyncio
 import errno
 import json
 import logging
-import random
 import socket
 import ssl
 from collections.abc import Awaitable, Iterable, Mapping
@@ -132,7 +131,6 @@ class Router:
         return self._prefixes[max(prefixes, key=len)] if prefixes else None
 
 
-_MOST_PORTS = 1000  # number of ports to try
 _MOST_EXPECTED = 192  # limit of connections from addresses that may be answered, such as the proxy's
 _MOST_STRANGERS = 32  # limit of connections from all other addresses together
 _MOST_OF_A_STRANGER = 8  # limit of connections from one unexpected address
@@ -184,8 +182,7 @@ class WebServer:
         """
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
         places = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
-        every = range(ports.first, ports.last + 1)
-        for port in random.sample(every, min(len(every), _MOST_PORTS)):
+        for port in ports.shuffled():
             sockets = _bound(places, port)
             if sockets:
                 return cls(Address(host, port), sockets, tls)
