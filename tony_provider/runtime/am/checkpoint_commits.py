@@ -229,7 +229,7 @@ class CheckpointCommits:
         )
         if waiting.refused or not may_change:
             for task, state in states.items():
-                if state is not None and state.last and state.has_news:
+                if state is not None and state.last and state.news:
                     self._send(task, executor_messages.no_snapshot(state.generation, state.start, waiting.reason))
 
     def _warn(self, reason: str) -> None:

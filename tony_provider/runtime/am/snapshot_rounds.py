@@ -68,8 +68,9 @@ class TaskDirectory:
     busy: bool = False  # the task has not finished this order
 
     @property
-    def has_news(self) -> bool:
-        return any(entry.news for entry in self.entries)
+    def news(self) -> list[SaveEntry]:
+        """The entries that have changed since the newest committed checkpoint."""
+        return [entry for entry in self.entries if entry.news]
 
 
 @attrs.frozen
@@ -214,7 +215,7 @@ class SnapshotRounds(Generic[Part]):
     ) -> Union[Sequence[TakeOrder], Waiting, None]:
         in_order = sorted(ranks, key=lambda task: ranks[task])
         states = {task: self._states[task] for task in in_order if task in self._states}
-        writers = {task: state for task, state in states.items() if state.has_news}
+        writers = {task: state for task, state in states.items() if state.news}
         if not writers:
             return None
         for task, state in states.items():
@@ -231,7 +232,7 @@ class SnapshotRounds(Generic[Part]):
                 return waiting
             task, _, name = key
             leave_out[task] = (*leave_out[task], name)
-        if unmet_saves and not any(_without(state, leave_out[task]).has_news for task, state in writers.items()):
+        if unmet_saves and not any(_without(state, leave_out[task]).news for task, state in writers.items()):
             return next(iter(unmet_saves.values()))
         again = {
             task
@@ -254,7 +255,7 @@ class SnapshotRounds(Generic[Part]):
         """Return the reason to wait if the new entries of different tasks do not belong to the same save."""
         ended = {task for task, state in states.items() if state.last}
         for task, state in states.items():
-            for entry in (entry for entry in state.entries if entry.news):
+            for entry in state.news:
                 others = self._writers[entry.pattern] & set(ranks) - {task}
                 may_follow = (set(ranks) & set(running)) - ended - {task}
                 if not others and may_follow and now - self._seen[entry.pattern] < FIRST_WAIT:
@@ -281,7 +282,7 @@ class SnapshotRounds(Generic[Part]):
                     sizes[path] = max(size, sizes.get(path, -1))
         found: dict[tuple[str, int, str], Waiting] = {}
         for task, state in states.items():
-            for entry in (entry for entry in state.entries if entry.news):
+            for entry in state.news:
                 missing = unmet(entry.needs, sizes)
                 if missing is not None and not any(_is_passed(entry, state, other) for other in states.values()):
                     reason = f"{entry.name} of {task} is not complete: no task has {missing}"
@@ -316,8 +317,8 @@ def _is_passed(entry: SaveEntry, state: TaskDirectory, other: TaskDirectory) -> 
     """
     if any(each.group == entry.group for each in other.entries):
         return False
-    later = itertools.takewhile(lambda each: each != entry, (each for each in state.entries if each.news))
-    groups = {each.group for each in other.entries if each.news}
+    later = itertools.takewhile(lambda each: each != entry, state.news)
+    groups = {each.group for each in other.news}
     return any(each.is_numbered and each.pattern == entry.pattern and each.group in groups for each in later)
 
 
@@ -327,7 +328,7 @@ def _compare(task: str, entry: SaveEntry, other: str, state: TaskDirectory) -> O
     if not same:
         same = [each for each in state.entries if each.pattern == entry.pattern and _has_step(each, entry)]
     if not same:
-        if state.succeeded and not state.has_news:
+        if state.succeeded and not state.news:
             return None  # the other task writes no later saves
         return Waiting(f"{task} has written {entry.name}, but {other} has not written it yet")
     theirs = same[0]
@@ -354,9 +355,9 @@ def _divided(writers: Mapping[str, TaskDirectory]) -> Optional[Waiting]:
     unfinished = {
         task: save.group()
         for task, state in writers.items()
-        for entry in state.entries
+        for entry in state.news
         for save in map(_ORBAX.match, entry.sizes)
-        if entry.news and save is not None
+        if save is not None
     }
     if len(unfinished) <= 1:
         return None

@@ -118,7 +118,7 @@ def parse_integer(value: object) -> int:
             raise UnitError("must be a whole number")
         number = Fraction(text)
     else:
-        number = _number(value, "", "write a whole number")
+        number = _number(value, "a number", "write a whole number")
     if number.denominator != 1:
         raise UnitError("must be a whole number")
     if abs(number) > MAX_INTEGER:
@@ -207,9 +207,9 @@ def parse_tolerance(value: object) -> Tolerance:
 
 def _number(value: object, what: str, allowed: str) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise UnitError(f"not {what or 'a number'}; {allowed}")
+        raise UnitError(f"not {what}; {allowed}")
     if isinstance(value, float) and not math.isfinite(value):
-        raise UnitError(f"{what or 'a number'} must be finite; {allowed}")
+        raise UnitError(f"{what} must be finite; {allowed}")
     return Fraction(value)
 
 

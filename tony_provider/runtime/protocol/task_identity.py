@@ -15,7 +15,6 @@ import attrs
 
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.protocol import limits
-from tony_provider.runtime.protocol import limits as timing
 
 METADATA_TASK = "tony-task"
 METADATA_CONTAINER = "tony-container"
@@ -141,9 +140,9 @@ def channel_options(application_id: str, tasks: int = 1) -> Options:
         ("grpc.ssl_target_name_override", application_id),
         ("grpc.enable_http_proxy", 0),
         ("grpc.use_local_subchannel_pool", 1),  # a new channel starts without the back-off of the previous one
-        ("grpc.min_reconnect_backoff_ms", _milliseconds(timing.connect_timeout(tasks))),
-        ("grpc.keepalive_time_ms", _milliseconds(timing.KEEPALIVE_INTERVAL)),
-        ("grpc.keepalive_timeout_ms", _milliseconds(timing.KEEPALIVE_TIMEOUT)),
+        ("grpc.min_reconnect_backoff_ms", _milliseconds(limits.connect_timeout(tasks))),
+        ("grpc.keepalive_time_ms", _milliseconds(limits.KEEPALIVE_INTERVAL)),
+        ("grpc.keepalive_timeout_ms", _milliseconds(limits.KEEPALIVE_TIMEOUT)),
         ("grpc.http2.max_pings_without_data", 0),
     ]
 
@@ -156,7 +155,7 @@ def server_options(connections: int = 1024, tasks: int = 1) -> Options:
     """
     return [
         ("grpc.max_allowed_incoming_connections", connections),
-        ("grpc.server_handshake_timeout_ms", _milliseconds(max(_HANDSHAKE, timing.connect_timeout(tasks)))),
+        ("grpc.server_handshake_timeout_ms", _milliseconds(max(_HANDSHAKE, limits.connect_timeout(tasks)))),
         ("grpc.max_concurrent_streams", _MOST_STREAMS),
         ("grpc.so_reuseport", 0),  # no other process shares the port
         # Thousands of executors connect at once, and a rejected executor would retry again and again.
@@ -164,10 +163,10 @@ def server_options(connections: int = 1024, tasks: int = 1) -> Options:
         ("grpc.server.max_pending_requests_hard_limit", _MOST_WAITING),
         ("grpc.server_max_unrequested_time_in_server", _LONGEST_WAITING),
         ("grpc.max_receive_message_length", limits.LARGEST_MESSAGE + _ENVELOPE),
-        ("grpc.keepalive_time_ms", _milliseconds(timing.KEEPALIVE_INTERVAL)),
-        ("grpc.keepalive_timeout_ms", _milliseconds(timing.KEEPALIVE_TIMEOUT)),
+        ("grpc.keepalive_time_ms", _milliseconds(limits.KEEPALIVE_INTERVAL)),
+        ("grpc.keepalive_timeout_ms", _milliseconds(limits.KEEPALIVE_TIMEOUT)),
         ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", _milliseconds(timing.KEEPALIVE_INTERVAL / 2)),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", _milliseconds(limits.KEEPALIVE_INTERVAL / 2)),
         ("grpc.http2.max_ping_strikes", 0),
     ]
 

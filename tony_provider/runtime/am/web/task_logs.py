@@ -33,7 +33,6 @@ from tony_provider.runtime.common.text import (
     without_cut_secret,
 )
 from tony_provider.runtime.protocol import http_messages, limits, tony_pb2
-from tony_provider.runtime.protocol import limits as timing
 from tony_provider.runtime.protocol.http_messages import LogPiece, OutputPiece, StoredLog, stored_log
 from tony_provider.runtime.protocol.status import JobStatus, TaskStatus
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, uris
@@ -177,7 +176,7 @@ class LogTails:
         """
         async with self._turn:
             try:
-                return await self._ask(task, size)
+                return (await self._answer(task, size)).data
             except NoAnswerError as error:
                 problem = str(error)
             kept = await self._read(task, attempt, size)
@@ -236,9 +235,6 @@ class LogTails:
     def close(self) -> None:
         self._threads.shutdown(wait=False)
 
-    async def _ask(self, task: str, size: int) -> bytes:
-        return (await self._answer(task, size)).data
-
     async def _answer(self, task: str, size: int, after: Optional[int] = None) -> tony_pb2.Tail:
         """Return the executor's answer. Raises NoAnswerError, NoTailError."""
         answer = await self._executor_requests.ask(
@@ -296,7 +292,7 @@ class LogPage:
 
     def response(self, view: LogView) -> HttpResponse:
         """Return the page. Its links are relative to its own address, one level below the job's page."""
-        every = timing.HEARTBEAT_INTERVAL if view.growing else 0
+        every = limits.HEARTBEAT_INTERVAL if view.growing else 0
         head = element(
             "section",
             element("nav", *_ways(view)),

@@ -219,8 +219,7 @@ class Ask:
     @property
     def waits_for_nodes(self) -> bool:
         """Whether the request first accepts only certain nodes, and later any node."""
-        placement = self.request.placement
-        return placement is not None and bool(placement.nodes or placement.racks) and not placement.required
+        return bool(self._placement.nodes or self._placement.racks) and not self._placement.required
 
     @property
     def beside_its_own(self) -> frozenset[str]:
@@ -228,8 +227,7 @@ class Ask:
 
         The first container is exempt, because there is no other container yet.
         """
-        placement = self.request.placement or Placement()
-        beside = (TagTarget.parse(tag) for rule in placement.constraints for tag in rule.affinity)
+        beside = (TagTarget.parse(tag) for rule in self._placement.constraints for tag in rule.affinity)
         return frozenset(target.tag for target in beside if target.own) & frozenset(self.request.tags)
 
     # ---- for YARN ----------------------------------------------------------------------------------------------
@@ -242,7 +240,7 @@ class Ask:
         locality, the capacity scheduler never allocates on a rack without named nodes, because it counts missed
         opportunities only at these. So a request for a rack names all its nodes.
         """
-        placement = self.request.placement or Placement()
+        placement = self._placement
         nodes = dict.fromkeys([*placement.nodes, *(node for node, rack in racks.items() if rack in placement.racks)])
         leave = self.anywhere or not nodes
         found = [self._resource_request(yarn_records.ANYWHERE, leave, self.request.node_label)]
@@ -264,9 +262,8 @@ class Ask:
         )
 
     def scheduling_request(self) -> yarn.SchedulingRequestProto:
-        placement = self.request.placement or Placement()
-        rules = [simple for rule in placement.constraints for simple in self._simple(rule)]
-        rules += [_of_attribute(AttributeRule.parse(text)) for text in placement.attributes]
+        rules = [simple for rule in self._placement.constraints for simple in self._simple(rule)]
+        rules += [_of_attribute(AttributeRule.parse(text)) for text in self._placement.attributes]
         return yarn_records.scheduling_request(
             self._capability,
             self.count,
@@ -298,6 +295,10 @@ class Ask:
 
     def _has(self, target: TagTarget) -> bool:
         return target.own and target.tag in self.request.tags
+
+    @property
+    def _placement(self) -> Placement:
+        return self.request.placement or Placement()
 
     @property
     def _capability(self) -> yarn.ResourceProto:

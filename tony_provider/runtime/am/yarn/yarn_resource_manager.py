@@ -146,7 +146,6 @@ class YarnResourceManager(ResourceManager):
             self._events.put(found.room)
         if requests := self._room.begin(now):
             self._request(requests, now)
-            self._hurry()
 
     async def launch(self, container: Container, launch: Launch) -> None:
         allocated = self._containers.get(container.id)
@@ -266,16 +265,14 @@ class YarnResourceManager(ResourceManager):
     def _allocated(self, container: yarn.ContainerProto) -> None:
         request = self._asks.granted(container.allocation_request_id, _container(container).node)
         container_id = ContainerId.from_proto(container.id)
+        self._hurry()
         if request and self._room.came(request.key, container_id, loop_time()):
-            self._hurry()
             return
         if request is None:
-            self._hurry()
             self._asks.release([container_id])
             return
         self._containers[_id(container)] = container
         self._tags[_id(container)] = request.tags
-        self._hurry()
         self._events.put(Allocated(request.key, _container(container)))
 
     def _not_placed(self, rejected: yarn.RejectedSchedulingRequestProto) -> None:
