@@ -41,30 +41,23 @@ def find_files(view: SaveView) -> Iterator[Save]:
 def _save(view: SaveView, path: str) -> Optional[Save]:
     suffix = splitext(path)[1]
     if suffix in _HDF5:
-        # Programs may overwrite such a file in place. A valid file may still contain old parts, so it is not proven.
-        return _by_reader(view, path, "hdf5", CheckpointFormat.KERAS, proven=False)
+        # Programs may overwrite such a file in place. A valid file may still contain old parts, so the reader proves
+        # nothing.
+        return _by_reader(view, path, "hdf5", CheckpointFormat.KERAS)
     if suffix == ".npy":
-        return _numpy_array(view, path)
+        return _by_reader(view, path, "npy", CheckpointFormat.NUMPY)
     if suffix in (".keras", ".npz", ".zip"):
         return None  # find_archives handles these files
     return _torch(view, path)
 
 
-def _by_reader(view: SaveView, path: str, reader: str, kind: CheckpointFormat, *, proven: bool) -> Save:
+def _by_reader(view: SaveView, path: str, reader: str, kind: CheckpointFormat) -> Save:
+    """Return the save in one file. The file is proven to be complete if the reader returns True."""
     try:
-        view.read(reader, path)
+        proven = view.read(reader, path) is True
     except Unreadable as error:
         return Save(kind.value, path, (path,), problem=str(error))
     return Save(kind.value, path, (path,), step_of(path), proven=proven)
-
-
-def _numpy_array(view: SaveView, path: str) -> Save:
-    kind = CheckpointFormat.NUMPY.value
-    try:
-        is_sure = bool(view.read("npy", path))
-    except Unreadable as error:
-        return Save(kind, path, (path,), problem=str(error))
-    return Save(kind, path, (path,), step_of(path), proven=is_sure)
 
 
 def _torch(view: SaveView, path: str) -> Optional[Save]:
@@ -116,18 +109,14 @@ def find_archives(view: SaveView) -> Iterator[Save]:
         if not reader:
             continue
         try:
-            content = view.read(reader, path)
+            inside: Optional[int] = view.read(reader, path)
         except Unreadable as error:
             yield Save(kind, path, (path,), problem=str(error))
         except FileNotFoundError:
             continue
         else:
-            labelled, inside = step_of(path), _step(content)
+            labelled = step_of(path)
             yield Save(kind, path, (path,), inside if labelled is None else labelled, proven=True, content_step=inside)
-
-
-def _step(content: object) -> Optional[int]:
-    return content if isinstance(content, int) and not isinstance(content, bool) else None
 
 
 _METADATA = re.compile(r"(?:__[0-9]+)?\.metadata")  # last file of a PyTorch distributed checkpoint (DCP)
