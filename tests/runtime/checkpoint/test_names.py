@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from tony_provider.runtime.artifacts import manifest
 from tony_provider.runtime.checkpoint import stored_checkpoint
-from tony_provider.runtime.checkpoint.content import readers
 from tony_provider.runtime.checkpoint.save_view import is_best, is_temporary, labelled_step, names_a_checkpoint, step_in
 
 
@@ -115,6 +114,5 @@ def test_names_of_other_directories_have_no_save_number(name: str) -> None:
 
 @pytest.mark.parametrize("path", ["", "/", "a/", "/a", "a//b", "../a", "a/..", "./a", "a\0"])
 def test_paths_that_lead_out_of_the_directory(path: str) -> None:
-    for is_inside in (readers.is_inside, manifest.is_inside):
-        assert not is_inside(path)
-        assert is_inside("a/b.c/...")
+    assert not manifest.is_inside(path)
+    assert manifest.is_inside("a/b.c/...")

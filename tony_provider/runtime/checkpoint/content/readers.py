@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.artifacts.manifest import ALGORITHMS, file_checksum
+from tony_provider.runtime.artifacts.manifest import ALGORITHMS, file_checksum, is_inside
 from tony_provider.runtime.checkpoint.content import array_files, tensorflow_files, torch_files, zips
 from tony_provider.runtime.checkpoint.content.zips import Unreadable, is_count, json_object
 
@@ -49,11 +49,6 @@ def _inside(path: Any) -> str:
     if not isinstance(path, str) or not is_inside(path):
         raise Unreadable(f"{str(path)[:200]!r} is not a path below the directory")
     return path
-
-
-def is_inside(path: str) -> bool:
-    """Return whether a normalized path with slashes stays below the directory to which it is appended."""
-    return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
 
 
 READERS: Mapping[str, Callable[[Path], Any]] = {
