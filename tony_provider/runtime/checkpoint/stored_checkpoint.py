@@ -24,25 +24,23 @@ class CheckpointError(Exception):
     """Base of the errors of checkpoints. ``str()`` is a complete sentence for the user."""
 
 
+@attrs.define(eq=False)
 class DamagedCheckpoint(CheckpointError):  # noqa: N818 - says what was found
     """A committed checkpoint does not match its manifest. A retry would fail in the same way."""
 
-    def __init__(self, uri: str, reason: str) -> None:
-        super().__init__(uri, reason)
-        self.uri = uri
-        self.reason = reason
+    uri: str
+    reason: str
 
     def __str__(self) -> str:
         return f"the checkpoint {self.uri} is damaged: {self.reason}"
 
 
+@attrs.define(eq=False)
 class CheckpointTooLarge(CheckpointError):  # noqa: N818 - says what was found
     """The manifest of a checkpoint exceeds the size limit of readers. A retry would fail in the same way."""
 
-    def __init__(self, uri: str, extent: str) -> None:
-        super().__init__(uri, extent)
-        self.uri = uri
-        self.extent = extent
+    uri: str
+    extent: str
 
     def __str__(self) -> str:
         return (
@@ -51,12 +49,11 @@ class CheckpointTooLarge(CheckpointError):  # noqa: N818 - says what was found
         )
 
 
+@attrs.define(eq=False)
 class NoCheckpointLeft(CheckpointError):  # noqa: N818 - says what was found
     """The chain in ``resume_from`` has no intact checkpoint left."""
 
-    def __init__(self, uri: str) -> None:
-        super().__init__(uri)
-        self.uri = uri
+    uri: str
 
     def __str__(self) -> str:
         return (
