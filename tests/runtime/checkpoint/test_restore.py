@@ -19,12 +19,11 @@ from tests.runtime.artifacts import trees
 from tests.runtime.checkpoint.conftest import SAMPLES, run_tensorflow
 from tests.runtime.storage.conftest import Place
 from tony_provider.runtime.artifacts.manifest import Entry, Kind, StoredTree, scan
-from tony_provider.runtime.artifacts.tree_restore import empty_directory
+from tony_provider.runtime.artifacts.tree_restore import RestoredTree, empty_directory
 from tony_provider.runtime.artifacts.upload import ArtifactUpload, StoredFiles, Throttle
 from tony_provider.runtime.checkpoint import stored_checkpoint
 from tony_provider.runtime.checkpoint.catalog import (
     Catalog,
-    Restored,
     check_manifest,
     copy_checkpoint,
     restore_checkpoint,
@@ -54,11 +53,15 @@ def commit(place: Place, directories: Mapping[int, Path], entry: str = "") -> St
     return catalog.commit(new_directory(catalog, 2), Manifest(2, 2, ranks, "pytorch", entry))
 
 
-def get(place: Place, stored: StoredCheckpoint, work: Path, rank: int | None = 0) -> Restored:
-    return restored(place.storage, stored.point, work / "checkpoints", rank)
+def get(place: Place, stored: StoredCheckpoint, work: Path, rank: int | None = 0) -> RestoredTree:
+    checkpoint, tree = restored(place.storage, stored.point, work / "checkpoints", rank)
+    assert checkpoint == stored
+    return tree
 
 
-def restored(storage: Storage, point: ResumePoint, directory: Path, rank: int | None = 0) -> Restored:
+def restored(
+    storage: Storage, point: ResumePoint, directory: Path, rank: int | None = 0
+) -> tuple[StoredCheckpoint, RestoredTree]:
     aside = directory.with_name("set-aside")
     return restore_checkpoint(storage, point, directory, rank, cancelled=threading.Event(), aside=aside)
 
@@ -88,7 +91,6 @@ def test_the_directory_is_as_it_was_at_the_save(
 ) -> None:
     (work / "checkpoints" / "leftover").write_text("x")
     restored = get(place, stored, work)
-    assert restored.stored == stored
     assert (restored.copied, restored.reused) == (stored.manifest.size, 0)
     assert trees.snapshot(work / "checkpoints") == trees.snapshot(source)
     assert trees.times(work / "checkpoints") == trees.times(source)
@@ -110,7 +112,7 @@ def test_the_next_upload_sends_nothing_after_a_restore(place: Place, stored: Sto
     restored = get(place, stored, work)
     directory = work / "checkpoints"
     upload = ArtifactUpload(place.storage, place.uri("objects"), "u9", Throttle(None))
-    uploaded = upload.run(directory, scan(directory), restored.files, work / "hold")
+    uploaded = upload.run(directory, scan(directory), restored.stored, work / "hold")
     assert uploaded.sent == 0
     assert uploaded.tree.objects == stored.manifest.objects
 
@@ -231,8 +233,8 @@ def test_a_resume_point_without_a_checksum_takes_any_manifest(tmp_path: Path, so
     stored = commit(place, {0: source})
     other_manifest(place, stored)
     point = attrs.evolve(stored.point, checksum="")
-    found = restored(place.storage, point, work / "checkpoints")
-    assert found.stored.manifest.generation == 2
+    checkpoint, _ = restored(place.storage, point, work / "checkpoints")
+    assert checkpoint.manifest.generation == 2
     assert trees.snapshot(work / "checkpoints") == trees.snapshot(source)
 
 

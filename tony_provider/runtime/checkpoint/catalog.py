@@ -18,8 +18,7 @@ from typing import Optional, Union
 import attrs
 
 from tony_provider.runtime.artifacts.manifest import LARGEST_NUMBER, Checksum, InvalidManifest, is_inside
-from tony_provider.runtime.artifacts.tree_restore import DamagedObject, restore_tree
-from tony_provider.runtime.artifacts.upload import StoredFiles
+from tony_provider.runtime.artifacts.tree_restore import DamagedObject, RestoredTree, restore_tree
 from tony_provider.runtime.checkpoint import stored_checkpoint
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import (
@@ -493,16 +492,6 @@ _ADVICE = (
 )
 
 
-@attrs.frozen
-class Restored:
-    """The result of restoring a checkpoint into a local directory."""
-
-    stored: StoredCheckpoint
-    files: StoredFiles
-    copied: int  # bytes copied from the storage
-    reused: int  # bytes of files that the directory already had
-
-
 def restore_checkpoint(
     storage: Storage,
     resume: ResumePoint,
@@ -511,14 +500,14 @@ def restore_checkpoint(
     *,
     cancelled: threading.Event,
     aside: Path,
-) -> Restored:
+) -> tuple[StoredCheckpoint, RestoredTree]:
     """Replace the content of ``directory`` by a committed checkpoint, with the files that the task of ``rank`` needs.
 
     ``Manifest.tree_of`` lists these files. Files that ``directory`` already has are not copied. ``aside``: a path next
     to ``directory`` that receives its former content. On any exception, ``directory`` stays as it was.
 
-    Blocks. Raises DamagedCheckpoint (also if the checkpoint was removed or its manifest was replaced), Cancelled,
-    StorageError, OSError.
+    Blocks. Return the checkpoint and the restored tree. Raises DamagedCheckpoint (also if the checkpoint was removed or
+    its manifest was replaced), Cancelled, StorageError, OSError.
     """
     try:
         stored = read_stored(storage, resume.uri)
@@ -538,7 +527,7 @@ def restore_checkpoint(
         )
     except (DamagedObject, InvalidManifest) as error:
         raise DamagedCheckpoint(resume.uri, str(error)) from error
-    return Restored(stored, restored.stored, restored.copied, restored.reused)
+    return stored, restored
 
 
 def copy_checkpoint(storage: Storage, uri: str, directory: Path, rank: int, cancelled: threading.Event) -> ResumePoint:

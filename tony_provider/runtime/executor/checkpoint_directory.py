@@ -161,16 +161,16 @@ class CheckpointDirectory:
 
         Raises DamagedCheckpoint, StorageError, OSError, Cancelled. In these cases the directory is unchanged.
         """
-        restored = restore_checkpoint(
+        checkpoint, restored = restore_checkpoint(
             self._storage, resume, self.path, rank, cancelled=cancelled, aside=self._workspace.set_aside
         )
-        manifest, point = restored.stored.manifest, restored.stored.point
+        manifest, point = checkpoint.manifest, checkpoint.point
         log.info("%s: copied %d bytes from the storage, reused %d", point.label, restored.copied, restored.reused)
         own = manifest.own_paths(rank) if rank is not None else frozenset()
         is_of_chain = self._chain is not None and chain_of(resume.uri) == self._chain
         with self._lock:
             others = {path: node for path, node in self._scan().nodes.items() if path not in own}
-            self._restored(point, restored.files if is_of_chain else StoredFiles(), others)
+            self._restored(point, restored.stored if is_of_chain else StoredFiles(), others)
         if not manifest.entry:
             log.info("no known framework can load the checkpoint, so TONY_RESUME_FROM is not set")
         return Resumed(point, str(self.user_path / manifest.entry) if manifest.entry else "")
