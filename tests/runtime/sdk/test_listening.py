@@ -19,7 +19,7 @@ OWN, ANOTHER = "127.0.0.7", "127.0.0.1"
 SERVERS = {
     "tony_mpi": "import tony_mpi; tony_mpi.serve()",
     "tony_horovod": "import tony_horovod; tony_horovod.main()",
-    "tony_xgboost": "import time, tony_xgboost; server = tony_xgboost._listening({port}); time.sleep(60)",
+    "tony_xgboost": "import time, tony_wait; server = tony_wait.listening({port}); time.sleep(60)",
 }
 
 

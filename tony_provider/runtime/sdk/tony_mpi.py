@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import importlib
 import json
 import os
 import selectors
@@ -92,7 +93,7 @@ _DIRECTORY = "TONY_MPI_DIRECTORY"  # variable with the container's directory, fo
 
 def serve() -> None:
     """Run commands that processes of the same job send. Never returns."""
-    with _listening(int(os.environ["TONY_PORT"])) as server:
+    with importlib.import_module("tony_wait").listening(int(os.environ["TONY_PORT"])) as server:
         while True:
             connection, _ = server.accept()
             threading.Thread(target=_obey, args=(connection,), daemon=True).start()
@@ -203,8 +204,8 @@ def _address(host: str) -> tuple[str, int]:
     for task_type, addresses in cluster.items():
         for index, address in enumerate(addresses):
             if host == f"tony-{task_type}-{index}":
-                name, _, port = address.rpartition(":")
-                return name.strip("[]"), int(port)
+                found: tuple[str, int] = importlib.import_module("tony_wait").parse_address(address)
+                return found
     raise LookupError(f"this job has no container {host}")
 
 
@@ -233,16 +234,6 @@ def main(arguments: list[str]) -> Any:
 
 def _secret() -> bytes:
     return os.environ["TONY_MPI_SECRET"].encode()
-
-
-def _listening(port: int) -> socket.socket:
-    """Listen at TONY_LISTEN_ADDRESS, by which other nodes know this machine. If unset, listen at all addresses."""
-    if address := os.environ.get("TONY_LISTEN_ADDRESS"):
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        return socket.create_server((address, port), family=family, backlog=128)
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=128)
-    return socket.create_server(("", port), backlog=128)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ equal the job's ranks. Outside a job, and in a job of one process, the process w
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import socket
@@ -64,7 +65,7 @@ class _Tracker:
         message = json.dumps(arguments).encode()
         missing = set(range(1, self._world_size))
         until = time.monotonic() + MEETING_SECONDS
-        with _listening(self._port) as server:
+        with importlib.import_module("tony_wait").listening(self._port) as server:
             server.settimeout(_PAUSE)
             while missing:
                 if time.monotonic() > until:
@@ -116,20 +117,10 @@ def _ask(rank: int) -> dict[str, Any]:
 
 
 def _meeting_point() -> tuple[str, int]:
-    host, _, port = os.environ["TONY_RENDEZVOUS"].rpartition(":")
-    return host.strip("[]"), int(port)
+    found: tuple[str, int] = importlib.import_module("tony_wait").parse_address(os.environ["TONY_RENDEZVOUS"])
+    return found
 
 
 def _address_of(host: str) -> str:
     """Return the numeric address of a host, which XGBoost requires."""
     return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
-
-
-def _listening(port: int) -> socket.socket:
-    """Listen at TONY_LISTEN_ADDRESS, by which other nodes know this machine. If unset, listen at all addresses."""
-    if address := os.environ.get("TONY_LISTEN_ADDRESS"):
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        return socket.create_server((address, port), family=family, backlog=1024)
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
-    return socket.create_server(("", port), backlog=1024)
