@@ -97,7 +97,7 @@ def keras_callback(*, checkpoints: bool, exports: bool, stop: bool) -> Any:
 
         def __init__(self) -> None:
             super().__init__()
-            self._fit = _Fit(self, checkpoints=checkpoints, exports=exports, stop=stop)
+            self.on_train_begin()
 
         def on_train_begin(self, logs: Any = None) -> None:
             self._fit = _Fit(self, checkpoints=checkpoints, exports=exports, stop=stop)
@@ -124,8 +124,6 @@ class _Fit:
         self._owner = owner
         self._sdk: Any = importlib.import_module("tony_sdk")
         self._progress: Any = importlib.import_module("tony_progress").LoopProgress()
-        self._agree_every: int = AGREE_EVERY
-        self._asked_kind: Any = Asked
         self._requests: Any = Requests(checkpoints=checkpoints, exports=exports, stop=stop)
         self._files: Any = SavedFiles("step-{step}.keras")
         self._together: Optional[Any] = None  # strategy whose workers act together
@@ -152,7 +150,7 @@ class _Fit:
         self._step = self._epoch_began + batch + 1
         self._batches += 1
         self._progress.at(self._step, **logs, epoch=self._epoch + 1)
-        if self._together is None or self._batches % self._agree_every == 0:
+        if self._together is None or self._batches % AGREE_EVERY == 0:
             self._obey(self._agreed(self._requests.take()))
 
     def end_epoch(self, logs: dict[str, Any]) -> None:
@@ -172,7 +170,7 @@ class _Fit:
             epochs = self._owner.params.get("epochs") or 1
             self._progress.total_steps = (self._first or 0) + (epochs - self._first_epoch) * steps
 
-    def _agreed(self, asked: Any) -> Any:
+    def _agreed(self, asked: Asked) -> Asked:
         """Return the requests that any of the workers that train in step has received."""
         if self._together is None:
             return asked
@@ -180,9 +178,9 @@ class _Fit:
         flags = [float(asked.checkpoint), float(asked.export), float(asked.stop)]
         values = self._together.run(lambda: tf.constant(flags))
         sums = self._together.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
-        return self._asked_kind(*(float(each) > 0 for each in sums))
+        return Asked(*(float(each) > 0 for each in sums))
 
-    def _obey(self, asked: Any) -> None:
+    def _obey(self, asked: Asked) -> None:
         if asked.checkpoint or (asked.stop and self._requests.checkpoints):
             self._save()
         if asked.export:
@@ -378,7 +376,7 @@ def transformers_callback(*, checkpoints: bool, exports: bool, stop: bool) -> An
         def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             self._progress.say()
 
-        def _obey(self, asked: Any, args: Any, state: Any, control: Any, model: Any) -> None:
+        def _obey(self, asked: Asked, args: Any, state: Any, control: Any, model: Any) -> None:
             if asked.checkpoint or (asked.stop and checkpoints):
                 control.should_save = True
             if asked.export and state.is_world_process_zero and not (args.fsdp or args.deepspeed):
@@ -400,9 +398,9 @@ def _ranks() -> int:
     return int(distributed.get_world_size()) if together else 1
 
 
-def _agreed(asked: Any, device: Any) -> Any:
+def _agreed(asked: Asked, device: Any) -> Asked:
     """Return the requests that any rank has received. All ranks must call this function."""
     torch: Any = importlib.import_module("torch")
     flags = torch.tensor([asked.checkpoint, asked.export, asked.stop], dtype=torch.int32, device=device)
     torch.distributed.all_reduce(flags, op=torch.distributed.ReduceOp.MAX)
-    return type(asked)(*(bool(flag) for flag in flags.tolist()))
+    return Asked(*(bool(flag) for flag in flags.tolist()))

@@ -204,9 +204,7 @@ class _Queue:
         self._socket.close()
 
 
-def inputs(
-    name: str, local: Union[str, Iterable[str], None] = None, format: Optional[str] = None
-) -> Iterator[TaskShard]:
+def inputs(name: str, local: Local = None, format: Optional[str] = None) -> Iterator[TaskShard]:
     """Yield the shards of this input that are assigned to this task.
 
     Outside a job, ``local`` is a file pattern or the paths of files to read, and ``format`` is the format of these
@@ -282,7 +280,7 @@ def _queued(name: str, path: str) -> Iterator[TaskShard]:
         raise InputError(f"unreadable shards of the input {name}: {answer['failed']}. {answer['failures']}")
 
 
-def _outside(local: Union[str, Iterable[str], None], format: Optional[str]) -> Iterator[TaskShard]:
+def _outside(local: Local, format: Optional[str]) -> Iterator[TaskShard]:
     paths = sorted(glob.glob(local)) if isinstance(local, str) else list(local or ())  # noqa: PTH207
     for path in paths:
         stat = Path(path).stat()
@@ -298,8 +296,8 @@ def batches(
     """
     if size < 1:
         raise ValueError(f"the batch size is {size}, but must be at least 1")
-    for shard in _shards(name, local, format):
-        examples = iter((read or _records)(shard))
+    for shard in inputs(name, local, format):
+        examples = iter((read or TaskShard.records)(shard))
         while batch := list(islice(examples, size)):
             yield batch
 
@@ -321,8 +319,8 @@ def tf_dataset(
     tf = importlib.import_module("tensorflow")
 
     def examples() -> Iterator[Any]:
-        for shard in _shards(name, local, format):
-            yield from (read or _records)(shard)
+        for shard in inputs(name, local, format):
+            yield from (read or TaskShard.records)(shard)
 
     spec = tf.TensorSpec((), tf.string) if signature is None else signature
     dataset = tf.data.Dataset.from_generator(examples, output_signature=spec)
@@ -345,26 +343,17 @@ def torch_dataset(name: str, read: Optional[Read] = None, local: Local = None, f
 
     class Examples(torch_data.IterableDataset):  # type: ignore[misc]
         def __iter__(self) -> Iterator[Any]:
-            shards, process = _shards(name, local, format), torch_data.get_worker_info()
+            shards, process = inputs(name, local, format), torch_data.get_worker_info()
             if process is not None:
                 shards = islice(shards, process.id, None, process.num_workers)
             for shard in shards:
-                yield from (read or _records)(shard)
+                yield from (read or TaskShard.records)(shard)
 
         def __reduce__(self) -> Any:
             """Support ``DataLoader`` processes that are started by ``spawn``: each process creates this class again."""
             return torch_dataset, (name, read, local, format)
 
     return Examples()
-
-
-def _shards(name: str, local: Local, format: Optional[str]) -> Iterator[TaskShard]:
-    shards: Iterator[TaskShard] = inputs(name, local, format)
-    return shards
-
-
-def _records(shard: TaskShard) -> Iterator[Any]:
-    return shard.records()
 
 
 def _refuse_queue(name: str) -> None:

@@ -205,8 +205,7 @@ class Track(Generic[Item]):
     @property
     def total(self) -> Optional[int]:
         """The number of all steps of the training, or None if it is unknown."""
-        total: Optional[int] = self._progress.total_steps
-        return total
+        return self._progress.total_steps
 
     def report(self, **metrics: Any) -> None:
         """Add metrics to the next report: numbers, or arrays of one number.

@@ -89,11 +89,9 @@ def read_tfrecords(file: BinaryIO) -> Iterator[bytes]:
     """Yield all records of a file. Raises RecordError. Does not verify checksums of data, which is slow in Python."""
     position = 0
     while header := file.read(_HEADER.size):
-        length = _length(header)
-        if length is None:
-            raise RecordError(f"there is no TFRecord at byte {position}; the file is damaged or compressed")
-        yield _data(file, length, position)
-        position += _HEADER.size + length + _FOOTER
+        data = _data(file, header, position)
+        yield data
+        position += _HEADER.size + len(data) + _FOOTER
 
 
 def read_tfrecord_piece(file: BinaryIO, size: int, offset: int, end: int) -> Iterator[bytes]:
@@ -109,11 +107,9 @@ def read_tfrecord_piece(file: BinaryIO, size: int, offset: int, end: int) -> Ite
         return
     file.seek(position)
     while position < end:
-        length = _length(file.read(_HEADER.size))
-        if length is None:
-            raise RecordError(f"there is no TFRecord at byte {position}; the file is damaged or compressed")
-        yield _data(file, length, position)
-        position += _HEADER.size + length + _FOOTER
+        data = _data(file, file.read(_HEADER.size), position)
+        yield data
+        position += _HEADER.size + len(data) + _FOOTER
     following = None if position >= size else position
     if end < size and _first_record(file, size, end, min(size, position + 1)) != following:
         what = f"cannot find the start of a record between bytes {end} and {position}"
@@ -154,7 +150,11 @@ def _length(header: bytes) -> Optional[int]:
     return int(length) if _masked_crc32c(header[:8]) == checksum else None
 
 
-def _data(file: BinaryIO, length: int, position: int) -> bytes:
+def _data(file: BinaryIO, header: bytes, position: int) -> bytes:
+    """Read and return the data of the record at ``position``, whose header was just read. Raises RecordError."""
+    length = _length(header)
+    if length is None:
+        raise RecordError(f"there is no TFRecord at byte {position}; the file is damaged or compressed")
     data = file.read(length + _FOOTER)
     if len(data) < length + _FOOTER:
         raise RecordError(f"the TFRecord at byte {position} is cut short")
