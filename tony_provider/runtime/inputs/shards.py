@@ -109,24 +109,24 @@ class Listing:
     @classmethod
     def of(cls, shards: Iterable[InputShard]) -> Listing:
         """Write shards to a new listing. Blocks. Raises OSError if the disk is full, and the errors of ``shards``."""
-        made = cls()
-        try:
-            for shard in shards:
-                made._add(shard.line(), shard.bytes_to_read)
-            made._file.flush()
-        except BaseException:
-            made.close()
-            raise
-        return made
+        return cls._of_lines((shard.line(), shard.bytes_to_read) for shard in shards)
 
     @classmethod
     def load(cls, storage: Storage, uri: str) -> Listing:
         """Load a listing written by ``save``. Blocks; raises StorageError, ValueError, OSError."""
+        with storage.open_read(uri) as stream:
+            return cls._of_lines((line, InputShard.of_line(line).bytes_to_read) for line in stream)
+
+    @classmethod
+    def _of_lines(cls, lines: Iterable[tuple[bytes, int]]) -> Listing:
+        """Write lines, each with the ``bytes_to_read`` of its shard, to a new listing."""
         made = cls()
         try:
-            with storage.open_read(uri) as stream:
-                for line in stream:
-                    made._add(line, InputShard.of_line(line).bytes_to_read)
+            for line, size in lines:
+                made._file.write(line)
+                made._ends.append(made._ends[-1] + len(line))
+                made.sizes.append(size)
+                made.total_size += size
             made._file.flush()
         except BaseException:
             made.close()
@@ -148,12 +148,6 @@ class Listing:
     def _line(self, number: int) -> bytes:
         begin, end = self._ends[number], self._ends[number + 1]
         return os.pread(self._file.fileno(), end - begin, begin)
-
-    def _add(self, line: bytes, size: int) -> None:
-        self._file.write(line)
-        self._ends.append(self._ends[-1] + len(line))
-        self.sizes.append(size)
-        self.total_size += size
 
 
 @attrs.frozen
@@ -309,23 +303,11 @@ class ShardQueue:
 
     def commit(self, reader: ShardReader, shard: int) -> bool:
         """Commit a shard. Return False if this reader has not taken it. Idempotent."""
-        if self._has_settled(reader, shard, ShardState.COMMITTED):
-            return True
-        if not self._put_down(reader, shard, ShardState.COMMITTED):
-            return False
-        self.committed += 1
-        self._hands[reader].settled.append(shard)
-        return True
+        return self._settle(reader, shard, None)
 
     def fail(self, reader: ShardReader, shard: int, reason: str) -> bool:
         """Mark a shard as permanently unreadable. Return False if this reader has not taken it. Idempotent."""
-        if self._has_settled(reader, shard, ShardState.FAILED):
-            return True
-        if not self._put_down(reader, shard, ShardState.FAILED):
-            return False
-        self.failed[shard] = reason
-        self._hands[reader].settled.append(shard)
-        return True
+        return self._settle(reader, shard, reason)
 
     def give_back(self, reader: ShardReader, shard: int, request: int) -> bool:
         """Release a shard. Return False if this reader has not taken it, or if the request is a repetition.
@@ -333,18 +315,15 @@ class ShardQueue:
         A repeated request must have no effect: the reader may have taken the shard again in the meantime.
         """
         hand = self._hands.get(reader)
-        if hand is None or request in hand.returns or not self._free(reader, shard):
+        if hand is None or request in hand.returns or not self._free(hand, shard):
             return False
         hand.returns.append(request)
         return True
 
     def ended(self, reader: ShardReader) -> bool:
         """Release all shards of a reader that has ended. Return whether the reader had shards."""
-        hand = self._hands.get(reader)
-        if hand is None:
-            return False
-        returned = [shard for shard in list(hand.taken) if self._free(reader, shard)]
-        del self._hands[reader]
+        hand = self._hands.pop(reader, _Hand())
+        returned = [shard for shard in list(hand.taken) if self._free(hand, shard)]
         return bool(returned)
 
     # ---- recovery by a later application master ----------------------------------------------------------------
@@ -355,12 +334,7 @@ class ShardQueue:
         If called several times for a shard, the last call counts. Raises IndexError for an unknown shard.
         """
         self._forget(shard)
-        self._hands.setdefault(reader, _Hand()).settled.append(shard)
-        self._states[shard] = ShardState.COMMITTED if failed is None else ShardState.FAILED
-        if failed is None:
-            self.committed += 1
-        else:
-            self.failed[shard] = failed
+        self._record(self._hands.setdefault(reader, _Hand()), shard, failed)
 
     def holds(self, reader: ShardReader, shards: Iterable[int]) -> None:
         """Restore shards that a reader took from an earlier application master. Ignore shards that are not free."""
@@ -387,21 +361,37 @@ class ShardQueue:
 
     # ---- helpers -----------------------------------------------------------------------------------------------
 
-    def _has_settled(self, reader: ShardReader, shard: int, state: ShardState) -> bool:
-        hand = self._hands.get(reader)
-        return hand is not None and shard in hand.settled and self._states[shard] == state
+    def _settle(self, reader: ShardReader, shard: int, failed: Optional[str]) -> bool:
+        """Commit a shard, or mark it as failed if ``failed`` has a reason. Return False if the reader has not taken it.
 
-    def _put_down(self, reader: ShardReader, shard: int, state: ShardState) -> bool:
+        Return True if the reader has already settled the shard in the same way.
+        """
+        state = ShardState.COMMITTED if failed is None else ShardState.FAILED
         hand = self._hands.get(reader)
+        if hand is not None and shard in hand.settled and self._states[shard] == state:
+            return True
         if hand is None or shard not in hand.taken:
             return False
         del hand.taken[shard]
-        self._states[shard] = state
+        self._record(hand, shard, failed)
         return True
 
-    def _free(self, reader: ShardReader, shard: int) -> bool:
-        if not self._put_down(reader, shard, ShardState.FREE):
+    def _record(self, hand: _Hand, shard: int, failed: Optional[str]) -> None:
+        """Record a commit or failure by the reader with this hand."""
+        hand.settled.append(shard)
+        if failed is None:
+            self._states[shard] = ShardState.COMMITTED
+            self.committed += 1
+        else:
+            self._states[shard] = ShardState.FAILED
+            self.failed[shard] = failed
+
+    def _free(self, hand: _Hand, shard: int) -> bool:
+        """Release a shard. Return False if the reader with this hand has not taken it."""
+        if shard not in hand.taken:
             return False
+        del hand.taken[shard]
+        self._states[shard] = ShardState.FREE
         heapq.heappush(self._returned, shard)
         return True
 
