@@ -412,9 +412,9 @@ class Publication:
         self._move_file(uris.join(self.place.part(part), path), target)
         return self.storage.status(target).size
 
-    def _move(self, source: str, target: str) -> None:
+    def _move(self, source: str, target: str, *, overwrite: bool = False) -> None:
         try:
-            self.storage.rename(source, target)
+            self.storage.rename(source, target, overwrite=overwrite)
         except StorageNotFound as error:
             if not self.storage.exists(target):
                 raise self._missing(source) from error
@@ -425,11 +425,7 @@ class Publication:
             self.storage.rename(source, target, overwrite=True)
             return
         self.storage.make_directories(uris.parent(target), permission=DATA_DIRECTORY)
-        try:
-            self.storage.rename(source, target, overwrite=True)
-        except StorageNotFound as error:
-            if not self.storage.exists(target):
-                raise self._missing(source) from error
+        self._move(source, target, overwrite=True)
 
     def _missing(self, uri: str) -> PublishError:
         shared = "; all nodes must have the path's file system mounted" if uris.scheme(uri) == "file" else ""
