@@ -90,7 +90,7 @@ class Tree:
     @property
     def size(self) -> int:
         """The total size of all files in bytes."""
-        return sum(node.version.size for node in self.nodes.values() if node.kind is Kind.FILE)
+        return sum(node.version.size for node in self.files.values())
 
 
 def scan(directory: Path, *, also_called: Sequence[str] = (), exclude: Sequence[str] = ()) -> Tree:
@@ -291,6 +291,11 @@ def file_checksum(path: Path, algorithm: str = ALGORITHM, *, cancelled: Optional
             if cancelled is not None and cancelled.is_set():
                 raise Cancelled(f"reading {path} was cancelled")
     return checksum.text
+
+
+def has_checksum(path: Path, checksum: str, cancelled: threading.Event) -> bool:
+    """Return whether a file has this checksum. Raises OSError, UnknownChecksum, Cancelled."""
+    return file_checksum(path, algorithm_of(checksum), cancelled=cancelled) == checksum
 
 
 class SummedFile:

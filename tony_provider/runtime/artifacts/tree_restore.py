@@ -10,7 +10,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -26,7 +26,7 @@ from tony_provider.runtime.artifacts.manifest import (
     Kind,
     StoredTree,
     algorithm_of,
-    file_checksum,
+    has_checksum,
     parts_of,
 )
 from tony_provider.runtime.artifacts.upload import StoredFiles
@@ -77,25 +77,26 @@ def restore_tree(
     tree.check()
     if shutil.disk_usage(directory.parent).free < tree.size:
         remove_tree(aside)
-    prepared = directory.with_name(_TEMPORARY + secrets.token_hex(4))
-    prepared.mkdir(mode=0o700)
-    try:
-        work = _Restore(storage, objects_uri, directory, prepared, cancelled)
-        copied = work.run(tree)
+    with _replacement(directory, aside) as prepared:
+        copied = _Restore(storage, objects_uri, directory, prepared, cancelled).run(tree)
         _finish(prepared, tree)
         stored = _stored(prepared, tree)
-        _put_in_place(prepared, directory, aside)
-    except BaseException:
-        remove_tree(prepared)
-        raise
     return RestoredTree(stored, copied, tree.size - copied)
 
 
 def empty_directory(directory: Path, *, aside: Path) -> None:
     """Replace ``directory`` by an empty directory. ``aside`` receives its former content. Raises OSError."""
+    with _replacement(directory, aside):
+        pass
+
+
+@contextmanager
+def _replacement(directory: Path, aside: Path) -> Iterator[Path]:
+    """Provide an empty directory that replaces ``directory`` at the end. On any exception, ``directory`` stays."""
     prepared = directory.with_name(_TEMPORARY + secrets.token_hex(4))
     prepared.mkdir(mode=0o700)
     try:
+        yield prepared
         _put_in_place(prepared, directory, aside)
     except BaseException:
         remove_tree(prepared)
@@ -156,7 +157,7 @@ class _Restore:
             # Always compute the checksum, because size and times do not reveal every change. Read the new link, because
             # the program may replace the source.
             os.link(source, target, follow_symlinks=False)
-            if self._is_new(target) and self._checksum(target, entry) == entry.checksum:
+            if self._is_new(target) and has_checksum(target, entry.checksum, self._cancelled):
                 return True
             target.unlink()
         except OSError as error:
@@ -171,9 +172,6 @@ class _Restore:
             is_new = inode not in self._inodes
             self._inodes.add(inode)
         return is_new
-
-    def _checksum(self, path: Path, entry: Entry) -> str:
-        return file_checksum(path, algorithm_of(entry.checksum), cancelled=self._cancelled)
 
     def _read(self, name: str, entries: Sequence[Entry]) -> list[Entry]:
         """Copy files from one object. ``entries`` are sorted by offset. Return entries with a wrong checksum."""

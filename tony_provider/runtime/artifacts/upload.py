@@ -34,8 +34,7 @@ from tony_provider.runtime.artifacts.manifest import (
     SummedFile,
     Tree,
     TreeNode,
-    algorithm_of,
-    file_checksum,
+    has_checksum,
     parts_of,
 )
 from tony_provider.runtime.common.concurrency import Cancelled, in_parallel
@@ -136,12 +135,11 @@ class FilePart(io.RawIOBase):
         return data
 
 
+@attrs.define(eq=False)
 class TreeChanged(Exception):  # noqa: N818 - describes what happened
     """A program changed or replaced a file after the scan. The next scan finds the new version."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    path: str
 
     def __str__(self) -> str:
         return f"{self.path} was changed while it was copied"
@@ -278,14 +276,14 @@ class _Parcel:
     entries: list[Entry]  # the field ``object`` is still empty
 
 
+@attrs.frozen
 class _Reuse:
     """Finds the files of a tree that the storage already has."""
 
-    def __init__(self, directory: Path, tree: Tree, stored: StoredFiles, cancelled: threading.Event) -> None:
-        self._directory = directory
-        self._tree = tree
-        self._stored = stored
-        self._cancelled = cancelled
+    _directory: Path
+    _tree: Tree
+    _stored: StoredFiles
+    _cancelled: threading.Event
 
     def find(self) -> dict[str, Entry]:
         """Return the entries of the stored files by path. Raises OSError, Cancelled."""
@@ -304,8 +302,7 @@ class _Reuse:
     def _holds(self, path: str, entry: Entry) -> bool:
         """Return whether a renamed, newly linked or chmod-ed file still has the stored content, by its checksum."""
         try:
-            local = self._directory / path
-            return file_checksum(local, algorithm_of(entry.checksum), cancelled=self._cancelled) == entry.checksum
+            return has_checksum(self._directory / path, entry.checksum, self._cancelled)
         except FileNotFoundError:
             return False
 
@@ -393,10 +390,7 @@ class _Hold:
                 continue
             # If only ctime_ns differs, the file may have been renamed or removed. But a program may also have written
             # into it and reset mtime_ns, so compare the content.
-            if (
-                now.without_ctime != version.without_ctime
-                or file_checksum(local, cancelled=cancelled) != entry.checksum
-            ):
+            if now.without_ctime != version.without_ctime or not has_checksum(local, entry.checksum, cancelled):
                 raise TreeChanged(entry.path)
 
     def _link(self, path: str, node: TreeNode, local: Path) -> bool:
