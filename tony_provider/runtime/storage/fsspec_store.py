@@ -63,7 +63,7 @@ class FsspecStorage(Storage):
 
     def __init__(self, scheme: str) -> None:
         self.scheme = scheme
-        self._fs = _driver(scheme, {"use_listings_cache": False})
+        self._fs = _driver(scheme)
 
     def status(self, uri: str) -> FileStatus:
         with _translated(uri, "get the status of"):
@@ -170,7 +170,7 @@ class FsspecStorage(Storage):
         if parsed.scheme != self.scheme:
             raise errors.StorageInvalidPath(uri, "use", f"this store's URIs begin with {self.scheme}://")
         self._fs.invalidate_cache()
-        return parsed.authority + parsed.path if parsed.authority else parsed.path
+        return parsed.authority + parsed.path
 
     def _status(self, uri: str, info: Mapping[str, Any]) -> FileStatus:
         is_directory = info["type"] == "directory"
@@ -237,10 +237,9 @@ class FsspecStorage(Storage):
         file.close()
 
 
-def _driver(scheme: str, options: Mapping[str, Any]) -> Any:
+def _driver(scheme: str) -> Any:
     try:
-        fsspec = importlib.import_module("fsspec")
-        return fsspec.filesystem(scheme, **options)
+        return importlib.import_module("fsspec").filesystem(scheme, use_listings_cache=False)
     except (ImportError, ValueError) as error:
         raise errors.StorageUnsupported(
             f"{scheme}://", "use", str(error), f"install fsspec and its driver for {scheme} on this machine"

@@ -27,7 +27,8 @@ from tony_provider.runtime.storage.webhdfs.transport import (
 T = TypeVar("T")
 
 SCHEME = "kms"
-_PORTS = {"http": 9600, "https": 9600}  # default ports of Hadoop 3
+_SCHEMES = ("http", "https")
+_PORT = 9600  # default port of Hadoop 3 for both schemes
 _SECONDS = 10.0  # timeout for all instances together; short, because many jobs do not need the keys
 
 
@@ -39,9 +40,9 @@ def key_server_addresses(uri: str) -> list[str]:
     parts = urlsplit(uri)
     scheme, separator, hosts = parts.netloc.partition("@")
     host_list, _, port = hosts.partition(":")
-    if parts.scheme != SCHEME or not separator or scheme not in _PORTS or not host_list:
+    if parts.scheme != SCHEME or not separator or scheme not in _SCHEMES or not host_list:
         raise ValueError(f"{uri!r} is no key server's URI; use kms://http@host:9600/kms or kms://https@host:9600/kms")
-    return [f"{scheme}://{host}:{port or _PORTS[scheme]}{parts.path.rstrip('/')}" for host in host_list.split(";")]
+    return [f"{scheme}://{host}:{port or _PORT}{parts.path.rstrip('/')}" for host in host_list.split(";")]
 
 
 class KeyServer:

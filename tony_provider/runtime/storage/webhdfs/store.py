@@ -77,6 +77,7 @@ class KnownDirectories:
 T = TypeVar("T")
 
 SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
+_ROOT = Uri("hdfs", "", "/")  # for requests about the whole file system
 _MAKING_TRIES = 2  # attempts to write into a directory, because another process may remove the new directory
 _CONTENT = "user.tony.content"  # attribute of an empty file: the content of a record, compressed by zlib
 _MOST_CONTENT = 12_000  # bytes, compressed; HDFS limits an attribute to 16 KiB by default
@@ -194,13 +195,9 @@ class WebHdfsStorage(Storage):
     def _attribute(self, uri: str) -> bytes:
         """Return the content that ``write_record`` has given to an empty file."""
         call = Call("GET", "GETXATTRS", self._parse(uri), "read", {"encoding": "base64"})
-        try:
+        with _if_supported(errors.StorageNotFound, errors.StoragePermissionDenied, *errors.STORE_ERRORS):
             return self._ask(call, _content)
-        except (errors.StorageNotFound, errors.StoragePermissionDenied, *errors.STORE_ERRORS):
-            raise
-        except errors.StorageError as error:
-            log.debug("%s", error)  # the server does not support attributes
-            return b""
+        return b""
 
     def _write(
         self, target: Uri, body: Body, finish: Callable[[Uri], object], *, overwrite: bool, permission: int
@@ -334,13 +331,9 @@ class WebHdfsStorage(Storage):
         or another gateway, does not list blocks.
         """
         call = Call("GET", "GET_BLOCK_LOCATIONS", self._parse(uri), "list the blocks of")
-        try:
+        with _if_supported(errors.StorageNotFound, errors.StorageUnreachable):
             return self._ask(call, lambda json: _blocks(json["LocatedBlocks"]))
-        except (errors.StorageNotFound, errors.StorageUnreachable):
-            raise
-        except errors.StorageError as error:
-            log.debug("%s", error)  # the server does not support this operation
-            return None
+        return None
 
     def quota_room(self, uri: str) -> Optional[QuotaRoom]:
         """Return the free space from ``GETQUOTAUSAGE``, which Hadoop before 3.3 and gateways may not support.
@@ -348,16 +341,12 @@ class WebHdfsStorage(Storage):
         HDFS counts each replica in a quota. Therefore, the free bytes are divided by the default replication.
         """
         parsed = self._parse(uri)
-        try:
+        with _if_supported(errors.StorageNotFound, errors.StorageUnreachable):
             usage = self._ask(Call("GET", "GETQUOTAUSAGE", parsed, "get the quota of"), _quota_usage)
             if usage is None or usage.bytes is None:
                 return usage
             return attrs.evolve(usage, bytes=usage.bytes // self._replication(parsed))
-        except (errors.StorageNotFound, errors.StorageUnreachable):
-            raise
-        except errors.StorageError as error:
-            log.debug("%s", error)  # the server does not support this operation, or denies it
-            return None
+        return None
 
     def _replication(self, uri: Uri) -> int:
         call = Call("GET", "GETSERVERDEFAULTS", attrs.evolve(uri, path="/"), "get the replication of")
@@ -365,13 +354,9 @@ class WebHdfsStorage(Storage):
 
     def _replicates(self, uri: Uri) -> bool:
         """Return whether new files have more than one replica. Return False if the server does not report this."""
-        try:
+        with _if_supported(errors.StorageUnreachable):  # Hadoop 2 does not support this operation
             return self._replication(uri) > 1
-        except errors.StorageUnreachable:
-            raise
-        except errors.StorageError as error:
-            log.debug("%s", error)  # Hadoop 2 does not support this operation
-            return False
+        return False
 
     def _replicate(self, written: Uri) -> None:
         """Request the default number of replicas for a file that was written with one replica."""
@@ -387,16 +372,16 @@ class WebHdfsStorage(Storage):
         Returns None on a cluster without Kerberos, because such a cluster issues no tokens. ``renewer``: short name of
         the user that may renew the token, such as the user of the ResourceManager.
         """
-        call = Call("GET", "GETDELEGATIONTOKEN", Uri("hdfs", "", "/"), "get a token for", {"renewer": renewer})
+        call = Call("GET", "GETDELEGATIONTOKEN", _ROOT, "get a token for", {"renewer": renewer})
         return self._ask(call, lambda json: str(json["Token"]["urlString"]) if json["Token"] is not None else None)
 
     def renew_delegation_token(self, token: str) -> int:
         """Renew a token and return its new expiry in epoch ms. This process's user must be the token's renewer."""
-        call = Call("PUT", "RENEWDELEGATIONTOKEN", Uri("hdfs", "", "/"), "renew a token of", {"token": token})
+        call = Call("PUT", "RENEWDELEGATIONTOKEN", _ROOT, "renew a token of", {"token": token})
         return self._ask(call, lambda json: int(json["long"]))
 
     def cancel_delegation_token(self, token: str) -> None:
-        call = Call("PUT", "CANCELDELEGATIONTOKEN", Uri("hdfs", "", "/"), "cancel a token of", {"token": token})
+        call = Call("PUT", "CANCELDELEGATIONTOKEN", _ROOT, "cancel a token of", {"token": token})
         self._namenodes.ask(call)
 
     def key_server(self) -> str:
@@ -405,14 +390,10 @@ class WebHdfsStorage(Storage):
         Returns an empty string if there is no key server, or if HDFS does not report it, as in Hadoop 2. Raises
         StorageUnreachable.
         """
-        call = Call("GET", "GETSERVERDEFAULTS", Uri("hdfs", "", "/"), "get the key server of")
-        try:
+        call = Call("GET", "GETSERVERDEFAULTS", _ROOT, "get the key server of")
+        with _if_supported(errors.StorageUnreachable):
             return self._ask(call, lambda json: str(json["FsServerDefaults"].get("keyProviderUri") or ""))
-        except errors.StorageUnreachable:
-            raise
-        except errors.StorageError as error:
-            log.debug("%s", error)  # HDFS does not support the operation, or a gateway forbids it
-            return ""
+        return ""
 
     def _parse(self, uri: str) -> Uri:
         parsed = uris.parse(uri)
@@ -527,6 +508,17 @@ class WebHdfsStorage(Storage):
             self._remove(temporary, recursive=False, deadline=Deadline(_CLEAN_UP_TIMEOUT))
         except errors.StorageError as error:
             log.warning("a failed write may have left a temporary file: %s", error)
+
+
+@contextmanager
+def _if_supported(*raised: type[errors.StorageError]) -> Iterator[None]:
+    """Log errors of a request that the server may not support, or may deny. Errors of the classes ``raised`` pass."""
+    try:
+        yield
+    except raised:
+        raise
+    except errors.StorageError as error:
+        log.debug("%s", error)
 
 
 class _NoAttributesError(Exception):
