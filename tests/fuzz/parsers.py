@@ -50,7 +50,7 @@ from tony_provider.runtime.checkpoint.content.zips import Unreadable
 from tony_provider.runtime.checkpoint.save_finder import SaveFinder
 from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, Manifest, Owner
 from tony_provider.runtime.common.archives import READ_ERRORS, ArchiveError, unpack_archive
-from tony_provider.runtime.common.binary import crc32c
+from tony_provider.runtime.common.binary import InvalidMessage, crc32c
 from tony_provider.runtime.common.bounds import BoundedJsonError, read_json
 from tony_provider.runtime.common.codec import CodecError, load_json, to_plain
 from tony_provider.runtime.common.python_packages import EnvironmentRecord, WheelName
@@ -490,7 +490,7 @@ OTHERS = [
         lambda: [b'{"step":5,"total_steps":10,"loss":0.5}\n{"acc":1}\n'],
     ),
     Parser("returned", in_a_file(read_returned), lambda: JSON_OF_ALL, (ReturnedError, OSError)),
-    Parser("event-file", _scalars, lambda: [_event()], (event_records.NotAnEventError,)),
+    Parser("event-file", _scalars, lambda: [_event()], (InvalidMessage,)),
     Parser("tokens", Credentials.from_bytes, _tokens, (CredentialsError,)),
     Parser("summary", _summary, lambda: [SUMMARY]),
     Parser("record", _record, lambda: [b"content"], (zlib.error, ValueError), zlib.compress),

@@ -1,6 +1,9 @@
-"""Variable-length integers (LEB128), as in protobuf, Thrift and LevelDB, and CRC-32C checksums."""
+"""Variable-length integers (LEB128), as in protobuf, Thrift and LevelDB, fields of protobuf messages, and CRC-32C."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Union
 
 _LONGEST = 10  # bytes, enough for 64 bits
 
@@ -22,6 +25,40 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, at
     raise EndlessNumber("a number that does not end")
+
+
+class InvalidMessage(ValueError):  # noqa: N818 - says what was found
+    """The bytes are not a protobuf message."""
+
+
+def message_fields(message: bytes) -> Iterator[tuple[int, Union[int, bytes]]]:
+    """Yield the number and value of each field: varints as integers, other values as bytes. Raises InvalidMessage."""
+    at, end = 0, len(message)
+    while at < end:
+        key, at = _message_varint(message, at)
+        kind = key & 7
+        if kind == 0:
+            value, at = _message_varint(message, at)
+            yield key >> 3, value
+            continue
+        if kind == 2:
+            length, at = _message_varint(message, at)
+        elif kind in (1, 5):
+            length = 8 if kind == 1 else 4
+        else:
+            raise InvalidMessage(f"a field is of the unknown kind {kind}")
+        if at + length > end:
+            raise InvalidMessage("a field ends after the end of its message")
+        yield key >> 3, message[at : at + length]
+        at += length
+
+
+def _message_varint(message: bytes, at: int) -> tuple[int, int]:
+    try:
+        value, at = read_varint(message, at)
+    except (IndexError, EndlessNumber) as error:
+        raise InvalidMessage("a number has no end") from error
+    return value & ((1 << 64) - 1), at
 
 
 def encode_varint(value: int) -> bytes:

@@ -18,7 +18,7 @@ import attrs
 
 from tony_provider.runtime.artifacts.manifest import scan
 from tony_provider.runtime.common import binary
-from tony_provider.runtime.common.binary import EndlessNumber, read_varint
+from tony_provider.runtime.common.binary import InvalidMessage, message_fields
 from tony_provider.runtime.event_files.event_file_mirror import is_event_file
 from tony_provider.runtime.executor.task_outputs import oldest_first
 from tony_provider.runtime.protocol import tony_pb2
@@ -211,8 +211,6 @@ FOOTER = 4  # bytes after a record: its checksum, which is not verified because 
 _PLUGIN = b"scalars"
 _NUMBERS = {1: ("<f", 5), 2: ("<d", 6)}  # by data type: struct format, and number of the field float_val or double_val
 
-Field = Union[int, bytes]
-
 
 class NotAnEventError(Exception):
     """The bytes are not those of an event file."""
@@ -237,16 +235,16 @@ def record_length(header: bytes) -> int:
 
 
 def read_scalars(record: bytes) -> Iterator[Scalar]:
-    """Yield the scalars of an ``Event``, and other tensors with one number. Raises NotAnEventError."""
+    """Yield the scalars of an ``Event``, and other tensors with one number. Raises InvalidMessage."""
     step = 0
     summaries = []
-    for number, value in _fields(record):
+    for number, value in message_fields(record):
         if number == 2 and isinstance(value, int):
             step = value if value < 1 << 63 else value - (1 << 64)
         elif number == 5 and isinstance(value, bytes):
             summaries.append(value)
     for summary in summaries:
-        for number, value in _fields(summary):
+        for number, value in message_fields(summary):
             if number == 1 and isinstance(value, bytes):
                 yield from _scalar(step, value)
 
@@ -254,7 +252,7 @@ def read_scalars(record: bytes) -> Iterator[Scalar]:
 def _scalar(step: int, data: bytes) -> Iterator[Scalar]:
     """Yield the scalar of a ``Summary.Value``, if it has one."""
     tag, plain, tensor, plugin = b"", None, None, b""
-    for number, value in _fields(data):
+    for number, value in message_fields(data):
         if number == 1 and isinstance(value, bytes):
             tag = value
         elif number == 2 and isinstance(value, bytes) and len(value) == 4:
@@ -270,7 +268,7 @@ def _scalar(step: int, data: bytes) -> Iterator[Scalar]:
 
 def _one_number(tensor: bytes) -> Union[float, None]:
     """Return the number of a ``TensorProto`` with one float or double, otherwise None."""
-    fields = dict(_fields(tensor))
+    fields = dict(message_fields(tensor))
     kind = fields.get(1)
     if not isinstance(kind, int) or kind not in _NUMBERS:
         return None
@@ -283,38 +281,9 @@ def _one_number(tensor: bytes) -> Union[float, None]:
 
 def _within(message: bytes, wanted: int) -> bytes:
     """Return the field with the number ``wanted``, or empty bytes if it is missing."""
-    return next((value for number, value in _fields(message) if number == wanted and isinstance(value, bytes)), b"")
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, Field]]:
-    """Yield the number and value of each field: varints as integers, other values as bytes. Raises NotAnEventError."""
-    at, end = 0, len(message)
-    while at < end:
-        key, at = _varint(message, at)
-        kind = key & 7
-        if kind == 0:
-            value, at = _varint(message, at)
-            yield key >> 3, value
-            continue
-        if kind == 2:
-            length, at = _varint(message, at)
-        elif kind in (1, 5):
-            length = 8 if kind == 1 else 4
-        else:
-            raise NotAnEventError(f"a field is of the unknown kind {kind}")
-        if at + length > end:
-            raise NotAnEventError("a field ends after the end of its message")
-        yield key >> 3, message[at : at + length]
-        at += length
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return the varint at a position, and the position after it."""
-    try:
-        value, at = read_varint(message, at)
-    except (IndexError, EndlessNumber) as error:
-        raise NotAnEventError("a number has no end") from error
-    return value & ((1 << 64) - 1), at
+    return next(
+        (value for number, value in message_fields(message) if number == wanted and isinstance(value, bytes)), b""
+    )
 
 
 _BYTES_AT_ONCE = 1 << 20  # bytes per call: some ten thousand scalars, a fifth of a second of work
@@ -415,7 +384,7 @@ class EventScalars:
             for record in records:
                 for scalar in read_scalars(record):
                     self._take(run_name(name.rpartition("/")[0]), scalar)
-        except (NotAnEventError, OSError) as error:
+        except (NotAnEventError, InvalidMessage, OSError) as error:
             file.given_up = True
             log.warning("stopped reading the scalars of %s: %s", file.path, error)
             return 0

@@ -13,13 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kinds.environments import has_torch, trainers_environment
-from tony_provider.runtime.executor.progress import (
-    EventScalars,
-    NotAnEventError,
-    ProcessProgress,
-    ProgressReader,
-    read_scalars,
-)
+from tony_provider.runtime.common.binary import InvalidMessage
+from tony_provider.runtime.executor.progress import EventScalars, ProcessProgress, ProgressReader, read_scalars
 from tony_provider.runtime.protocol import tony_pb2
 
 tf: Any = pytest.importorskip("tensorflow")
@@ -139,7 +134,7 @@ def test_damage_is_no_more_than_a_curve_that_ends(
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_scalars_or_an_error(record: bytes) -> None:
-    with suppress(NotAnEventError):
+    with suppress(InvalidMessage):
         list(read_scalars(record))
 
 

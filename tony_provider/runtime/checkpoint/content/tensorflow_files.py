@@ -18,14 +18,20 @@ from typing import Any
 
 from tony_provider.runtime.checkpoint.content import zips
 from tony_provider.runtime.checkpoint.content.zips import HIGHEST_COUNT, Unreadable, is_count, json_object, whole
-from tony_provider.runtime.common.binary import EndlessNumber, crc32c, masked_crc32c, read_varint
+from tony_provider.runtime.common.binary import (
+    EndlessNumber,
+    InvalidMessage,
+    crc32c,
+    masked_crc32c,
+    message_fields,
+    read_varint,
+)
 
 _FOOTER = 48
 _MAGIC = bytes.fromhex("57fb808b247547db")
 _TRAILER = 5  # bytes after a block: its compression type (1) and checksum (4)
 _HEADER_SHARDS = 1  # field number in BundleHeaderProto; the next three are in BundleEntryProto
 _ENTRY_SHARD, _ENTRY_OFFSET, _ENTRY_SIZE = 3, 4, 5
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MOST_BYTES = 32 << 20  # size limit of an index, enough for several hundred thousand tensors
 _MOST_SHARDS = 100_000
 
@@ -53,7 +59,7 @@ def shard_sizes(index: bytes) -> list[int]:
             if end >= HIGHEST_COUNT:
                 raise Unreadable(f"the index lists a data file of {end} bytes")
             sizes[shard] = max(sizes[shard], end)
-    except (IndexError, EndlessNumber) as error:
+    except (IndexError, EndlessNumber, InvalidMessage) as error:
         raise Unreadable("the index is cut short or damaged") from error
     return sizes
 
@@ -116,22 +122,8 @@ def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
 
 
 def _varint_fields(message: bytes) -> dict[int, int]:
-    """Return the varint fields of a protobuf message, by field number."""
-    fields: dict[int, int] = {}
-    at = 0
-    while at < len(message):
-        tag, at = read_varint(message, at)
-        kind = tag & 7
-        if kind == _VARINT:
-            fields[tag >> 3], at = read_varint(message, at)
-        elif kind == _BYTES:
-            size, at = read_varint(message, at)
-            at += size
-        elif kind in (_FIXED64, _FIXED32):
-            at += 8 if kind == _FIXED64 else 4
-        else:
-            raise Unreadable("the index is damaged: an entry is not a message")
-    return fields
+    """Return the varint fields of a protobuf message, by field number. Raises InvalidMessage."""
+    return {number: value for number, value in message_fields(message) if isinstance(value, int)}
 
 
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
