@@ -221,12 +221,7 @@ def below(everyone: Table, *roots: int) -> Table:
 
 def open_sockets(pid: int) -> set[str]:
     """Return the inodes of a process's open sockets; empty if the process has ended or is another user's. Blocks."""
-    directory = f"/proc/{pid}/fd"
-    try:
-        names = os.listdir(directory)  # noqa: PTH208 - names are all that is wanted
-    except OSError:
-        return set()
-    return {inode for name in names if (inode := _socket_inode(f"{directory}/{name}"))}
+    return {target[len("socket:[") : -1] for _, target in _descriptors(pid) if target.startswith("socket:[")}
 
 
 def hold_sockets(table: Table, inodes: set[str]) -> bool:
@@ -251,12 +246,15 @@ def command_of(pid: int, limit: int = _COMMAND) -> str:
     return words[:limit].replace("\n", " ")
 
 
-def _socket_inode(path: str) -> str:
+def _descriptors(pid: int) -> Iterator[tuple[str, str]]:
+    """Yield the number and the target of each descriptor. Yield nothing for another user's or an ended process."""
     try:
-        target = os.readlink(path)  # noqa: PTH115 - the link has no target file
+        names = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 - names are all that is wanted
     except OSError:
-        return ""  # the socket was closed meanwhile
-    return target[len("socket:[") : -1] if target.startswith("socket:[") else ""
+        return
+    for name in names:
+        with suppress(OSError):  # the descriptor was closed meanwhile
+            yield name, os.readlink(f"/proc/{pid}/fd/{name}")  # noqa: PTH115 - many of them, and sockets have no path
 
 
 def _pids() -> list[int]:
@@ -476,21 +474,13 @@ def writers_of(directory: Path, pids: Iterable[int]) -> dict[str, set[int]]:
 
 
 def _open(pid: int, root: str) -> Iterator[str]:
-    try:
-        names = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 - names are enough
-    except OSError:
-        return
-    for name in names:
-        try:
-            path = os.readlink(f"/proc/{pid}/fd/{name}")  # noqa: PTH115 - many of them
-            if path.startswith(root) and _is_for_writing(f"/proc/{pid}/fdinfo/{name}"):
-                yield path
-        except OSError:
-            continue
+    for name, path in _descriptors(pid):
+        if path.startswith(root) and _is_for_writing(f"/proc/{pid}/fdinfo/{name}"):
+            yield path
 
 
 def _is_for_writing(fdinfo: str) -> bool:
-    with open(fdinfo) as file:  # noqa: PTH123 - many of them
+    with suppress(OSError), open(fdinfo) as file:  # noqa: PTH123 - many of them
         for line in file:
             if line.startswith("flags:"):
                 return int(line.split()[1], 8) & _ACCESS_MODE != 0
