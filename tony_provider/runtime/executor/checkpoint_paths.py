@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 _TOP = "/tmp"  # noqa: S108 - the same on all nodes, independent of TMPDIR; the directories made there are checked
 _LINK = "work"
 _WAIT = 30.0  # seconds for the processes of a former container of the task to end
-_POLL = 0.2  # seconds
 
 
 class CheckpointLink:
@@ -104,16 +103,12 @@ class CheckpointLink:
             self._held = None
 
     def _lock_own(self, cancelled: threading.Event) -> int:
-        deadline = time.monotonic() + self._wait
-        while True:
+        for _ in _polls(self._wait, cancelled):
             self._own.mkdir(mode=0o700, exist_ok=True)
             held = _lock(self._own)
             if held is not None:
                 return held
-            if time.monotonic() >= deadline:
-                raise OSError(f"a former container of the task still runs and uses {self._own}")
-            if cancelled.wait(_POLL):
-                raise Cancelled("stopped during the wait for a former container of the task")
+        raise OSError(f"a former container of the task still runs and uses {self._own}")
 
     def _remove_left(self) -> None:
         """Remove the links of containers that were killed."""
@@ -144,7 +139,7 @@ _SNAPSHOTS = "snapshots"  # files that the leader is uploading
 _USERS = "applications"  # lock files of applications whose tasks use the directory
 _READY = "ready.json"  # describes the leader's last restore
 _FINISHED = "finished"  # exists once the leader has succeeded and its last snapshot is stored
-_LOCK_POLL = 0.3  # seconds
+_POLL = 0.3  # seconds between two attempts
 _FORMER_TIMEOUT = 180.0  # seconds for the tasks of a former attempt to end
 _LEADER_TIMEOUT = 600.0  # seconds for the leader to restore the directory
 
@@ -276,5 +271,5 @@ def _polls(seconds: float, cancelled: threading.Event) -> Iterator[None]:
         yield
         if time.monotonic() >= deadline:
             return
-        if cancelled.wait(_LOCK_POLL):
-            raise Cancelled("stopped during the wait for the shared checkpoint directory")
+        if cancelled.wait(_POLL):
+            raise Cancelled("stopped during the wait for a checkpoint directory that another container uses")
