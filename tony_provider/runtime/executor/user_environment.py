@@ -8,6 +8,7 @@ from __future__ import annotations
 import configparser
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -282,7 +283,7 @@ def _entry_points(packages: Path, python: Path) -> Iterator[tuple[str, bytes]]:
             if match and _NAME.fullmatch(name):
                 first = match["object"].partition(".")[0]
                 text = _SCRIPT.format(
-                    python=_quoted(python), module=match["module"], first=first, object=match["object"]
+                    python=shlex.quote(str(python)), module=match["module"], first=first, object=match["object"]
                 )
                 yield name, text.encode()
 
@@ -296,14 +297,10 @@ def _scripts(packages: Path, python: Path) -> Iterator[tuple[str, bytes]]:
         content = file.read_bytes()
         first, _, rest = content.partition(b"\n")
         if first.startswith(b"#!") and b"python" in first:
-            header = f"#!/bin/sh\n'''exec' {_quoted(python)} \"$0\" \"$@\"\n' '''\n"
+            header = f"#!/bin/sh\n'''exec' {shlex.quote(str(python))} \"$0\" \"$@\"\n' '''\n"
             yield file.name, header.encode() + rest
         else:
-            yield file.name, b"#!/bin/sh\nexec " + _quoted(file).encode() + b' "$@"\n'
-
-
-def _quoted(path: Path) -> str:
-    return "'" + os.fspath(path).replace("'", "'\\''") + "'"
+            yield file.name, b"#!/bin/sh\nexec " + shlex.quote(str(file)).encode() + b' "$@"\n'
 
 
 def virtual_environment_bin(
@@ -420,10 +417,9 @@ def write_shims(directory: Path, path_of_image: Optional[str]) -> Path:
     directory.mkdir(mode=0o700, exist_ok=True)
     of_image = {name: shutil.which(name, path=path_of_image) for name in _PYTHONS} if path_of_image is not None else {}
     target = next(filter(None, of_image.values()), sys.executable)
-    quoted = "'" + target.replace("'", "'\\''") + "'"
     for name in (each for each in _PYTHONS if not of_image.get(each)):
         shim = directory / name
-        shim.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n')
+        shim.write_text(f'#!/bin/sh\nexec {shlex.quote(target)} "$@"\n')
         shim.chmod(0o700)
     return directory
 
