@@ -217,7 +217,7 @@ class HeartbeatContent:
         heartbeat.notices.extend(current.notices)
         for local_rank, process in list(enumerate(current.running))[1:]:
             own = {pid: table[pid] for pid in (process.pid, *processes.below(table, process.pid)) if pid in table}
-            progress = await current.progress_of(local_rank)
+            progress = await current.progress(local_rank)
             heartbeat.further.append(self._process_beat(local_rank, process.rank, own, progress))
 
     def _process_beat(

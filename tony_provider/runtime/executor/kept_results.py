@@ -83,17 +83,6 @@ def read_returned(file: Path) -> Optional[bytes]:
         raise ReturnedError(f"{contract.ENV_RESULT_FILE} does not contain valid JSON: {error}") from error
 
 
-def keep_returned(storage: Storage, uri: str, returned: Optional[bytes], *, may_exist: bool) -> None:
-    """Write the return value to ``uri``, or remove a former one if there is no value. Blocks. Raises StorageError.
-
-    ``may_exist``: an earlier start may have written a value.
-    """
-    if returned is not None:
-        write_atomically(storage, uri, returned)
-    elif may_exist:
-        storage.remove(uri)
-
-
 T = TypeVar("T")
 
 _FIRST_PAUSE = 2.0  # seconds after the first failed attempt; the pause doubles up to the next value
@@ -184,9 +173,11 @@ def _keep(context: ExecutorContext, order: StartOrder, cancelled: threading.Even
     uri = ""
     if not is_empty_directory(model):
         uri = publish_directory(context.storage, model, uris.join(directory, contract.MODEL_DIR), cancelled, warn)
-    keep_returned(
-        context.storage, uris.join(directory, contract.RETURN_VALUE_FILE), returned, may_exist=order.start > 1
-    )
+    value = uris.join(directory, contract.RETURN_VALUE_FILE)
+    if returned is not None:
+        write_atomically(context.storage, value, returned)
+    elif order.start > 1:  # an earlier start may have written a value
+        context.storage.remove(value)
     return uri
 
 

@@ -113,9 +113,7 @@ class CappedFile:
         Reads only these bytes. Blocks. Raises OSError.
         """
         with self._lock:
-            data = _end(self.path, limit + 1)
-            if len(data) <= limit:
-                data = _end(self._previous, limit + 1 - len(data)) + data
+            data = self._end(limit + 1)
         return end_of_log(data, limit)
 
     def since(self, after: int, limit: int) -> LogPiece:
@@ -124,11 +122,15 @@ class CappedFile:
         Blocks. Raises OSError.
         """
         with self._lock:
-            wanted = max(0, min(self.written - after, limit))
-            data = _end(self.path, wanted)
-            if len(data) < wanted:
-                data = _end(self._previous, wanted - len(data)) + data
+            data = self._end(max(0, min(self.written - after, limit)))
             return LogPiece.cut(min(after, self.written), self.written - len(data), data)
+
+    def _end(self, size: int) -> bytes:
+        """Return the last ``size`` bytes of the current and the previous file together. Raises OSError."""
+        data = _end(self.path, size)
+        if len(data) < size:
+            data = _end(self._previous, size - len(data)) + data
+        return data
 
     @property
     def _previous(self) -> Path:

@@ -151,11 +151,7 @@ class ProcessStart:
         if self._exports is not None:
             await self._exports.ask(wanted)
 
-    async def progress(self) -> Optional[tony_pb2.Progress]:
-        """Return the last progress of local rank 0, or None if there is none yet."""
-        return await self.progress_of(0)
-
-    async def progress_of(self, local_rank: int) -> Optional[tony_pb2.Progress]:
+    async def progress(self, local_rank: int = 0) -> Optional[tony_pb2.Progress]:
         """Return the last progress of one of the user processes, or None if there is none yet."""
         if not self._readers:
             return None

@@ -378,9 +378,8 @@ class UserProcesses:
         if waits:
             return False
         left = await asyncio.to_thread(processes.descendants, root, helpers)
-        secrets = self._context.container.user_secrets.values()
         commands = [processes.command_of(pid) for pid, process in sorted(left.items()) if not process.zombie]
-        names = [masked_bytes(each.encode(), secrets).decode("utf-8", "replace") for each in commands]
+        names = [_masked(each, self._context) for each in commands]
         what = "process that it had started is" if len(names) == 1 else "processes that it had started are"
         self._warn(
             f"the command has ended with exit code 0, so {len(names)} {what} stopped: {some(names, _NAMED)}. If they "

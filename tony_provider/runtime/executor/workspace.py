@@ -57,10 +57,9 @@ def save_space_warning(directory: Path, save: int) -> str:
     Blocks briefly.
     """
     try:
-        status = os.statvfs(directory)
+        free = shutil.disk_usage(directory).free
     except OSError:
         return ""  # the free space is unknown
-    free = status.f_bavail * status.f_frsize
     if free >= save:
         return ""
     return (
@@ -75,13 +74,12 @@ def disk_reserve_problem(directory: Path, wanted: int) -> Optional[str]:
     Return None if they may, or if the free space is unknown. Blocks briefly.
     """
     try:
-        status = os.statvfs(directory)
+        disk = shutil.disk_usage(directory)
     except OSError:
         return None
-    total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
-    if free - wanted >= min(total * _RESERVE, _LARGEST_RESERVE):
+    if disk.free - wanted >= min(disk.total * _RESERVE, _LARGEST_RESERVE):
         return None
-    return f"the disk of {directory} is nearly full ({size(free)} of {size(total)} left)"
+    return f"the disk of {directory} is nearly full ({size(disk.free)} of {size(disk.total)} left)"
 
 
 # The path of a Unix socket may have 107 bytes. Ray's names take 68 of them, and those of multiprocessing fewer.
@@ -269,10 +267,8 @@ class Workspace:
         for directory in (self.model, self.exports):
             shutil.rmtree(directory, ignore_errors=True)
             directory.mkdir(mode=0o700, exist_ok=True)
-        self.metrics_file.unlink(missing_ok=True)
-        self.result_file.unlink(missing_ok=True)
-        self.checkpoint_request.unlink(missing_ok=True)
-        self.export_request.unlink(missing_ok=True)
+        for file in (self.metrics_file, self.result_file, self.checkpoint_request, self.export_request):
+            file.unlink(missing_ok=True)
 
     def request_checkpoint(self, reason: str) -> None:
         """Request a checkpoint until the process handles it or the next process starts. Blocks. Raises OSError."""
