@@ -72,6 +72,12 @@ class _Bounded:
         return getattr(self._raw, name)
 
 
+def host_and_port(address: str) -> tuple[str, int]:
+    """Return the host and the port of a web address."""
+    parts = urlsplit(address)
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
 CONNECT_SECONDS = 2.0  # to open a connection
 ANSWER_SECONDS = 3.0  # for a server to answer
 _LONGEST_ANSWER = 30.0  # seconds from the request to the answer's last byte

@@ -11,14 +11,12 @@ from __future__ import annotations
 import datetime
 import socket
 import ssl
-import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import ClassVar
-from urllib.parse import urlsplit
 
 import attrs
 import requests
@@ -41,6 +39,7 @@ from tony_provider.cluster.http import (
     Unanswered,
     asks_for_kerberos,
     describe_server,
+    host_and_port,
     json_of,
 )
 from tony_provider.cluster.settings import YarnSettings
@@ -49,13 +48,13 @@ from tony_provider.cluster.yarn.credentials import Ticket, ticket
 from tony_provider.cluster.yarn.rest import said_exception
 from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
 from tony_provider.runtime.common.clock import server_clock_ahead
+from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.hadoop.gss import reason
 from tony_provider.runtime.hadoop.yarn_records import AccessList
 
 TIMEOUT = 10.0  # seconds to wait for a server to start, if all servers refuse connections
 _CONNECT_SECONDS = 2.0  # seconds to connect; a slower server passes, because later calls have longer timeouts
 _PAUSE = 0.5  # seconds before all servers are tried again
-_PORTS = {"http": 80, "https": 443}
 
 
 def expect_servers(yarn: YarnSettings, timeout: float = TIMEOUT) -> None:
@@ -90,40 +89,28 @@ def _expect(kind: str, addresses: Sequence[str], deadline: float, timeout: float
         time.sleep(_PAUSE)
 
 
-@attrs.define
-class _Knock:
-    """One connection attempt. Run it in a separate thread, because name resolution has no deadline."""
-
-    address: str
-    refusal: str = ""  # why no server accepts connections there; empty if that is not certain
-
-    def run(self) -> None:
-        parts = urlsplit(self.address)
-        port = parts.port or _PORTS[parts.scheme]
-        try:
-            socket.create_connection((parts.hostname, port), _CONNECT_SECONDS).close()
-        except socket.gaierror:
-            self.refusal = f"cannot resolve host {parts.hostname!r}"
-        except ConnectionRefusedError:
-            self.refusal = f"nothing listens on port {port} of {parts.hostname}"
-        except OSError:
-            return  # a timeout or a network error, which may be temporary
-
-
 def _refusals(addresses: Sequence[str]) -> list[str]:
-    knocks = [_Knock(address) for address in addresses]
-    threads = [threading.Thread(target=knock.run, name="tony-knock", daemon=True) for knock in knocks]
-    until = time.monotonic() + _CONNECT_SECONDS
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
-    return [knock.refusal for knock in knocks]
+    """Connect to each address in a separate thread, because name resolution has no deadline. See ``_refusal``."""
+    calls = run_in_threads([partial(_refusal, address) for address in addresses], _CONNECT_SECONDS, "tony-knock")
+    return [call.result() if call.done() else "" for call in calls]
+
+
+def _refusal(address: str) -> str:
+    """Return why no server accepts connections at an address, or an empty string if that is not certain."""
+    host, port = host_and_port(address)
+    try:
+        socket.create_connection((host, port), _CONNECT_SECONDS).close()
+    except socket.gaierror:
+        return f"cannot resolve host {host!r}"
+    except ConnectionRefusedError:
+        return f"nothing listens on port {port} of {host}"
+    except (OSError, UnicodeError):
+        pass  # a timeout or a network error, which may be temporary, or a host name that DNS does not allow
+    return ""
 
 
 ENCRYPTION = "Encryption"
 _SOON = datetime.timedelta(days=30)
-_HTTPS_PORT = 443
 
 
 def check_encryption(yarn: YarnSettings) -> Iterator[Finding]:
@@ -146,10 +133,9 @@ class ServerTls:
     """
 
     def __init__(self, address: str, verify: bool | str, *, for_nodes: bool) -> None:
-        parts = urlsplit(address)
         self.what = f"TLS of {address}"
-        self.is_https = parts.scheme == "https"
-        self._place = (parts.hostname or "", parts.port or _HTTPS_PORT)
+        self.is_https = address.startswith("https:")
+        self._place = host_and_port(address)
         self._verify = verify
         self._for_nodes = for_nodes
 

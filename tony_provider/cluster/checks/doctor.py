@@ -49,7 +49,14 @@ from tony_provider.cluster.findings import (
     skipped,
     warning,
 )
-from tony_provider.cluster.http import ANSWER_SECONDS, CONNECT_SECONDS, RequestOptions, Unanswered, json_of
+from tony_provider.cluster.http import (
+    ANSWER_SECONDS,
+    CONNECT_SECONDS,
+    RequestOptions,
+    Unanswered,
+    host_and_port,
+    json_of,
+)
 from tony_provider.cluster.open_cluster import OpenCluster, open_cluster, yarn_rest
 from tony_provider.cluster.settings import LocalSettings, Settings, YarnSettings
 from tony_provider.cluster.sources import in_store
@@ -134,17 +141,17 @@ def _unreachable(address: str | None) -> Finding | None:
     advice = "the NameNode redirects to it: this host must resolve the DataNodes' names and reach their HTTP ports"
     if address is None:
         return problem(DATANODE, "the NameNode names no DataNode", "check that DataNodes run: hdfs dfsadmin -report")
-    parts = urlsplit(address)
-    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    host, port = host_and_port(address)
     try:
         with socket.create_connection((host, port), timeout=CONNECT_SECONDS):
             return None
     except socket.gaierror:
-        return problem(f"{DATANODE} {address}", f"cannot resolve host {host!r}", advice)
+        why = f"cannot resolve host {host!r}"
     except TimeoutError:
-        return problem(f"{DATANODE} {address}", f"no connection within {CONNECT_SECONDS:g} s", advice)
+        why = f"no connection within {CONNECT_SECONDS:g} s"
     except OSError as error:
-        return problem(f"{DATANODE} {address}", f"it cannot be reached: {error.strerror}", advice)
+        why = f"it cannot be reached: {error.strerror}"
+    return problem(f"{DATANODE} {address}", why, advice)
 
 
 OTHER_HDFS = "Other HDFS"
@@ -183,10 +190,10 @@ _BUILD = "build one: airflow tony runtime build --python <versions of the nodes>
 def check_runtime(settings: Settings) -> Iterator[Finding]:
     """Check the runtime on this host, without inspecting the nodes."""
     archive = settings.runtime_archive
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
     if archive is None:
+        version = version_text(sys.version_info[:2])
         yield ok(RUNTIME, f"jobs use this host's own packages, for Python {version}; no node was checked")
-    elif "://" not in archive or archive.startswith("file://"):
+    elif not is_stored(archive):
         yield _archive(Path(archive.removeprefix("file://")))
     if settings.local is not None:
         yield from _interpreters(settings.python)
