@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -86,22 +86,16 @@ exec "$@"
 """
 
 
-def start_master(
-    folder: ApplicationFolder, submission: Submission, access: LocalAccess, user: str
-) -> subprocess.Popen[bytes]:
+def start_master(folder: ApplicationFolder, submission: Submission, user: str) -> subprocess.Popen[bytes]:
     """Start the application master and return after it has written its PID. Raises OSError, ArchiveError."""
     folder.am_logs.mkdir(mode=0o700, parents=True)
-    _prepare(folder, submission)
+    # Create the container directory with its files, as a NodeManager would.
+    materialise(folder.am_directory, submission.am_files)
+    write_tokens(folder.am_directory, submission.credentials.to_bytes())
     folder.write(_record(folder, submission, user))
     process = _launch(folder, submission)
     _await_start(folder, process)
     return process
-
-
-def _prepare(folder: ApplicationFolder, submission: Submission) -> None:
-    """Create the application master's container directory with its files, as a NodeManager would."""
-    materialise(folder.am_directory, submission.am_files)
-    write_tokens(folder.am_directory, submission.credentials.to_bytes())
 
 
 def _record(folder: ApplicationFolder, submission: Submission, user: str) -> ApplicationRecord:
@@ -222,9 +216,6 @@ class _OwnConnection(HTTPConnection):
             raise MasterOutOfReach(f"the master of {self._folder.name} has ended: no process listens on its port")
 
 
-T = TypeVar("T")
-
-
 def capacity_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
     """Return every reason why the job could never run here, each with the allowed values, or []."""
     found = _size_problems(job, limits)
@@ -247,29 +238,18 @@ def capacity_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
 
 def _size_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
     first_come = job.start is StartRule.FIRST_COME  # with this rule, a stage starts with its minimum of tasks
-    tasks = {
-        name: (task, job.minimum_containers(name) if first_come else task.instances) for name, task in job.tasks.items()
-    }
+    numbers = {name: job.minimum_containers(name) if first_come else task.instances for name, task in job.tasks.items()}
     peak = PeakDemand(job)
-
-    def most(weights: dict[str, int]) -> int:
-        return sum(weights[name] for name in peak.heaviest(weights))
-
-    return [
-        f"{key}: tasks that run together need {wanted}{unit}, but this machine allows one job {limit}{unit}; request "
-        f"less, or set `local_{key}` in the tony connection"
-        for key, wanted, limit, unit in (
-            (
-                "memory",
-                most({name: task.memory * number for name, (task, number) in tasks.items()}),
-                limits.memory,
-                " MiB",
-            ),
-            ("vcores", most({name: task.vcores * number for name, (task, number) in tasks.items()}), limits.vcores, ""),
-            ("gpus", most({name: task.gpus * number for name, (task, number) in tasks.items()}), limits.gpus, ""),
-        )
-        if wanted > limit
-    ]
+    found = []
+    for key, unit in (("memory", " MiB"), ("vcores", ""), ("gpus", "")):
+        weights = {name: getattr(task, key) * numbers[name] for name, task in job.tasks.items()}
+        wanted, limit = sum(weights[name] for name in peak.heaviest(weights)), getattr(limits, key)
+        if wanted > limit:
+            found.append(
+                f"{key}: tasks that run together need {wanted}{unit}, but this machine allows one job {limit}{unit}; "
+                f"request less, or set `local_{key}` in the tony connection"
+            )
+    return found
 
 
 _KEPT = 100  # number of ended applications whose folders are kept
@@ -318,7 +298,7 @@ class LocalCluster(Cluster):
         except OSError as error:
             raise SubmissionRefused(f"the local cluster cannot write {folder.path}: {error.strerror}") from error
         try:
-            self._children.append(start_master(folder, submission, self.access(folder.id), self.user))
+            self._children.append(start_master(folder, submission, self.user))
         except (OSError, ArchiveError) as error:
             remove_tree(folder.path)
             advice = (
