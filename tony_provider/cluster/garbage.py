@@ -40,7 +40,7 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import RECORD_LIMIT, BoundedJsonError, read_json
 from tony_provider.runtime.hadoop.yarn_records import is_application_id
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import FileStatus, Storage, read_whole, walk
+from tony_provider.runtime.storage.base import FileStatus, Storage, list_existing, read_whole, walk
 from tony_provider.runtime.storage.errors import (
     StorageError,
     StorageInvalidPath,
@@ -338,10 +338,8 @@ class Garbage:
 
     def _directories(self, uri: str) -> list[FileStatus]:
         """Return the directories in ``uri``, without symbolic links: these may lead out of the staging directory."""
-        try:
-            return [status for status in self.storage.list(uri) if status.is_directory and not status.is_link]
-        except StorageNotFound:
-            return []
+        found = list_existing(self.storage, uri)
+        return [status for status in found if status.is_directory and not status.is_link]
 
     def _below(self, uri: str, *, links: bool = True) -> Iterator[FileStatus]:
         try:

@@ -29,7 +29,7 @@ from tony_provider.runtime.common.codec import CodecError, dump_json, from_plain
 from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus, TimeUse, TypeUse
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import Storage, read_whole, write_atomically
+from tony_provider.runtime.storage.base import Storage, list_existing, read_whole, write_atomically
 from tony_provider.runtime.storage.errors import StorageNotFound
 
 
@@ -502,11 +502,7 @@ def models_directory(root: str, models: str) -> str:
 
 def published_versions(storage: Storage, models: str) -> Iterator[Version]:
     """Yield the published versions. Raises StorageError, and ValueError if a version.json is invalid."""
-    try:
-        directories = storage.list(uris.join(models, VERSIONS_DIR))
-    except StorageNotFound:
-        return
-    for directory in directories:
+    for directory in list_existing(storage, uris.join(models, VERSIONS_DIR)):
         file = uris.join(directory.path, VERSION_FILE)
         try:
             data = read_whole(storage, file, RECORD_LIMIT)

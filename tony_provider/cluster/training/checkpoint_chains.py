@@ -28,8 +28,8 @@ from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.errors import StorageExists, StorageNotEmpty, StorageNotFound
+from tony_provider.runtime.storage.base import Storage, list_existing
+from tony_provider.runtime.storage.errors import StorageExists, StorageNotEmpty
 
 _ATTEMPTS = 5  # number of attempts to add an owner while other tries of the Airflow task also add owners
 _WITHOUT = "the previous owner applies"
@@ -143,10 +143,7 @@ class TrainingOwners:
         return None if owner is None else Epoch(number, owner)
 
     def _numbers(self) -> list[int]:
-        try:
-            found = self.storage.list(uris.join(self.training_dir, OWNERS_DIR))
-        except StorageNotFound:
-            return []
+        found = list_existing(self.storage, uris.join(self.training_dir, OWNERS_DIR))
         numbers = (epoch_number(file.name) for file in found)
         return sorted((number for number in numbers if number is not None), reverse=True)
 
@@ -222,10 +219,7 @@ class CheckpointChains:
             self.storage.remove(uri)
 
     def _numbers(self) -> list[int]:
-        try:
-            found = self.storage.list(self.layout.job_dir(self.identity))
-        except StorageNotFound:
-            return []
+        found = list_existing(self.storage, self.layout.job_dir(self.identity))
         numbers = [chain_number(file.name) for file in found if file.is_directory]
         return sorted(number for number in numbers if number is not None)
 

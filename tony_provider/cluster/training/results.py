@@ -32,7 +32,7 @@ from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.protocol.limits import RESERVED_KEY_REASON, RESERVED_KEYS, foreign_places, reserved_key
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import Storage, read_whole, write_atomically
+from tony_provider.runtime.storage.base import Storage, list_existing, read_whole, write_atomically
 from tony_provider.runtime.storage.errors import StorageNotFound, StorageTooLarge
 
 log = logging.getLogger(__name__)
@@ -98,11 +98,7 @@ class ApplicationFinder:
 
     def identities(self) -> Iterator[Identity]:
         """Yield the identities of all trainings that have a directory."""
-        try:
-            directories = self.storage.list(self.layout.jobs_dir)
-        except StorageNotFound:
-            return
-        for directory in directories:
+        for directory in list_existing(self.storage, self.layout.jobs_dir):
             if directory.is_directory and (identity := Identity.parse(directory.name)) is not None:
                 yield identity
 
@@ -112,17 +108,11 @@ class ApplicationFinder:
         return next((identity for identity in tagged if application.id in self.ids_of(identity)), None)
 
     def _by_directory(self, application_id: str) -> Identity | None:
-        for identity in self.identities():
-            if application_id in self.ids_of(identity):
-                return identity
-        return None
+        return next((identity for identity in self.identities() if application_id in self.ids_of(identity)), None)
 
     def ids_of(self, identity: Identity) -> list[str]:
         """Return the ids of the training's applications that have a directory, the newest last."""
-        try:
-            found = self.storage.list(self.layout.applications_dir(identity))
-        except StorageNotFound:
-            return []
+        found = list_existing(self.storage, self.layout.applications_dir(identity))
         return [file.name for file in sorted(found, key=lambda file: file.modified_ms) if file.is_directory]
 
 

@@ -348,6 +348,14 @@ class Range(io.RawIOBase):
 T = TypeVar("T")
 
 
+def list_existing(storage: Storage, uri: str) -> list[FileStatus]:
+    """Return the entries of a directory like ``Storage.list``, or an empty list if the directory does not exist."""
+    try:
+        return storage.list(uri)
+    except StorageNotFound:
+        return []
+
+
 def read_bytes(storage: Storage, uri: str, *, offset: int = 0, length: Optional[int] = None) -> bytes:
     """Return at most ``length`` bytes of a file from ``offset``."""
     with storage.open_read(uri, offset=offset, length=length) as stream:
