@@ -91,11 +91,9 @@ class RestConfig:
 class RestError(UnexpectedAnswer):
     """An error answer of the active ResourceManager."""
 
-    def __init__(self, status: int, exception: str, message: str) -> None:
-        super().__init__(f"the ResourceManager answered {status}: {message or exception or 'no reason given'}")
-        self.status = status
-        self.exception = exception  # simple name of the Java class, such as NotFoundException; may be empty
-        self.message = message
+
+class RestNotFoundError(RestError):
+    """The active ResourceManager does not know the path, or the application in the path."""
 
 
 class _Unavailable(Exception):  # noqa: N818
@@ -284,9 +282,7 @@ class YarnRest:
 def _configuration(endpoint: _Endpoint) -> Any:
     try:
         return endpoint.request("/conf", params={"format": "json"}).data
-    except (ClusterAuthError, RestError) as error:
-        if isinstance(error, RestError) and error.status != requests.codes.not_found:
-            raise
+    except (ClusterAuthError, RestNotFoundError) as error:
         # The server accepts our identity for other calls, so it hides the settings. Gateways may not pass them on.
         raise ConfigurationHidden(f"the ResourceManager does not show its configuration: {error}") from error
 
@@ -310,7 +306,8 @@ def _check(endpoint: _Endpoint, response: requests.Response) -> None:
         if reason(message):
             raise ClusterAuthError(f"{endpoint.address} refuses: {explained(message)}")
         raise ClusterAuthError(f"{endpoint.address} does not allow {_who(endpoint.config)} to do this: {message}")
-    raise RestError(response.status_code, exception, message)
+    kind = RestNotFoundError if response.status_code == requests.codes.not_found else RestError
+    raise kind(f"the ResourceManager answered {response.status_code}: {message or exception or 'no reason given'}")
 
 
 def _refuse_identity(endpoint: _Endpoint, message: str) -> NoReturn:
@@ -543,13 +540,13 @@ def _first(
 
 def _text(response: requests.Response) -> bytes:
     """Return a plain-text answer. Only masters answer with plain text; the proxy and the ResourceManager send HTML."""
-    if response.ok and response.headers.get("Content-Type", "").partition(";")[0].strip() == "text/plain":
+    if response.ok and _content_type(response) == "text/plain":
         return response.content
+    url = response.url.partition("?")[0]
     if response.status_code == requests.codes.not_found and (found := _json(response)) is not None:
-        said = printable(str(found.get("error", "not found")))
-        raise _NotHere(f"{response.url.partition('?')[0]}: {said}")
+        raise _NotHere(f"{url}: {printable(str(found.get('error', 'not found')))}")
     _answer(response)
-    raise _NotHere(f"{response.url.partition('?')[0]} does not answer with text")
+    raise _NotHere(f"{url} does not answer with text")
 
 
 def _answer(response: requests.Response) -> dict[str, Any]:
@@ -581,6 +578,8 @@ def _kerberos_reason(response: requests.Response) -> str:
 
 
 def _json(response: requests.Response) -> dict[str, Any] | None:
-    if response.headers.get("Content-Type", "").partition(";")[0].strip() != "application/json":
-        return None
-    return json_object(response)
+    return json_object(response) if _content_type(response) == "application/json" else None
+
+
+def _content_type(response: requests.Response) -> str:
+    return str(response.headers.get("Content-Type", "")).partition(";")[0].strip()

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -68,6 +68,7 @@ from tony_provider.cluster.yarn.rest import (
     APPLICATION_TYPE,
     MasterProxy,
     RestError,
+    RestNotFoundError,
     YarnRest,
     masked,
     path_segment,
@@ -288,10 +289,8 @@ class YarnCluster(Cluster):
     def application(self, application_id: str) -> Application | None:
         try:
             answer = self.rest.call(lambda rm: rm.cluster_application(path_segment(application_id)))
-        except RestError as error:
-            if error.status == requests.codes.not_found:
-                return None
-            raise
+        except RestNotFoundError:
+            return None
         with _understanding():
             return _application(answer["app"], self.rest.clock_ahead)
 
@@ -301,11 +300,8 @@ class YarnCluster(Cluster):
 
     def kill(self, application_id: str, diagnostics: str) -> None:
         body = {"state": ApplicationState.KILLED.value, "diagnostics": diagnostics}
-        try:
+        with suppress(RestNotFoundError):
             self.rest.request(f"/ws/v1/cluster/apps/{path_segment(application_id)}/state", "PUT", json=body)
-        except RestError as error:
-            if error.status != requests.codes.not_found:
-                raise
 
     def ask_master(
         self,
@@ -320,14 +316,11 @@ class YarnCluster(Cluster):
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Set YARN's application lifetime. YARN reports its own reason, so ``diagnostics`` is not used."""
-        try:
+        with suppress(RestNotFoundError):
             answer = self.rest.request(f"/ws/v1/cluster/apps/{path_segment(application_id)}/timeouts/LIFETIME")
             left = int((answer.get("timeout") or {}).get("remainingTimeInSeconds", -1))  # negative: unlimited
             if prolong or not 0 <= left <= seconds:
                 self._limit_lifetime(application_id, max(seconds, _SHORTEST_LIFETIME))
-        except RestError as error:
-            if error.status != requests.codes.not_found:
-                raise
 
     def pages(self, application_id: str) -> Pages:
         return Pages(
@@ -338,10 +331,8 @@ class YarnCluster(Cluster):
     def am_log(self, application_id: str, max_bytes: int) -> str:
         try:
             answer = self.rest.call(lambda rm: rm.cluster_application_attempts(path_segment(application_id)))
-        except RestError as error:
-            if error.status == requests.codes.not_found:
-                return ""
-            raise
+        except RestNotFoundError:
+            return ""
         attempts = as_list((answer.get("appAttempts") or {}).get("appAttempt"))
         started = [attempt for attempt in attempts if attempt.get("containerId") and attempt.get("nodeHttpAddress")]
         if not started:
