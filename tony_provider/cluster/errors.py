@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -27,6 +27,18 @@ def is_unforeseen(error: BaseException) -> bool:
     Code that reads answers of a cluster or files of an application may raise any error, because this data is untrusted.
     """
     return not isinstance(error, ClusterError | StorageError)
+
+
+@contextmanager
+def logging_errors(log: Callable[..., object], message: str, *arguments: object) -> Iterator[None]:
+    """Context manager that logs any exception of its block by ``log``, such as a logger's method ``warning``.
+
+    ``arguments`` are the values of the placeholders in ``message``. The text of the exception follows the message.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - it is logged
+        log(f"{message}: %s", *arguments, error, exc_info=is_unforeseen(error))
 
 
 class ClusterUnreachable(ClusterError):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tony_provider.cluster.errors import is_unforeseen
+from tony_provider.cluster.errors import logging_errors
 from tony_provider.cluster.interface import Application, ApplicationState
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
 from tony_provider.hooks.job import TonyJob
@@ -164,11 +164,9 @@ class Outcome:
             self.log.info("%s", _NOTHING_LEFT)
 
     def _chain(self) -> str | None:
-        try:
+        found = None
+        with logging_errors(self.log.warning, "The job's checkpoint chain is unknown"):
             found = self.job.owned_chain()
-        except Exception as error:
-            self.log.warning("The job's checkpoint chain is unknown: %s", error, exc_info=is_unforeseen(error))
-            return None
         return found.uri if found is not None else None
 
     def log_output(self, status: JobStatus, rest: RemainingOutput, but: str | None = None) -> None:
@@ -179,14 +177,9 @@ class Outcome:
         for task in rest.tasks(status):
             if task == but:
                 continue
-            try:
-                lines = rest.lines(self.job, task)
-            except Exception as problem:
-                message = "The end of the output of %s cannot be read: %s"
-                self.log.warning(message, task, problem, exc_info=is_unforeseen(problem))
-                continue
-            for line in lines:
-                self.log.info("%s", line)
+            with logging_errors(self.log.warning, "The end of the output of %s cannot be read", task):
+                for line in rest.lines(self.job, task):
+                    self.log.info("%s", line)
 
     def log_failure(self, error: TonyJobFailed, status: JobStatus | None, rest: RemainingOutput) -> None:
         """Log the newest checkpoint of a failed job, and the end of its failed task's log.
@@ -197,12 +190,11 @@ class Outcome:
             self.log_output(status, rest, but=error.failure.task if error.failure is not None else None)
         if status is not None and status.checkpoint is not None:
             self.log.info("The job's newest checkpoint is %s: %s", status.checkpoint.label, status.checkpoint.uri)
-        try:
-            title, tail = self._log_tail(error, rest)
-        except Exception as problem:  # the job's failure is more important than this problem
-            message = "Cannot read the logs of %s: %s"
-            self.log.warning(message, self.job, problem, exc_info=is_unforeseen(problem))
-            return
+        # Only log errors, because the job's failure is more important.
+        with logging_errors(self.log.warning, "Cannot read the logs of %s", self.job):
+            self._log_end(*self._log_tail(error, rest))
+
+    def _log_end(self, title: str, tail: str | None) -> None:
         if tail is None:
             self.log.info("The end of the output of %s is above", title)
         elif tail:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import attrs
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from tony_provider.cluster.errors import is_unforeseen
+from tony_provider.cluster.errors import logging_errors
 from tony_provider.cluster.interface import Application
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.cluster.training.results import Delivered
@@ -360,17 +360,10 @@ def end_abandoned_application(store: StateStore, left_by: BeginningTry, log: Log
     left = _noted(store, log)
     if left is None:
         return
-    try:
+    # Answers of a cluster and files of an application are untrusted, so they may cause any exception.
+    with logging_errors(log.warning, "%s of an earlier try could not be ended, and may still run", left.application_id):
         if left.kill and left.was_cut_short(left_by.this_try):
             _end(left.application_id, left_by, log)
-    except Exception as error:  # answers of a cluster and files of an application are untrusted
-        log.warning(
-            "%s of an earlier try could not be ended, and may still run: %s",
-            left.application_id,
-            error,
-            exc_info=is_unforeseen(error),
-        )
-    else:
         delete_deferral_note(store)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import attrs
 
 from tony_provider.cluster import lifetime
-from tony_provider.cluster.errors import ClusterError, RecordUnreadable, is_unforeseen
+from tony_provider.cluster.errors import ClusterError, RecordUnreadable, logging_errors
 from tony_provider.cluster.interface import Application, ApplicationState
 from tony_provider.cluster.submission.preparation import with_defaults
 from tony_provider.cluster.training.results import is_of_result
@@ -403,7 +403,7 @@ def limit_lifetime(job: TonyJob, specification: JobSpec, end: float, *, attached
     ``end`` is in epoch seconds by the cluster's clock. ``attached`` means that an earlier try has started the
     application. This limit replaces the limit of that try, but the job's own limits still apply.
     """
-    try:
+    with logging_errors(log.warning, "The cluster did not set a time limit for %s", job):  # the job controls this data
         application = job.application()
         if application is None or application.is_final or (attached and _is_ending(job)):
             return
@@ -413,9 +413,6 @@ def limit_lifetime(job: TonyJob, specification: JobSpec, end: float, *, attached
             latest = min(latest, application.started_ms / 1000 + own)
         now = time.time() + application.clock_ahead
         job.limit(latest - now, "the task's execution_timeout is over", prolong=True)
-    except Exception as error:  # this reads data that the job controls
-        said = "The cluster did not set a time limit for %s: %s"
-        log.warning(said, job, error, exc_info=is_unforeseen(error))
 
 
 def _is_ending(job: TonyJob) -> bool:

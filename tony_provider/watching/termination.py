@@ -12,15 +12,15 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
-from tony_provider.cluster.errors import MasterOutOfReach, is_unforeseen
+from tony_provider.cluster.errors import MasterOutOfReach, is_unforeseen, logging_errors
 from tony_provider.cluster.interface import CONTROL_SECONDS, Application, wait_for_end
 from tony_provider.cluster.training.checkpoint_chains import TakenOverError
 from tony_provider.compat import in_thread
@@ -137,11 +137,9 @@ def _order_stop(job: TonyJob, kill: KillOrder, seconds: float) -> float | None:
         job.kill(diagnostics)
         return None
     log.info("%s ends within %.0f s", job, ends_within)
-    try:
+    without_limit = "%s ends by itself, but YARN did not accept a time limit that would end it if it hangs"
+    with logging_errors(log.warning, without_limit, job):
         job.limit(ends_within + LIMIT_SLACK, diagnostics)
-    except Exception as error:  # the application ends by itself, so this limit is optional
-        said = "%s ends by itself, but YARN did not accept a time limit that would end it if it hangs: %s"
-        log.warning(said, job, error, exc_info=is_unforeseen(error))
     return ends_within
 
 
@@ -182,17 +180,13 @@ def stop_when_submitted(job: TonyJob, kill: KillOrder, within: float) -> bool:
     return True
 
 
-@contextmanager
-def logging_end_errors(job: TonyJob, to: logging.Logger | Logger) -> Iterator[None]:
-    """Context manager around the end of an application. Logs any exception of the block.
+def logging_end_errors(job: TonyJob, to: logging.Logger | Logger) -> AbstractContextManager[None]:
+    """Return a context manager around the end of an application, which logs any exception of the block.
 
     Files of an application and answers of a cluster are untrusted, so they may cause any exception. Such an exception
     must neither hide the error for which the application ends, nor prevent the steps after the block.
     """
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - it is logged
-        to.error("%s could not be ended: %s", job, error, exc_info=is_unforeseen(error))
+    return logging_errors(to.error, "%s could not be ended", job)
 
 
 _stopping = ThreadPoolExecutor(16, thread_name_prefix="tony-stop")
@@ -231,7 +225,5 @@ def clean_up(job: TonyJob, warn: Callable[..., object]) -> None:
 
     If a file cannot be removed, for example for lack of write permission, log the error with ``warn``.
     """
-    try:
+    with logging_errors(warn, "Some unneeded files of %s could not be removed", job):
         job.clean_up()
-    except Exception as error:  # noqa: BLE001 - this reads files of a job, and logs the error
-        warn("Some unneeded files of %s could not be removed: %s", job, error, exc_info=is_unforeseen(error))

@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -25,7 +26,7 @@ from tony_provider.cluster.errors import (
     JobRejected,
     StagingFailed,
     SubmissionRefused,
-    is_unforeseen,
+    logging_errors,
     staging_errors,
 )
 from tony_provider.cluster.interface import Application, Submission, wait_for_end
@@ -438,7 +439,7 @@ class SubmissionAttempt(SubmissionBuilder):
 
     def undo(self) -> None:
         """Revert the attempt's changes. Failures are only logged, because another error is being raised."""
-        try:
+        with logging_errors(log.warning, "%s may have been started, and may still run", self.application_id):
             if self._handed_over and self._is_wanted():
                 log.warning(
                     "leaving %s running, because another try of the Airflow task waits for it", self.application_id
@@ -448,13 +449,13 @@ class SubmissionAttempt(SubmissionBuilder):
                 self._opened.cluster.kill(self.application_id, "its submission failed before it was complete")
                 self._await_end(self.application_id)  # it may still write into directories that are removed below
             self._opened.cluster.forget(self.application_id)
-        except Exception as error:
-            said = "%s may have been started, and may still run: %s"
-            log.warning(said, self.application_id, error, exc_info=is_unforeseen(error))
         if self._token is not None and self._opened.tokens is not None:
             self._opened.tokens.cancel(self._token)
         directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
-        try:
+        with (
+            logging_errors(log.warning, "Cannot remove the files and records of %s", self.application_id),
+            suppress(StorageNotEmpty),  # another application of this training has left something there
+        ):
             self._opened.storage.remove(directory, recursive=True)
             if not self._handed_over:  # otherwise the application master may already use the chain
                 if self._taken is not None:
@@ -463,11 +464,6 @@ class SubmissionAttempt(SubmissionBuilder):
                     self.prepared.chains.abandon(self._chain_uri)
             for parent in (uris.parent(directory), self.prepared.layout.job_dir(self.prepared.request.identity)):
                 self._opened.storage.remove(parent)
-        except StorageNotEmpty:
-            pass  # another application of this training has left something there
-        except Exception as error:
-            said = "Cannot remove the files and records of %s: %s"
-            log.warning(said, self.application_id, error, exc_info=is_unforeseen(error))
 
 
 def submit(
