@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from tony_provider.cluster.checks.job_checks import suitable_environments
-from tony_provider.cluster.environments.inspection import packages_of_archive, packages_of_directory
+from tony_provider.cluster.environments.inspection import packages_of_archive, packages_of_directory, sends_environments
 from tony_provider.cluster.errors import JobRejected, SourceMissing, Unconfirmed
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.cluster.records.history import EnvironmentContent, KeptResource, read_specification
@@ -32,43 +32,19 @@ from tony_provider.runtime.jobspec.container_content import (
     FILES,
     PYTHON_ENV_KEY,
     EnvironmentKind,
-    named_environments,
+    NamedObject,
+    named_objects,
     named_resources,
     node_directory,
     python_env_kind,
-    python_env_parts,
     without_tensorboard_task,
 )
-from tony_provider.runtime.jobspec.model import CheckpointFormat, JobSpec, PythonEnv, Resource, TaskSpec, leading_type
-from tony_provider.runtime.jobspec.problems import child, item
+from tony_provider.runtime.jobspec.model import CheckpointFormat, JobSpec, PythonEnv, Resource, leading_type
+from tony_provider.runtime.jobspec.problems import child
 from tony_provider.runtime.notebook.options import NotebookOptions
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage, write_atomically
-
-
-@attrs.frozen
-class NamedObject:
-    """A path or URI that a job names, and the key that names it."""
-
-    key: str  # such as files[0] or inputs.clicks.paths[1]
-    uri: str
-    is_input: bool = False  # True for inputs of tasks, which are never copied from this machine
-
-
-def named_objects(job: JobSpec) -> Iterator[NamedObject]:
-    """Yield files, archives, environments, Docker credentials and inputs, but no directories of the nodes."""
-    for resource in named_resources(job):
-        yield NamedObject(resource.path, resource.resource.source)
-    for key, _, environment in named_environments(job):
-        if python_env_kind(environment) is not EnvironmentKind.DIRECTORY:
-            yield from (NamedObject(key, part) for part in python_env_parts(environment))
-    if job.docker is not None and job.docker.client_config is not None:
-        yield NamedObject("docker.client_config", job.docker.client_config)
-    for name, spec in job.inputs.items():
-        for index, path in enumerate(spec.paths):
-            yield NamedObject(item(child("inputs", name, "paths"), index), path, is_input=True)
-
 
 _MASKED = "***"  # Airflow's mask
 
@@ -105,7 +81,7 @@ def kept_job(storage: Storage, application_dir: str, layout: Layout, *, confirme
         job = without_tensorboard_task(from_plain(specification.job, JobSpec, ignore_unknown=True))
     except CodecError as error:
         raise SourceMissing(_how(f"another release wrote the application's specification ({error})")) from error
-    if specification.resources is None and _has_files(job):
+    if specification.resources is None and (any(named_resources(job)) or sends_environments(job)):
         raise SourceMissing(_how("its history does not contain the URIs of the job's files on the store"))
     job, left_out = _without_client_config(with_kept_files(job, specification.resources or []), layout)
     _check_objects(job, layout, confirmed=confirmed)
@@ -177,14 +153,6 @@ def _environment(resources: list[KeptResource], path: str, named: PythonEnv | No
 def _once(resources: list[KeptResource]) -> Iterator[KeptResource]:
     """Yield each resource once, because the job's own environment may be listed for several task types."""
     yield from {(each.key, each.name): each for each in resources}.values()
-
-
-def _has_files(job: JobSpec) -> bool:
-    levels: list[JobSpec | TaskSpec] = [job, *job.tasks.values()]
-    named = any(level.files or level.archives for level in levels)
-    return named or any(
-        python_env_kind(each) is not EnvironmentKind.DIRECTORY for _, _, each in named_environments(job)
-    )
 
 
 def _without(job: JobSpec, names: list[str]) -> JobSpec:

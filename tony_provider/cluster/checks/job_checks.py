@@ -22,7 +22,12 @@ import attrs
 from tony_provider.cluster.application_secrets import read_registries
 from tony_provider.cluster.environments import inspection
 from tony_provider.cluster.environments.built_environments import SharedCache
-from tony_provider.cluster.environments.inspection import NodePythons, StoredFile, inspect_environments, needs_nodes
+from tony_provider.cluster.environments.inspection import (
+    NodePythons,
+    StoredFile,
+    inspect_environments,
+    sends_environments,
+)
 from tony_provider.cluster.errors import ConnectionProblem, JobNotAllowed, JobRejected, SourceMissing
 from tony_provider.cluster.findings import (
     Check,
@@ -53,7 +58,7 @@ from tony_provider.runtime.common.text import is_writable
 from tony_provider.runtime.frameworks.base import fits_variable, get_framework
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards, find_shards_at
 from tony_provider.runtime.inputs.shards import BalancedAssignment, shards_needed, too_few_shards
-from tony_provider.runtime.jobspec.container_content import named_environments, named_resources, python_env_parts
+from tony_provider.runtime.jobspec.container_content import named_objects
 from tony_provider.runtime.jobspec.model import InputDeal, JobSpec, in_cluster, unmarked
 from tony_provider.runtime.jobspec.problems import child
 from tony_provider.runtime.launch.launch_context import UnsafeValue, job_launch_environment, script_values
@@ -278,16 +283,8 @@ def _names(job: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def _uris(job: JobSpec) -> Iterator[tuple[str, str]]:
-    for named in named_resources(job):
-        yield named.path, named.resource.source
-    for key, _, environment in named_environments(job):
-        for part in python_env_parts(environment):
-            yield key, unmarked(part)[0]
-    if job.docker is not None and job.docker.client_config is not None:
-        yield "docker.client_config", unmarked(job.docker.client_config)[0]
-    for name, read in job.inputs.items():
-        for index, path in enumerate(read.paths):
-            yield f"inputs.{name}.paths[{index}]", path
+    for named in named_objects(job):
+        yield named.key, unmarked(named.uri)[0]
     for name, written in job.outputs.items():
         yield f"outputs.{name}.path", written.path
 
@@ -355,7 +352,7 @@ def suitable_environments(
 
     Raises JobRejected if an environment is known not to suit the nodes; SourceMissing, StorageError.
     """
-    if not needs_nodes(job):
+    if not sends_environments(job):
         return {}
     nodes = _nodes(opened, named_runtime(opened)) if nodes is None else nodes
     try:

@@ -240,8 +240,8 @@ class InspectedEnvironments:
     problems: Sequence[str]
 
 
-def needs_nodes(job: JobSpec) -> bool:
-    """Return whether the inspection of the job's environments requires the NodePythons."""
+def sends_environments(job: JobSpec) -> bool:
+    """Return whether the job has Python environments that are not directories on the nodes."""
     return any(python_env_kind(each) is not EnvironmentKind.DIRECTORY for _, _, each in named_environments(job))
 
 

@@ -209,6 +209,29 @@ def named_resources(job: JobSpec) -> Iterator[NamedResource]:
                 yield NamedResource(level, kind, index, resource, task_type)
 
 
+@attrs.frozen
+class NamedObject:
+    """A path or URI that a job names, and the key that names it."""
+
+    key: str  # such as files[0] or inputs.clicks.paths[1]
+    uri: str  # with the prefix ``STORED`` of an environment or of Docker credentials
+    is_input: bool = False  # True for inputs of tasks, which are never copied from this machine
+
+
+def named_objects(job: JobSpec) -> Iterator[NamedObject]:
+    """Yield files, archives, environments, Docker credentials and inputs, but no directories of the nodes."""
+    for resource in named_resources(job):
+        yield NamedObject(resource.path, resource.resource.source)
+    for key, _, environment in named_environments(job):
+        if python_env_kind(environment) is not EnvironmentKind.DIRECTORY:
+            yield from (NamedObject(key, part) for part in python_env_parts(environment))
+    if job.docker is not None and job.docker.client_config is not None:
+        yield NamedObject("docker.client_config", job.docker.client_config)
+    for name, spec in job.inputs.items():
+        for index, path in enumerate(spec.paths):
+            yield NamedObject(item(child("inputs", name, "paths"), index), path, is_input=True)
+
+
 def env_by_path(job: JobSpec) -> dict[str, Mapping[str, str]]:
     """Return the variables of the job, of each task type and of TensorBoard, by the path of their key."""
     own = {"tensorboard.env": job.tensorboard.env} if job.tensorboard else {}
