@@ -68,25 +68,17 @@ def demands(job: JobSpec, units: Mapping[str, str]) -> Iterator[Demand]:
         yield Demand(f"tasks.{name}", wanted, label, count, units, name)
 
 
-def shortages(
-    demands: Sequence[Demand],
-    peak: PeakDemand,
-    nodes: Sequence[Node],
-    queue: Queue | None,
-    shared: frozenset[str],
-    free: str = "",
-) -> list[str]:
+def _shortages(demands: Sequence[Demand], job: JobSpec, view: ClusterView, free: str = "") -> list[str]:
     """Describe resources that the nodes or the queue lack, with the figures. Virtual cores are not counted.
 
-    Return [] if all concurrent containers fit.
-
-    ``shared`` are the node labels whose idle nodes also accept containers without a label. ``queue`` is None if
-    unknown. ``free`` is a word for messages: " free" if ``nodes`` have only their free resources.
+    Return [] if all concurrent containers fit. ``free`` is a word for messages: " free" if the nodes of ``view`` have
+    only their free resources.
     """
+    peak, queue, shared = PeakDemand(job), _queue(job, view), view.shared_labels
     found: list[str] = []
     for label in sorted({demand.label or "" for demand in demands}):
         wanted = [demand for demand in demands if (demand.label or "") == label]
-        reached = [node for node in nodes if _reaches(label, node, queue, shared)]
+        reached = [node for node in view.nodes if _reaches(label, node, queue, shared)]
         for resource in sorted({name for demand in wanted for name in demand.resources} - {VCORES}):
             limits = _Limits(free=free) if free else _limits(queue, label, shared)
             found += _of_resource(resource, wanted, peak, reached, label, limits)
@@ -114,7 +106,7 @@ class _Limits:
     queue: float = 100.0  # maximum share of the queue
     user: float | None = None  # guaranteed share of the queue; None if a single user has no limit
     factor: float = 1.0  # multiplies ``user`` to give the limit of a single user
-    free: str = ""  # see ``shortages``
+    free: str = ""  # see ``_shortages``
 
 
 def _limits(queue: Queue | None, label: str, shared: frozenset[str]) -> _Limits:
@@ -192,7 +184,7 @@ def job_problems(job: JobSpec, view: ClusterView) -> list[str]:
         found.append(f"queue: {problem}")
     labels = sorted({demand.label for demand in needed if demand.label})
     for label in labels:
-        found += _label_problems(label, job.queue, view)
+        found += _label_problems(label, job, view)
     for demand in needed:
         found += _size_problems(demand, view)
     for name, task in job.tasks.items():
@@ -210,7 +202,7 @@ def capacity_shortages(job: JobSpec, view: ClusterView) -> list[str]:
     found = [problem for demand in needed for problem in _node_problems(demand, view)]
     if found or any(not _has_nodes(demand.label, view) for demand in needed):
         return found
-    return shortages(needed, PeakDemand(job), view.nodes, _queue(job, view), view.shared_labels)
+    return _shortages(needed, job, view)
 
 
 def present_shortages(job: JobSpec, view: ClusterView) -> list[str]:
@@ -221,7 +213,7 @@ def present_shortages(job: JobSpec, view: ClusterView) -> list[str]:
     idle = attrs.evolve(view, nodes=[attrs.evolve(node, resources=node.free) for node in view.nodes])
     needed = [_without(VCORES, demand) for demand in demands(job, view.units)]
     found = [problem for demand in needed for problem in _node_problems(demand, idle, " free")]
-    return found or shortages(needed, PeakDemand(job), idle.nodes, _queue(job, view), view.shared_labels, " free")
+    return found or _shortages(needed, job, idle, " free")
 
 
 def _queue(job: JobSpec, view: ClusterView) -> Queue | None:
@@ -237,14 +229,14 @@ def _has_nodes(label: str | None, view: ClusterView) -> bool:
     return any(label is None or label in node.labels for node in view.nodes)
 
 
-def _label_problems(label: str, queue_name: str | None, view: ClusterView) -> Iterator[str]:
+def _label_problems(label: str, job: JobSpec, view: ClusterView) -> Iterator[str]:
     if label not in view.labels:
         known = f"this cluster has {', '.join(sorted(view.labels))}" if view.labels else "this cluster has none"
         yield f"node_label: there is no node label {label!r}; {known}"
         return
-    queue = find_queue(queue_name, view.queues) if queue_name and view.queues else None
+    queue = _queue(job, view)
     if queue is not None and queue.labels is not None and label not in queue.labels:
-        yield f"node_label: queue {queue_name!r} may not use {label!r}, only {', '.join(sorted(queue.labels))}"
+        yield f"node_label: queue {job.queue!r} may not use {label!r}, only {', '.join(sorted(queue.labels))}"
 
 
 def _size_problems(demand: Demand, view: ClusterView) -> Iterator[str]:
@@ -271,7 +263,7 @@ def _unit_problems(what: str, task: TaskSpec, view: ClusterView) -> Iterator[str
 
 
 def _node_problems(demand: Demand, view: ClusterView, free: str = "") -> Iterator[str]:
-    """Describe why no node could run a container of this demand. ``free``: see ``shortages``."""
+    """Describe why no node could run a container of this demand. ``free``: see ``_shortages``."""
     nodes = [node for node in view.nodes if (demand.label in node.labels if demand.label else True)]
     if not nodes:  # nodes with this label may register later
         return
