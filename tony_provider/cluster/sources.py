@@ -26,7 +26,7 @@ from tony_provider.runtime.common.files import (
     sha256_of,
     write_private_file,
 )
-from tony_provider.runtime.common.quantities import count
+from tony_provider.runtime.common.quantities import count, some
 from tony_provider.runtime.common.text import is_writable
 from tony_provider.runtime.jobspec.container_content import (
     ARCHIVE_ENDINGS,
@@ -305,7 +305,9 @@ class SourceFinder:
             for file, below in files:
                 self._add_local(use, file, below, ResourceKind.FILE)
             if left_behind:
-                _tell_left_behind(use.path, source, [path.relative_to(found) for path in left_behind])
+                # Users would otherwise search for these files on a node.
+                named = some([path.relative_to(found).as_posix() for path in left_behind], _MOST_NAMED)
+                log.info("%s: not staged from %s because of its ignore files: %s", use.path, source, named)
 
     def _add_local(self, use: _Use, path: Path, name: str, kind: ResourceKind) -> None:
         if problem := _file_problem(path):
@@ -511,13 +513,6 @@ def _expand(path: Path, name: str, left_behind: list[Path]) -> Iterable[tuple[Pa
     if not path.is_dir():
         return [(path, name)]
     return ((file, f"{name}/{file.relative_to(path).as_posix()}") for file in files_below(path, left_behind))
-
-
-def _tell_left_behind(key: str, source: str, paths: Sequence[Path]) -> None:
-    """Log the ignored paths, so that users do not search for them on a node."""
-    named = ", ".join(path.as_posix() for path in paths[:_MOST_NAMED])
-    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
-    log.info("%s: not staged from %s because of its ignore files: %s%s", key, source, named, more)
 
 
 def _file_problem(path: Path) -> str:

@@ -32,6 +32,7 @@ from tony_provider.cluster.training.results import previous_application
 from tony_provider.runtime.checkpoint.catalog import foreign_catalog
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import ChainRecord, chain_named
+from tony_provider.runtime.common.quantities import some
 from tony_provider.runtime.jobspec.container_content import (
     EnvironmentKind,
     image_of,
@@ -151,18 +152,13 @@ def choose_chain(
     keys = differing(newest.about.fingerprint, fingerprint)
     if resume is Resume.ALWAYS:
         return ChainChoice(
-            True, f"resume is 'always', although {_named(keys)} changed" if keys else "resume is 'always'"
+            True, f"resume is 'always', although {some(keys, _SHOWN)} changed" if keys else "resume is 'always'"
         )
     if has_succeeded:
         return ChainChoice(False, f"{newest.name} has already led to a success")
     if keys:
-        return ChainChoice(False, f"the training differs from {newest.name}, because {_named(keys)} changed")
+        return ChainChoice(False, f"the training differs from {newest.name}, because {some(keys, _SHOWN)} changed")
     return ChainChoice(True, "its last application did not succeed")
-
-
-def _named(keys: list[str]) -> str:
-    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-    return ", ".join(keys[:_SHOWN]) + more
 
 
 @attrs.frozen
