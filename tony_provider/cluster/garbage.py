@@ -195,12 +195,11 @@ class Garbage:
 
     def _taken_up(self, item: TrainingItem, needed: Sequence[_Needed]) -> str:
         """Return why the store's present state requires the item to stay, or an empty string if it may be removed."""
-        if why := next((each.why for each in needed if each.concerns(item)), ""):
+        why = _need(item, needed)
+        if not why and item.kind is GarbageKind.APPLICATION:  # the removable chains of the training are already removed
+            why = _need(item, self._owners(self._chains_of(item.identity)))
+        if why:
             return why
-        if item.kind is GarbageKind.APPLICATION:  # the removable chains of the training are already removed
-            owners = self._owners(self._chains_of(item.identity))
-            if why := next((each.why for each in owners if each.concerns(item)), ""):
-                return why
         try:
             status = self.storage.status(item.uri)
         except StorageNotFound:
@@ -360,7 +359,7 @@ class Garbage:
     # -- find what is needed -----------------------------------------------------------------------------------------
 
     def _judged(self, item: TrainingItem, live: _Live, needed: Sequence[_Needed]) -> TrainingItem:
-        why = live.reason(item) or next((each.why for each in needed if each.concerns(item)), "")
+        why = live.reason(item) or _need(item, needed)
         if not why and item.kind is GarbageKind.CHAIN and read_chain(self.storage, item.uri) is None:
             why = "it has no chain.json, so its purpose is unknown"
         if not why and item.kind is GarbageKind.ADVICE:
@@ -492,6 +491,11 @@ class _Needed:
         return f"{mine}/".startswith(f"{theirs}/") or f"{theirs}/".startswith(f"{mine}/")
 
 
+def _need(item: GarbageItem, needed: Iterable[_Needed]) -> str:
+    """Return why the item is needed, or an empty string if it is not."""
+    return next((each.why for each in needed if each.concerns(item)), "")
+
+
 @attrs.frozen
 class _Live:
     """Every live application of this provider, of any user.
@@ -522,8 +526,8 @@ def _advice(file: FileStatus, task: Identity) -> TrainingItem:
 
 
 def _changed(item: GarbageItem, now: GarbageItem | None) -> str:
-    if item.kept_because or (now is not None and now.kept_because):
-        return item.kept_because or (now.kept_because if now else "")
+    if kept_because := item.kept_because or (now.kept_because if now is not None else ""):
+        return kept_because
     return "" if item == now else _CHANGED
 
 
