@@ -91,7 +91,7 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
         KeyServerAccess,
         StoreTokens,
         own_tickets,
-        ticket_user,
+        ticket,
     )
     from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
 
@@ -99,7 +99,7 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     for file, addresses in files:
         if unusable := ca_file_problem(file, addresses):
             raise ConnectionProblem(f"{unusable}; {CA_FILE_ADVICE}")
-    user = settings.proxy_user or settings.user or ticket_user()
+    user = settings.proxy_user or settings.user or ticket().user
     rest = yarn_rest(yarn, user, settings.proxy_user)
 
     def as_who(webhdfs: WebHdfsConfig) -> WebHdfsConfig:

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 import attrs
 
 from tony_provider.cluster.errors import (
-    ClusterError,
     ClusterUnreachable,
     MasterOutOfReach,
     TunnelEnded,
@@ -298,8 +297,6 @@ class TaskTunnel:
             asyncio.run(self._main())
         except asyncio.CancelledError:
             pass
-        except (ClusterError, OSError) as error:
-            self._problem = error
         except PipeError as error:
             self._problem = TunnelEnded(str(error))
         except Exception as error:  # noqa: BLE001 - raised by ``wait``

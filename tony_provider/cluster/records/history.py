@@ -243,7 +243,7 @@ def read_history(storage: Storage, application_dir: str) -> JobHistory:
     Blocks, some seconds for large jobs. Raises StorageError if the store is unreachable.
     """
     missing: list[str] = []
-    specification = _specification(storage, application_dir, missing)
+    specification = read_specification(storage, application_dir, missing)
     status = _status(storage, application_dir, missing)
     events = list(read_events(storage, application_dir, missing))
     samples = read_samples(storage, application_dir, missing)
@@ -265,7 +265,17 @@ def read_specification(storage: Storage, application_dir: str, missing: list[str
 
     Blocks. Raises StorageError if the store is unreachable.
     """
-    return _specification(storage, application_dir, missing)
+    uri = uris.join(application_dir, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
+    data = _specification_bytes(storage, uri, missing)
+    if data is None:
+        return None
+    try:
+        found = load_json(data, SpecificationRecord)
+    except CodecError as error:
+        missing.append(f"specification: {uri} cannot be read: {error}")
+        return None
+    _check_version("specification", found.version, SpecificationRecord, missing)
+    return found
 
 
 def _status(storage: Storage, application_dir: str, missing: list[str]) -> JobStatus | None:
@@ -291,20 +301,6 @@ def _check_version(what: str, found: int, cls: type[Any], missing: list[str]) ->
     known = attrs.fields(cls).version.default
     if found > known:
         missing.append(f"{what}: its format version {found} is newer than {known}: unknown keys are ignored")
-
-
-def _specification(storage: Storage, application_dir: str, missing: list[str]) -> SpecificationRecord | None:
-    uri = uris.join(application_dir, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
-    data = _specification_bytes(storage, uri, missing)
-    if data is None:
-        return None
-    try:
-        found = load_json(data, SpecificationRecord)
-    except CodecError as error:
-        missing.append(f"specification: {uri} cannot be read: {error}")
-        return None
-    _check_version("specification", found.version, SpecificationRecord, missing)
-    return found
 
 
 def _specification_bytes(storage: Storage, uri: str, missing: list[str]) -> bytes | None:

@@ -122,11 +122,6 @@ def ticket() -> Ticket:
         raise ClusterAuthError(str(error)) from error
 
 
-def ticket_user() -> str:
-    """Return the short name of the ticket's owner. Raises ClusterAuthError if there is no ticket."""
-    return ticket().user
-
-
 _VERSION = 0x0504
 _RENEWABLE = 0x00800000
 _GRANTING = b"krbtgt"
