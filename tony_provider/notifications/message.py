@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from html import escape as _escaped
 from typing import Any
 
 import attrs
@@ -120,10 +120,6 @@ def _number(value: float | str) -> str:
     return line(value) if isinstance(value, str) else number(value)
 
 
-def _escaped(text: str) -> str:
-    return html.escape(text)
-
-
 def _link(name: str, address: str) -> str:
     if not address.startswith(("http://", "https://")):
         return f"{_escaped(name)}: {_escaped(address)}"
@@ -196,7 +192,7 @@ def _media_escaped(value: Any, medium: Medium) -> Any:
 
 
 def _slack(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _escaped(text, quote=False)
 
 
 def _html(text: str) -> Markup:

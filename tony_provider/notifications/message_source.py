@@ -117,21 +117,30 @@ def _address(dag_id: str, run_id: str) -> str:
 
 
 @attrs.define(kw_only=True)
-class TrainingFacts:
-    """Data of one training. ``fill`` sets the fields one by one; fields that are not set in time are unknown."""
+class TrainingData:
+    """Data of one training for the message, as far as it is known."""
 
     task_id: str
-    identity: Identity
     former_run: str = ""  # ID of the previous run; empty if there is none or it is unknown
-    former: Identity | None = None  # identity of this training in the previous run; None without one
-    reads_log: bool = False  # whether the message may contain output of the tasks
-    application_id: str | None = None  # None for the training's newest application
+    application_id: str | None = None
     status: JobStatus | None = None
     application: Application | None = None
     pages: Pages | None = None
     log_tail: str = ""
     former_metrics: dict[str, float] | None = None
     missing: list[str] = attrs.field(factory=list)
+
+
+@attrs.define(kw_only=True)
+class TrainingFacts(TrainingData):
+    """Reads the data of one training. ``fill`` sets the fields one by one; fields that are not set in time are unknown.
+
+    ``application_id`` is None for the training's newest application.
+    """
+
+    identity: Identity
+    former: Identity | None = None  # identity of this training in the previous run; None without one
+    reads_log: bool = False  # whether the message may contain output of the tasks
 
     def fill(self, hook: TonyHook) -> None:
         """Read the store, and query the cluster unless the job has a result. Raises ClusterError, StorageError."""
@@ -177,16 +186,14 @@ MOST_MISSING = 5
 _VERDICTS = {JobState.SUCCEEDED: "succeeded", JobState.FAILED: "failed", JobState.KILLED: "killed"}
 
 
-def compose_message(
-    occasion: CallbackEvent, look: TrainingFacts | None, lines: int, missing: list[str]
-) -> TrainingMessage:
+def compose_message(occasion: CallbackEvent, look: TrainingData, lines: int, missing: list[str]) -> TrainingMessage:
     """Return the message, of bounded length, with secrets masked like in Airflow's logs."""
-    status = look.status if look is not None else None
+    status = look.status
     failure = _failure(occasion, status)
     verdict = _verdict(occasion, status)
     has_failed = verdict in ("failed", "killed")
     below_first_line = failure.message.strip().partition("\n")[2] if failure is not None else ""
-    tail = (look.log_tail if look is not None else "") or below_first_line
+    tail = look.log_tail or below_first_line
     return TrainingMessage(
         title=_line(_title(occasion, verdict)),
         verdict=verdict,
@@ -194,19 +201,19 @@ def compose_message(
         tail=last_lines(_masked(tail), lines) if has_failed and lines > 0 else "",
         tail_of=failure.task or "" if failure is not None else "",
         metrics=_metrics(status.metrics) if status is not None else {},
-        former_metrics=_metrics(look.former_metrics) if look is not None and look.former_metrics is not None else None,
-        former_run=look.former_run if look is not None else "",
+        former_metrics=_metrics(look.former_metrics) if look.former_metrics is not None else None,
+        former_run=look.former_run,
         step=status.step if status is not None else None,
         total_steps=status.total_steps if status is not None else None,
         warnings=[_line(each) for each in status.warnings[:MOST_WARNINGS]] if status is not None else [],
         links=_links(occasion, look),
-        missing=[_line(each) for each in [*missing, *(look.missing if look is not None else [])][:MOST_MISSING]],
+        missing=[_line(each) for each in [*missing, *look.missing][:MOST_MISSING]],
         dag_id=occasion.dag_id,
         run_id=occasion.run_id,
-        task_id=look.task_id if look is not None else occasion.task_id or "",
+        task_id=look.task_id,
         map_index=occasion.map_index,
         try_number=occasion.try_number,
-        application_id=look.application_id if look is not None else None,
+        application_id=look.application_id,
     )
 
 
@@ -253,7 +260,7 @@ def _failure(occasion: CallbackEvent, status: JobStatus | None) -> Failure | Non
     return status.failure if status is not None else None
 
 
-def _cause(occasion: CallbackEvent, look: TrainingFacts | None, failure: Failure | None) -> str:
+def _cause(occasion: CallbackEvent, look: TrainingData, failure: Failure | None) -> str:
     """Return the first line of the cause: an exception from Airflow, the job's failure, or another known reason."""
     error = occasion.exception
     if error is not None and not isinstance(error, TonyJobFailed):
@@ -262,7 +269,7 @@ def _cause(occasion: CallbackEvent, look: TrainingFacts | None, failure: Failure
         return first_line(failure.message.strip())
     if error is not None:
         return first_line(_said(error))
-    if look is not None and look.application is not None and look.application.diagnostics:
+    if look.application is not None and look.application.diagnostics:
         return first_line(look.application.diagnostics.strip())
     return occasion.reason
 
@@ -274,20 +281,20 @@ def _said(error: BaseException) -> str:
         return f"(the error has no readable message: {type(problem).__name__})"
 
 
-def _links(occasion: CallbackEvent, look: TrainingFacts | None) -> dict[str, str]:
-    pages = look.pages if look is not None else None
+def _links(occasion: CallbackEvent, look: TrainingData) -> dict[str, str]:
+    pages = look.pages
     links = {
         "Task in Airflow" if occasion.task_id else "Run in Airflow": occasion.address,
-        "Training job": _portal(look),
+        "Training job": _portal(look.application_id),
         "YARN application": pages.application if pages is not None else None,
         "Logs and files": pages.files if pages is not None else None,
     }
     return {name: address for name, address in links.items() if address}
 
 
-def _portal(look: TrainingFacts | None) -> str | None:
+def _portal(application_id: str | None) -> str | None:
     """Return the address of the portal's page, or None if it is only a path: mails need a complete address."""
-    page = portal_page(look.application_id) if look is not None and look.application_id else ""
+    page = portal_page(application_id) if application_id else ""
     return page if "://" in page else None
 
 
@@ -320,7 +327,8 @@ class MessageSource:
         except Exception as error:  # noqa: BLE001 - the message must be sent after any exception
             self._tell(f"{type(error).__name__}: {error}")
             missing.append(str(error))
-        return compose_message(occasion, _foremost(looks), self.lines, missing)
+        foremost = _foremost(looks) or TrainingData(task_id=occasion.task_id or "")
+        return compose_message(occasion, foremost, self.lines, missing)
 
     def _looked(self, context: Mapping[str, Any], occasion: CallbackEvent, missing: list[str]) -> list[TrainingFacts]:
         if isinstance(occasion.exception, (TonySpecError, TonyJobRejected)):  # no application was started
