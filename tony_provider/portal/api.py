@@ -36,7 +36,6 @@ from tony_provider.portal.job_views import (
     JobUnavailable,
     differences,
     end_of_output,
-    entries,
     first_lines,
     live_state,
     plain_in_order,
@@ -60,6 +59,7 @@ from tony_provider.portal.stored_jobs import (
 from tony_provider.runtime.common.bounds import printable_json
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.text import first_line
+from tony_provider.runtime.jobspec.problems import flattened
 
 
 @attrs.frozen
@@ -355,7 +355,7 @@ def _specification(job: TonyJob) -> dict[str, Any]:
     found = job.specification(missing)
     if found is None:
         raise JobUnavailable("; ".join(missing))
-    if entries(found.job) > _ENTRIES:
+    if len(flattened(found.job)) > _ENTRIES:
         raise JobUnavailable(f"the job's specification has more than {_ENTRIES} entries")
     return found.job
 
@@ -370,14 +370,10 @@ async def _read_specification(row: Row) -> dict[str, Any] | str:
 
 @router.get("/dags/{dag_id}/dates")
 def dates(dag_id: str, stored: JobsDep, reader: ReaderDep, task_id: str | None = None) -> Response:
-    if not _may_see(reader, stored, dag_id):
+    if dag_id not in stored.dags or not reader.may_read(dag_id):
         raise _no_such("DAG")
     runs = with_gaps(stored.session, dag_id, runs_of(stored.session, dag_id))
     return PlainJson({"tasks": dates_of(stored.rows(dag_id=dag_id, task_id=task_id or None), runs)})
-
-
-def _may_see(reader: PortalReader, stored: StoredJobs, dag_id: str) -> bool:
-    return dag_id in stored.dags and reader.may_read(dag_id)
 
 
 _read_ahead_log = logging.getLogger(__name__)

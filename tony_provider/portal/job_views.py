@@ -58,11 +58,6 @@ def differences(documents: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {path: found for path, found in values.items() if any(each != found[0] for each in found)}
 
 
-def entries(document: Mapping[str, Any]) -> int:
-    """Return how many paths of a document have a value."""
-    return len(flattened(document))
-
-
 _SAMPLES = 1000  # maximum samples of one task
 _METRICS = 100  # maximum metrics of one task, the most often reported first; a master keeps 50
 _OTHERS = ("task", "values", "metrics")

@@ -455,12 +455,8 @@ def previous_of(row: Row, rows: Iterable[Row]) -> str | None:
         for each in rows
         if (each["dag_id"], each["task_id"], each["map_index"]) == mine and each["run_id"] != row["run_id"]
     ]
-    if row["run_date"] is not None:
-        earlier = [each for each in others if each["run_date"] and each["run_date"] < row["run_date"]]
-        key = "run_date"
-    else:
-        earlier = [each for each in others if each["submitted_ms"] < row["submitted_ms"]]
-        key = "submitted_ms"
+    key = "submitted_ms" if row["run_date"] is None else "run_date"
+    earlier = [each for each in others if each[key] not in (None, "") and each[key] < row[key]]
     newest = max(earlier, key=lambda each: (each[key], each["submitted_ms"]), default=None)
     return newest["application_id"] if newest is not None else None
 
