@@ -10,7 +10,7 @@ import pytest
 
 from tony_provider.cli.submit import describe_plan
 from tony_provider.cluster.checks import job_checks
-from tony_provider.cluster.checks.job_checks import Amount, InputSizes, InputSizeScan
+from tony_provider.cluster.checks.job_checks import Amount, InputSizes, input_sizes
 from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage import LocalStorage
@@ -77,21 +77,20 @@ def test_as_they_come() -> None:
     ]
 
 
-def look(tmp_path: Path, seconds: float = 60.0, **inputs: object) -> InputSizeScan:
+def look(tmp_path: Path, seconds: float = 60.0, **inputs: object) -> dict[str, InputSizes | str]:
     job = parse_job(
         {"framework": "standalone", "inputs": inputs, "tasks": {"worker": {"command": "x", "instances": 2}}}
     )
-    return InputSizeScan(job, LocalStorage(), f"file://{tmp_path}", seconds)
+    return input_sizes(job, LocalStorage(), f"file://{tmp_path}", seconds)
 
 
 def test_how_much_the_inputs_hold(tmp_path: Path) -> None:
     for number in (1, 2, 3, 10):
         (tmp_path / f"{number:02}").write_bytes(b"x" * number)
     every = str(tmp_path / "*")
-    looking = look(
+    found = look(
         tmp_path, parts=every, queued={"paths": [every], "deal": "queue"}, none=str(tmp_path / "no"), other="s4://b/x"
     )
-    found = looking.figures()
     assert found["parts"] == InputSizes(Amount(4, 16), Amount(3, 6), Amount(1, 10))
     assert found["queued"] == InputSizes(Amount(4, 16))
     assert "correct the path" in str(found["none"])
@@ -106,5 +105,5 @@ def test_a_store_that_does_not_answer_holds_nobody_up(tmp_path: Path, monkeypatc
         yield from ()
 
     monkeypatch.setattr(job_checks, "find_shards", hang)
-    assert look(tmp_path, 0.1, slow=str(tmp_path)).figures() == {"slow": "its store was not read within 0.1 s"}
+    assert look(tmp_path, 0.1, slow=str(tmp_path)) == {"slow": "its store was not read within 0.1 s"}
     over.set()

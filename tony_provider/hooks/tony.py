@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseHook
 
 from tony_provider.arguments import DEFAULT_CONN_ID
-from tony_provider.cluster.checks.job_checks import CLUSTER, POLICY, InputSizes, InputSizeScan, JobChecks, shared_cache
+from tony_provider.cluster.checks.job_checks import CLUSTER, POLICY, InputSizes, JobChecks, input_sizes, shared_cache
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.interface import CONTROL_SECONDS, Application, Cluster
 from tony_provider.cluster.open_cluster import OpenCluster, open_cluster
@@ -162,7 +162,7 @@ class TonyHook(BaseHook):
 
     def input_figures(self, job: JobSpec, seconds: float) -> dict[str, InputSizes | str]:
         """Return the size of each input of the job, or the reason why the size is unknown after ``seconds``."""
-        return InputSizeScan(job, self.storage(), self.layout.root, seconds).figures()
+        return input_sizes(job, self.storage(), self.layout.root, seconds)
 
     def submit(
         self, request: SubmissionRequest, *, before_submit: Callable[[TonyJob], object] = lambda job: None

@@ -12,7 +12,7 @@ import logging
 import time
 import zipfile
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -469,52 +469,43 @@ class _TooLongError(Exception):
     pass
 
 
-class InputSizeScan:
-    """Measures all inputs of a job in a separate thread with a time limit, because a store may not answer."""
+def input_sizes(job: JobSpec, storage: Storage, store_uri: str, seconds: float) -> dict[str, InputSizes | str]:
+    """Return the size of each input of a job by name, or the reason why it is unknown after ``seconds``.
 
-    def __init__(self, job: JobSpec, storage: Storage, store_uri: str, seconds: float) -> None:
-        """``storage`` is the job's own store, which contains ``store_uri``."""
-        self._job = job
-        self._storage = storage
-        self._store_uri = store_uri
-        self._seconds = seconds
-        self._until = time.monotonic() + seconds
-        self._found: dict[str, InputSizes | str] = {}
+    ``storage`` is the job's own store, which contains ``store_uri``. The inputs are measured in a separate thread,
+    because a store may not answer.
+    """
+    until, too_long = time.monotonic() + seconds, f"its store was not read within {seconds:g} s"
+    found: dict[str, InputSizes | str] = {}
 
-    def figures(self) -> dict[str, InputSizes | str]:
-        """Return the size of each input by name, or the reason why it is unknown."""
-        run_in_threads([self._look], self._seconds, "tony-inputs")
-        found = dict(self._found)
-        return {name: found.get(name, self._too_long) for name in self._job.inputs}
+    def check_time() -> None:
+        if time.monotonic() > until:
+            raise _TooLongError(too_long)
 
-    @property
-    def _too_long(self) -> str:
-        return f"its store was not read within {self._seconds:g} s"
+    def measure() -> None:
+        with contextlib.closing(JobStores(storage, store_uri)) as stores:
+            for name in job.inputs:
+                found[name] = _input_size(job, name, store_uri, stores, check_time)
 
-    def _look(self) -> None:
-        with contextlib.closing(JobStores(self._storage, self._store_uri)) as stores:
-            for name in self._job.inputs:
-                self._found[name] = self._figures(name, stores)
+    run_in_threads([measure], seconds, "tony-inputs")
+    return {name: found.get(name, too_long) for name in job.inputs}
 
-    def _figures(self, name: str, stores: JobStores) -> InputSizes | str:
-        spec = self._job.inputs[name]
-        if any(uris.scheme(path) == "file" != uris.scheme(self._store_uri) for path in spec.paths):
-            return "it is on the disks of the nodes"
-        try:
-            sizes = array("Q", (shard.bytes_to_read for shard in find_shards(name, spec, stores, self._check_time)))
-        except _TooLongError:
-            return self._too_long
-        except Exception as error:  # noqa: BLE001 - whatever the drivers of other stores raise
-            return str(error) or type(error).__name__
-        total = Amount(len(sizes), sum(sizes))
-        if spec.deal is InputDeal.QUEUE:
-            return InputSizes(total)
-        parts = _parts(sizes, shards_needed(self._job, name))
-        return InputSizes(total, parts[0], parts[-1])
 
-    def _check_time(self) -> None:
-        if time.monotonic() > self._until:
-            raise _TooLongError
+def _input_size(
+    job: JobSpec, name: str, store_uri: str, stores: JobStores, check_time: Callable[[], None]
+) -> InputSizes | str:
+    spec = job.inputs[name]
+    if any(uris.scheme(path) == "file" != uris.scheme(store_uri) for path in spec.paths):
+        return "it is on the disks of the nodes"
+    try:
+        sizes = array("Q", (shard.bytes_to_read for shard in find_shards(name, spec, stores, check_time)))
+    except Exception as error:  # noqa: BLE001 - whatever the drivers of other stores raise
+        return str(error) or type(error).__name__
+    total = Amount(len(sizes), sum(sizes))
+    if spec.deal is InputDeal.QUEUE:
+        return InputSizes(total)
+    parts = _parts(sizes, shards_needed(job, name))
+    return InputSizes(total, parts[0], parts[-1])
 
 
 def _parts(sizes: Sequence[int], number: int) -> list[Amount]:
