@@ -21,6 +21,7 @@ from tony_provider.runtime.common import clock, contract
 from tony_provider.runtime.common.bounds import printable_json
 from tony_provider.runtime.common.codec import CodecError, from_plain
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.launch.launch_context import container_files, launch_command
 from tony_provider.runtime.protocol import limits
@@ -116,6 +117,14 @@ class Application:
     @property
     def is_final(self) -> bool:
         return self.state.is_final
+
+    @property
+    def attempt_number(self) -> int | None:
+        """The number of the current application attempt; None if there is none yet, or if it is unknown."""
+        try:
+            return ApplicationAttemptId.parse(self.attempt or "").number
+        except ValueError:
+            return None
 
 
 @attrs.frozen

@@ -16,7 +16,6 @@ from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.cluster.interface import Application, ApplicationState
 from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.common.quantities import left, number, percent, span, speed, steps
-from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId
 from tony_provider.runtime.protocol.limits import SLOW_ANSWER, STATUS_STALE
 from tony_provider.runtime.protocol.metrics import IN_TASK_TABLES
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
@@ -188,7 +187,7 @@ class ReachabilityLog:
 
     def _look_at_master(self, application: Application) -> None:
         """Detect a lost application master: the attempt is later than the last one seen."""
-        number = _number(application)
+        number = application.attempt_number
         if application.is_final:
             self._troubles.forget(_Key.MASTER)
         elif number is None:  # YARN names no attempt while the next attempt waits for its container
@@ -248,14 +247,6 @@ def _does(error: Outage) -> str:
 
 def _line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _number(application: Application) -> int | None:
-    """Return the number of the current attempt, or None if there is none yet."""
-    try:
-        return ApplicationAttemptId.parse(application.attempt or "").number
-    except ValueError:
-        return None
 
 
 PROGRESS_INTERVAL = 10.0  # minimum seconds between progress lines

@@ -25,7 +25,7 @@ class TokenRefresher:
 
     def __init__(self) -> None:
         self._next = 0.0  # epoch seconds of the next attempt
-        self._attempt: str | None = None  # the master that received the last token
+        self._attempt: int | None = None  # number of the master that received the last token
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._problem = ""
 
@@ -51,7 +51,7 @@ class TokenRefresher:
                 self._problem = str(error)
                 self._lines.put(f"Could not send {job} a new HDFS token yet: {error}")
             return False
-        self._problem, self._attempt = "", seen.application.attempt if seen.application else None
+        self._problem, self._attempt = "", seen.application.attempt_number if seen.application else None
         if newer is not None:
             self._next = max(self._next, newer.half_ms / 1000)  # because the status shows the oldest of several tokens
             self._lines.put(f"{job} has a new HDFS token, valid until {moment(newer.until_ms)}")
@@ -64,11 +64,8 @@ class TokenRefresher:
 
     def _has_later_master(self, seen: Observation, status: JobStatus) -> bool:
         """Whether the status is from an earlier master, and this object has not sent the running master a token."""
-        attempt = seen.application.attempt if seen.application else None
-        if attempt is None or attempt == self._attempt:
-            return False
-        number = attempt.rpartition("_")[2]
-        return number.isdecimal() and int(number) > status.am_attempt
+        number = seen.application.attempt_number if seen.application else None
+        return number is not None and number != self._attempt and number > status.am_attempt
 
 
 def _now(seen: Observation) -> float:
