@@ -28,7 +28,7 @@ MASTER_MS = 5_000_000  # its clock is far from ours
 class Watch:
     def __init__(self, limits: HeartbeatLimits = LIMITS, memory: SensorMemory | None = None) -> None:
         self.clock = Clock()
-        self.memory = memory or SensorMemory.beginning(self.clock.now)
+        self.memory = memory or SensorMemory(absent_since=self.clock.now)
         self.conditions = HeartbeatCondition(
             OF_TRAINING, self.memory, start_timeout=None, log=lambda _: None, clock=self.clock, limits=limits
         )

@@ -41,7 +41,7 @@ class Watch:
         self.log: list[str] = []
         self.conditions = StateCondition(
             target,
-            SensorMemory.beginning(self.clock.now),
+            SensorMemory(absent_since=self.clock.now),
             start_timeout=start_timeout,
             log=self.log.append,
             clock=self.clock,

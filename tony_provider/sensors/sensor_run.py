@@ -223,7 +223,7 @@ class SensorRun:
         if self._watch is None:
             target, train_task = self._aim(context)
             memory = load_sensor_memory(context, self._log) if reschedule else None
-            memory = memory or SensorMemory.beginning(time.time())
+            memory = memory or SensorMemory(absent_since=time.time())
             conditions = self._criteria.condition(target, memory, self._log.info)
             self._watch = JobSearch(target), conditions, train_task
         search, conditions, train_task = self._watch

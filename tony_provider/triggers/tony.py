@@ -312,7 +312,7 @@ class TonySensorTrigger(BaseTrigger):
         async with following(sensor.tony_conn_id, sensor.proxy_user, job) as poller:
             seen = await job.next(None)
             # The times are converted only now, because the poller learns the cluster's clock from the first answer.
-            memory = SensorMemory.beginning(sensor.began - poller.clock_ahead)
+            memory = SensorMemory(absent_since=sensor.began - poller.clock_ahead)
             condition = sensor.criteria.condition(sensor.target, memory, self.log.info)
             end = None if sensor.end is None else sensor.end - poller.clock_ahead
             task_states: TrainTaskState | None = None

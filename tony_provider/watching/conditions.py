@@ -65,16 +65,12 @@ class SensorMemory:
     """The state that a condition keeps between two observations, possibly in different processes."""
 
     application_id: str | None = None  # last application that was watched
-    absent_since: float | None = None
+    absent_since: float | None = None  # at first, the start of the sensor
     ended_since: float | None = None
     outage_since: float | None = None
     updated_ms: int | None = None  # time of the newest status by its master's clock; None before the first one
     updated_seen: float = 0.0  # local time at which that status was first seen, in epoch seconds
     slow_since: dict[str, float] = attrs.field(factory=dict)  # by task: since when it is slow, in epoch seconds
-
-    @classmethod
-    def beginning(cls, began: float) -> SensorMemory:
-        return cls(absent_since=began)
 
     def forget_pulse(self) -> None:
         self.updated_ms = None

@@ -322,7 +322,7 @@ class JobPoller:
                 job = self._urgent.popleft()
                 job.wanted = False
                 if job in self._jobs:
-                    await self._look(job)
+                    await self._see(job, job.look, job.is_seen)
             self._work.clear()
             await self._work.wait()
 
@@ -334,7 +334,7 @@ class JobPoller:
             waiting = (job for job in self._jobs if job.has_turn)
             due = (job for job in waiting if clock() - job.looked_at >= job.interval)
             if (oldest := min(due, key=lambda job: job.looked_at, default=None)) is not None:
-                await self._read_status(oldest)
+                await self._see(oldest, oldest.read_status, oldest.is_read)
 
     async def _read_output_in_turn(self) -> None:
         """Fetch output for the job whose last fetch is the oldest. A separate loop, because masters may hang."""
@@ -369,12 +369,6 @@ class JobPoller:
     async def _next_turn(self) -> None:
         async with self._turn:
             await asyncio.sleep(1 / self._pace.details_per_second)
-
-    async def _look(self, job: FollowedJob) -> None:
-        await self._see(job, job.look, job.is_seen)
-
-    async def _read_status(self, job: FollowedJob) -> None:
-        await self._see(job, job.read_status, job.is_read)
 
     async def _see(
         self, job: FollowedJob, look: Callable[[TonyHook], Observation], tell: Callable[[Observation], None]
