@@ -189,16 +189,13 @@ class MlflowRun:
         """
         experiment = self._experiment(client)
         found = self._remembered(client, experiment) or self._tagged(client, experiment)
-        if found is not None:
-            tags = found.data.tags
-            is_mine = application_id is not None and tags.get(APPLICATION_TAG) == application_id
-            if is_mine or tags.get(VERDICT_TAG) != FinalStatus.SUCCEEDED.value:
-                self.store.set(STATE_KEY, found.info.run_id, forever=True)
-                return found
-        name = self.options.run_name or self._name()
-        created = client.create_run(experiment, started_ms, self._tags(), name)
-        self.store.set(STATE_KEY, created.info.run_id, forever=True)
-        return created
+        tags = found.data.tags if found is not None else {}
+        is_mine = application_id is not None and tags.get(APPLICATION_TAG) == application_id
+        if found is None or (not is_mine and tags.get(VERDICT_TAG) == FinalStatus.SUCCEEDED.value):
+            name = self.options.run_name or self._name()
+            found = client.create_run(experiment, started_ms, self._tags(), name)
+        self.store.set(STATE_KEY, found.info.run_id, forever=True)
+        return found
 
     def _experiment(self, client: MlflowClient) -> str:
         name = self.options.experiment or self.run.dag_id

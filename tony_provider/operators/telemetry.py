@@ -214,7 +214,7 @@ class Telemetry:
     store: StateStore
     summary: JobSummary | None = None  # the application's summary, with the curves to report; None if there is none
     history: JobHistory | None = None  # the application's records; None if they were not read yet
-    _ended: WatchResult | None = None
+    ended: WatchResult | None = None  # the end of the watch, with the application's last state; None before it
     _open: OpenMlflowRun | None = None  # MLflow's run; None until MLflow was notified of the start
 
     def completed(self, request: SubmissionRequest) -> SubmissionRequest:
@@ -250,10 +250,6 @@ class Telemetry:
                 return MlflowServer.of_connection(options.conn_id).secrets
         return []
 
-    def watch_ended(self, ending: WatchResult) -> None:
-        """Record the end of the watch, with the application's last state."""
-        self._ended = ending
-
     def close_mlflow_run_in_background(self, application_id: str, reason: str) -> None:
         """Close the MLflow run in another thread now, because Airflow may end this process before the job ends."""
         with self._bearing("MLflow's run stays open"):
@@ -277,7 +273,7 @@ class Telemetry:
         self._tell(None)
 
     def _tell(self, error: BaseException | None) -> None:
-        job, seen = self.task.switch.job, self._ended
+        job, seen = self.task.switch.job, self.ended
         application_id = job.application_id if job is not None else ""
         goes_on = isinstance(error, TonyTaskKilled) and self.task.on_kill_action == "keep"
         if goes_on or (error is None and seen is None) or not (application_id or self._open):

@@ -379,13 +379,12 @@ class TrainingTry:
 
     def _completed(self, request: SubmissionRequest) -> SubmissionRequest:
         """Add data that only a new application needs: advised changes of the job, and data for reports."""
-        return self._telemetry.completed(self._advised(request) if self._task.apply_advice else request)
+        if self._task.apply_advice:
+            from tony_provider.advice.sizing import Limits  # here: few tasks use it
 
-    def _advised(self, request: SubmissionRequest) -> SubmissionRequest:
-        from tony_provider.advice.sizing import Limits  # here: few tasks use it
-
-        limits = Limits.parse(self._task.apply_advice)
-        return request if limits is None else self._adviser.advised(request, limits)
+            if (limits := Limits.parse(self._task.apply_advice)) is not None:
+                request = self._adviser.advised(request, limits)
+        return self._telemetry.completed(request)
 
     def _remember(self, job: TonyJob) -> None:
         self._job = self._switch.job = job
@@ -519,7 +518,7 @@ class TrainingTry:
 
     def _conclude(self, ending: WatchResult) -> Any:
         job = self._job
-        self._telemetry.watch_ended(ending)
+        self._telemetry.ended = ending
         self._end_if_killed()
         if ending.reason is WatchEnd.DEADLINE:
             raise AirflowTaskTimeout(f"{job} took longer than the task's execution_timeout")
