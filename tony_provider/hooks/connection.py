@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -80,26 +80,29 @@ def mask_of(secrets: Mapping[str, str]) -> Callable[[str, str], str]:
     return mask
 
 
-_CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
-
-
 @contextmanager
-def connections_of_database() -> Iterator[None]:
-    """Context manager in which Airflow also searches its database for connections, as in Airflow's own commands.
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Context manager in which this process has other environment variables."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def connections_of_database() -> AbstractContextManager[None]:
+    """Return a context in which Airflow also searches its database for connections, as in Airflow's own commands.
 
     It sets a variable to "server", as those commands do, because Airflow otherwise does not search the database. Within
     a task it has no effect, because tasks query the api-server. Source: airflow/cli/commands/connection_command.py and
     ensure_secrets_backend_loaded in airflow/sdk/execution_time/supervisor.py of 3.3.2.
     """
-    before = os.environ.get(_CONTEXT)
-    os.environ[_CONTEXT] = "server"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_CONTEXT]
-        else:
-            os.environ[_CONTEXT] = before
+    return environment({"_AIRFLOW_PROCESS_CONTEXT": "server"})
 
 
 DEFAULT_WEBHDFS_CONN_ID = "webhdfs_default"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ import attrs
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from tony_provider.exceptions import TonySpecError
+from tony_provider.hooks.connection import environment
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.protocol.status import FinalStatus
 
@@ -73,7 +73,7 @@ class MlflowServer:
 
         Only one client exists in a process at a time, because the context sets these environment variables.
         """
-        with _asking, _environment({**_DEADLINES, **self.credentials}):
+        with _asking, environment({**_DEADLINES, **self.credentials}):
             try:
                 from mlflow.tracking import MlflowClient
             except ModuleNotFoundError as error:
@@ -90,20 +90,6 @@ def _address(host: str | None, scheme: str | None, port: int | None) -> str:
         return ""
     address = host if "://" in host else f"{scheme or 'http'}://{host}"
     return f"{address}:{port}" if port else address
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 TRAINING_TAG = "tony.training"  # identifies the training that the run belongs to

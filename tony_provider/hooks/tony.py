@@ -28,7 +28,7 @@ from tony_provider.cluster.training.results import (
     PreviousApplication,
     previous_application,
 )
-from tony_provider.hooks.connection import CONN_TYPE, read_connection
+from tony_provider.hooks.connection import CONN_TYPE, mask_of, read_connection
 from tony_provider.hooks.job import EXPORT_SECONDS, TonyJob
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.protocol.status import ExportedModel, JobStatus
@@ -176,7 +176,6 @@ class TonyHook(BaseHook):
 
         Raises JobRejected and SourceMissing before any file is staged. Also raises StagingFailed and SubmissionRefused.
         """
-        from tony_provider.hooks.connection import mask_of
 
         def begin(application_id: str) -> None:
             before_submit(TonyJob(self, application_id, request.identity))
