@@ -104,6 +104,11 @@ class SubmissionBuilder(ABC):
     prepared: PreparedSubmission = attrs.field(repr=False)
     application_id: str
 
+    @property
+    def directory(self) -> str:
+        """URI of the application's directory."""
+        return self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
+
     @abstractmethod
     def stage(self, sources: Sequence[LocalSource]) -> list[LocalizedResource]:
         """Stage the sources; return the resources in the same order."""
@@ -157,7 +162,7 @@ class SubmissionBuilder(ABC):
             application_id=self.application_id,
             user=cluster.user,
             job=job,
-            application_dir=self.prepared.layout.application_dir(request.identity, self.application_id),
+            application_dir=self.directory,
             webhdfs=opened.nodes_webhdfs,
             resources=resources.of_tasks,
             resources_by_type=resources.by_type,
@@ -309,8 +314,7 @@ class SubmissionAttempt(SubmissionBuilder):
     def keep(self, specification: SpecificationRecord) -> None:
         """Write the specification for the job's history, and give the job's viewers access. Raises StagingFailed."""
         self._note_environments()
-        directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
-        uri = uris.join(directory, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
+        uri = uris.join(self.directory, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
         with staging_errors():
             self._opened.storage.write_record(uri, dump_json(specification))
         request = self.prepared.request
@@ -451,18 +455,17 @@ class SubmissionAttempt(SubmissionBuilder):
             self._opened.cluster.forget(self.application_id)
         if self._token is not None and self._opened.tokens is not None:
             self._opened.tokens.cancel(self._token)
-        directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
         with (
             logging_errors(log.warning, "Cannot remove the files and records of %s", self.application_id),
             suppress(StorageNotEmpty),  # another application of this training has left something there
         ):
-            self._opened.storage.remove(directory, recursive=True)
+            self._opened.storage.remove(self.directory, recursive=True)
             if not self._handed_over:  # otherwise the application master may already use the chain
                 if self._taken is not None:
                     self.prepared.chains.owners.give_back(self._taken, self.prepared.before)
                 if self._chain_opened:
                     self.prepared.chains.abandon(self._chain_uri)
-            for parent in (uris.parent(directory), self.prepared.layout.job_dir(self.prepared.request.identity)):
+            for parent in (uris.parent(self.directory), self.prepared.layout.job_dir(self.prepared.request.identity)):
                 self._opened.storage.remove(parent)
 
 
