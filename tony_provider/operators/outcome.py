@@ -30,7 +30,6 @@ from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.runtime.storage.uris import join
 from tony_provider.watching.job_watch import call_through_outage
 from tony_provider.watching.task_output import OutputLines, OutputSelection, ShownPositions, kept_output, prefixed
-from tony_provider.watching.termination import clean_up
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -107,9 +106,6 @@ class Outcome:
     job: TonyJob
     this_try: TryInfo
     log: Logger
-
-    def clean_up(self) -> None:
-        clean_up(self.job, self.log.warning)
 
     def deliver(self, application: Application | None, status: JobStatus | None) -> dict[str, Any]:
         """Log and return the task's result, and mark it delivered.

@@ -22,7 +22,6 @@ from tony_provider.cluster.training.identity import Identity
 from tony_provider.cluster.training.plan import ChainOrigin, Resume
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.connection import connections_of_database, without_masking_warnings
-from tony_provider.hooks.tony import TonyHook
 from tony_provider.job_files.parameters import split_parameters
 from tony_provider.operators.job_templates import job_templates, without_literals
 from tony_provider.operators.try_state import TaskInstanceInfo
@@ -148,13 +147,7 @@ def request_of(
         {**run.labels, **({"checkpoint_key": task.checkpoint_key} if task.checkpoint_key else {})},
         search_path(task.dag),
         resume_of(task.resume),
-        origin_of(
-            task.hook,
-            run,
-            resume_from=task.resume_from,
-            warm_start=task.warm_start,
-            checkpoint_key=task.checkpoint_key,
-        ),
+        _origin(task, run),
         job.layers.of(JOB),
         job.layers.of(OVERRIDES),
         watched=task.wait_for_completion,
@@ -195,26 +188,17 @@ def resume_of(given: str) -> Resume:
         raise TonySpecError(f"resume: {shown(given)} should be one of {', '.join(Resume)}") from error
 
 
-def origin_of(
-    hook: TonyHook,
-    run: TaskInstanceInfo,
-    *,
-    resume_from: Mapping[str, Any] | str | None,
-    warm_start: str | None,
-    checkpoint_key: str | None,
-) -> ChainOrigin:
-    """Return the origin of a new checkpoint chain, from the operator's arguments.
-
-    ``checkpoint_key`` is the key of this task. Raises TonySpecError.
-    """
+def _origin(task: TonyTrainOperator, run: TaskInstanceInfo) -> ChainOrigin:
+    """Return the origin of a new checkpoint chain, from the operator's arguments. Raises TonySpecError."""
+    resume_from, warm_start = task.resume_from, task.warm_start
     if warm_start is not None and not isinstance(warm_start, str):
         raise TonySpecError(f"warm_start: should be the URI of a model's directory, not {shown(warm_start)}")
-    training = _training(hook, run, resume_from, checkpoint_key)
+    training = _training(task, run, resume_from)
     snapshot = _number(resume_from, "snapshot") if isinstance(resume_from, Mapping) and training else None
     return ChainOrigin(training, snapshot, (warm_start or "").strip() or None)
 
 
-def _training(hook: TonyHook, run: TaskInstanceInfo, given: Any, checkpoint_key: str | None) -> Identity | str | None:
+def _training(task: TonyTrainOperator, run: TaskInstanceInfo, given: Any) -> Identity | str | None:
     if not given:
         return None
     if isinstance(given, str):
@@ -235,8 +219,8 @@ def _training(hook: TonyHook, run: TaskInstanceInfo, given: Any, checkpoint_key:
     if key is not None and index is not None:
         raise TonySpecError("resume_from: map_index and checkpoint_key are both given; keep one of them")
     if key is None and index is None and (dag_id, task_id) == (run.dag_id, run.task_id):
-        key, index = checkpoint_key or None, run.map_index
-    return hook.identity(
+        key, index = task.checkpoint_key or None, run.map_index
+    return task.hook.identity(
         dag_id=dag_id,
         run_id=run_id,
         task_id=task_id,

@@ -530,7 +530,7 @@ class TrainingTry:
                 application_id=job.application_id,
             )
         outcome = self._outcome()
-        outcome.clean_up()
+        clean_up(job, self._log.warning)
         self._withdraw_links()
         error = failure(job.application_id, ending.application, ending.status)
         if isinstance(error, TonyKilledExternally) and self._was_killed_for_another_try(ending):
