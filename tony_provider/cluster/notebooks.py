@@ -165,8 +165,9 @@ def _without(job: JobSpec, names: list[str]) -> JobSpec:
 
 def newest_checkpoint(storage: Storage, chain: ChainState | None) -> NewestCheckpoint | None:
     """Return the newest checkpoint of the chain, or None without a chain or a checkpoint. Raises StorageError."""
-    chosen = choose_checkpoint(storage, chain.uri) if chain is not None else None
-    return NewestCheckpoint(chain.uri, chosen.checkpoint.point) if chain is not None and chosen is not None else None
+    if chain is None or (chosen := choose_checkpoint(storage, chain.uri)) is None:
+        return None
+    return NewestCheckpoint(chain.uri, chosen.checkpoint.point)
 
 
 TASK_TYPE = "notebook"

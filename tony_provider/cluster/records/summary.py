@@ -297,10 +297,9 @@ def _of_status(status: JobStatus) -> dict[str, Any]:
 def _bounded(summary: JobSummary, most_bytes: int) -> JobSummary:
     """Return the summary, with curves and other details dropped step by step until it fits ``most_bytes``."""
     for smaller in _ever_smaller(summary):
-        summary = smaller
-        if _length(summary) <= most_bytes:
+        if len(json.dumps(to_plain(smaller))) <= most_bytes:
             break
-    return summary
+    return smaller
 
 
 def _ever_smaller(summary: JobSummary) -> Iterator[JobSummary]:
@@ -318,10 +317,6 @@ def _ever_smaller(summary: JobSummary) -> Iterator[JobSummary]:
         fingerprint={},
         use=summary.use[:10],
     )
-
-
-def _length(summary: JobSummary) -> int:
-    return len(json.dumps(to_plain(summary)))
 
 
 def _last_words(printed: str) -> str:
