@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 
 from tony_provider.cluster.local.local_cluster import LocalCluster
 from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
-from tony_provider.operators import outcome, tony, training_try
+from tony_provider.hooks.job import TonyJob
+from tony_provider.operators import tony, training_try
 
 BEFORE_SUBMISSION = "before-submission"  # it owns its chain already, and the cluster has not heard of it
 AFTER_SUBMISSION = "after-submission"
@@ -67,7 +68,7 @@ def _arrange(where: str, arguments: dict[str, Any]) -> None:
     elif where == BEFORE_DEFERRAL:
         tony.TonyTrainOperator.defer = _die  # type: ignore[method-assign]
     elif where == AFTER_SUCCESS:
-        outcome.Outcome.clean_up = _die  # type: ignore[method-assign]
+        TonyJob.clean_up = _die  # type: ignore[method-assign]
     elif where == AFTER_DELIVERY:
         arguments["post_execute"] = _die
     else:
