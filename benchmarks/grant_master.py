@@ -53,7 +53,7 @@ async def main(folder: Path, scheduler: list[str]) -> None:
         for _ in granted:
             _of(Completed, await anext(events))
         write(folder / f"granted-{number}", f"{seconds}")
-    await rm.finish(FinalStatus.SUCCEEDED, "as it was told", "")
+    await rm.finish(FinalStatus.SUCCEEDED, "as it was told")
     await rm.close()
 
 

@@ -21,7 +21,8 @@ from tony_provider.cli.job_file import (
 )
 from tony_provider.cluster.checks.job_checks import Amount, InputSizes
 from tony_provider.cluster.findings import Severity
-from tony_provider.cluster.submission.preparation import SubmissionRequest, with_defaults
+from tony_provider.cluster.settings import with_defaults
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.operators.submission import JOB, OVERRIDES
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.quantities import count, size

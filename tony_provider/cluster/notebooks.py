@@ -17,9 +17,8 @@ from tony_provider.cluster.environments.inspection import packages_of_archive, p
 from tony_provider.cluster.errors import JobRejected, SourceMissing, Unconfirmed
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.cluster.records.history import EnvironmentContent, KeptResource, read_specification
-from tony_provider.cluster.settings import Backend, FileRoots
+from tony_provider.cluster.settings import Backend, FileRoots, with_defaults
 from tony_provider.cluster.sources import LocalSource, SourceFinder, Sources, in_store
-from tony_provider.cluster.submission.preparation import with_defaults
 from tony_provider.cluster.training.checkpoint_chains import ChainState, choose_checkpoint
 from tony_provider.cluster.training.identity import Layout, read_record
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint

@@ -331,3 +331,16 @@ class Settings:
     @property
     def backend(self) -> Backend:
         return Backend.YARN if self.yarn is not None else Backend.LOCAL
+
+
+def with_defaults(job: JobSpec, settings: Settings) -> JobSpec:
+    """Return the job with the connection's defaults for keys that the job does not set."""
+    if job.queue is None:
+        job = attrs.evolve(job, queue=settings.queue)
+    if job.network is None:
+        job = attrs.evolve(job, network=settings.network)
+    if job.logs.max_size is None:
+        job = attrs.evolve(job, logs=attrs.evolve(job.logs, max_size=settings.log_size))
+    if job.timeouts.lifetime is None:
+        job = attrs.evolve(job, timeouts=attrs.evolve(job.timeouts, lifetime=settings.policy.max_lifetime))
+    return job

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tony_provider.cluster.checks.job_checks import CLUSTER, expect_no_problems
 from tony_provider.cluster.errors import ClusterError, JobRejected, MasterOutOfReach, UnexpectedAnswer
 from tony_provider.cluster.findings import Check, run_in_order
 from tony_provider.cluster.interface import CONTROL_SECONDS, Application, Pages, wait_for_end
@@ -311,6 +310,8 @@ class TonyJob:
         If the job's specification is missing or unreadable, only log a warning, because only the job's master can
         decide then. Raises NotResizable.
         """
+        from tony_provider.cluster.checks.job_checks import CLUSTER, expect_no_problems
+
         missing: list[str] = []
         kept = self.specification(missing)
         try:

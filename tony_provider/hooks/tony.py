@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseHook
 
 from tony_provider.arguments import DEFAULT_CONN_ID
-from tony_provider.cluster.checks.job_checks import CLUSTER, POLICY, InputSizes, JobChecks, input_sizes, shared_cache
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.interface import CONTROL_SECONDS, Application, Cluster
 from tony_provider.cluster.open_cluster import OpenCluster, open_cluster
-from tony_provider.cluster.settings import Settings
-from tony_provider.cluster.submission.preparation import SubmissionRequest, with_defaults
-from tony_provider.cluster.submission.submitter import Preview, preview, submit
+from tony_provider.cluster.settings import Settings, with_defaults
 from tony_provider.cluster.training import results
 from tony_provider.cluster.training.checkpoint_chains import TrainingOwners
 from tony_provider.cluster.training.identity import Identity, Layout, identity_of
@@ -35,11 +32,14 @@ from tony_provider.runtime.protocol.status import ExportedModel, JobStatus
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 
-if TYPE_CHECKING:  # imported on use, because few processes need them
+if TYPE_CHECKING:  # imported on use, because few processes and commands need them
+    from tony_provider.cluster.checks.job_checks import InputSizes
     from tony_provider.cluster.environments.built_environments import BuiltEnvironments
     from tony_provider.cluster.findings import Finding, Report
     from tony_provider.cluster.garbage import Garbage
     from tony_provider.cluster.records.summary import PreviousRuns
+    from tony_provider.cluster.submission.preparation import SubmissionRequest
+    from tony_provider.cluster.submission.submitter import Preview
 
 
 class TonyHook(BaseHook):
@@ -133,6 +133,8 @@ class TonyHook(BaseHook):
 
         Raises JobRejected with all reasons why the job could never run.
         """
+        from tony_provider.cluster.checks.job_checks import CLUSTER, POLICY, JobChecks
+
         JobChecks(self.opened, with_defaults(job, self.settings)).expect_none(POLICY, CLUSTER)
 
     def job_findings(
@@ -146,6 +148,8 @@ class TonyHook(BaseHook):
 
         SubmissionRequest describes the arguments.
         """
+        from tony_provider.cluster.checks.job_checks import JobChecks
+
         roots = self.settings.policy.roots([*search_path, *file_roots])
         return JobChecks(self.opened, with_defaults(job, self.settings), search_path, roots, overrides).run()
 
@@ -162,6 +166,8 @@ class TonyHook(BaseHook):
 
     def input_figures(self, job: JobSpec, seconds: float) -> dict[str, InputSizes | str]:
         """Return the size of each input of the job, or the reason why the size is unknown after ``seconds``."""
+        from tony_provider.cluster.checks.job_checks import input_sizes
+
         return input_sizes(job, self.storage(), self.layout.root, seconds)
 
     def submit(
@@ -176,6 +182,7 @@ class TonyHook(BaseHook):
 
         Raises JobRejected and SourceMissing before any file is staged. Also raises StagingFailed and SubmissionRefused.
         """
+        from tony_provider.cluster.submission.submitter import submit
 
         def begin(application_id: str) -> None:
             before_submit(TonyJob(self, application_id, request.identity))
@@ -195,6 +202,8 @@ class TonyHook(BaseHook):
 
     def preview(self, request: SubmissionRequest) -> Preview:
         """Return the files and requests of ``submit``, but change nothing. Raises the same errors as ``submit``."""
+        from tony_provider.cluster.submission.submitter import preview
+
         return preview(self.opened, request)
 
     def previous_application(self, identity: Identity, *, remembered: str | None = None) -> PreviousApplication | None:
@@ -259,6 +268,7 @@ class TonyHook(BaseHook):
 
     def shared_environments(self) -> BuiltEnvironments | None:
         """Return the environments in the cache that users share, or None if the connection has no such cache."""
+        from tony_provider.cluster.checks.job_checks import shared_cache
         from tony_provider.cluster.environments.built_environments import BuiltEnvironments
 
         cache = shared_cache(self.opened)

@@ -20,7 +20,7 @@ import attrs
 from tony_provider.cluster import lifetime
 from tony_provider.cluster.errors import ClusterError, RecordUnreadable, logging_errors
 from tony_provider.cluster.interface import Application, ApplicationState
-from tony_provider.cluster.submission.preparation import with_defaults
+from tony_provider.cluster.settings import with_defaults
 from tony_provider.cluster.training.results import is_of_result
 from tony_provider.hooks.job import TonyJob
 from tony_provider.runtime.common.clock import difference

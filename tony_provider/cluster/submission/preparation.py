@@ -19,7 +19,7 @@ from tony_provider.cluster.environments.runtime_archive import worker_archive
 from tony_provider.cluster.errors import StagingFailed, staging_errors
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.cluster.records.history import EnvironmentContent, KeptResource
-from tony_provider.cluster.settings import Settings
+from tony_provider.cluster.settings import with_defaults
 from tony_provider.cluster.sources import (
     LocalSource,
     Sources,
@@ -279,19 +279,6 @@ def _owner_before(opened: OpenCluster, request: SubmissionRequest) -> Epoch:
     if request.after_owner not in (None, before.number):
         raise TakenOverError(f"{before.owner.whose.name or 'a submission'} has taken over this training")
     return before
-
-
-def with_defaults(job: JobSpec, settings: Settings) -> JobSpec:
-    """Return the job with the connection's defaults for keys that the job does not set."""
-    if job.queue is None:
-        job = attrs.evolve(job, queue=settings.queue)
-    if job.network is None:
-        job = attrs.evolve(job, network=settings.network)
-    if job.logs.max_size is None:
-        job = attrs.evolve(job, logs=attrs.evolve(job.logs, max_size=settings.log_size))
-    if job.timeouts.lifetime is None:
-        job = attrs.evolve(job, timeouts=attrs.evolve(job.timeouts, lifetime=settings.policy.max_lifetime))
-    return job
 
 
 def _with_known_content(sources: Sources, environments: Mapping[str, EnvironmentContent]) -> Sources:
