@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import os
-import sys
+from typing import NoReturn
 
 from tony_provider.runtime.common import grpc_without_fork_handlers  # noqa: F401
 
@@ -26,19 +26,23 @@ log = logging.getLogger("tony_provider.runtime.am")
 _EXPECTED = (ContainerError, ResourceManagerError, HadoopError, IdentityError, StorageError, OSError)
 
 
-def main() -> int:
-    """Run the application master and return the exit code, 0 if the job succeeded."""
+def main() -> NoReturn:
+    """Run the application master, and end the process with exit code 0 if the job succeeded."""
     gc.freeze()  # see launch/start.py
     gc.enable()
     helper_processes.configure_log()
+    code = 1
     try:
-        status = asyncio.run(run(MasterContext.of_process(os.environ)))
+        if asyncio.run(run(MasterContext.of_process(os.environ))) is FinalStatus.SUCCEEDED:
+            code = 0
     except _EXPECTED as error:
         log.debug("the application master cannot start", exc_info=True)
         log.error("the application master cannot start: %s", error)  # noqa: TRY400 - one clear line
-        return 1
-    return 0 if status is FinalStatus.SUCCEEDED else 1
+    except Exception:
+        log.exception("internal error in the application master")
+    logging.shutdown()
+    os._exit(code)  # a regular exit takes 0.1 s to free the memory of modules
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
