@@ -123,7 +123,6 @@ SINKS = {
     "removal": Sink(
         r"rmtree\(|remove_tree\(|recursive=True",
         (
-            "cli/local_tensorboard.py",
             "cluster/checks/doctor.py",
             "cluster/garbage.py",
             "cluster/local/application_folder.py",
