@@ -21,6 +21,7 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
@@ -208,6 +209,7 @@ PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x8
 _FORMAT = 9  # version of the archive's format, which is part of the archive's key
 _ZIP_HEADER = 30  # bytes before the name in a zip entry
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in the zip format
+_DOWNLOADS = 4  # Pythons whose wheels are downloaded at once
 _DOWNLOAD_SECONDS = 600.0  # time limit for the wheels of one Python, about 20 MB
 _KEPT = 4  # number of archives on the worker's disk, usually one for each version of the provider
 _REQUIREMENTS = Path(tony_provider.__file__).parent / "runtime" / "requirements.txt"
@@ -251,12 +253,11 @@ def build(pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATF
     finds no suitable wheel or a wheel with another hash.
     """
     files: dict[str, bytes] = {}
-    with tempfile.TemporaryDirectory(prefix="tony-runtime-") as folder:
-        for python in pythons:
-            wheels = Path(folder) / python
-            _download(python, platforms, wheels)
+    with tempfile.TemporaryDirectory(prefix="tony-runtime-") as folder, ThreadPoolExecutor(_DOWNLOADS) as pool:
+        downloads = [pool.submit(_download, python, platforms, Path(folder) / python) for python in pythons]
+        for python, download in zip(pythons, downloads, strict=True):
             entries = dict(_runtime_entries())
-            for wheel in sorted(wheels.glob("*.whl")):
+            for wheel in sorted(download.result().glob("*.whl")):
                 entries.update(_wheel_entries(wheel))
             files.update(_for_python(python, entries))
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -319,7 +320,8 @@ def _wheel_entries(wheel: Path) -> Iterator[tuple[str, ArchiveEntry]]:
                 yield name, ArchiveEntry(archive.read(name))
 
 
-def _download(python: str, platforms: Sequence[str], target: Path) -> None:
+def _download(python: str, platforms: Sequence[str], target: Path) -> Path:
+    """Download the wheels for a Python version into the new directory ``target``, and return the directory."""
     from tony_provider.cluster.environments.requirements import pip_command, pip_indexes  # not needed by submissions
 
     abi = f"cp{python.replace('.', '')}"
@@ -347,6 +349,7 @@ def _download(python: str, platforms: Sequence[str], target: Path) -> None:
         raise StagingFailed(
             f"pip found no packages for Python {python} on {', '.join(platforms)}: {done.stderr.strip()}"
         )
+    return target
 
 
 def _key(runtime: Mapping[str, ArchiveEntry], distributions: Iterable[metadata.Distribution]) -> str:
