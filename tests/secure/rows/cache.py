@@ -117,8 +117,9 @@ def poisoned_node(field: Field) -> str:
     field.at_end(lambda: _restore(field))
     job = field.place.submit(_spec(field))
     application = job.end(SECONDS)
-    log = job.log("worker:0") if job.handle.stored_logs("worker:0") else ""
-    field.expect("POISONED" not in log, f"the poisoned file was run: {log[-300:]}")
+    # An attempt that finds the poisoned file runs nothing, and may leave no log.
+    logs = [log.read(0, log.size) for log in job.handle.stored_logs("worker:0")]
+    field.expect(not any(b"POISONED" in log for log in logs), f"the poisoned file was run: {logs}")
     why = next(iter(application.diagnostics.strip().splitlines()), "")
     return f"it was not run: {why[:200] or 'the job ran what was submitted'}"
 
