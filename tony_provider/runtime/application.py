@@ -36,7 +36,7 @@ from tony_provider.runtime.storage import (
     read_whole,
     uris,
 )
-from tony_provider.runtime.storage.base import Readers, SharedFiles
+from tony_provider.runtime.storage.base import Readers, SharedFiles, list_existing
 from tony_provider.runtime.storage.stores import JobStores, remove_leftovers
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
@@ -271,8 +271,5 @@ def clear_outputs(storage: Storage, application_dir: str) -> None:
 
 def _whole_exports(storage: Storage, uri: str) -> list[str]:
     """Return the names of complete exports. Their content is never removed, because it belongs to the program."""
-    try:
-        found = storage.list(uri)
-    except StorageNotFound:
-        return []
+    found = list_existing(storage, uri)
     return [status.name for status in found if contract.step_of_export(status.name) is not None]

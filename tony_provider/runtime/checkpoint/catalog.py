@@ -47,6 +47,7 @@ from tony_provider.runtime.storage import (
     uris,
     write_atomically,
 )
+from tony_provider.runtime.storage.base import list_existing
 
 log = logging.getLogger(__name__)
 
@@ -84,11 +85,8 @@ class Pins:
 
     def names(self) -> frozenset[str]:
         """Return the names of all pinned checkpoints, and remove expired pins."""
-        try:
-            found = self._storage.list(self._uri)
-        except StorageNotFound:
-            return frozenset()
-        found = [status for status in found if "." in status.name]  # the name of a pin contains a dot
+        listed = list_existing(self._storage, self._uri)
+        found = [status for status in listed if "." in status.name]  # the name of a pin contains a dot
         oldest_ms = epoch_ms() - LONGEST_PIN * 1000
         for status in found:
             if status.modified_ms < oldest_ms:
@@ -369,17 +367,11 @@ class Catalog:
         return named
 
     def _broken(self) -> Sequence[str]:
-        try:
-            return [status.path for status in self._storage.list(self._broken_uri) if status.is_directory]
-        except StorageNotFound:
-            return []
+        return [status.path for status in list_existing(self._storage, self._broken_uri) if status.is_directory]
 
     def _directories(self) -> Sequence[tuple[int, str]]:
         """Return the number and URI of each checkpoint directory, committed or not, sorted by number."""
-        try:
-            found = self._storage.list(self.uri)
-        except StorageNotFound:
-            return []
+        found = list_existing(self._storage, self.uri)
         named = (status for status in found if status.is_directory and self._only in ("", status.name))
         saves = ((stored_checkpoint.save_of(status.name), status) for status in named)
         return sorted((save, status.path) for save, status in saves if save is not None)
@@ -398,11 +390,8 @@ class Catalog:
 
     def _sizes(self) -> Mapping[str, int]:
         """Return the sizes of all objects in bytes, by name."""
-        try:
-            found = self._storage.list(self.objects_uri)
-            return {status.name: status.size for status in found if not status.is_directory}
-        except StorageNotFound:
-            return {}
+        found = list_existing(self._storage, self.objects_uri)
+        return {status.name: status.size for status in found if not status.is_directory}
 
     def _set_aside_damaged(self, error: DamagedCheckpoint) -> None:
         where = self.set_aside(error.uri, error.reason)

@@ -29,12 +29,12 @@ from tony_provider.runtime.jobspec.problems import child
 from tony_provider.runtime.storage import (
     FileStatus,
     Storage,
-    StorageNotFound,
     is_temporary,
     read_whole,
     uris,
     write_atomically,
 )
+from tony_provider.runtime.storage.base import list_existing
 
 
 @attrs.frozen
@@ -468,11 +468,7 @@ def read_log(storage: Storage, directory: str) -> Iterator[ShardCommit]:
 
     Blocks. Raises StorageError, and ValueError for an invalid line.
     """
-    try:
-        files = storage.list(directory)
-    except StorageNotFound:
-        return
-    for file in files:
+    for file in list_existing(storage, directory):
         if not is_temporary(file.name):
             for line in read_whole(storage, file.path, COMMITS_LIMIT).splitlines():
                 yield ShardCommit.of_line(line)

@@ -9,8 +9,7 @@ from typing import Optional
 
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.storage import errors, uris
-from tony_provider.runtime.storage.base import FileStatus, SharedFiles, Storage, is_temporary
-from tony_provider.runtime.storage.errors import StorageNotFound
+from tony_provider.runtime.storage.base import FileStatus, SharedFiles, Storage, is_temporary, list_existing
 from tony_provider.runtime.storage.fsspec_store import FsspecStorage
 from tony_provider.runtime.storage.local import LocalStorage, local_path
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
@@ -94,11 +93,7 @@ def leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> I
     """
     left, apart = [uri], without
     while left:
-        try:
-            found = storage.list(left.pop())
-        except StorageNotFound:
-            continue
-        for status in found:
+        for status in list_existing(storage, left.pop()):
             if is_leftover(status):
                 yield status
             elif status.is_directory and not status.is_link and status.name not in apart:
