@@ -10,6 +10,8 @@ from typing import Any
 
 from tony_provider.importers.job_source import Options, Source, System, carry_variables, read_options
 from tony_provider.importers.key_table import (
+    NO_JVM,
+    NO_SERVER,
     Draft,
     KeyRule,
     Keys,
@@ -169,7 +171,7 @@ OPTIONS = Keys(
         "user-path": left_out("`python_env` comes first on PATH; `env` may set another PATH", "python_env"),
         "cluster": left_out("use `--conn-id`: each connection is for one cluster"),
         "duration": left_out("interactive containers are not supported"),
-        **dict.fromkeys(("jars", "user-classpath-first"), left_out("nothing runs in a JVM")),
+        **dict.fromkeys(("jars", "user-classpath-first"), NO_JVM),
         "host-local-enable": left_out(
             "the hosts of an earlier run are not stored; `placement` can name hosts", "placement"
         ),
@@ -251,10 +253,7 @@ KEYS = Keys(
         "hbox.docker.<setting>": left_out("no options for Docker's command line; use the keys of `docker`", "docker"),
         "hbox.horovod.<setting>": left_out("set Horovod's own variables in `env`", "env"),
         "hbox.mpi.<setting>": left_out("`mpirun` is found on PATH, or in the job's `python_env`", "python_env"),
-        "hbox.history.<setting>": left_out(
-            "no server: a running job has a job page, and an ended job has a directory on the store and a run in "
-            "Airflow"
-        ),
+        "hbox.history.<setting>": NO_SERVER,
         "hbox.interresult.<setting>": left_out("`airflow tony export`; every complete checkpoint is copied"),
         "hbox.tf.board.<setting>": left_out(_BOARD, "tensorboard"),
         "hbox.inputformat.<setting>": left_out(_NO_STREAM),

@@ -273,6 +273,12 @@ def left_out(why: str, here: str = "") -> KeyRule:
     return KeyRule(here, lambda draft, key, value, _names: draft.leave_out(key, why, value), why)
 
 
+NO_JVM = left_out("nothing runs in a JVM")
+NO_SERVER = left_out(
+    "no server: a running job has a job page, and an ended job has a directory on the store and a run in Airflow"
+)
+
+
 def carried_by(carry: Carry, here: str) -> KeyRule:
     """Return a rule that calls ``carry``, for keys that need more than a conversion."""
     return KeyRule(here, carry)

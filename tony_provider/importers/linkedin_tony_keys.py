@@ -7,6 +7,8 @@ from typing import Any
 
 from tony_provider.importers.job_source import for_sh
 from tony_provider.importers.key_table import (
+    NO_JVM,
+    NO_SERVER,
     Carry,
     Draft,
     KeyRule,
@@ -281,7 +283,7 @@ KEYS = Keys(
         ),
         **dict.fromkeys(
             ("tony.task.executor.jvm.opts", "tony.task.am.jvm.opts", "tony.task.default.jvm.opts"),
-            left_out("nothing runs in a JVM"),
+            NO_JVM,
         ),
         "tony.gpu-exec-path": left_out("NVML measures GPUs, without a program"),
         "tony.python-exec-path": left_out(
@@ -304,10 +306,7 @@ KEYS = Keys(
                 "tony.history.<setting>",
                 "tony.history.cache.max-entries",
             ),
-            left_out(
-                "no server: a running job has a job page, and an ended job has a directory on the store and a run in "
-                "Airflow"
-            ),
+            NO_SERVER,
         ),
         "tony.version-info.<part>": left_out("says which TonY submitted it"),
     }
