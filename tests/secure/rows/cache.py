@@ -124,15 +124,16 @@ def poisoned_node(field: Field) -> str:
     return f"it was not run: {why[:200] or 'the job ran what was submitted'}"
 
 
-@row("poisoned-node-runtime", "rewrite on the node the runtime that the next master there is made of", by=_BY)
+@row("poisoned-node-runtime", "rewrite on the nodes the runtime of the next job's master and executors", by=_BY)
 def poisoned_node_runtime(field: Field) -> str:
     marker = field.folder / "ran"
     field.folder.chmod(0o777)
     both = {"tasks": {"worker": {"instances": 2, "memory": "2200MiB", "command": f"{sys.executable} rewriter.py"}}}
     _rewrite(field, [f"runtime {marker}"], "", **both)
-    job = field.place.submit(_spec(field, am={"memory": "256MiB", "attempts": 3}))
+    worker = {"instances": 2, "memory": "2200MiB", "command": f"sh {SCRIPT}"}  # again one on each node
+    job = field.place.submit(_spec(field, am={"memory": "256MiB", "attempts": 3}, tasks={"worker": worker}))
     job.end(SECONDS)
-    field.expect(not marker.exists(), "the rewritten runtime was run as alice's next application master")
+    field.expect(not marker.exists(), "the rewritten runtime was run as alice's next job")
     _honest(field, job)
     return "it was not run; the node fetched it again, and the job ran what was submitted"
 

@@ -217,6 +217,20 @@ def test_refused_launches_are_replaced_a_bounded_number_of_times() -> None:
     assert f"the {MOST_REPLACEMENTS} previous containers were also lost" in failure.message
 
 
+def test_containers_that_the_launcher_refuses_are_replaced_a_bounded_number_of_times() -> None:
+    world = workers()
+    world.grant_all()
+    for _ in range(MOST_REPLACEMENTS + 1):
+        assert not world.finished
+        world.lose("worker:1", exit_codes.BAD_CONTAINER)
+        world.grant_all()
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert (failure.kind, failure.exit_code) == (FailureKind.LAUNCH, exit_codes.BAD_CONTAINER)
+    assert f"the {MOST_REPLACEMENTS} previous containers were also lost" in failure.message
+
+
 def test_containers_that_are_taken_back_before_a_process_runs_are_replaced_for_ever() -> None:
     world = workers()
     world.grant_all()

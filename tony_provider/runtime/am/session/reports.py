@@ -208,7 +208,8 @@ class ContainerFailures(Part):
             exit_codes.killing_signal(exit.exit_code or 0) in failures.KILL_SIGNALS
         )  # killed by the node or by a user
         chance = exit.reason in _NODE_TROUBLE or failure.kind is FailureKind.CONTAINER_LOST or is_killed
-        self._lost(task, failure, now, again=chance, chance=chance, better=better)
+        again = chance or exit.exit_code == exit_codes.BAD_CONTAINER  # such as a changed file in the node's cache
+        self._lost(task, failure, now, again=again, chance=chance, better=better)
 
     def not_launched(self, container_id: str, reason: str, now: float) -> None:
         """Handle a node's refusal to start a container."""
