@@ -107,9 +107,11 @@ def kill_master(job: Job) -> None:
 
 
 def kill_executor(job: Job, task: str) -> None:
-    container = job.task(task).container_id or "?"
-    executor = next(each for each in job.executors() if each.holds(container))
-    os.kill(executor.pid, signal.SIGKILL)
+    def executors() -> list[int]:
+        container = job.task(task).container_id or "?"
+        return [each.pid for each in job.executors() if each.holds(container)]
+
+    os.kill(until(executors, job.describe)[0], signal.SIGKILL)
     until(lambda: job.task(task).attempt == 2 and job.status().state is JobState.RUNNING, job.describe)
 
 

@@ -42,7 +42,11 @@ def deferred(job: Job, place: YarnPlace) -> Iterator[None]:
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(asyncio.run, first())
-        yield
+        try:
+            yield
+        except BaseException:
+            job.hook.kill(job.id, "its test has failed")  # otherwise the trigger waits for ever
+            raise
         event = from_plain(waiting.result(SECONDS).payload, WatchEvent)
     assert (event.reason, event.error) == (WatchEnd.FINISHED, None)
 
