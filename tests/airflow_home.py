@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,18 @@ def airflow_db() -> None:
         migrate()
     except subprocess.CalledProcessError as error:
         pytest.fail(f"airflow db migrate failed:\n{error.stdout}{error.stderr}", pytrace=False)
+
+
+_MASKERS = ("airflow._shared.secrets_masker.secrets_masker", "airflow.sdk._shared.secrets_masker.secrets_masker")
+
+
+@pytest.fixture(autouse=True)
+def forget_masked_secrets() -> Iterator[None]:
+    """Otherwise Airflow compiles one expression of all secrets of all tests with each new one: minutes in all."""
+    yield
+    for name in _MASKERS:
+        if name in sys.modules:
+            sys.modules[name].reset_secrets_masker()
 
 
 @pytest.fixture

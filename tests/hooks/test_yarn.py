@@ -321,7 +321,7 @@ def test_no_resource_manager_that_answers(add_connection: AddConnection, hadoop:
         "tony_default",
         host=f"http://127.0.0.1:{port}",
         login="alice",
-        extra={"webhdfs": hadoop.webhdfs[0], "timeout": 2},
+        extra={"webhdfs": hadoop.webhdfs[0], "timeout": 20},
     )
     with TonyHook() as hook:
         with pytest.raises(ClusterUnreachable, match=rf"127.0.0.1:{port}: .*refused.*check the addresses"):
@@ -336,7 +336,7 @@ def test_an_address_that_is_no_resource_managers(add_connection: AddConnection, 
         "tony_default",
         host=hadoop.webhdfs[0],
         login="alice",
-        extra={"webhdfs": hadoop.webhdfs[0], "timeout": 2},
+        extra={"webhdfs": hadoop.webhdfs[0], "timeout": 20},
     )
     with TonyHook() as hook, pytest.raises(UnexpectedAnswer, match="is not a ResourceManager's web address"):
         hook.submit(SubmissionRequest(job(), identity(hook)))
