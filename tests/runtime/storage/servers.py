@@ -87,6 +87,55 @@ def scripted(answer: Callable[[Request], Reply | None], tls: ssl.SSLContext | No
         thread.join(10)
 
 
+class KeepingServer:
+    """A NameNode that keeps connections open, answers each request, and counts both."""
+
+    def __init__(self) -> None:
+        self.connections: list[socket.socket] = []
+        self.requests = 0
+        self.loses = 0  # so many of the next requests get no answer: the connection is closed
+        keeping = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                keeping.connections.append(self.request)
+                super().setup()
+
+            def do_GET(self) -> None:
+                keeping.requests += 1
+                if keeping.loses:
+                    keeping.loses -= 1
+                    self.close_connection = True
+                    return
+                body = b'{"FileStatuses": {"FileStatus": []}}'
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", free_ports(1)[0]), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> KeepingServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(10)
+
+
 def forward(address: str, request: Request) -> Reply:
     """Ask a real server the same."""
     connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=30)

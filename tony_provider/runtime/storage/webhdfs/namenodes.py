@@ -7,7 +7,7 @@ import random
 import ssl
 import threading
 import time
-from contextlib import closing
+from http.client import HTTPConnection
 from typing import Optional
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -20,6 +20,7 @@ from tony_provider.runtime.storage.webhdfs.transport import (
     BROKEN,
     TIMEOUTS,
     Deadline,
+    IdleConnections,
     Negotiate,
     NotNow,
     SpnegoExchange,
@@ -59,12 +60,15 @@ class NameNodes:
         self._negotiate = negotiate
         # Index of the address to try first. Threads change the index without a lock; a race costs at most one attempt.
         self._active = 0
+        self._idle = {address: IdleConnections() for address in self._config.addresses}
         self._closed = threading.Event()
         self._warned = False  # whether the current outage has been logged
         self.clock_ahead: Optional[float] = None  # see ``Storage.clock_ahead``
 
     def close(self) -> None:
         self._closed.set()
+        for idle in self._idle.values():
+            idle.close()
 
     def wait(self, seconds: float) -> bool:
         """Pause before the next attempt for at most ``seconds``. Return False if the storage was closed."""
@@ -103,24 +107,37 @@ class NameNodes:
                 raise self._give_up(call, failures, deadline) from failures[address]
 
     def _ask_one(self, address: str, call: Call, deadline: Deadline) -> WebHdfsAnswer:
-        with closing(self._transport.connect(address, deadline)) as connection:
-            url = self._url(address, call)
-            silence = self._config.silence_timeout
-            watch(
-                connection,
-                deadline.left(self._config.response_timeout),
-                silence,
-                lambda: self._warn(address, call, f"no answer for {silence:g} s"),
-            )
-            spnego = self._exchange(address)
-            asked = time.time()
-            try:
-                answer = self._transport.exchange(connection, call.method, url, spnego, deadline)
-            except BROKEN:
-                call.perhaps_done = True
-                raise
-        self.clock_ahead = server_clock_ahead(answer.date, asked, time.time(), self.clock_ahead)
+        idle = self._idle[address]
+        kept = idle.take()
+        connection = kept or self._transport.connect(address, deadline)
+        try:
+            answer = self._ask_over(connection, address, call, deadline)
+        except BaseException as error:
+            connection.close()
+            if kept and isinstance(error, BROKEN) and not isinstance(error, TIMEOUTS):
+                return self._ask_one(address, call, deadline)  # the server has just closed the kept connection
+            raise
+        idle.keep(connection)
         check_answer(answer, str(call.uri), call.what)
+        return answer
+
+    def _ask_over(self, connection: HTTPConnection, address: str, call: Call, deadline: Deadline) -> WebHdfsAnswer:
+        url = self._url(address, call)
+        silence = self._config.silence_timeout
+        watch(
+            connection,
+            deadline.left(self._config.response_timeout),
+            silence,
+            lambda: self._warn(address, call, f"no answer for {silence:g} s"),
+        )
+        spnego = self._exchange(address)
+        asked = time.time()
+        try:
+            answer = self._transport.exchange(connection, call.method, url, spnego, deadline)
+        except BROKEN:
+            call.perhaps_done = True
+            raise
+        self.clock_ahead = server_clock_ahead(answer.date, asked, time.time(), self.clock_ahead)
         return answer
 
     def _warn(self, address: str, call: Call, problem: str) -> None:

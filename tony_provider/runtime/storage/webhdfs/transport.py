@@ -264,6 +264,45 @@ class Deadline:
         return time.monotonic() >= self._end
 
 
+_LONGEST_IDLE = 5.0  # seconds; Hadoop's servers close a connection after 10 s or more without a request
+_MOST_IDLE = 4
+
+
+class IdleConnections:
+    """Open connections to one server, between two requests. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._room = _MOST_IDLE
+        self._idle: list[tuple[HTTPConnection, float]] = []
+
+    def take(self) -> Optional[HTTPConnection]:
+        """Return a connection that the server has not closed, or None."""
+        while self._idle:
+            try:
+                connection, since = self._idle.pop()
+            except IndexError:  # another thread took it
+                break
+            poll = select.poll()
+            poll.register(connection.sock, select.POLLIN)
+            if time.monotonic() - since < _LONGEST_IDLE and not poll.poll(0):
+                return connection
+            connection.close()
+        return None
+
+    def keep(self, connection: HTTPConnection) -> None:
+        """Keep a connection whose last answer was read completely, or close it."""
+        if connection.sock is None or len(self._idle) >= self._room:
+            connection.close()
+        else:
+            self._idle.append((connection, time.monotonic()))
+
+    def close(self) -> None:
+        """Close all, and keep no more."""
+        self._room = 0
+        while self._idle:
+            self._idle.pop()[0].close()
+
+
 class Transport:
     """Opens connections to WebHDFS servers, and sends requests without a body."""
 
@@ -303,7 +342,7 @@ class Transport:
         """
         set_timeout(connection, deadline.left(self.config.response_timeout))
         who = {} if spnego is None else {"Authorization": spnego.authorization}
-        connection.request(method, request_target(url), headers={**who, "Connection": "close"})
+        connection.request(method, request_target(url), headers=who)
         answer = read_answer(connection.getresponse(), deadline)
         if spnego is not None and (answer.needs_proof or answer.authenticate):
             spnego.check(answer.authenticate)
@@ -372,14 +411,16 @@ def watch(connection: HTTPConnection, patience: float, silence: float, on_silenc
     read or write. After ``patience`` seconds without a byte, SilenceTimeoutError is raised.
     """
     set_timeout(connection, patience)
-    connection.sock = cast(Any, _WatchedSocket(connection.sock, patience, silence, on_silence))
+    sock: Any = connection.sock
+    plain = sock.plain if isinstance(sock, _WatchedSocket) else sock
+    connection.sock = cast(Any, _WatchedSocket(plain, patience, silence, on_silence))
 
 
 class _WatchedSocket:
     """Socket wrapper for ``watch``, with the methods that ``http.client`` needs."""
 
     def __init__(self, sock: socket.socket, patience: float, silence: float, on_silence: Callable[[], object]) -> None:
-        self._socket = sock
+        self.plain = sock
         self._patience = patience
         self._silence = silence
         self._on_silence = on_silence
@@ -388,17 +429,17 @@ class _WatchedSocket:
         left = memoryview(data)
         while left:
             self.wait(select.POLLOUT)
-            left = left[self._socket.send(left) :]
+            left = left[self.plain.send(left) :]
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_WatchedFile(self, self._socket.makefile("rb", buffering=0)))
+        return io.BufferedReader(_WatchedFile(self, self.plain.makefile("rb", buffering=0)))
 
     def wait(self, event: int) -> None:
         """Wait until bytes can be read or written. Raises SilenceTimeoutError, and errors of ``on_silence``."""
-        if event == select.POLLIN and isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+        if event == select.POLLIN and isinstance(self.plain, ssl.SSLSocket) and self.plain.pending():
             return
         poll = select.poll()
-        poll.register(self._socket, event)
+        poll.register(self.plain, event)
         deadline = Deadline(self._patience)
         while not poll.poll(1000 * deadline.left(self._silence)):
             self._on_silence()
@@ -406,7 +447,7 @@ class _WatchedSocket:
                 raise SilenceTimeoutError(f"no bytes within {self._patience:g} s")
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._socket, name)
+        return getattr(self.plain, name)
 
 
 class _WatchedFile(io.RawIOBase):
