@@ -43,13 +43,14 @@ def short_tokens(life_ms: int = LIFE_MS, interval_ms: int = INTERVAL_MS) -> dict
 
 @contextmanager
 def as_user(place: YarnPlace) -> Iterator[YarnPlace]:
-    """The place, with a ticket of the user that jobs there run as; what is left there is ended."""
+    """The place, with a ticket of the user that jobs there run as. In the end its jobs and its cluster are stopped."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in place.cluster.layout.kerberos_environment(USER).items():
             if name.startswith("KRB5"):
                 patch.setenv(name, value)
         yield place
         place.close()
+        place.cluster.stop()
 
 
 def with_keytab(place: YarnPlace) -> YarnPlace:

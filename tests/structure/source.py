@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import attrs
@@ -37,7 +38,8 @@ class Module:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def modules(folder: str) -> dict[str, Module]:
+@cache
+def modules(folder: str) -> Mapping[str, Module]:
     """By name, those of a folder and the folders in it, without generated ones."""
     found: dict[str, Module] = {}
     for path in sorted((ROOT / folder).rglob("*.py")):
