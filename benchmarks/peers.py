@@ -1,6 +1,6 @@
-"""What this project is measured beside, fetched when a benchmark first needs it: skein, and YARN's distributed shell.
+"""What this project is measured beside, fetched when first needed: skein, Spark, Ray, YARN's distributed shell.
 
-Both are kept in ``.tony``, by what they are made of. None: it cannot be had here, and is left out of the tables.
+All are kept in ``.tony``, by what they are made of. None: it cannot be had here, and is left out of the tables.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from tests.jobs.pythons import find_python
 # The last skein there is, and the newest of what it needs that it still works with.
 SKEIN = ("skein==0.8.2", "grpcio==1.48.2", "protobuf==3.20.3", "setuptools==69.5.1")
 SKEIN_PYTHONS = ("3.9", "3.10")
+SPARK = ("torch==2.15.0", "pyspark==4.3.0", "ray[train,client]==2.60.0", "pandas==2.3.3", "pyarrow==26.0.1", "psutil")
 _HOME = REPOSITORY / ".tony" / "bench-peers"
-_SECONDS = 300.0  # for one of them
+_SECONDS = 900.0  # for one of them
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion><groupId>tony.bench</groupId><artifactId>shell</artifactId><version>1</version>
@@ -35,21 +36,31 @@ _POM = """\
 
 def skein_python() -> Path | None:
     """A Python that has skein."""
-    place = _HOME / f"skein-{_digest(*SKEIN)}"
-    python = place / "bin" / "python"
-    if (place / "whole").exists():
-        return python
     base = next(filter(None, map(find_python, SKEIN_PYTHONS)), None)
     if base is None:
         _left_out("skein", f"no Python {', '.join(SKEIN_PYTHONS)} is here")
         return None
+    return _environment("skein", base, SKEIN)
+
+
+def spark_python() -> Path | None:
+    """A Python that has Spark, Ray and PyTorch: some 6 GB."""
+    return _environment("spark", Path(sys.executable), SPARK)
+
+
+def _environment(name: str, base: Path, packages: Sequence[str]) -> Path | None:
+    """The Python of a virtual environment with these packages."""
+    place = _HOME / f"{name}-{_digest(*packages)}"
+    python = place / "bin" / "python"
+    if (place / "whole").exists():
+        return python
     uv = Path(sys.executable).with_name("uv")
     shutil.rmtree(place, ignore_errors=True)
     commands: list[list[str | Path]] = [[uv, "venv", "--quiet", "--python", base, place]]
-    commands.append([uv, "pip", "install", "--quiet", "--python", python, "--compile-bytecode", *SKEIN])
+    commands.append([uv, "pip", "install", "--quiet", "--python", python, "--compile-bytecode", *packages])
     for command in commands:
         if (problem := _problem(command)) is not None:
-            _left_out("skein", problem)
+            _left_out(name, problem)
             return None
     (place / "whole").touch()
     return python
