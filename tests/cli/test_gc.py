@@ -417,10 +417,16 @@ def test_on_hdfs(yarn: TonyHook, tony: Tony) -> None:
     yarn.job(application_id, which).clean_up()
     live = identity(yarn, "live")
     living = yarn.submit(SubmissionRequest(job("sleep 600"), live)).application_id
-    try:
+    directory = yarn.job(application_id, which).directory
+
+    def listed() -> dict[str, str] | None:
         rows = json.loads(tony("gc", "--older-than", "0s", "--output", "json").out)
         why = {row["directory"]: row["stays because"] for row in rows}
-        assert why[yarn.layout.chain_dir(which, 1)] == why[yarn.job(application_id, which).directory] == ""
+        return why if directory in why else None
+
+    try:
+        why = until(listed, "its master to write its last files", period=1.0)
+        assert why[yarn.layout.chain_dir(which, 1)] == why[directory] == ""
         assert why[yarn.layout.chain_dir(live, 1)] == f"{living} of its training is still active"
         done = tony("gc", "--older-than", "0s", "--yes")
         assert done.code == 0, done.error
