@@ -53,6 +53,8 @@ def _arrives(folder: Path, system: str, texts: list[str]) -> bool:
         found = imported_from(words, system=system, command="python train.py")
     except NotImportable:
         return False
+    # Python takes bytecode of a former example for the file's if both are of the same second and size.
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     import_job(options(words, system, job_file, dag_file))
     _is_in_dag(found, parsed_dag(folder, dag_file.name))
     _is_in_job_file(found, job_file)
