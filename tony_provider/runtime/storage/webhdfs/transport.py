@@ -277,11 +277,8 @@ class IdleConnections:
 
     def take(self) -> Optional[HTTPConnection]:
         """Return a connection that the server has not closed, or None."""
-        while self._idle:
-            try:
-                connection, since = self._idle.pop()
-            except IndexError:  # another thread took it
-                break
+        while last := self._pop():
+            connection, since = last
             poll = select.poll()
             poll.register(connection.sock, select.POLLIN)
             if time.monotonic() - since < _LONGEST_IDLE and not poll.poll(0):
@@ -299,8 +296,14 @@ class IdleConnections:
     def close(self) -> None:
         """Close all, and keep no more."""
         self._room = 0
-        while self._idle:
-            self._idle.pop()[0].close()
+        while last := self._pop():
+            last[0].close()
+
+    def _pop(self) -> Optional[tuple[HTTPConnection, float]]:
+        try:
+            return self._idle.pop()
+        except IndexError:  # also if another thread has taken the last one
+            return None
 
 
 class Transport:
