@@ -7,7 +7,6 @@ task again alone, and has no executors: there the whole container is killed.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -148,9 +147,7 @@ class Running:
         return time.time()
 
     def end(self) -> None:
-        url = f"{self.cluster.rm_webapp[0]}/ws/v1/cluster/apps/{self.id}/state"
-        killed = json.dumps({"state": "KILLED"}).encode()
-        self.cluster.client(USER).request("PUT", url, killed, "application/json")
+        hadoop.kill(self.cluster, self.id)
         if self.subject.leaves_processes:
             until(lambda: self.report()["state"] in ("KILLED", "FAILED", "FINISHED"), f"{self.id} to end")
             for pid in self.processes():
