@@ -39,7 +39,8 @@ def outcomes(request: pytest.FixtureRequest, installation: Installation) -> dict
 @pytest.mark.timeout(2400)  # the first waits for all of them, and for Airflow to start
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_row(outcomes: dict[str, Outcome], name: str) -> None:
-    assert outcomes[name].problems == [], f"{outcomes[name]}; more in {OUTPUT / name}"
+    problems, report = outcomes[name].problems, OUTPUT / name / "report.txt"
+    assert problems == [], "\n".join([*problems, report.read_text()])
 
 
 def test_every_kind_has_a_representative() -> None:

@@ -20,6 +20,7 @@ PARAMS: dict[str, Any] = {
 }
 ONCE = {"retries": 0}
 TWICE = {"retries": 1, "retry_delay": timedelta(seconds=1)}
+FOUR_TIMES = {**TWICE, "retries": 3}
 
 
 def job(**changes: Any) -> dict[str, Any]:

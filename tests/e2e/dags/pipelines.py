@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow.sdk import DAG, get_current_context, task
-from jobs import DIARY, ONCE, PARAMS, TWICE, job
+from jobs import DIARY, FOUR_TIMES, ONCE, PARAMS, TWICE, job
 
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
@@ -39,8 +39,9 @@ def publish(trained: Any) -> str:
     return about
 
 
+# A slow scheduler learns of a deferral only after the task has gone on, and then fails that try: more than one retry.
 with DAG("independent", **DAILY):
-    TonyTrainOperator(task_id="train", job=daily_job(), deferrable=True, poll_interval=1, **TWICE)
+    TonyTrainOperator(task_id="train", job=daily_job(), deferrable=True, poll_interval=1, **FOUR_TIMES)
 
 with DAG("chained", **DAILY, default_args={"depends_on_past": True}):
     train = TonyTrainOperator(
@@ -55,7 +56,7 @@ with DAG("chained", **DAILY, default_args={"depends_on_past": True}):
     )
     publish(train.output)
 
-# With retries: a slow scheduler learns of a deferral only after the task has gone on, and then fails that try.
+# With retries, for the same reason.
 with DAG("evaluated", schedule=None, params=PARAMS):
     train = TonyTrainOperator(task_id="train", job=job(), deferrable=True, poll_interval=1, **TWICE)
     evaluate = TonyTrainOperator(
