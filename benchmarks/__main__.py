@@ -33,13 +33,14 @@ _TO_END = 120.0  # seconds that an interrupted one gets to end what it has start
 def main() -> int:
     known = {benchmark.name: benchmark for benchmark in EVERY}
     parser = ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all but those that take too long")
     parser.add_argument("--list", action="store_true", help="only name them")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="where all is left (%(default)s)")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in known]:
         parser.error(f"{', '.join(unknown)}: not among {', '.join(known)}")
-    chosen = [benchmark for benchmark in EVERY if not arguments.names or benchmark.name in arguments.names]
+    names = arguments.names or [each.name for each in EVERY if arguments.list or not each.only_named]
+    chosen = [benchmark for benchmark in EVERY if benchmark.name in names]
     if arguments.list:
         print("\n".join(f"{benchmark.name:12} {benchmark.about}" for benchmark in chosen))
         return 0

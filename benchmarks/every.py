@@ -12,6 +12,7 @@ class Benchmark:
     name: str
     about: str  # a line
     on_cluster: bool = False  # needs HDFS and YARN; all such share one
+    only_named: bool = False  # takes too long for a run of all
     package: str = "benchmarks"
 
     @property
@@ -23,6 +24,7 @@ class Benchmark:
 EVERY = (
     Benchmark("launch", "trivial jobs: begin, end, memory, calls; beside skein and others", on_cluster=True),
     Benchmark("recovery", "seconds until a job runs again, after something of it was killed", on_cluster=True),
+    Benchmark("rivals", "a training of two ranks, beside TorchDistributor and Ray on Spark", only_named=True),
     Benchmark("airflow_commands", "`airflow tony …`, and Airflow's own with the provider and without", on_cluster=True),
     Benchmark("airflow_submissions", "a hundred tasks that submit at once, and what each asks for", on_cluster=True),
     Benchmark("overhead", "a training by hand and as a job: wall time, CPU of master and executors", on_cluster=True),

@@ -3,7 +3,7 @@
 Each is what an Airflow task starts: this project's job, or `spark-submit` (client mode, as SparkSubmitOperator runs
 it). When it fails, it is started again at once, as by an Airflow retry without a delay. A task that does not go on is
 ended after two minutes. Spark's jars and the Python environment are on the nodes already. Ray's checkpoints go to a
-shared folder; TorchDistributor has no checkpoints. `make bench` does not run it yet.
+shared folder; TorchDistributor has no checkpoints. `make bench ONLY=rivals` runs it.
 """
 
 from __future__ import annotations
