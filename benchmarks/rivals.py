@@ -1,9 +1,9 @@
-"""`python -m benchmarks.rivals`: a training of two ranks, beside Spark with TorchDistributor and Ray on Spark, on YARN.
+"""`python -m benchmarks.rivals`: compare a training of two ranks on YARN with TorchDistributor and with Ray on Spark.
 
-Each is what an Airflow task starts: this project's job, or `spark-submit` (client mode, as SparkSubmitOperator runs
-it). When it fails, it is started again at once, as by an Airflow retry without a delay. A task that does not go on is
-ended after two minutes. Spark's jars and the Python environment are on the nodes already. Ray's checkpoints go to a
-shared folder; TorchDistributor has no checkpoints. `make bench ONLY=rivals` runs it.
+The training is this project's job, or `spark-submit` in client mode, as SparkSubmitOperator runs it. If it fails, the
+benchmark restarts it immediately, like an Airflow retry without delay. If it hangs, the benchmark ends it after two
+minutes. Spark's jars and the Python environment are already on the nodes. Ray saves checkpoints to a shared folder, and
+TorchDistributor has no checkpoints. `make bench ONLY=rivals` runs this benchmark.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ RAY = "Ray on Spark"
 WHO = (OURS, TORCH, RAY)
 ROUNDS = 2
 FIRST = "submit until the first step"
-RANK = "rank killed until the next step"
-APPLICATION = "application killed until the next step"
+RANK = "rank killed until the first step after the restart"
+APPLICATION = "application killed until the first step after the restart"
 _PROGRAMS = Path(__file__).with_name("programs")
 _STEPS = _PROGRAMS / "paced_steps.py"
-_BEFORE = 60  # steps before something is killed
+_STEPS_BEFORE_KILL = 60  # steps before something is killed
 _SECONDS = 300.0  # for each wait
-_TIMEOUT = 120.0  # seconds after which a task that does not go on is ended, as by Airflow's execution_timeout
+_HANG_SECONDS = 120.0  # seconds until a task that hangs is ended, like by Airflow's execution_timeout
 _POLL = 0.05
 
 
@@ -60,7 +60,7 @@ class Step:
 
 @attrs.frozen
 class Record:
-    """What the ranks have written."""
+    """Files that the ranks write: steps and process IDs."""
 
     folder: Path
 
@@ -74,36 +74,36 @@ class Record:
 
 
 class Rival(ABC):
-    """One of those that are compared: it runs one training at a time."""
+    """A system that the benchmark compares. It runs one training at a time."""
 
     name: str
 
     @abstractmethod
     def start(self, record: Record) -> None:
-        """What an Airflow task does, and what its retry does."""
+        """Start the training, like an Airflow task or its retry."""
 
     @abstractmethod
-    def has_failed(self) -> bool:
-        """Whether Airflow would retry now."""
+    def has_ended(self) -> bool:
+        """Return whether the task has ended."""
 
     @abstractmethod
     def kill(self) -> None:
-        """The application, as an administrator does."""
+        """Kill the YARN application, like an administrator."""
 
-    def first(self, record: Record) -> list[Step]:
-        """The steps so far. Raises RuntimeError when it has failed before its first one."""
+    def steps_so_far(self, record: Record) -> list[Step]:
+        """Return the steps so far. Raises RuntimeError if the training has ended before its first step."""
         steps = record.steps()
-        if not steps and self.has_failed():
+        if not steps and self.has_ended():
             raise RuntimeError(f"{self.name} failed:\n{self.log()[-3000:]}")
         return steps
 
     @abstractmethod
     def log(self) -> str:
-        """Why it failed."""
+        """Return the output, for error messages."""
 
     def end(self) -> None:
         self.kill()
-        until(self.has_failed, f"{self.name} to end", _SECONDS)
+        until(self.has_ended, f"{self.name} to end", _SECONDS)
 
 
 class Ours(Rival):
@@ -123,7 +123,7 @@ class Ours(Rival):
         handle = self._hook.submit(SubmissionRequest(parse_job(spec), identity))
         self._job = Job(self._hook, identity, handle.application_id, self._place.log_folders)
 
-    def has_failed(self) -> bool:
+    def has_ended(self) -> bool:
         return self._job.application().is_final
 
     def kill(self) -> None:
@@ -173,7 +173,7 @@ class SparkSubmit(Rival):
                 words, env=self._environment, cwd=self._folder, stdout=log, stderr=log, start_new_session=True
             )
 
-    def has_failed(self) -> bool:
+    def has_ended(self) -> bool:
         return self._process.poll() is not None
 
     def kill(self) -> None:
@@ -231,7 +231,7 @@ def _round(rival: Rival, record: Record) -> Iterator[tuple[str, float, str]]:
     began = time.time()
     rival.start(record)
     try:
-        steps = until(lambda: rival.first(record), f"the first step of {rival.name}", _SECONDS, _POLL)
+        steps = until(lambda: rival.steps_so_far(record), f"the first step of {rival.name}", _SECONDS, _POLL)
         yield FIRST, steps[0].time - began, "s"
         for what, kill in ((RANK, record.kill_rank), (APPLICATION, rival.kill)):
             yield from _kill(rival, record, what, kill)
@@ -241,7 +241,7 @@ def _round(rival: Rival, record: Record) -> Iterator[tuple[str, float, str]]:
 
 def _kill(rival: Rival, record: Record, what: str, kill: Any) -> Iterator[tuple[str, float, str]]:
     """Kill something after some steps, and start the training again whenever it has failed."""
-    enough = record.steps()[-1].number + _BEFORE
+    enough = record.steps()[-1].number + _STEPS_BEFORE_KILL
     until(lambda: record.steps()[-1].number >= enough, f"steps of {rival.name}", _SECONDS, _POLL)
     former = record.steps()[-1].pid
     kill()
@@ -249,10 +249,10 @@ def _kill(rival: Rival, record: Record, what: str, kill: Any) -> Iterator[tuple[
 
     def next_step() -> Step | None:
         nonlocal retries
-        hangs = not retries and time.time() > killed + _TIMEOUT
+        hangs = not retries and time.time() > killed + _HANG_SECONDS
         if hangs:
             rival.end()
-        if hangs or rival.has_failed():
+        if hangs or rival.has_ended():
             rival.start(record)
             retries += 1
         return next((step for step in record.steps() if step.time > killed and step.pid != former), None)
@@ -260,8 +260,8 @@ def _kill(rival: Rival, record: Record, what: str, kill: Any) -> Iterator[tuple[
     step = until(next_step, f"the next step of {rival.name}", _SECONDS, _POLL)
     last = max(each.number for each in record.steps() if each.pid == former)
     yield what, step.time - killed, "s"
-    yield f"{what}: steps taken again", last + 1 - step.number, "steps"
-    yield f"{what}: retries of Airflow", retries, "retries"
+    yield f"{what}: repeated steps", last + 1 - step.number, "steps"
+    yield f"{what}: restarts by the benchmark", retries, "restarts"
 
 
 @contextmanager

@@ -90,7 +90,7 @@ class Resources:
 
 
 _MOST_DESCRIPTION = 256 << 10  # bytes, compressed; YARN's store limits all data of an application to 1 MiB
-_OPENING_TRIES = 5  # attempts to open a chain if other tries of the Airflow task open chains concurrently
+_OPENING_TRIES = 5  # how often to try to open a chain if other tries of the Airflow task open chains concurrently
 
 
 @attrs.define
@@ -235,7 +235,7 @@ def _of_master(
 ) -> list[LocalizedResource]:
     """Return the job's Python environment for the application master, or [] if another Python can run the master.
 
-    The environment can be large. So the master gets it only if it may have the container's only Python: if the
+    The environment can be large, so the master gets it only if it may need its Python. It may need this Python if the
     connection names no Python on the nodes, or if the master runs in an image.
     """
     content = prepared.environments.get(PYTHON_ENV_KEY)
@@ -249,7 +249,7 @@ _OTHERS_PASS = 0o001
 
 
 def share_records(storage: Storage, layout: Layout, identity: Identity, application_id: str, job: JobSpec) -> None:
-    """Give the job's viewers read access to the records that exist. The containers share later ones. Blocks.
+    """Give the job's viewers read access to the existing records. Containers share the records that they write. Blocks.
 
     If the store does not support access lists, only log a warning, because the job still works.
     """
@@ -273,7 +273,7 @@ def share_records(storage: Storage, layout: Layout, identity: Identity, applicat
 
 
 def _tell_of_closed_doors(storage: Storage, root: str, readers: Readers) -> None:
-    """Warn about directories above the staging directory that viewers cannot enter. Only the owners can open them."""
+    """Warn about directories above the staging directory that viewers cannot enter. Only their owners can open them."""
     above = uris.parse(root).parent
     while above.path != "/":
         if not _others_pass(storage.status(str(above))):
@@ -384,7 +384,7 @@ class SubmissionAttempt(SubmissionBuilder):
         try:
             self._taken = owners.add(before.number, owner)
         except TakenOverError:
-            newest = owners.newest()  # only an order to end the former application may have changed the owner
+            newest = owners.newest()  # go on if only a request to end the former application was added
             if newest.owner != attrs.evolve(before.owner, stop=newest.owner.stop):
                 raise
             self._taken = owners.add(newest.number, owner)
@@ -428,7 +428,7 @@ class SubmissionAttempt(SubmissionBuilder):
             raise ClusterUnreachable(f"{application_id} was killed and is still {left.state}")
 
     def _is_wanted(self) -> bool:
-        """Return whether another try of the Airflow task waits for this application, whose submission got no answer.
+        """Return whether another try of the Airflow task waits for this application. YARN has not confirmed it.
 
         Return False if the owner cannot be read, because then perhaps no try waits for the application.
         """

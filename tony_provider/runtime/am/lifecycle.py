@@ -160,9 +160,9 @@ class MasterLifecycle:
     access: StoreAccess
 
     async def live(self, registered: Registered) -> FinalStatus:
-        """Run the job, or only its last steps if a former master has ended it. Return how the application ended.
+        """Run the job, or only complete its end if a former master has ended it. Return how the application ended.
 
-        Raises SupersededError if a newer application master owns the store and the containers.
+        Raises SupersededError if a newer application master has taken over the job.
         """
         description, storage = self.ownership.description, self.ownership.storage
         try:
@@ -339,16 +339,15 @@ _ALIVE_AFTER_ALL = 2.0  # seconds without SIGKILL after which the signal counts 
 class Signals:
     """Handles SIGTERM and SIGINT, which end the job.
 
-    A signal does not change an existing verdict. During the last steps signals have no effect, because these steps
-    write the job's result.
+    A signal does not change an existing verdict. While the master writes the job's result, it ignores signals.
 
-    If SIGKILL follows immediately, the cluster removes either only this application master or the whole application.
-    The master cannot distinguish these cases. It writes a result in case the application ends, and leaves its tasks to
-    the cluster.
+    If the cluster sends SIGKILL soon after SIGTERM, the master cannot stop its tasks in time. It also cannot know
+    whether the cluster ends only this master or the whole application. So it writes a result, and leaves its tasks to
+    the cluster or to the next master.
     """
 
     def __init__(self, master: Master, records: ApplicationRecords, notice: float) -> None:
-        """``notice``: see ResourceManager."""
+        """``notice``: seconds between SIGTERM and SIGKILL; see ResourceManager."""
         self._master = master
         self._records = records
         self._notice = notice

@@ -182,7 +182,7 @@ _IN_A_ROW = (
     f"the {MOST_REPLACEMENTS} previous containers were also lost before the user process ran: "
     "check the nodes, and the files that are copied to them"
 )
-_NODE_TROUBLE = (
+_INDEPENDENT_OF_JOB = (
     ExitReason.LOST,
     ExitReason.DISKS_FAILED,
     ExitReason.PREEMPTED,
@@ -207,7 +207,7 @@ class ContainerFailures(Part):
         is_killed = (
             exit_codes.killing_signal(exit.exit_code or 0) in failures.KILL_SIGNALS
         )  # killed by the node or by a user
-        chance = exit.reason in _NODE_TROUBLE or failure.kind is FailureKind.CONTAINER_LOST or is_killed
+        chance = exit.reason in _INDEPENDENT_OF_JOB or failure.kind is FailureKind.CONTAINER_LOST or is_killed
         again = chance or exit.exit_code == exit_codes.BAD_CONTAINER  # such as a changed file in the node's cache
         self._lost(task, failure, now, again=again, chance=chance, better=better)
 

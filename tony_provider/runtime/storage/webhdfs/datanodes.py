@@ -214,7 +214,7 @@ class DataNodes:
             raise errors.StorageError(
                 str(call.uri), call.what, "the server names no DataNode", "use the NameNodes' addresses, not HttpFS's"
             )
-        if self._transport.is_readable(location):  # the URL may contain a token
+        if self._transport.lacks_encryption(location):  # the URL may contain a token
             raise errors.StorageError(
                 str(call.uri),
                 call.what,

@@ -71,7 +71,7 @@ class NameNodes:
             idle.close()
 
     def wait(self, seconds: float) -> bool:
-        """Pause before the next attempt for at most ``seconds``. Return False if the storage was closed."""
+        """Wait for at most ``seconds`` before the next attempt. Return False if the storage was closed."""
         return not self._closed.wait(random.uniform(seconds / 2, seconds))  # noqa: S311 (jitter)
 
     def ask(self, call: Call, deadline: Optional[Deadline] = None) -> WebHdfsAnswer:
@@ -141,7 +141,7 @@ class NameNodes:
         return answer
 
     def _warn(self, address: str, call: Call, problem: str) -> None:
-        """Log once for each outage that an operation waits for the storage."""
+        """Log a warning that an operation waits for the storage, at most once per outage."""
         if not self._warned:
             self._warned = True
             log.warning("waiting for the storage to %s %s: NameNode %s: %s", call.what, call.uri, address, problem)

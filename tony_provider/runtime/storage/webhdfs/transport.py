@@ -71,21 +71,23 @@ class WebHdfsConfig:
     proxy_user: Optional[str] = None
     """User to act for (``doas``), if the cluster allows it to ``user`` or the principal. Not sent with a token."""
     ca_file: Optional[str] = None
-    """PEM file with the authorities of https servers; default: those of the system."""
+    """PEM file with the certificate authorities for https servers. Default: the system's certificate authorities."""
     verify: bool = True
     """Whether to check the certificates of https servers."""
     authorities: list[str] = attrs.field(factory=list)
-    """Names that URIs may have between ``hdfs://`` and the path, next to no name; empty: any name."""
+    """Accepted authorities in ``hdfs://`` URIs; empty: all. URIs without an authority are always accepted."""
     connect_timeout: float = 10.0
     """Seconds to open one connection."""
     response_timeout: float = 20.0
     """Seconds to wait for the answer of one NameNode before the request goes to the next one."""
     stream_timeout: float = 120.0
-    """Seconds without a byte after which a transfer with a DataNode that still answers probes fails.
+    """Maximum seconds without a byte in a transfer, if the DataNode still answers probes.
 
-    The first attempts wait only for a part of it."""
+    The first attempts use a shorter limit."""
     silence_timeout: float = 4.0
-    """Seconds without a byte after which the DataNode is probed. Each probe takes at most half of it."""
+    """Seconds without a byte after which the client probes a DataNode, or logs a warning for a NameNode.
+
+    Each probe takes at most half of this time."""
     timeout: float = 60.0
     """Seconds for one request to the NameNodes, including all retries and failovers."""
 
@@ -146,7 +148,7 @@ _BUSY_CODES = {502, 503, 504}
 _NAMENODE_AWAY = re.compile(
     "failed on (connection|socket|socket timeout) exception|Failed on local exception|End of File Exception between"
 )
-_NO_MATTER_OF_TIME = re.compile("AccessControlException|Sasl")
+_NOT_TEMPORARY = re.compile("AccessControlException|Sasl")
 
 
 class NotNow(Exception):  # noqa: N818 (not an error if another server answers)
@@ -191,15 +193,15 @@ def check_answer(answer: WebHdfsAnswer, uri: str, operation: str) -> None:
     if answer.code in (200, 201, 307):
         return
     exception, message = _remote_exception(answer)
-    if _is_passing(exception, message, answer.code):
+    if _is_temporary(exception, message, answer.code):
         raise NotNow(f"{exception or answer.code}: {_first_line(message)}")
     raise _kind(exception, message, answer.code)(uri, operation, _problem(exception, message, answer.code))
 
 
-def _is_passing(exception: str, message: str, code: int) -> bool:
+def _is_temporary(exception: str, message: str, code: int) -> bool:
     if exception in _NOT_NOW or "StandbyException" in message or (not exception and code in _BUSY_CODES):
         return True
-    return bool(_NAMENODE_AWAY.search(message)) and not _NO_MATTER_OF_TIME.search(message)
+    return bool(_NAMENODE_AWAY.search(message)) and not _NOT_TEMPORARY.search(message)
 
 
 def _kind(exception: str, message: str, code: int) -> type[errors.StorageError]:
@@ -315,7 +317,7 @@ class Transport:
         self._tls = _tls_context(config) if "https" in schemes else None
         self._plain = "http" in schemes
 
-    def is_readable(self, url: str) -> bool:
+    def lacks_encryption(self, url: str) -> bool:
         """Return whether others could read a transfer: the URL is http although all configured addresses are https."""
         return urlsplit(url).scheme != "https" and not self._plain
 
