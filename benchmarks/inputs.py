@@ -1,8 +1,8 @@
 """`python -m benchmarks.inputs`: a million shards in an application master.
 
-How long it takes to find and list them, to deal them in balanced parts, and for the next master to load the listing and
-the log of commits; what memory they take; and how many shards a second the queue deals: by itself, and to readers who
-wait for each commit until it is in the log on HDFS.
+How long it takes to find and list them, to assign them in balanced parts, and for the next master to load the listing
+and the log of committed shards; what memory they take; and how many shards a second the queue assigns: by itself, and
+to readers who wait for each commit until it is in the log on HDFS.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def ratios(figures: Sequence[Figure]) -> list[Ratio]:
 UNITS = {
     "found and listed": "s",
     "memory": "MiB",
-    "dealt in parts": "s",
-    "dealt by the queue": "shards/s",
-    "log of commits": "MiB",
+    "assigned in parts": "s",
+    "assigned by the queue": "shards/s",
+    "log of committed shards": "MiB",
     "taken over": "s",
 }
 
@@ -86,11 +86,11 @@ def _life(shards: int) -> dict[str, float]:
         assert len(opened.listing) == shards
         began = time.monotonic()
         BalancedAssignment.of(opened.listing.sizes, PARTS)
-        found["dealt in parts"] = time.monotonic() - began
-        found["dealt by the queue"] = shards / _dealt_by_queue(opened)
+        found["assigned in parts"] = time.monotonic() - began
+        found["assigned by the queue"] = shards / _dealt_by_queue(opened)
         _commit_all(opened)
         directory = uris.join(uris.parent(opened.uri), "data.commits")
-        found["log of commits"] = sum(each.size for each in walk(ownership.storage, directory)) / _MEBIBYTE
+        found["log of committed shards"] = sum(each.size for each in walk(ownership.storage, directory)) / _MEBIBYTE
         close_inputs([opened])
         began = time.monotonic()
         [opened] = open_inputs(attrs.evolve(ownership, am_attempt=2), ADDRESS)

@@ -141,10 +141,10 @@ WHATS = {
     "submit": "submit returns",
     "first": "first user process",
     "last": "last user process",
-    "known": "last end until known",
+    "known": "last process ended until the client knows",
     "wall": "whole job",
 }
-BEYOND = "submit beyond the store"
+BEYOND = "submit without the store"
 
 
 def _line(times: Times) -> str:
@@ -193,7 +193,7 @@ def looked_at(launchers: Sequence[Launcher], calls: CallCounter, times: int, hom
 
 
 _LOOKED_AT = Size(COSTS_OF, "tasks")
-MEMORY = {"client": "client", "master": "master", "helpers": "beside each user process"}
+MEMORY = {"client": "client", "master": "master", "helpers": "executor memory per user process"}
 
 
 def _cost(launcher: Launcher, calls: CallCounter, home: Path) -> tuple[JobMemory, Counter[str], Counter[str]]:
@@ -234,7 +234,7 @@ AIMS: dict[int, dict[tuple[str, str], Aim | None]] = {
         ("first user process", "skein"): None,
         ("whole job", "skein"): None,
         ("submit returns", ""): Aim(0.25),
-        ("last end until known", ""): Aim(0.6),
+        ("last process ended until the client knows", ""): Aim(0.6),
         (f"{MEMORY['master']}, resident", ""): None,
         (f"{MEMORY['master']}, proportional", ""): Aim(40.0),
         (f"{MEMORY['helpers']}, resident", ""): None,
@@ -246,7 +246,7 @@ AIMS: dict[int, dict[tuple[str, str], Aim | None]] = {
         ("last user process", "skein"): None,
         ("whole job", "skein"): None,
         ("submit returns", ""): Aim(0.25),
-        ("last end until known", ""): Aim(1.2),
+        ("last process ended until the client knows", ""): Aim(1.2),
     },
 }
 
@@ -254,7 +254,7 @@ AIMS: dict[int, dict[tuple[str, str], Aim | None]] = {
 def _title(chosen: Sequence[str], launchers: Sequence[Launcher]) -> str:
     left_out = [name for name in chosen if name not in {launcher.name for launcher in launchers}]
     said = f"; left out, as they cannot be had here: {', '.join(left_out)}" if left_out else ""
-    return f"Trivial jobs of one second, nodes heard of once a second{said}"
+    return f"Trivial jobs of one second, a node heartbeat every second{said}"
 
 
 if __name__ == "__main__":

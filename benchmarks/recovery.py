@@ -202,7 +202,7 @@ def measure(rounds: int = ROUNDS, who: Sequence[str] = WHO) -> Report:
                             found.setdefault((what, subject.name), []).append(seconds)
                             program.progress(f"round {number + 1}: {subject.name:14} {what:36} {seconds:.2f} s")
     figures = [Figure(what, of, "s", values) for (what, of), values in sorted(found.items())]
-    return Report("recovery", f"Seconds until a job of {TASKS} tasks runs as before", figures, ratios(figures))
+    return Report("recovery", f"Seconds until a job of {TASKS} tasks runs again", figures, ratios(figures))
 
 
 def main() -> int:

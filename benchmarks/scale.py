@@ -36,7 +36,7 @@ MOST_GROWTH = 1.3  # memory for each further task, of a size beside the one befo
 class Measured:
     """Of one job."""
 
-    memory: float = 0.0  # MiB resident at the highest, of both masters
+    memory: float = 0.0  # MiB peak resident memory, of both masters
     cpu: float = 0.0  # percent of a core while nothing happens
     late: float = 0.0  # seconds at the longest that the event loop did not come round
     start: float = 0.0  # seconds
@@ -49,14 +49,14 @@ class Measured:
 
 
 WHATS = {
-    "memory": ("master, resident at the highest", "MiB"),
+    "memory": ("master, peak resident memory", "MiB"),
     "cpu": ("CPU while nothing happens", "% of a core"),
-    "late": ("event loop late, at most", "s"),
+    "late": ("maximum delay of the event loop", "s"),
     "start": ("all run, from the start", "s"),
     "start_cpu": ("CPU of the start", "s"),
     "restart": ("all run again, after one user process has died", "s"),
     "together": ("all run again, after all user processes have died", "s"),
-    "recovery": ("all are met again, after the master has died", "s"),
+    "recovery": ("all executors reconnected, after the master has died", "s"),
     "status": ("status.json", "KiB"),
     "events": ("event log", "KiB"),
 }

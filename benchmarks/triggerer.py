@@ -4,7 +4,7 @@ The TriggerRunner is Airflow's own, in its own process, with its own way of hand
 stand-in, which answers at once and counts. Ours is one poller for all jobs; the naive one is a trigger that looks at
 its own job every five seconds. Both look at steps and metrics, ours at what the leader prints too. Told are requests
 per minute while nothing ends, the TriggerRunner's share of a processor meanwhile, the seconds from the end of an
-application until Airflow has the event, and those of some through a whole Airflow until the task goes on; and its
+application until Airflow has the event, and those of some through a whole Airflow until the task resumes; and its
 memory with the triggers, less what it had before, beside that of Airflow's own trigger which only waits for a time: so
 much costs any deferred task. A round is a part of one run: those that are compared are measured one after the other.
 """
@@ -49,7 +49,7 @@ WHATS = {
     "median": ("end known, median", "s"),
     "late": ("end known, 95 of 100", "s"),
 }
-WHOLE = "task goes on, in a whole Airflow"
+WHOLE = "Airflow task resumes, in a whole Airflow"
 MEMORY = {"resident": "memory of the triggers, resident", "proportional": "memory of the triggers, proportional"}
 
 Trigger = Callable[[str], tuple[str, dict[str, Any]]]  # of an application: its class and its arguments

@@ -1,4 +1,4 @@
-"""The same through a whole Airflow: from the end of an application until its task goes on."""
+"""The same through a whole Airflow: from the end of an application until its task resumes."""
 
 from __future__ import annotations
 

@@ -37,13 +37,13 @@ def test_launch() -> None:
         "first user process, 2 tasks: ratio to floor": (2.0, "at most 1.35"),
         "first user process, 2 tasks: ratio to skein": (0.5, ""),
         "whole job, 2 tasks: ratio to floor": (2.0, ""),
-        "last end until known, 2 tasks": (2.0, "at most 0.6"),
+        "last process ended until the client knows, 2 tasks": (2.0, "at most 0.6"),
         "master, resident, 2 tasks": (50.0, ""),
     }
     of_many = {
         "last user process, 32 tasks: ratio to skein": (0.5, ""),
         "whole job, 32 tasks: ratio to floor": (2.0, "at most 1.1"),
-        "last end until known, 32 tasks": (2.0, "at most 1.2"),
+        "last process ended until the client knows, 32 tasks": (2.0, "at most 1.2"),
         **{name.replace("2 tasks", "32 tasks"): value for name, value in of_both.items()},
     }
     assert found == {**of_both, **of_two, **of_many}
@@ -83,7 +83,7 @@ def of_masters(memory: dict[int, list[float]]) -> list[Figure]:
 def test_scale_tells_the_largest_job_and_how_memory_grows() -> None:
     sizes = {100: [60.0, 70.0], 1000: [150.0, 160.0], 3000: [390.0, 400.0]}
     found = said(scale.ratios(of_masters(sizes), list(sizes)))
-    assert found.pop("master, resident at the highest, 3,000 tasks") == (395.0, "at most 912")
+    assert found.pop("master, peak resident memory, 3,000 tasks") == (395.0, "at most 912")
     growth, aim = found.pop("memory of a further task, up to 3,000 tasks: ratio to 1,000 tasks")
     assert growth == pytest.approx(0.12 / 0.1)
     assert aim == "at most 1.3"
