@@ -12,11 +12,12 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
-from tony_provider.runtime.am.resource_manager import Allocated, Completed, ContainerRequest, Event
+from tony_provider.runtime.am.resource_manager import Allocated, Completed, ContainerRequest, Event, NodesCounted
 from tony_provider.runtime.am.yarn.yarn_resource_manager import YarnResourceManager
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource, ResourceKind, YarnAccess
 from tony_provider.runtime.common.contract import ENV_TOKEN_FILE
@@ -47,17 +48,20 @@ async def main(folder: Path, scheduler: list[str]) -> None:
             break
         began = time.monotonic()
         rm.request([ContainerRequest(next(keys), 1, MEMORY, 1) for _ in range(wanted)])
-        granted = [_of(Allocated, await anext(events)).container.id for _ in range(wanted)]
+        granted = [(await _next(events, Allocated)).container.id for _ in range(wanted)]
         seconds = time.monotonic() - began
         rm.release(granted)
         for _ in granted:
-            _of(Completed, await anext(events))
+            await _next(events, Completed)
         write(folder / f"granted-{number}", f"{seconds}")
     await rm.finish(FinalStatus.SUCCEEDED, "as it was told")
     await rm.close()
 
 
-def _of(kind: type[E], event: Event) -> E:
+async def _next(events: AsyncIterator[Event], kind: type[E]) -> E:
+    """The next event about a container, which must be of this kind."""
+    while isinstance(event := await anext(events), NodesCounted):
+        pass
     if not isinstance(event, kind):
         raise TypeError(f"expected was {kind.__name__}: {event}")
     return event

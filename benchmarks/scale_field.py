@@ -122,7 +122,8 @@ class Field:
         def reached() -> bool:
             assert self.master is not None
             if self.master.poll() is not None:
-                raise RuntimeError(f"the application master has ended: {self.directory}/am-*.log")
+                logs = sorted(self.directory.glob("am-*.log"))
+                raise RuntimeError("the application master has ended:\n" + logs[-1].read_text()[-3000:])
             return self.count(kind, value) == self.tasks
 
         until(reached)
