@@ -13,9 +13,10 @@ import grpc
 import grpc.aio
 import pytest
 
-from tests.runtime.am.flood import flooding
+from tests.runtime.am.flood import Flood, flooding
 from tests.runtime.certificates import make_certificates
 from tests.waiting import until
+from tony_provider.runtime.am import message_limits
 from tony_provider.runtime.am.executor_server import ExecutorService, Listener, Server, Stream
 from tony_provider.runtime.jobspec.model import PortRange
 from tony_provider.runtime.protocol import limits, task_identity, tony_pb2, tony_pb2_grpc
@@ -257,6 +258,27 @@ async def test_executors_get_in_while_strangers_take_every_connection(
     told = [record for record in caplog.records if "too many unauthenticated connections" in record.message]
     assert len(told) == 1
     assert "127.0.0.1 (" in told[0].message
+
+
+async def test_all_executors_of_a_large_job_may_connect_before_the_first_is_authenticated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Closed ones would connect again: a slow master of 3,000 tasks was busy with handshakes, and started nothing."""
+    tasks, newcomers = 20, 8
+    monkeypatch.setattr(message_limits, "_NEWCOMERS", newcomers)
+    monkeypatch.setattr(message_limits, "_RARELY", 0.01)
+    async with small_server(connections=tasks + newcomers) as setting:
+        waiting = Flood("127.0.0.1", setting.server.address.port, tasks)
+        waiting.start()
+        try:
+            await asyncio.to_thread(until, lambda: waiting.opened >= tasks, "connections")
+            for number in range(3):
+                channel, _ = await come(setting, attrs.evolve(IDENTITY, task=f"worker:{number}"))
+                await channel.close()
+                await setting.listener.next("detached")
+            assert waiting.closed == 0
+        finally:
+            await asyncio.to_thread(waiting.stop)
 
 
 async def test_a_connection_that_proves_nothing_is_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

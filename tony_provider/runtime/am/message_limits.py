@@ -260,7 +260,8 @@ class ConnectionWatch:
     def __init__(self, port: int, most: int) -> None:
         """``most``: gRPC's limit of connections to the port.
 
-        Unproven connections may use half of the connections that proven ones leave within this limit.
+        Unproven connections may use half of the connections that proven ones leave within this limit. In large jobs,
+        they may use more, because all executors connect concurrently.
         """
         self._port = port
         self._most = most
@@ -335,7 +336,8 @@ class ConnectionWatch:
     def _shut_excess(self, proven: frozenset[Peer], known: frozenset[str]) -> Counter[str]:
         shut: Counter[str] = Counter()
         numbers = _descriptors()
-        room = max(1, (self._most - len(proven)) // 2)
+        left = self._most - len(proven)
+        room = max(1, left // 2, left - _NEWCOMERS // 2)
         if len(numbers) - len(proven) <= room:
             return shut
         unproven = [each for each in self._connections(numbers) if each.peer not in proven]
