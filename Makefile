@@ -100,7 +100,7 @@ advice: packages $(VENV)/.test fetch  ## real jobs that deserve advice and some 
 	$(BIN)/python -m pytest tests/advice/real $(ADVICE_ARGS)
 
 .PHONY: bench bench-check bench-keep
-bench: packages $(VENV)/.test fetch  ## all benchmarks but `rivals`, some 36 minutes on two quiet cores; ONLY=launch,scale for some; test-output/bench
+bench: packages $(VENV)/.test fetch  ## all benchmarks but `rivals`, 36 to 70 minutes on two quiet cores; ONLY=launch,scale for some; test-output/bench
 	$(BIN)/python -m benchmarks $(subst $(comma), ,$(ONLY))
 
 bench-check: $(VENV)/.test  ## fail where a ratio of the newest run is worse than the one kept in benchmarks/kept; ONLY=launch,scale

@@ -384,7 +384,7 @@ class SubmissionAttempt(SubmissionBuilder):
         try:
             self._taken = owners.add(before.number, owner)
         except TakenOverError:
-            newest = owners.newest()  # go on if only a request to end the former application was added
+            newest = owners.newest()  # continue if somebody has only requested the end of the former application
             if newest.owner != attrs.evolve(before.owner, stop=newest.owner.stop):
                 raise
             self._taken = owners.add(newest.number, owner)
@@ -428,7 +428,7 @@ class SubmissionAttempt(SubmissionBuilder):
             raise ClusterUnreachable(f"{application_id} was killed and is still {left.state}")
 
     def _is_wanted(self) -> bool:
-        """Return whether another try of the Airflow task waits for this application. YARN has not confirmed it.
+        """Return whether another try of the Airflow task waits for this application, which YARN may have started.
 
         Return False if the owner cannot be read, because then perhaps no try waits for the application.
         """
