@@ -10,7 +10,6 @@ from pathlib import Path
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.fixtures import ATTACH
 from tests.hadoop.settings import Settings
-from tests.jobs.places import USER
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 # Room for a job of 32 tasks; and NodeManagers are heard of once a second, which is Hadoop's default, where tests have
@@ -20,12 +19,6 @@ SETTINGS = Settings(
     node_vcores=40,
     properties={"yarn-site": {"yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "1000"}},
 )
-
-
-def kill(cluster: HadoopCluster, application_id: str) -> None:
-    """Have YARN kill an application, as its user does."""
-    url = f"{cluster.rm_webapp[0]}/ws/v1/cluster/apps/{application_id}/state"
-    cluster.client(USER).request("PUT", url, b'{"state": "KILLED"}', "application/json")
 
 
 @contextmanager

@@ -147,7 +147,7 @@ class Running:
         return time.time()
 
     def end(self) -> None:
-        hadoop.kill(self.cluster, self.id)
+        self.cluster.kill_application(self.id, USER)
         if self.subject.leaves_processes:
             until(lambda: self.report()["state"] in ("KILLED", "FAILED", "FINISHED"), f"{self.id} to end")
             for pid in self.processes():

@@ -29,7 +29,7 @@ from benchmarks.launchers.java_client import JavaClient
 from benchmarks.report import OURS, Figure, Ratio, Report, by_name
 from tests.hadoop.cluster import HadoopCluster
 from tests.jobs.job import Job
-from tests.jobs.places import YarnPlace
+from tests.jobs.places import USER, YarnPlace
 from tests.waiting import until
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.runtime.parsing.parse import parse_job
@@ -179,7 +179,7 @@ class SparkSubmit(Rival):
     def kill(self) -> None:
         ids = re.findall(r"application_\d+_\d+", self.log())
         if ids:
-            hadoop.kill(self._cluster, ids[-1])
+            self._cluster.kill_application(ids[-1], USER)
 
     def end(self) -> None:
         self.kill()

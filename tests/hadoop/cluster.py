@@ -89,6 +89,11 @@ class HadoopCluster:
         """HTTP as one of the users."""
         return self.services.client(user)
 
+    def kill_application(self, application_id: str, user: str) -> None:
+        """Have YARN kill an application, as one of the users. Raises HttpError."""
+        url = f"{self.services.active_resourcemanager()}/ws/v1/cluster/apps/{application_id}/state"
+        self.client(user).request("PUT", url, b'{"state": "KILLED"}', "application/json")
+
     def log(self, daemon: str) -> Path:
         return self.layout.log(daemon)
 

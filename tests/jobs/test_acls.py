@@ -81,9 +81,8 @@ def names_below(place: YarnPlace, user: str, uri: str) -> list[str]:
 
 def killed(place: YarnPlace, user: str, job: Job) -> str:
     """As YARN's own REST interface says it."""
-    url = f"{place.cluster.rm_webapp[0]}/ws/v1/cluster/apps/{job.id}/state"
     try:
-        place.cluster.client(user).request("PUT", url, b'{"state": "KILLED"}', "application/json")
+        place.cluster.kill_application(job.id, user)
     except HttpError as error:
         return str(error)
     return ""

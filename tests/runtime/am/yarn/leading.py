@@ -142,9 +142,7 @@ class Led:
         until(lambda: not self.processes(), lambda: f"nothing runs on: {self.processes()}")
 
     def kill(self) -> None:
-        base = self.cluster.services.active_resourcemanager()
-        url = f"{base}/ws/v1/cluster/apps/{self.id}/state"
-        self.cluster.client(USER).request("PUT", url, b'{"state": "KILLED"}', "application/json")
+        self.cluster.kill_application(self.id, USER)
         until(lambda: self.state() in ENDED, self.logs)
 
     def logs(self) -> str:
