@@ -41,14 +41,27 @@ class Case:
     """How often a training saves."""
 
     name: str
-    epochs: int  # each of some 0.4 to 0.6 s
-    every: int  # epochs from one save to the next
+    every: float  # seconds from one save to the next
+    seconds: float  # of all epochs
     aim: Aim
 
 
-SECOND = Case("a checkpoint each second", epochs=60, every=2, aim=Aim(1.04))
-MINUTE = Case("a checkpoint each minute", epochs=110, every=100, aim=Aim(1.02))
-_WARM = Case("warm", 5, 2, Aim(1.0))  # before those that count: files are in memory then, and the daemons have compiled
+@attrs.frozen
+class Epochs:
+    """The epochs of one training."""
+
+    number: int
+    every: int  # from one save to the next
+
+    @classmethod
+    def of(cls, case: Case, epoch: float) -> Epochs:
+        """Return those of a case on a machine where an epoch takes this many seconds."""
+        return cls(round(case.seconds / epoch), max(1, round(case.every / epoch)))
+
+
+SECOND = Case("a checkpoint each second", every=1, seconds=30, aim=Aim(1.04))
+MINUTE = Case("a checkpoint each minute", every=60, seconds=66, aim=Aim(1.02))
+_WARM = Epochs(20, 5)  # before those that count: files are in memory then, and the daemons have compiled
 ROUNDS = 2
 BY_HAND = "by hand"
 WORKERS = 2
@@ -74,9 +87,11 @@ def measure(rounds: int = ROUNDS, cases: Sequence[Case] = (SECOND, MINUTE)) -> R
         home.chmod(0o755)
         _write_data(home / "data")
         with closing(YarnPlace(cluster=cluster)) as place:
-            _trainings(place, home, _WARM, 1)
+            [warm] = _trainings(place, home, _WARM, 1)[BY_HAND]
             figures = [
-                figure for case in cases for figure in _figures(_trainings(place, home, case, rounds), case.name)
+                figure
+                for case in cases
+                for figure in _figures(_trainings(place, home, Epochs.of(case, warm.step), rounds), case.name)
             ]
     about = f"The digits training by {WORKERS} workers on one machine"
     return Report("overhead", about, figures, ratios(figures, cases))
@@ -87,16 +102,16 @@ def main() -> int:
     return program.tell(measure(arguments.rounds or ROUNDS), arguments.output)
 
 
-def _trainings(place: YarnPlace, home: Path, case: Case, rounds: int) -> dict[str, list[Trained]]:
+def _trainings(place: YarnPlace, home: Path, epochs: Epochs, rounds: int) -> dict[str, list[Trained]]:
     """By who had them run, in turns."""
     found: dict[str, list[Trained]] = {OURS: [], BY_HAND: []}
     for number in range(rounds):
         for who in found if number % 2 else reversed(list(found)):
             times = Path(tempfile.mkdtemp(prefix="times-", dir=home))
             times.chmod(0o777)
-            trained = ours(place, home, case, times) if who == OURS else by_hand(home, case, times)
+            trained = ours(place, home, epochs, times) if who == OURS else by_hand(home, epochs, times)
             found[who].append(trained)
-            program.progress(f"{case.name}, round {number + 1}: {who:14} {trained}")
+            program.progress(f"{epochs}, round {number + 1}: {who:14} {trained}")
     return found
 
 
@@ -120,16 +135,16 @@ def ratios(figures: Sequence[Figure], cases: Sequence[Case]) -> list[Ratio]:
 # -- by hand -----------------------------------------------------------------------------------------------------------
 
 
-def by_hand(home: Path, case: Case, times: Path) -> Trained:
+def by_hand(home: Path, epochs: Epochs, times: Path) -> Trained:
     began = time.time()
     addresses = [f"127.0.0.1:{port}" for port in free_ports(WORKERS)]
-    processes = [_start(home, case, times, addresses, index) for index in range(WORKERS)]
+    processes = [_start(home, epochs, times, addresses, index) for index in range(WORKERS)]
     codes = [process.wait(timeout=_SECONDS) for process in processes]
     assert not any(codes), codes
     return _trained(times, began)
 
 
-def _start(home: Path, case: Case, times: Path, addresses: Sequence[str], index: int) -> subprocess.Popen[bytes]:
+def _start(home: Path, epochs: Epochs, times: Path, addresses: Sequence[str], index: int) -> subprocess.Popen[bytes]:
     folder = Path(tempfile.mkdtemp(prefix="worker-", dir=home))
     for directory in ("checkpoints", "model"):
         (folder / directory).mkdir()
@@ -141,25 +156,25 @@ def _start(home: Path, case: Case, times: Path, addresses: Sequence[str], index:
     env = {"TF_CONFIG": json.dumps(task), "PYTHONPATH": str(folder)}
     env |= {"TONY_CHECKPOINT_DIR": str(folder / "checkpoints"), "TONY_MODEL_DIR": str(folder / "model")}
     with (folder / "output").open("w") as output:
-        command = [sys.executable, str(_PROGRAM), *_options(case, times)]
+        command = [sys.executable, str(_PROGRAM), *_options(epochs, times)]
         return subprocess.Popen(command, cwd=folder, env={**os.environ, **env}, stdout=output, stderr=output)
 
 
 # -- ours --------------------------------------------------------------------------------------------------------------
 
 
-def ours(place: YarnPlace, home: Path, case: Case, times: Path) -> Trained:
+def ours(place: YarnPlace, home: Path, epochs: Epochs, times: Path) -> Trained:
     began = time.time()
-    command = ["python", _PROGRAM.name, *_options(case, times)]
+    command = ["python", _PROGRAM.name, *_options(epochs, times)]
     worker = {"instances": WORKERS, "memory": "2304MiB", "command": " ".join(command)}
     files = [str(_TRAIN), str(_PROGRAM), f"{home / 'data'}::data"]
     spec = {"framework": "tensorflow", "python_env": sys.prefix, "files": files, "tasks": {"worker": worker}}
     job = place.submit(spec)
-    epoch = times / "0.epochs"
-    until(epoch.exists, job.describe, _SECONDS, 0.1)
+    ended = times / "0.epochs"
+    until(ended.exists, job.describe, _SECONDS, 0.1)
     masters, executors = [job.master().pid], [each.pid for each in job.executors()]
     first, before = time.time(), (_cpu(masters), _cpu(executors))
-    until(lambda: int(epoch.read_text() or 0) == case.epochs, job.describe, _SECONDS, 0.05)
+    until(lambda: int(ended.read_text() or 0) == epochs.number, job.describe, _SECONDS, 0.05)
     last, after = time.time(), (_cpu(masters), _cpu(executors))
     _end(job)
     an_hour = 3600 / (last - first)
@@ -179,8 +194,8 @@ def _cpu(pids: Sequence[int]) -> float:
 # -- both --------------------------------------------------------------------------------------------------------------
 
 
-def _options(case: Case, times: Path) -> list[str]:
-    return [str(times), str(case.every), "--data", "data", "--epochs", str(case.epochs)]
+def _options(epochs: Epochs, times: Path) -> list[str]:
+    return [str(times), str(epochs.every), "--data", "data", "--epochs", str(epochs.number)]
 
 
 def _trained(times: Path, began: float) -> Trained:

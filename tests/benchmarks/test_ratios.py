@@ -66,6 +66,12 @@ def test_overhead() -> None:
     }
 
 
+def test_overhead_saves_as_often_on_every_machine() -> None:
+    assert overhead.Epochs.of(overhead.SECOND, 0.5) == overhead.Epochs(60, 2)
+    assert overhead.Epochs.of(overhead.SECOND, 3.0) == overhead.Epochs(10, 1)
+    assert overhead.Epochs.of(overhead.MINUTE, 0.25) == overhead.Epochs(264, 240)
+
+
 def test_recovery_has_no_ratio_of_nothing() -> None:
     figures = [Figure(what, OURS, "s", [0.5]) for what in ("user process killed", recovery.NOT_RUNNING)]
     figures += [Figure(what, "skein", "s", [2.0]) for what in ("user process killed", recovery.NOT_RUNNING)]
