@@ -133,7 +133,7 @@ def test_other_hdfs_as_text_or_as_an_object(add_connection: AddConnection, writt
     [
         ({"other_hdfs": "archive"}, "`other_hdfs` has 'archive'; write <name in HDFS URIs>="),
         ({"other_hdfs": "hdfs://archive=http://nn3:9870"}, "`other_hdfs` has 'hdfs://archive'"),
-        ({"other_hdfs": "archive=nn3:8020"}, "'nn3:8020' is not a WebHDFS address"),
+        ({"other_hdfs": "archive=nn3:8020"}, "'nn3:8020' is not a web address; use http://host:9870"),
         ({"other_hdfs": ["archive"]}, "should be an object, or text"),
         ({"other_hdfs": {"archive": 1}}, "`other_hdfs` is 1 and should be comma-separated text, or a list"),
         (
@@ -223,7 +223,10 @@ def test_gpus_that_cannot_be_dealt(add_connection: AddConnection, extra: dict[st
     ("fields", "expected"),
     [
         ({"host": ""}, "has no host: write the ResourceManager's web address"),
-        ({"host": "ftp://rm"}, "is not a web address; write http://host:8088"),
+        ({"host": "ftp://rm"}, "is not a web address; use http://host:8088"),
+        ({"host": "rm:80888"}, "'http://rm:80888' is not a web address"),
+        ({"host": "http://[rm"}, "'http://\\[rm' is not a web address"),
+        ({"extra": {"webhdfs": "http://nn1:9870,http://nn2:98700"}}, "'http://nn2:98700' is not a web address"),
         ({"extra": {"webhdfs": "nn:9870"}}, "`webhdfs` cannot be used: .* use http://host:9870"),
         ({"extra": {"webhdfs_conn_id": "nn"}}, "`webhdfs` and `webhdfs_conn_id` are both given"),
         ({"extra": {"network": "open"}}, "`network` is 'open' and should be one of trusted, isolated"),
@@ -295,3 +298,11 @@ def test_an_extra_that_cannot_be_read(airflow_db: None, extra: str, expected: st
     connection = Connection(conn_id="tony_default", conn_type="tony", host="rm", extra=extra)
     with pytest.raises(ConnectionProblem, match=f"the extra of the connection .tony_default. .*{expected}"):
         settings_of(connection, None, get_connection=BaseHook.get_connection)
+
+
+def test_a_scheme_in_capitals_is_as_in_small_letters(add_connection: AddConnection) -> None:
+    kerberos = {"webhdfs": "HTTP://nn:9870/,HTTPS://nn2:9871", "kerberos": True}
+    yarn = yarn_settings(add_connection, host="HTTPS://rm:8090", extra=kerberos).yarn
+    assert yarn is not None
+    assert yarn.webhdfs.addresses == ["http://nn:9870", "https://nn2:9871"]
+    assert yarn.plain_addresses == ["http://nn:9870"]

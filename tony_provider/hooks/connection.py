@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import attrs
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection, conf
@@ -35,6 +34,7 @@ from tony_provider.cluster.settings import (
 from tony_provider.compat import MASKER
 from tony_provider.hooks.fields import FIELDS
 from tony_provider.runtime.application import GpuDealing, OtherHdfs
+from tony_provider.runtime.common.network import web_address
 from tony_provider.runtime.common.text import masked
 from tony_provider.runtime.jobspec.model import Duration, Memory, Network
 from tony_provider.runtime.jobspec.problems import SpecError, suggestion
@@ -275,12 +275,10 @@ def _resource_managers(connection: Connection) -> list[str]:
 
 def _address(connection: Connection, part: str) -> str:
     schema = connection.schema if connection.schema in _SCHEMES else "http"
-    parts = urlsplit(part if "://" in part else f"{schema}://{part}")
-    if parts.scheme not in _SCHEMES or not parts.hostname or parts.query or parts.fragment:
-        raise ConnectionProblem(
-            f"the host {part!r} of the connection {connection.conn_id!r} is not a web address; "
-            "write http://host:8088 or https://host:8090"
-        )
+    try:
+        parts = web_address(part if "://" in part else f"{schema}://{part}", "http://host:8088 or https://host:8090")
+    except ValueError as error:
+        raise ConnectionProblem(f"the host of the connection {connection.conn_id!r} cannot be used: {error}") from error
     netloc = parts.netloc if parts.port else f"{parts.netloc}:{connection.port or _DEFAULT_RM_PORT}"
     return f"{parts.scheme}://{netloc}{parts.path.rstrip('/')}"
 

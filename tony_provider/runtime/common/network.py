@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import SplitResult, urlsplit
 
 import attrs
 
@@ -54,6 +55,18 @@ def canonical_host(text: str) -> str:
         return text
     mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
     return str(mapped or parsed)
+
+
+def web_address(text: str, examples: str) -> SplitResult:
+    """Return the parts of a server's http or https URL. A path may follow the host. Raises ValueError."""
+    try:
+        parts = urlsplit(text)
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid or parts.query or parts.fragment:
+        raise ValueError(f"{text!r} is not a web address; use {examples}")
+    return parts
 
 
 _TABLES = ("tcp", "tcp6")  # a server on all IPv4 and IPv6 addresses is only in tcp6

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 
 import attrs
 
-from tony_provider.runtime.common.network import page_title
+from tony_provider.runtime.common.network import page_title, web_address
 from tony_provider.runtime.hadoop.gss import explained, reason
 from tony_provider.runtime.storage import errors
 from tony_provider.runtime.storage.base import CHUNK
@@ -44,17 +44,12 @@ Negotiate = Callable[[str], SpnegoExchange]
 Called for each request to a NameNode, from whatever threads use the storage."""
 
 
-def _is_address(_instance: object, _attribute: object, value: list[str]) -> None:
-    if not value:
+def _normalized(addresses: list[str]) -> list[str]:
+    """Return the addresses with lower-case schemes and without trailing slashes. Raises ValueError."""
+    if not addresses:
         raise ValueError("WebHDFS needs the address of at least one NameNode")
-    for address in value:
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError(f"{address!r} is not a WebHDFS address; use http://host:9870 or https://host:9871")
-
-
-def _without_trailing_slash(addresses: list[str]) -> list[str]:
-    return [address.rstrip("/") for address in addresses]
+    valid = (web_address(address, "http://host:9870 or https://host:9871") for address in addresses)
+    return [parts.geturl().rstrip("/") for parts in valid]
 
 
 @attrs.frozen
@@ -64,7 +59,7 @@ class WebHdfsConfig:
     Environment variables for HTTP proxies, such as ``https_proxy``, have no effect.
     """
 
-    addresses: list[str] = attrs.field(converter=_without_trailing_slash, validator=_is_address)
+    addresses: list[str] = attrs.field(converter=_normalized)
     """``http(s)://host:port`` of every NameNode of one cluster; a gateway's path may follow."""
     user: Optional[str] = None
     """User name for a cluster without Kerberos (``user.name``). Not sent with a token or with Kerberos."""
