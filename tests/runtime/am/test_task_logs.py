@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_BZIP2, ZIP_LZMA, ZipFile
 
 import attrs
 import pytest
@@ -104,6 +105,9 @@ def test_a_file_that_is_no_bundle_hides_no_other_log(
     (tmp_path / "tasks-1-1.zip").write_bytes(change(pack_logs({"worker-0.log": b"a\n" * 100})))
     hostile = {"worker-1.log": b"b\n", "a/b.log": b"", "c.log": b"\0" * (1 << 20)}
     (tmp_path / "tasks-1-2.zip").write_bytes(pack_logs(hostile))
+    with ZipFile(tmp_path / "tasks-1-3.zip", "w") as bundle:  # zipfile expands these entries without a limit
+        bundle.writestr("worker-2.log", b"c\n", ZIP_BZIP2)
+        bundle.writestr("worker-3.log", b"c\n", ZIP_LZMA)
     assert set(stored_logs(LocalStorage(), str(tmp_path))) == {"worker-1.log"}
     assert "tasks-1-1.zip, which contains logs" in caplog.text
 

@@ -143,7 +143,9 @@ def _bundled_logs(storage: Storage, file: FileStatus) -> Iterator[tuple[str, Sto
         log.warning("cannot read %s, which contains logs: %s", file.path, error)
         return
     for info in bundle.infolist():
-        if info.file_size <= 2 * LAST_WORDS and "/" not in info.filename:
+        # zipfile limits the size of what it expands only for deflate.
+        is_bounded = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        if is_bounded and info.file_size <= 2 * LAST_WORDS and "/" not in info.filename:
             read = partial(_read_bundled, bundle, info, file.path)
             yield info.filename, StoredLog(info.filename, info.file_size, read, file.modified_ms)
 
