@@ -15,6 +15,7 @@ from tony_provider.watching.task_output import OutputChunk, OutputFollower, Outp
 _SECONDS = 10.0  # time limit for one answer of an application master
 _PAUSE = 2.0  # seconds between two polls of a running task
 _TAIL = 64 << 10  # maximum bytes to print from the end of the stored log of a task that has just ended
+_PIECE = 1 << 20  # bytes of a stored log to read at once, because a program of the job may have written a huge log
 _AM = "am"  # value of --task for the application master
 
 
@@ -94,7 +95,13 @@ def _kept(job: TonyJob, task: str | None) -> None:
     for log in wanted:
         if len(wanted) > 1:
             _print(f"==> {log.name} <==\n".encode())
-        _print(log.read(0, log.size))
+        rest = b""  # a line that the next piece completes: no control sequence may be split
+        for offset in range(0, log.size, _PIECE):
+            data = rest + log.read(offset, _PIECE)
+            end = data.rfind(b"\n") + 1 or len(data)
+            _print(data[:end])
+            rest = data[end:]
+        _print(rest)
 
 
 def _print(data: bytes) -> None:

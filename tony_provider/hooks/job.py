@@ -233,12 +233,11 @@ class TonyJob:
         return newest.read(max(0, newest.size - max_bytes), max_bytes)  # the file may grow
 
     def stored_logs(self, task: str | None = None) -> list[StoredLog]:
-        """Return the stored logs of one task, or of all tasks if ``task`` is None, the oldest container first."""
+        """Return the stored logs of one task, or of all tasks if ``task`` is None. Each task's oldest log is first."""
         found = stored_logs(self.hook.storage(), uris.join(self.directory, contract.LOGS_DIR))
         prefix = "" if task is None else contract.log_prefix(task)
-        return sorted(
-            (log for log in found.values() if log.name.startswith(prefix)), key=lambda log: (len(log.name), log.name)
-        )
+        logs = [log for log in found.values() if log.name.startswith(prefix)]
+        return sorted(logs, key=lambda log: [(len(part), part) for part in log.name.split(".")])
 
     def newest_log(self, task: str) -> StoredLog | None:
         """Return the stored log of the task's newest container, or None if no log is stored."""
