@@ -18,7 +18,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -192,6 +191,7 @@ class YarnRest:
         self.clock_ahead = 0.0  # seconds by which the active ResourceManager's clock is ahead of ours; 0 if unknown
         self._connections = threading.local()
         self._open: list[_Endpoint] = []
+        self._settings: dict[str, Setting] | None = None
 
     def call(self, action: Callable[[YarnApi], YarnResponse]) -> Any:
         """Return the JSON answer to ``action``, such as ``lambda rm: rm.cluster_information()``.
@@ -209,24 +209,25 @@ class YarnRest:
 
         Raises ConfigurationHidden on clusters that show their configuration to administrators only.
         """
-
         found = self.settings.get(name)
         return None if found is None else found.value
 
-    @cached_property
+    @property
     def settings(self) -> dict[str, Setting]:
         """The ResourceManager's whole configuration, as it was at the first use.
 
         Raises ConfigurationHidden on clusters that show their configuration to administrators only, UnexpectedAnswer.
         """
-        answer = self._with_active(_configuration)
-        try:
-            return {
-                str(each["key"]): Setting(str(each.get("value", "")), str(each.get("resource", "")))
-                for each in answer["properties"]
-            }
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UnexpectedAnswer("the ResourceManager did not answer with its configuration") from error
+        if self._settings is None:  # not a cached_property, because on Python 3.11 all instances share its lock
+            answer = self._with_active(_configuration)
+            try:
+                self._settings = {
+                    str(each["key"]): Setting(str(each.get("value", "")), str(each.get("resource", "")))
+                    for each in answer["properties"]
+                }
+            except (KeyError, TypeError, AttributeError) as error:
+                raise UnexpectedAnswer("the ResourceManager did not answer with its configuration") from error
+        return self._settings
 
     @property
     def addresses(self) -> list[str]:
