@@ -82,9 +82,11 @@ def in_parallel(
     """Yield the result of ``work`` for each of the items, in any order. Blocks.
 
     After the first error of ``work``, no further work is started, and ``stop`` is called to end running work early.
-    When all running work has ended, the error is raised. ``name``: prefix of the threads' names.
+    When all running work has ended, the error is raised. If it is Cancelled, another work's error is raised instead if
+    there is one, because that error may have caused the cancellation. ``name``: prefix of the threads' names.
     """
     with ThreadPoolExecutor(workers, thread_name_prefix=name) as pool:
+        done: set[Future[R]] = set()
         pending: set[Future[R]] = set()
         try:
             for item in items:
@@ -97,10 +99,15 @@ def in_parallel(
                 done, pending = wait(pending, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield future.result()
-        except BaseException:
+        except BaseException as raised:
             for future in pending:
                 future.cancel()
             stop()
+            if isinstance(raised, Cancelled):
+                for future in [*done, *pending]:
+                    error = None if future.cancelled() else future.exception()
+                    if error is not None and not isinstance(error, Cancelled):
+                        raise error from None
             raise
 
 
