@@ -116,6 +116,24 @@ def test_a_very_large_file_is_copied_in_parts(
     assert trees.snapshot(target) == trees.snapshot(source)
 
 
+def test_a_file_that_became_shorter_before_it_is_sent_has_changed(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(6):  # more than are sent at once, and the largest are sent first
+        (source / f"file-{number}").write_bytes(bytes(LARGE + number))
+    write = place.storage.write
+
+    def truncated(uri: str, source_: Source, **more: Any) -> int:
+        os.truncate(source / "file-0", 5)
+        return write(uri, source_, **more)
+
+    monkeypatch.setattr(place.storage, "write", truncated)
+    with pytest.raises(TreeChanged, match="file-0"):
+        send(place.storage, place.uri("objects"), source)
+
+
 def test_parts_of_a_failed_upload_are_known(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing(LocalStorage):
         def can_join(self, directory: str) -> bool:

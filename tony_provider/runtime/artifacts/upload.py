@@ -241,8 +241,13 @@ class ArtifactUpload:
         with parcel.local.open("rb", buffering=0) as opened:
             sources = [SummedFile(self._paced(FilePart(opened, offset, size))) for offset, size in parts]
             pieces = [(cast(BinaryIO, source), each) for source, each in zip(sources, names)]
-            for _ in in_parallel(self._send_piece, pieces, _PARALLEL, "part", self.cancel):
-                pass
+            try:
+                for _ in in_parallel(self._send_piece, pieces, _PARALLEL, "part", self.cancel):
+                    pass
+            except StorageError as error:
+                if os.fstat(opened.fileno()).st_size < parcel.size:
+                    raise TreeChanged(parcel.entries[0].path) from error
+                raise
         checksum, *others = (source.checksum for source in sources)
         for each in others:
             checksum.append(each)
