@@ -82,6 +82,7 @@ _MAKING_TRIES = 2  # attempts to write into a directory, because another process
 _CONTENT = "user.tony.content"  # attribute of an empty file: the content of a record, compressed by zlib
 _MOST_CONTENT = 12_000  # bytes, compressed; HDFS limits an attribute to 16 KiB by default
 _MOST_UNPACKED = 16 << 20  # bytes; zlib compresses by 1000 at most, and another program may have set the attribute
+_JOINED_AT_ONCE = 20  # paths in one request, because NameNodes accept URLs of 64 KiB
 _CLEAN_UP_TIMEOUT = 10.0  # seconds; short, because the caller of a failed write waits for it
 
 
@@ -248,12 +249,18 @@ class WebHdfsStorage(Storage):
         return hdfs._joins
 
     def join(self, uri: str, others: Sequence[str]) -> None:
-        sources = ",".join(self._parse(each).path for each in others)
-        call = Call("POST", "CONCAT", self._parse(uri), "append files to", {"sources": sources})
-        try:
-            self._answer(call)
-        except errors.StorageNotFound:
-            if not call.perhaps_done:
+        paths, target = [self._parse(each).path for each in others], self._parse(uri)
+        for number in range(0, len(paths), _JOINED_AT_ONCE):
+            sources = ",".join(paths[number : number + _JOINED_AT_ONCE])
+            call = Call("POST", "CONCAT", target, "append files to", {"sources": sources})
+            try:
+                self._answer(call)
+            except errors.STORE_ERRORS:
+                raise
+            except errors.StorageError as error:
+                if isinstance(error, errors.StorageNotFound) and call.perhaps_done:
+                    continue
+                self._at(target)._joins = False  # for example, HDFS refuses to join files that are in a snapshot
                 raise
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
