@@ -113,6 +113,7 @@ class WebHdfsStorage(Storage):
         self._shared = shared
         self._cannot_share = False
         self._has_attributes = True  # until HDFS rejects one
+        self._is_outside_zones = False  # whether the first record was outside encryption zones
         self._joins: Optional[bool] = None  # whether HDFS can concatenate files; None if unknown
         transport = Transport(config)
         self._namenodes = NameNodes(transport, delegation_token, negotiate)
@@ -183,7 +184,15 @@ class WebHdfsStorage(Storage):
         return super().write_record(uri, data, overwrite=overwrite)
 
     def _set_attribute(self, content: bytes, uri: Uri) -> None:
-        """Set the content of an empty file. Raises _NoAttributesError if the server does not support attributes."""
+        """Set the content of an empty file.
+
+        Raises _NoAttributesError if the server does not support attributes, or if the file is in an encryption zone,
+        because HDFS does not encrypt attributes.
+        """
+        about = Call("GET", "GETFILESTATUS", uri, "get the status of")
+        if not self._is_outside_zones and self._ask(about, lambda json: bool(json["FileStatus"].get("encBit"))):
+            raise _NoAttributesError(f"{uri} is in an encryption zone")
+        self._is_outside_zones = True
         value = "0s" + base64.b64encode(content).decode()
         params = {"xattr.name": _CONTENT, "xattr.value": value, "flag": "CREATE,REPLACE"}
         try:
