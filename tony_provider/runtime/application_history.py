@@ -37,7 +37,7 @@ _LINE = re.compile(rb"[^\n]+")
 _MOST_MEMBERS = 100  # limit for the members of a gzip file: segments have one or two, and each member copies the rest
 _TOO_LARGE = "it is too large: the rest is not read"
 _AT_ONCE = 8  # files read concurrently, because a store's latency for each file dominates
-_MOST_OF_RECORD = 16 << 10  # bytes; a segment is compressed already, so a record contains at most 12,000 bytes of it
+_MOST_OF_RECORD = 16 << 20  # bytes; the store's own limit for a record
 
 
 T = TypeVar("T")

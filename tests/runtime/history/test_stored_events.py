@@ -50,6 +50,17 @@ def test_events_in_a_record_are_read(hdfs: Place) -> None:
     assert missing == []
 
 
+def test_a_record_may_contain_a_much_larger_segment(hdfs: Place) -> None:
+    """HDFS limits the bytes of a record after a second compression."""
+    note = {**event(2), "message": "x" * 2000}
+    segment = encode_events("application_1_1", [encode_event(event(1)), *[encode_event(note)] * 12_000])
+    assert len(segment) > 16 << 10
+    assert hdfs.storage.write_record(hdfs.uri(f"history/{EventRange(1, 1, 12_001).file}"), segment)
+    missing: list[str] = []
+    assert len(list(read_events(hdfs.storage, hdfs.root, missing))) == 12_001
+    assert missing == []
+
+
 def times(directory: Path, missing: list[str] | None = None) -> list[int]:
     return [each["time_ms"] for each in events_in(directory, missing)]
 

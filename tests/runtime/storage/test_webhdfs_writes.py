@@ -11,8 +11,10 @@ import attrs
 import pytest
 
 from tests.runtime.storage.conftest import Place
-from tests.runtime.storage.servers import Reply, Request, forward, scripted
+from tests.runtime.storage.servers import Reply, Request, forward, remote_exception, scripted
 from tony_provider.runtime.storage import (
+    FileStatus,
+    StorageError,
     StorageExists,
     StorageIsADirectory,
     StorageUnreachable,
@@ -106,7 +108,9 @@ def test_many_bytes_are_not_sent_for_nothing(watched: Watched, size: int) -> Non
 def test_a_record_needs_no_datanode_for_its_bytes(watched: Watched) -> None:
     place = watched.place
     place.storage.write_record(place.uri("d/a"), b"1")
-    assert watched.look() == {"MKDIRS": 1, "CREATE": 1, "SETXATTR": 1, "RENAME": 1}
+    assert watched.look() == {"MKDIRS": 1, "CREATE": 1, "GETFILESTATUS": 1, "SETXATTR": 1, "RENAME": 1}
+    place.storage.write_record(place.uri("d/b"), b"2")
+    assert watched.look() == {"CREATE": 1, "SETXATTR": 1, "RENAME": 1}
     assert read_bytes(place.storage, place.uri("d/a")) == b"1"
     assert watched.look() == {"GETFILESTATUS": 1, "GETXATTRS": 1}
 
@@ -149,3 +153,87 @@ def test_without_attributes_a_record_is_an_ordinary_file(hdfs: Place, webhdfs_co
         assert read_bytes(storage, hdfs.uri("empty")) == b""
     assert refused == ["SETXATTR", "GETXATTRS"]
     assert hdfs.names() == ["a", "b", "empty"]
+
+
+def test_an_ordinary_file_that_a_record_replaces_while_it_is_read(hdfs: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    uri = hdfs.uri("status.json")
+    hdfs.storage.write(uri, b"content")
+    status = hdfs.storage.status
+
+    def replaced(uri: str) -> FileStatus:
+        found = status(uri)
+        hdfs.storage.write_record(uri, b"the next content", overwrite=True)
+        return found
+
+    monkeypatch.setattr(hdfs.storage, "status", replaced)
+    assert read_bytes(hdfs.storage, uri, offset=4) == b"next content"
+
+
+def test_an_error_of_the_server_is_no_empty_record(hdfs: Place, webhdfs_config: WebHdfsConfig) -> None:
+    hdfs.storage.write_record(hdfs.uri("result.json"), b"content")
+
+    def answer(request: Request) -> Reply:
+        if request.op == "GETXATTRS":
+            return remote_exception("router.NoNamenodesAvailableException", "No namenodes available under nameservice")
+        return forward(webhdfs_config.addresses[0], request)
+
+    with (
+        scripted(answer) as address,
+        open_storage(hdfs.root, webhdfs=attrs.evolve(webhdfs_config, addresses=[address])) as storage,
+        pytest.raises(StorageError, match="No namenodes available"),
+    ):
+        read_bytes(storage, hdfs.uri("result.json"))
+
+
+def test_in_an_encryption_zone_a_record_is_an_ordinary_file(hdfs: Place, webhdfs_config: WebHdfsConfig) -> None:
+    """The zone is pretended: HDFS tells of it in the status of each file, and does not encrypt attributes."""
+    asked: Counter[str] = Counter()
+
+    def answer(request: Request) -> Reply:
+        asked[request.op] += 1
+        reply = forward(webhdfs_config.addresses[0], request)
+        if request.op == "GETFILESTATUS" and reply.code == 200:
+            status = json.loads(reply.body)
+            status["FileStatus"]["encBit"] = True
+            return Reply(200, json.dumps(status).encode())
+        return reply
+
+    with (
+        scripted(answer) as address,
+        open_storage(hdfs.root, webhdfs=attrs.evolve(webhdfs_config, addresses=[address])) as storage,
+    ):
+        for name in ("a", "b"):
+            storage.write_record(hdfs.uri(name), b"content")
+    assert asked["SETXATTR"] == 0
+    assert hdfs.storage.status(hdfs.uri("a")).size == len(b"content")
+    assert hdfs.names() == ["a", "b"]
+
+
+def test_many_files_are_joined_in_short_requests(hdfs: Place, webhdfs_config: WebHdfsConfig) -> None:
+    lengths: list[int] = []
+
+    def answer(request: Request) -> Reply:
+        if request.op == "CONCAT":
+            lengths.append(len(request.path))
+        return forward(webhdfs_config.addresses[0], request)
+
+    names = [f"part-{number:0100}" for number in range(50)]
+    for name in ("first", *names):
+        hdfs.storage.write(hdfs.uri(name), name.encode())
+    with (
+        scripted(answer) as address,
+        open_storage(hdfs.root, webhdfs=attrs.evolve(webhdfs_config, addresses=[address])) as storage,
+    ):
+        storage.join(hdfs.uri("first"), [hdfs.uri(name) for name in names])
+    assert read_bytes(hdfs.storage, hdfs.uri("first")) == "".join(["first", *names]).encode()
+    assert len(lengths) == 3
+    assert max(lengths) < 16 << 10
+
+
+def test_after_a_join_that_hdfs_refuses_there_is_no_other(hdfs: Place) -> None:
+    assert hdfs.storage.can_join(hdfs.root)
+    hdfs.storage.write(hdfs.uri("a"), b"1")
+    hdfs.storage.make_directories(hdfs.uri("b"))  # as little as a file of a snapshot can it be joined
+    with pytest.raises(StorageError):
+        hdfs.storage.join(hdfs.uri("a"), [hdfs.uri("b")])
+    assert not hdfs.storage.can_join(hdfs.root)

@@ -154,7 +154,15 @@ class WebHdfsStorage(Storage):
         if (offset > 0 and offset >= status.size) or length == 0:
             return io.BytesIO()
         call = Call("GET", "OPEN", self._parse(uri), "read")
-        return io.BufferedReader(RemoteFile(self._at(call.uri)._datanodes, call, offset, length), CHUNK)
+        try:
+            opened = io.BufferedReader(RemoteFile(self._at(call.uri)._datanodes, call, offset, length), CHUNK)
+            if opened.peek() or not status.size:
+                return opened
+            opened.close()
+        except errors.StorageError:
+            if self.status(uri).size:
+                raise
+        return io.BytesIO(self._attribute(uri)[offset:][:length])  # a record has replaced an ordinary file in between
 
     def write(
         self,
@@ -203,11 +211,12 @@ class WebHdfsStorage(Storage):
             raise _NoAttributesError(str(error)) from error
 
     def _attribute(self, uri: str) -> bytes:
-        """Return the content that ``write_record`` has given to an empty file."""
+        """Return the content that ``write_record`` has given to an empty file. Raises StorageError."""
         call = Call("GET", "GETXATTRS", self._parse(uri), "read", {"encoding": "base64"})
-        with _if_supported(errors.StorageNotFound, errors.StoragePermissionDenied, *errors.STORE_ERRORS):
+        try:
             return self._ask(call, _content)
-        return b""
+        except errors.StorageUnsupported:
+            return b""
 
     def _write(
         self, target: Uri, body: Body, finish: Callable[[Uri], object], *, overwrite: bool, permission: int

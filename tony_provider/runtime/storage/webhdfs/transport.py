@@ -129,6 +129,7 @@ _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
     ("Failed to find datanode", NoDataNode),
     ("No active nodes contain this block", NoDataNode),
     ("Support for ACLs has been disabled", errors.StorageUnsupported),  # dfs.namenode.acls.enabled
+    ("No enum const", errors.StorageUnsupported),  # an operation that older servers do not know
     ("is not allowed to impersonate", errors.StoragePermissionDenied),  # a SecurityException in Hadoop 2.10
     # HDFS reports AccessControlException with this text to all users except the superuser.
     ("(is not a directory)", errors.StorageNotADirectory),
