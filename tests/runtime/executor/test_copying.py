@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +19,7 @@ from tests.runtime.executor.checkpoint_container import CheckpointContainer, con
 from tests.runtime.executor.containers import job, until
 from tony_provider.runtime.artifacts.upload import Throttle
 from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.executor import start_context
 from tony_provider.runtime.executor.checkpoint_mirror import CheckpointMirror
 from tony_provider.runtime.executor.master_link import MasterRequests
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder, StopRequest
@@ -175,3 +178,21 @@ async def test_the_last_uploads_are_repeated_after_short_pauses(tmp_path: Path) 
         await mirror.close()
         assert len(mirror.uploads) == 1
         assert mirror.pauses == [0, 3, 3, 3, 3]
+
+
+@pytest.mark.parametrize(("nice", "expected"), [(0, 10), (10, 10), (15, 15)])
+def test_a_background_thread_never_raises_the_priority(
+    monkeypatch: pytest.MonkeyPatch, nice: int, expected: int
+) -> None:
+    """The kernel refuses that to ordinary users; YARN may start containers with any priority."""
+    given: list[int] = []
+
+    def set_priority(_which: int, _who: int, priority: int) -> None:
+        given.append(priority)
+        raise PermissionError("sandbox")
+
+    monkeypatch.setattr(os, "getpriority", lambda *_: nice)
+    monkeypatch.setattr(os, "setpriority", set_priority)
+    with ThreadPoolExecutor(1, "test", start_context._give_way) as pool:
+        assert pool.submit(lambda: 1).result() == 1
+    assert given == [expected]

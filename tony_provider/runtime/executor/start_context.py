@@ -9,6 +9,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
 
 import attrs
@@ -193,9 +194,12 @@ _NICE = 10  # of threads that work in the background; the lowest priority is 19
 def _give_way() -> None:
     """Lower the priority of this thread, so that it interrupts user processes less. Threads that it starts inherit it.
 
+    A container that has a lower priority already keeps it.
+
     In Linux each thread has its own priority. The priority of its disk accesses follows (ioprio_set(2)).
     """
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+    with suppress(OSError):  # the kernel, or a sandbox, may refuse
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), max(_NICE, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 class BackgroundWork(StartPart):
