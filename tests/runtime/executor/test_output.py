@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
+import re
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -251,3 +255,38 @@ def test_small_files_are_no_burden_to_a_crowded_disk(tmp_path: Path) -> None:
     file.close()
     assert file.problem == ""
     assert file.last(10 << 20) == lines(1000)
+
+
+def test_the_end_is_read_whole_while_another_thread_writes(tmp_path: Path) -> None:
+    """A killed executor reads its last words while user processes print theirs."""
+    file, over = CappedFile(tmp_path / "out", 400), threading.Event()
+
+    def write() -> None:
+        for number in itertools.count():
+            file.write(b"%08d\n" % number)
+            if over.is_set():
+                return
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        for _ in range(2000):
+            *_, last = file.last(90).splitlines() or [b""]
+            assert re.fullmatch(rb"\d{8}|", last)
+            assert b"(-" not in file.last(90)
+        over.set()
+    writing.result()
+
+
+def test_of_a_long_output_only_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = CappedFile(tmp_path / "out", 1 << 20)
+    file.write(lines(50_000))
+    sizes = []
+    end = output._end
+
+    def noted(path: Path, size: int) -> bytes:
+        sizes.append(len(data := end(path, size)))
+        return data
+
+    monkeypatch.setattr(output, "_end", noted)
+    assert file.last(1000).endswith(lines(1, 49_999))
+    assert sum(sizes) == 1001

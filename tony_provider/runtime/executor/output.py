@@ -95,14 +95,15 @@ class CappedFile:
     def last(self, limit: int, secrets: Iterable[str] = ()) -> bytes:
         """Return at most the last ``limit`` bytes, from the start of a line, in the form for the store (``kept_form``).
 
-        The values of ``secrets`` are masked. A very long line, such as that of a progress bar, is cut.
+        The values of ``secrets`` are masked. A very long line, such as that of a progress bar, is cut. Other threads
+        may write meanwhile. Reads only these bytes. Blocks. Raises OSError.
         """
-        data = b"".join(path.read_bytes() for path in (self._previous, self.path) if path.exists())
-        dropped, written = self.dropped, self.written
+        with self._lock:
+            data = self._end(limit + 1)
+            dropped, lines, written = self.dropped, self._lines_before + self._lines, self.written
         if len(data) > limit:
-            kept = end_of_log(data, limit)
-            dropped += data.count(b"\n") - kept.count(b"\n")
-            data = kept
+            data = end_of_log(data, limit)
+            dropped += lines - data.count(b"\n")
         if len(data) < written:
             data = without_cut_secret(data, secrets)
         return kept_form(masked_in_place(data, secrets), written - len(data), dropped)
