@@ -26,7 +26,7 @@ from tony_provider.runtime.executor.checkpoint_paths import CheckpointLink, Shar
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.gpus import ContainerGpus
 from tony_provider.runtime.executor.heartbeat import HeartbeatContent
-from tony_provider.runtime.executor.kept_results import fits_into_message, read_log, send_last_words, upload_log
+from tony_provider.runtime.executor.kept_results import largest_sent_log, read_log, send_last_words, upload_log
 from tony_provider.runtime.executor.master_link import (
     MasterLink,
     MasterLinkError,
@@ -215,7 +215,7 @@ class Executor:
             over.cancel()
         self._activity = "uploading its log"
         data = await read_log(self._context)
-        is_sent = bool(data) and not link.done() and fits_into_message(self._context, data)
+        is_sent = bool(data) and not link.done() and len(data) <= largest_sent_log(self._context)
         if is_sent:
             self._last_words = [tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=data))]
             self._link.send(*self._last_words)

@@ -36,6 +36,7 @@ from tony_provider.runtime.executor.start_context import (
     StopRequest,
 )
 from tony_provider.runtime.protocol import limits, tony_pb2
+from tony_provider.runtime.protocol.http_messages import LONGEST_NOTE
 from tony_provider.runtime.protocol.limits import RESERVED_KEY_REASON, reserved_key
 from tony_provider.runtime.storage import (
     Storage,
@@ -190,14 +191,17 @@ async def read_log(context: ExecutorContext, limit: int = KEPT_LIMIT) -> bytes:
         return b""
 
 
-def fits_into_message(context: ExecutorContext, data: bytes) -> bool:
-    """Whether to send the log to the master, which stores the logs of several containers in one file."""
-    return len(data) <= min(limits.LAST_WORDS, limits.SENT_LOGS // context.container.job.size)
+def largest_sent_log(context: ExecutorContext) -> int:
+    """Return the limit in bytes for a log that the master stores together with the logs of other containers.
+
+    The limit is lower for large jobs, because the master has the logs of all containers in memory.
+    """
+    return min(limits.LAST_WORDS, limits.SENT_LOGS // context.container.job.size)
 
 
 async def send_last_words(context: ExecutorContext, send: Send) -> None:
     """Send the end of the output before the container is killed, unless the output is empty."""
-    if data := await read_log(context, limits.LAST_WORDS):
+    if data := await read_log(context, largest_sent_log(context) - LONGEST_NOTE):
         tail = data[-TAIL_LIMIT:].decode("utf-8", "replace")
         send(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=data, tail=tail)))
 
