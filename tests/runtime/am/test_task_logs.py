@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.runtime.am.descriptions import DESCRIPTION
 from tony_provider.runtime.am import records
 from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.records import TaskLogs
+from tony_provider.runtime.protocol import http_messages
 from tony_provider.runtime.protocol.http_messages import pack_logs, stored_log, stored_logs
 from tony_provider.runtime.protocol.task_identity import TaskIdentity
 from tony_provider.runtime.protocol.tony_pb2 import LastWords
@@ -94,7 +96,7 @@ async def test_logs_wait_for_the_store_within_limits(
     assert not await written.finish()
     assert "worker-0.log is lost: the store does not accept logs" in caplog.text
     storage.fails = False
-    assert await written.finish()
+    assert not await written.finish()  # a log is lost
     assert set(stored_logs(storage, str(tmp_path / "logs"))) == {"worker-1.log", "worker-2.log"}
 
 
@@ -110,6 +112,30 @@ def test_a_file_that_is_no_bundle_hides_no_other_log(
         bundle.writestr("worker-3.log", b"c\n", ZIP_LZMA)
     assert set(stored_logs(LocalStorage(), str(tmp_path))) == {"worker-1.log"}
     assert "tasks-1-1.zip, which contains logs" in caplog.text
+
+
+async def test_bundles_are_small_and_only_one_is_in_memory(
+    tmp_path: Path, storage: Failing, logs: Callable[[], TaskLogs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "BUNDLED_LOGS", 1000)
+    written = logs()
+    for number in range(7):
+        written.keep(identity(f"worker:{number}"), LastWords(output=bytes([number]) * 400))
+    written.keep(identity("worker:7"), LastWords(output=bytes([7]) * 3000))
+    assert await written.finish()
+    assert len(list((tmp_path / "logs").iterdir())) == 5
+    found = stored_logs(storage, str(tmp_path / "logs"))
+    assert [found[f"worker-{number}.log"].read(0, 1) for number in range(8)] == [bytes([each]) for each in range(8)]
+    assert not [each for each in gc.get_objects() if isinstance(each, ZipFile)]
+
+
+def test_a_bundle_with_very_many_logs_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(http_messages, "_MOST_BUNDLED", 10)
+    (tmp_path / "tasks-1-1.zip").write_bytes(pack_logs({f"worker-{number}.log": b"" for number in range(11)}))
+    assert stored_logs(LocalStorage(), str(tmp_path)) == {}
+    assert "it has more than 10 logs" in caplog.text
 
 
 def test_a_damaged_log_in_a_bundle_is_named(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, Callable, Optional, TypeVar
 
 import attrs
@@ -52,7 +53,7 @@ from tony_provider.runtime.common.concurrency import failure_of, retry
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.http_messages import StoredLog, pack_logs
-from tony_provider.runtime.protocol.limits import SENT_LOGS, STATUS_INTERVAL
+from tony_provider.runtime.protocol.limits import BUNDLED_LOGS, SENT_LOGS, STATUS_INTERVAL
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.task_identity import TaskIdentity
 from tony_provider.runtime.storage import (
@@ -344,6 +345,8 @@ class TaskLogs(StoreWriter):
         self._directory = uris.join(ownership.description.application_dir, contract.LOGS_DIR)
         self.am_attempt = ownership.am_attempt
         self._unstored: dict[str, bytes] = {}  # by the names of the logs
+        self._is_incomplete = False  # whether a log was lost
+        self._numbers = count(1)  # of bundles
 
     def keep(self, identity: TaskIdentity, last: tony_pb2.LastWords) -> None:
         """Store a log, within five seconds or at the job's end. The log of a killed container is stored at once."""
@@ -352,6 +355,7 @@ class TaskLogs(StoreWriter):
             name = next(iter(self._unstored))
             log.warning("%s is lost: the store does not accept logs, and newer logs need the memory", name)
             del self._unstored[name]
+            self._is_incomplete = True
         self.changed(soon=bool(last.tail))
 
     def unstored(self, name: str) -> Optional[StoredLog]:
@@ -359,16 +363,25 @@ class TaskLogs(StoreWriter):
         data = self._unstored.get(name)
         return None if data is None else StoredLog(name, len(data), lambda offset, length: data[offset:][:length])
 
+    async def finish(self) -> bool:
+        return await super().finish() and not self._is_incomplete
+
     async def _store(self) -> None:
-        logs = dict(self._unstored)
-        if logs:
+        while self._unstored:
+            logs: dict[str, bytes] = {}
+            room = BUNDLED_LOGS
+            for name, data in self._unstored.items():
+                room -= len(data)
+                if logs and room < 0:
+                    break
+                logs[name] = data
             await asyncio.to_thread(self._write, logs)
-        for name, data in logs.items():
-            if self._unstored.get(name) is data:
-                del self._unstored[name]
+            for name, data in logs.items():
+                if self._unstored.get(name) is data:
+                    del self._unstored[name]
 
     def _write(self, logs: Mapping[str, bytes]) -> None:
-        name = f"tasks-{self.am_attempt}-{epoch_ms()}{contract.BUNDLE_ENDING}"
+        name = f"tasks-{self.am_attempt}-{next(self._numbers):06}{contract.BUNDLE_ENDING}"
         self._put(uris.join(self._directory, name), pack_logs(logs))
 
 

@@ -22,7 +22,7 @@ import attrs
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.contract import path_of_task
 from tony_provider.runtime.common.network import load_key
-from tony_provider.runtime.protocol.limits import LAST_WORDS, SENT_LOGS
+from tony_provider.runtime.protocol.limits import BUNDLED_LOGS, LAST_WORDS
 from tony_provider.runtime.protocol.task_identity import secret
 from tony_provider.runtime.storage import (
     FileStatus,
@@ -38,7 +38,7 @@ from tony_provider.runtime.storage import (
 log = logging.getLogger(__name__)
 
 _NOTE = re.compile(rb"\[tony\] (?:\d+ )?earlier lines \((\d+) bytes\) were dropped\n")
-_LONGEST_NOTE = 120  # bytes
+LONGEST_NOTE = 120  # bytes of the note in ``kept_form``
 
 
 @attrs.frozen
@@ -90,7 +90,7 @@ class StoredLog:
         Reads at most the last ``limit`` bytes, even if the file grows, because the job can write to it. Blocks. Raises
         StorageError.
         """
-        note = _NOTE.match(self.read(0, min(self.size, _LONGEST_NOTE)))
+        note = _NOTE.match(self.read(0, min(self.size, LONGEST_NOTE)))
         dropped, skipped = (int(note[1]), note.end()) if note else (0, 0)
         end = self.size - skipped + dropped
         start = min(max(after, dropped), end)
@@ -103,6 +103,9 @@ class StoredLog:
 
 # Errors of zipfile for a damaged or malicious file: programs of the job can write to the directory.
 _BAD_BUNDLE = (zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, ValueError, EOFError)
+_LARGEST_BUNDLE = BUNDLED_LOGS + (4 << 20)  # bytes of a file; logs may be incompressible
+_MOST_BUNDLED = 20_000  # logs in a bundle; each needs memory, although the file may be small
+_BUNDLED = b"PK\1\2"  # signature of an entry in the list of a zip archive
 
 
 def pack_logs(logs: Mapping[str, bytes]) -> bytes:
@@ -138,7 +141,7 @@ def _log_file(storage: Storage, file: FileStatus) -> StoredLog:
 
 def _bundled_logs(storage: Storage, file: FileStatus) -> Iterator[tuple[str, StoredLog]]:
     try:
-        bundle = zipfile.ZipFile(io.BytesIO(read_whole(storage, file.path, 2 * SENT_LOGS)))
+        bundle = _opened_bundle(storage, file.path)
     except (StorageTooLarge, *_BAD_BUNDLE) as error:
         log.warning("cannot read %s, which contains logs: %s", file.path, error)
         return
@@ -146,13 +149,22 @@ def _bundled_logs(storage: Storage, file: FileStatus) -> Iterator[tuple[str, Sto
         # zipfile limits the size of what it expands only for deflate.
         is_bounded = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
         if is_bounded and info.file_size <= 2 * LAST_WORDS and "/" not in info.filename:
-            read = partial(_read_bundled, bundle, info, file.path)
+            read = partial(_read_bundled, storage, file.path, info)
             yield info.filename, StoredLog(info.filename, info.file_size, read, file.modified_ms)
 
 
-def _read_bundled(bundle: zipfile.ZipFile, info: zipfile.ZipInfo, uri: str, offset: int, length: int) -> bytes:
+def _opened_bundle(storage: Storage, uri: str) -> zipfile.ZipFile:
+    """Read a bundle. Raises StorageError, and the errors of _BAD_BUNDLE."""
+    data = read_whole(storage, uri, _LARGEST_BUNDLE)
+    if data.count(_BUNDLED) > _MOST_BUNDLED:
+        raise ValueError(f"it has more than {_MOST_BUNDLED} logs")
+    return zipfile.ZipFile(io.BytesIO(data))
+
+
+def _read_bundled(storage: Storage, uri: str, info: zipfile.ZipInfo, offset: int, length: int) -> bytes:
+    """Read a part of a log. Reads the bundle again, because the bundles of a large job need much memory."""
     try:
-        return bundle.read(info)[offset:][:length]
+        return _opened_bundle(storage, uri).read(info)[offset:][:length]
     except _BAD_BUNDLE as error:
         raise StorageError(uri, "read", f"{info.filename} is damaged: {error}") from error
 
