@@ -156,10 +156,23 @@ async def test_attempt_that_is_replaced_meanwhile_learns_that_its_message_was_dr
         await call.write(REGISTRATION)
         await setting.listener.next("attached")
         setting.listener.refused = "attempt 1 was replaced"
-        await call.write(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=b"the log")))
+        await call.write(tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat()))
         await call.done_writing()
         await setting.listener.next("detached")
         assert await call.code() is grpc.StatusCode.ABORTED
+
+
+async def test_the_log_of_an_attempt_that_is_replaced_meanwhile_arrives(setting: Setting) -> None:
+    async with setting.channel() as channel:
+        call = attach(channel)
+        await call.write(REGISTRATION)
+        await setting.listener.next("attached")
+        setting.listener.refused = "attempt 1 was replaced"
+        await call.write(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=b"the log")))
+        await call.done_writing()
+        assert (await setting.listener.next("received")).last_words.output == b"the log"
+        await setting.listener.next("detached")
+        assert await call.code() is grpc.StatusCode.OK
 
 
 async def test_a_stream_that_the_master_closes_first_did_not_deliver_all(setting: Setting) -> None:

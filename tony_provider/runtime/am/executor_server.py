@@ -100,6 +100,10 @@ def _size(message: Outgoing) -> int:
     return 0 if callable(message) else message.ByteSize()
 
 
+# The messages of an executor that was told to end. They are accepted although its task has ended or has another one.
+_FAREWELL = ("last_words", "leave")
+
+
 class Listener(ABC):
     """Receives the events of executors' streams. None of the methods may block."""
 
@@ -247,7 +251,7 @@ class ExecutorService:
         """Pass on messages until the executor ends its side. Return False if the executor may not send any more."""
         try:
             async for message in messages:
-                if self._listener.refusal(stream.identity):
+                if message.WhichOneof("kind") not in _FAREWELL and self._listener.refusal(stream.identity):
                     return False
                 self._listener.received(stream, message)
             return True
