@@ -12,7 +12,9 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Optional
 
@@ -21,6 +23,7 @@ import attrs
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import APPLICATION_LIMIT
 from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.common.concurrency import in_parallel
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.jobspec.model import EVERYBODY, JobSpec
@@ -36,7 +39,7 @@ from tony_provider.runtime.storage import (
     read_whole,
     uris,
 )
-from tony_provider.runtime.storage.base import Readers, SharedFiles, list_existing
+from tony_provider.runtime.storage.base import Readers, SharedFiles, list_existing, read_bytes, write_atomically
 from tony_provider.runtime.storage.stores import JobStores, remove_leftovers
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
@@ -189,6 +192,7 @@ def take_credentials(environ: Mapping[str, str]) -> Credentials:
 
 
 SHARED_FILES = (contract.STATUS_FILE, contract.RESULT_FILE)
+_SETTLED_AT_ONCE = 4  # files
 SHARED_DIRECTORIES = (contract.HISTORY_DIR, contract.LOGS_DIR)
 
 
@@ -238,6 +242,23 @@ def clean_up(storage: Storage, application_dir: str) -> None:
     remove_leftovers(storage, application_dir, without=[contract.MODEL_DIR, contract.EXPORTS_DIR])
     exports = uris.join(application_dir, contract.EXPORTS_DIR)
     remove_leftovers(storage, exports, without=_whole_exports(storage, exports))
+
+
+def settle(storage: Storage, application_dir: str) -> None:
+    """Replace the records of an ended application (``Storage.write_record``) by ordinary files. Raises StorageError."""
+    directories = [application_dir, *(uris.join(application_dir, name) for name in SHARED_DIRECTORIES)]
+    files = [file for directory in directories for file in list_existing(storage, directory)]
+    records = [file.path for file in files if not file.is_directory and not file.size]
+    for _ in in_parallel(partial(_settle, storage), records, _SETTLED_AT_ONCE, "settle"):
+        pass
+
+
+def _settle(storage: Storage, uri: str) -> None:
+    for _ in range(2):  # a reader of the result may remove the temporary file of the first attempt
+        with suppress(StorageNotFound):
+            if data := read_bytes(storage, uri):
+                write_atomically(storage, uri, data)
+            return
 
 
 def clear_outputs(storage: Storage, application_dir: str) -> None:

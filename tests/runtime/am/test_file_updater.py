@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
 from tony_provider.runtime.am import store_writer as publisher_module
 from tony_provider.runtime.am.store_writer import FileUpdater
-from tony_provider.runtime.storage import LocalStorage
+from tony_provider.runtime.application import settle
+from tony_provider.runtime.storage import LocalStorage, StorageNotFound, uris
 from tony_provider.runtime.storage.base import Source
 
 DEADLINE = 30
@@ -47,28 +49,62 @@ class SlowStorage(LocalStorage):
 class RecordStorage(LocalStorage):
     """Keeps records as HDFS does: in empty files, which other programs cannot read."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: dict[str, bytes] = {}
+
     def write_record(self, uri: str, data: bytes, *, overwrite: bool = False) -> bool:
         super().write(uri, b"", overwrite=overwrite)
+        self.records[uris.parse(uri).path] = data
         return True
+
+    def open_read(self, uri: str, *, offset: int = 0, length: int | None = None) -> BinaryIO:
+        if self.status(uri).size:
+            return super().open_read(uri, offset=offset, length=length)
+        return io.BytesIO(self.records.get(uris.parse(uri).path, b"")[offset:][:length])
 
 
 async def test_last_content_is_a_record_until_it_settles(tmp_path: Path) -> None:
-    target = tmp_path / "status.json"
-    publisher = FileUpdater(RecordStorage(), target.as_uri(), lambda: lambda: b"content")
+    target, storage = tmp_path / "status.json", RecordStorage()
+    (tmp_path / "empty").touch()
+    publisher = FileUpdater(storage, target.as_uri(), lambda: lambda: b"content")
     assert await publisher.write()
     assert target.read_bytes() == b"content"
     assert await publisher.finish()
     assert target.read_bytes() == b""
-    await publisher.settle()
+    storage.write_record((tmp_path / "logs" / "tasks-1-1.zip").as_uri(), b"logs")
+    settle(storage, tmp_path.as_uri())
     assert target.read_bytes() == b"content"
+    assert (tmp_path / "logs" / "tasks-1-1.zip").read_bytes() == b"logs"
+    assert (tmp_path / "empty").read_bytes() == b""
 
 
-async def test_a_record_that_was_removed_does_not_come_back(tmp_path: Path) -> None:
-    target = tmp_path / "status.json"
-    publisher = FileUpdater(RecordStorage(), target.as_uri(), lambda: lambda: b"content")
-    assert await publisher.finish()
-    target.unlink()
-    await publisher.settle()
+def test_a_record_settles_although_a_reader_removes_temporary_files(tmp_path: Path) -> None:
+    class Tidied(RecordStorage):
+        removals = 1
+
+        def write(self, uri: str, source: Source, **more: Any) -> int:
+            if self.records and self.removals:
+                self.removals -= 1
+                raise StorageNotFound(uri, "rename", "its temporary file is gone")
+            return super().write(uri, source, **more)
+
+    storage, target = Tidied(), tmp_path / "result.json"
+    storage.write_record(target.as_uri(), b"content")
+    settle(storage, tmp_path.as_uri())
+    assert target.read_bytes() == b"content"
+    assert storage.removals == 0
+
+
+def test_a_record_that_is_removed_meanwhile_does_not_come_back(tmp_path: Path) -> None:
+    class Removing(RecordStorage):
+        def open_read(self, uri: str, **how: Any) -> BinaryIO:
+            Path(uris.parse(uri).path).unlink(missing_ok=True)
+            return super().open_read(uri, **how)
+
+    storage, target = Removing(), tmp_path / "status.json"
+    storage.write_record(target.as_uri(), b"content")
+    settle(storage, tmp_path.as_uri())
     assert not target.exists()
 
 

@@ -252,7 +252,9 @@ class MasterLifecycle:
         log.info("a former application master has ended the job: %s", result.message)
         status = FinalStatus(result.state.value)
         await self._clean_up(status, records)
-        return await self._leave(status, (result.failure.message if result.failure else result.message))
+        final = await self._leave(status, (result.failure.message if result.failure else result.message))
+        await records.settle()
+        return final
 
     def _result(self, status: JobStatus) -> JobStatus:
         # The status may come from the store, where the job's programs could have added foreign URIs.

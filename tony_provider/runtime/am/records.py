@@ -398,7 +398,6 @@ class ApplicationRecords:
         self.logs = TaskLogs(ownership, note=self.note)
         self._status_file: Optional[FileUpdater] = None
         self._result: Optional[JobStatus] = None
-        self._result_file: Optional[FileUpdater] = None
         self._publishing: Optional[asyncio.Future[Any]] = None
 
     def start(self, status: Callable[[], JobStatus]) -> None:
@@ -445,8 +444,8 @@ class ApplicationRecords:
     async def write_result(self, result: JobStatus) -> list[str]:
         """Write the last samples, events, logs and status, and then the result.
 
-        A reader that finds the result also finds the other records. Returns the names of records that could not be
-        written. ``settle`` makes the files readable for other programs.
+        A reader that finds the result also finds the other files. Returns the names of files that could not be written.
+        ``settle`` makes them readable for other programs.
         """
         self._result = result
         if not self._status_file:
@@ -458,13 +457,14 @@ class ApplicationRecords:
 
     async def write_result_only(self, result: JobStatus) -> bool:
         """Write only the result, for an application master that is about to be killed. Return False if that failed."""
-        self._result_file = self._publisher(contract.RESULT_FILE, lambda: partial(dump_json, result))
-        return await self._result_file.finish()
+        return await self._publisher(contract.RESULT_FILE, lambda: partial(dump_json, result)).finish()
 
     async def settle(self) -> None:
-        """Replace the records of ``write_result`` by ordinary files."""
-        last = (self._result_file, *self._writers)
-        await asyncio.gather(*(each.settle() for each in last if each))
+        """Replace records by ordinary files, which other programs can read. A failure is only logged."""
+        try:
+            await asyncio.to_thread(application.settle, self._storage, self._directory)
+        except StorageError as error:
+            log.warning("other programs cannot read all files of this application: %s", error)
 
     async def clean_up(self) -> None:
         """Remove the staged files and the temporary files of killed writers."""

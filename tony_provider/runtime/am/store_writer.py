@@ -42,7 +42,6 @@ class StoreWriter(ABC):
         """
         self.name = name
         self._storage = storage
-        self._records: dict[str, bytes] = {}  # content of the records that ``settle`` replaces, by URI
         self._note = note
         self._changed = asyncio.Event()
         self._due: Optional[float] = None  # when to write next; None if no write is necessary
@@ -103,7 +102,7 @@ class StoreWriter(ABC):
     async def finish(self) -> bool:
         """Stop ``run``, and write the last content after the write in progress. Return False if that failed.
 
-        The files may be records. ``settle`` replaces these by files that other programs can read.
+        The files may be records. ``application.settle`` replaces these by files that other programs can read.
         """
         self.stop()
         await self._idle.wait()
@@ -133,21 +132,12 @@ class StoreWriter(ABC):
         self._waiting[:0] = waiting
         return False
 
-    async def settle(self) -> None:
-        """Replace records by ordinary files. A failure is only logged, because the records have the same content."""
-        for uri, data in self._records.items():
-            try:
-                if await asyncio.to_thread(self._storage.exists, uri):  # else its directory was removed
-                    await asyncio.to_thread(write_atomically, self._storage, uri, data)
-            except StorageError as error:
-                log.warning("other programs cannot read %s: %s", uri, error)
-
     def _put(self, uri: str, data: bytes) -> None:
         """Replace a file. Blocks. Raises StorageError."""
-        if not self._stopping:
+        if self._stopping:
+            self._storage.write_record(uri, data, overwrite=True)
+        else:
             write_atomically(self._storage, uri, data)
-        elif self._storage.write_record(uri, data, overwrite=True):
-            self._records[uri] = data
 
     def _failed(self, problem: str, began_ms: int) -> None:
         self._problem = problem
