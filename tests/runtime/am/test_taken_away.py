@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import attrs
@@ -14,7 +15,7 @@ import pytest
 from tests.runtime.am.chains import OTHER, own, ownership
 from tests.runtime.am.local_resource_manager.jobs import Staged, stage
 from tests.runtime.history.events import names_in
-from tony_provider.runtime.am import lifecycle, master
+from tony_provider.runtime.am import lifecycle, master, store_writer
 from tony_provider.runtime.am.lifecycle import MasterContext, serve
 from tony_provider.runtime.am.local_resource_manager import LocalResourceManager
 from tony_provider.runtime.am.resource_manager import AttemptOver, ConnectionLost, ConnectionRestored, Event
@@ -23,6 +24,7 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import load_json
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.jobspec.model import JobSpec, TaskSpec
+from tony_provider.runtime.protocol.http_messages import stored_logs
 from tony_provider.runtime.protocol.master_files import read_report
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
 from tony_provider.runtime.storage import LocalStorage
@@ -89,7 +91,13 @@ def checks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
-    staged = stage(tmp_path, JOB)
+    async with run(JOB, tmp_path) as running:
+        yield running
+
+
+@asynccontextmanager
+async def run(job: JobSpec, tmp_path: Path) -> AsyncIterator[Running]:
+    staged = stage(tmp_path, job)
     assert staged.description.local
     cluster = Cluster(staged.description, staged.description.local)
     context = MasterContext.of_process(staged.environment)
@@ -198,3 +206,24 @@ async def test_an_order_to_stop_on_the_store_ends_the_job(checks_soon: None, run
     assert result
     assert result.failure
     assert (result.failure.kind, result.failure.message) == (FailureKind.KILLED, "Killed by Airflow: marked as failed")
+
+
+@pytest.mark.parametrize("is_superseded", [False, True])
+async def test_the_log_of_a_task_that_has_ended_is_stored_first(
+    checks_soon: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_superseded: bool
+) -> None:
+    """Its executor has sent the log and ended, so nobody else has it."""
+    monkeypatch.setattr(store_writer, "LATEST", 3600.0)
+    ended = TaskSpec("echo I am done")
+    async with run(attrs.evolve(JOB, tasks={"short": ended, **JOB.tasks}), tmp_path) as running:
+        await running.until(lambda: running.cluster.kept() == 2 and len(running.cluster._processes) == 2)
+        assert stored_logs(LocalStorage(), str(running.store / "logs")) == {}
+        if is_superseded:
+            running.cluster.say(ConnectionLost("nobody answers"))
+            running.supersede()
+        else:
+            running.cluster.say(AttemptOver("the ResourceManager has ended this attempt"))
+        assert await running.end() is FinalStatus.KILLED
+        assert [path.suffix for path in (running.store / "logs").iterdir()] == [contract.BUNDLE_ENDING]
+        log = stored_logs(LocalStorage(), str(running.store / "logs"))["short-0.log"]
+        assert b"I am done" in log.read(0, log.size)

@@ -226,6 +226,9 @@ class MasterLifecycle:
             # It is not certain whether the job has ended or continues under another master.
             await write_killed(master, records, str(error))
             return FinalStatus.KILLED
+        except SupersededError:
+            await records.logs.finish()  # the executors that sent these logs have ended
+            raise
         finally:
             await signals.ignore()
             records.stop()
@@ -400,7 +403,8 @@ async def write_killed(master: Master, records: ApplicationRecords, reason: str,
     if not in_haste:
         await master.check_newest()
     killed = Verdict(FinalStatus.KILLED, reason, Failure(FailureKind.KILLED, reason))
-    await records.write_result_only(job_status.final_status(master.status(), master.session.verdict or killed))
+    status = job_status.final_status(master.status(), master.session.verdict or killed)
+    await asyncio.gather(records.write_result_only(status), records.logs.finish())
     await records.settle()
 
 
