@@ -217,7 +217,7 @@ def _places(status: JobStatus, application_dir: str) -> Iterator[tuple[str, str,
 HEARTBEAT_INTERVAL = 3.0  # time between two heartbeats of an executor, unless its Welcome sets another interval
 KEEPALIVE_INTERVAL = 10.0  # time between gRPC's pings, which detect a peer whose machine is gone
 KEEPALIVE_TIMEOUT = 10.0  # timeout of the answer to a ping
-KEEP_LOGS = 30.0  # time for an executor's last uploads, after its user process's grace and last copies
+KEEP_LOGS = 40.0  # time for an executor's last uploads, after its user process's grace and last copies
 STOP_SLACK = 5.0  # extra time for an executor to report that its process has stopped
 RELEASE_WAIT = 10.0  # time for which an application master waits for a released container to end
 STATUS_INTERVAL = 10.0  # longest time between two updates of status.json while the application master lives
