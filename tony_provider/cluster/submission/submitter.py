@@ -489,9 +489,9 @@ def submit(
             kept = beside.submit(attempt.keep, specification)
             submission = attempt.build()
             described = beside.submit(attempt.keep_description, submission.description)
-            attempt.end_others()
             kept.result()
             described.result()
+            attempt.end_others()
         attempt.hand_over(submission, before_submit)
     except BaseException:
         # BaseException: also undo if the task times out or is killed, because only this attempt knows its changes.
