@@ -37,7 +37,7 @@ _LINE = re.compile(rb"[^\n]+")
 _MOST_MEMBERS = 100  # limit for the members of a gzip file: segments have one or two, and each member copies the rest
 _TOO_LARGE = "it is too large: the rest is not read"
 _AT_ONCE = 8  # files read concurrently, because a store's latency for each file dominates
-_MOST_OF_RECORD = 16 << 20  # bytes; the store's own limit for a record
+_MOST_OF_RECORD = 512 << 10  # bytes of a segment that is a record; masters write no larger segments
 
 
 T = TypeVar("T")
@@ -365,7 +365,7 @@ class _Reading:
 
     def _bounded(self, wanted: Sequence[EventRange], files: dict[EventRange, FileStatus]) -> Sequence[EventRange]:
         for at, each in enumerate(wanted):
-            self._bytes += files[each].size
+            self._bytes += files[each].size or _MOST_OF_RECORD
             if self._bytes > _MOST_BYTES:
                 left = count(len(wanted) - at, "segment")
                 self._miss(f"{left} from {each.file} on: not read, because the limit is {size(_MOST_BYTES)}")
