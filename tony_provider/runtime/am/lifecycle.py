@@ -9,6 +9,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Optional
@@ -40,6 +41,7 @@ from tony_provider.runtime.am.web.web_app import WebApp
 from tony_provider.runtime.application import ApplicationDescription, ContainerError, YarnAccess, open_application_store
 from tony_provider.runtime.common import clock, contract
 from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.common.helper_processes import keep_memory_private
 from tony_provider.runtime.frameworks.base import get_framework
 from tony_provider.runtime.hadoop.tokens import Credentials
@@ -144,6 +146,7 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
             await web_app.close()
 
 
+_LAST_LOGS = 10.0  # seconds at most to store the last logs
 _MOST_DIAGNOSTICS = 8192  # characters; ResourceManagers keep 64 KiB of an attempt's diagnostics
 
 
@@ -187,6 +190,9 @@ class MasterLifecycle:
             refused = _refused(found.fenced, input_problem, output_problem)
             return await self._run(master, records, registered, found, refused)
         finally:
+            await self.server.stop()
+            with suppress(asyncio.TimeoutError):  # the executors that have sent these logs have ended
+                await wait_with_timeout(records.logs.finish(), _LAST_LOGS)
             close_inputs(inputs)
             outputs.close()
 
@@ -226,9 +232,6 @@ class MasterLifecycle:
             # It is not certain whether the job has ended or continues under another master.
             await write_killed(master, records, str(error))
             return FinalStatus.KILLED
-        except SupersededError:
-            await records.logs.finish()  # the executors that sent these logs have ended
-            raise
         finally:
             await signals.ignore()
             records.stop()
@@ -403,8 +406,8 @@ async def write_killed(master: Master, records: ApplicationRecords, reason: str,
     if not in_haste:
         await master.check_newest()
     killed = Verdict(FinalStatus.KILLED, reason, Failure(FailureKind.KILLED, reason))
-    status = job_status.final_status(master.status(), master.session.verdict or killed)
-    await asyncio.gather(records.write_result_only(status), records.logs.finish())
+    records.logs.changed()
+    await records.write_result_only(job_status.final_status(master.status(), master.session.verdict or killed))
     await records.settle()
 
 

@@ -279,8 +279,10 @@ class ConnectionWatch:
         self._spyglass = os.dup(self._nothing)
 
     def close(self) -> None:
-        """Close the watch, after a check that is running in its thread. Later checks do nothing."""
+        """Close the watch, after a check that is running in its thread. Later checks do nothing. Idempotent."""
         with self._looking:
+            if self._closed:
+                return
             self._closed = True
         os.close(self._spyglass)
         os.close(self._nothing)
