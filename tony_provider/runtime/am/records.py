@@ -21,7 +21,6 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count
 from typing import Any, Callable, Optional, TypeVar
 
 import attrs
@@ -53,7 +52,7 @@ from tony_provider.runtime.common.concurrency import failure_of, retry
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.http_messages import StoredLog, pack_logs
-from tony_provider.runtime.protocol.limits import BUNDLED_LOGS, SENT_LOGS, STATUS_INTERVAL
+from tony_provider.runtime.protocol.limits import BUNDLED_LOGS, MOST_BUNDLED, SENT_LOGS, STATUS_INTERVAL
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.task_identity import TaskIdentity
 from tony_provider.runtime.storage import (
@@ -72,6 +71,7 @@ _LARGER = 2.0  # a new segment absorbs segments of at most this multiple of its 
 _ROOM = 0.75  # fraction of the size limit that remains in use after old events were dropped
 _MOST_TEXT = 64 << 20  # size limit in bytes for reading a segment back, far above real sizes
 _MOST_MESSAGE = 2048  # characters
+_SMALL_BUNDLE = 1 << 20  # bytes of logs; a smaller bundle is written again with the next logs
 _MOST_UNSTORED = 2 * SENT_LOGS  # bytes of logs in memory while the store does not accept them
 
 
@@ -346,7 +346,8 @@ class TaskLogs(StoreWriter):
         self.am_attempt = ownership.am_attempt
         self._unstored: dict[str, bytes] = {}  # by the names of the logs
         self._is_incomplete = False  # whether a log was lost
-        self._numbers = count(1)  # of bundles
+        self._bundle: dict[str, bytes] = {}  # the logs in the newest bundle, if it is small
+        self._number = 1  # of the newest bundle
 
     def keep(self, identity: TaskIdentity, last: tony_pb2.LastWords) -> None:
         """Store a log, within five seconds or at the job's end. The log of a killed container is stored at once."""
@@ -368,20 +369,22 @@ class TaskLogs(StoreWriter):
 
     async def _store(self) -> None:
         while self._unstored:
-            logs: dict[str, bytes] = {}
-            room = BUNDLED_LOGS
+            room, is_full = BUNDLED_LOGS, False
             for name, data in self._unstored.items():
                 room -= len(data)
-                if logs and room < 0:
+                if is_full := bool(self._bundle) and (room < 0 or len(self._bundle) >= MOST_BUNDLED):
                     break
-                logs[name] = data
-            await asyncio.to_thread(self._write, logs)
-            for name, data in logs.items():
+                self._bundle[name] = data
+            self._began_ms = epoch_ms()
+            await asyncio.to_thread(self._write, dict(self._bundle))
+            for name, data in self._bundle.items():
                 if self._unstored.get(name) is data:
                     del self._unstored[name]
+            if is_full or sum(map(len, self._bundle.values())) > _SMALL_BUNDLE:
+                self._bundle, self._number = {}, self._number + 1
 
     def _write(self, logs: Mapping[str, bytes]) -> None:
-        name = f"tasks-{self.am_attempt}-{next(self._numbers):06}{contract.BUNDLE_ENDING}"
+        name = f"tasks-{self.am_attempt}-{self._number:06}{contract.BUNDLE_ENDING}"
         self._put(uris.join(self._directory, name), pack_logs(logs))
 
 
@@ -465,6 +468,8 @@ class ApplicationRecords:
             await asyncio.to_thread(application.settle, self._storage, self._directory)
         except StorageError as error:
             log.warning("other programs cannot read all files of this application: %s", error)
+        except Exception:
+            log.exception("could not replace all records by files")
 
     async def clean_up(self) -> None:
         """Remove the staged files and the temporary files of killed writers."""

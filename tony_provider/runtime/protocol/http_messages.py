@@ -14,7 +14,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Callable, ClassVar, Optional
 
 import attrs
@@ -22,7 +22,7 @@ import attrs
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.contract import path_of_task
 from tony_provider.runtime.common.network import load_key
-from tony_provider.runtime.protocol.limits import BUNDLED_LOGS, LAST_WORDS
+from tony_provider.runtime.protocol.limits import BUNDLED_LOGS, LAST_WORDS, MOST_BUNDLED
 from tony_provider.runtime.protocol.task_identity import secret
 from tony_provider.runtime.storage import (
     FileStatus,
@@ -102,9 +102,20 @@ class StoredLog:
 
 
 # Errors of zipfile for a damaged or malicious file: programs of the job can write to the directory.
-_BAD_BUNDLE = (zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, ValueError, EOFError)
+_BAD_BUNDLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    EOFError,
+    KeyError,
+)
 _LARGEST_BUNDLE = BUNDLED_LOGS + (4 << 20)  # bytes of a file; logs may be incompressible
-_MOST_BUNDLED = 20_000  # logs in a bundle; each needs memory, although the file may be small
+_KEPT_BUNDLES = 2  # in memory, for the next log
+OpenedBundle = Callable[[str], zipfile.ZipFile]
+"""Reads the bundle at a URI. Raises StorageError, and the errors of _BAD_BUNDLE."""
 _BUNDLED = b"PK\1\2"  # signature of an entry in the list of a zip archive
 
 
@@ -121,10 +132,11 @@ def stored_logs(storage: Storage, directory: str) -> dict[str, StoredLog]:
     """Return the logs in a directory of the store, by their names. Blocks. Raises StorageError."""
     bundled: dict[str, StoredLog] = {}
     whole = {}
+    opened = lru_cache(_KEPT_BUNDLES)(partial(_opened_bundle, storage))  # all bundles may need much memory
     try:
         for file in storage.list(directory):
             if file.name.endswith(contract.BUNDLE_ENDING):
-                bundled.update(_bundled_logs(storage, file))
+                bundled.update(_bundled_logs(opened, file))
             elif not file.is_directory:
                 whole[file.name] = _log_file(storage, file)
     except StorageNotFound:
@@ -139,34 +151,41 @@ def _log_file(storage: Storage, file: FileStatus) -> StoredLog:
     return StoredLog(file.name, file.size, read, file.modified_ms)
 
 
-def _bundled_logs(storage: Storage, file: FileStatus) -> Iterator[tuple[str, StoredLog]]:
+def _bundled_logs(opened: OpenedBundle, file: FileStatus) -> Iterator[tuple[str, StoredLog]]:
     try:
-        bundle = _opened_bundle(storage, file.path)
+        bundle = opened(file.path)
     except (StorageTooLarge, *_BAD_BUNDLE) as error:
         log.warning("cannot read %s, which contains logs: %s", file.path, error)
         return
     for info in bundle.infolist():
-        # zipfile limits the size of what it expands only for deflate.
-        is_bounded = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-        if is_bounded and info.file_size <= 2 * LAST_WORDS and "/" not in info.filename:
-            read = partial(_read_bundled, storage, file.path, info)
+        if _is_readable(info):
+            read = partial(_read_bundled, opened, file.path, info.filename)
             yield info.filename, StoredLog(info.filename, info.file_size, read, file.modified_ms)
 
 
 def _opened_bundle(storage: Storage, uri: str) -> zipfile.ZipFile:
     """Read a bundle. Raises StorageError, and the errors of _BAD_BUNDLE."""
     data = read_whole(storage, uri, _LARGEST_BUNDLE)
-    if data.count(_BUNDLED) > _MOST_BUNDLED:
-        raise ValueError(f"it has more than {_MOST_BUNDLED} logs")
+    if data.count(_BUNDLED) > 2 * MOST_BUNDLED:  # each needs memory, although the file may be small
+        raise ValueError(f"it has more than {2 * MOST_BUNDLED} logs")
     return zipfile.ZipFile(io.BytesIO(data))
 
 
-def _read_bundled(storage: Storage, uri: str, info: zipfile.ZipInfo, offset: int, length: int) -> bytes:
-    """Read a part of a log. Reads the bundle again, because the bundles of a large job need much memory."""
+def _is_readable(info: zipfile.ZipInfo) -> bool:
+    """Return whether the log has a valid name and size. zipfile limits what it expands only for deflate."""
+    is_bounded = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    return is_bounded and info.file_size <= 2 * LAST_WORDS and "/" not in info.filename
+
+
+def _read_bundled(opened: OpenedBundle, uri: str, name: str, offset: int, length: int) -> bytes:
     try:
-        return _opened_bundle(storage, uri).read(info)[offset:][:length]
+        bundle = opened(uri)  # may be a newer version, with other logs
+        info = bundle.getinfo(name)
+        if not _is_readable(info):
+            raise ValueError("it has changed")
+        return bundle.read(info)[offset:][:length]
     except _BAD_BUNDLE as error:
-        raise StorageError(uri, "read", f"{info.filename} is damaged: {error}") from error
+        raise StorageError(uri, "read", f"{name} is damaged: {error}") from error
 
 
 def stored_log(storage: Storage, directory: str, name: str) -> StoredLog:

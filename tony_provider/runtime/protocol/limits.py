@@ -48,6 +48,7 @@ LONGEST_NAME = 250  # characters of a metric's name
 LONGEST_LABEL = 1000  # characters of a short text: an activity, a name, a URI
 LONGEST_TEXT = 16 << 10  # characters of the text of an error
 BUNDLED_LOGS = 16 << 20  # bytes of the logs that the master stores in one file
+MOST_BUNDLED = 10_000  # logs in one file
 SENT_LOGS = 64 << 20  # bytes of the logs that all executors of a job together send to the master at their end
 OUTPUT_TAIL = 8 << 10  # UTF-8 bytes of the last output lines of a user process, for messages
 LAST_WORDS = 256 << 10  # bytes of output that a killed executor sends; YARN leaves 250 ms between SIGTERM and SIGKILL

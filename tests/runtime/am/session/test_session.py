@@ -693,7 +693,7 @@ def test_lifetime_ends_the_job() -> None:
 def test_tasks_that_do_not_end_are_given_up_in_bounded_time() -> None:
     world = workers(grace=5).run()
     world.stop()
-    world.wait(5 + 60 + 30 + 1)
+    world.wait(5 + 60 + limits.KEEP_LOGS + 1)
     assert world.released == set(world.launched)
     assert not world.finished
     world.wait(11)
