@@ -146,7 +146,7 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
             await web_app.close()
 
 
-_LAST_LOGS = 10.0  # seconds at most to store the last logs
+_LAST_LOGS = 10.0  # seconds at most to store the last logs, and to replace records by files
 _MOST_DIAGNOSTICS = 8192  # characters; ResourceManagers keep 64 KiB of an attempt's diagnostics
 
 
@@ -191,8 +191,8 @@ class MasterLifecycle:
             return await self._run(master, records, registered, found, refused)
         finally:
             await self.server.stop()
-            with suppress(asyncio.TimeoutError):  # the executors that have sent these logs have ended
-                await wait_with_timeout(records.logs.finish(), _LAST_LOGS)
+            with suppress(asyncio.TimeoutError):
+                await wait_with_timeout(records.end(), _LAST_LOGS)
             close_inputs(inputs)
             outputs.close()
 
@@ -249,9 +249,7 @@ class MasterLifecycle:
         if missing or verdict.status is FinalStatus.FAILED:
             diagnostics = self.access.explained(diagnostics, epoch_ms())
         await self._clean_up(verdict.status, records)
-        final = await self._leave(verdict.status, diagnostics)
-        await records.settle()
-        return final
+        return await self._leave(verdict.status, diagnostics)
 
     async def _leave_after(self, result: JobStatus, records: ApplicationRecords) -> FinalStatus:
         """Complete the end of a job from the point where a former application master stopped."""

@@ -369,18 +369,19 @@ class TaskLogs(StoreWriter):
 
     async def _store(self) -> None:
         while self._unstored:
-            room, is_full = BUNDLED_LOGS, False
+            bundle, room, is_full = dict(self._bundle), BUNDLED_LOGS, False
             for name, data in self._unstored.items():
                 room -= len(data)
-                if is_full := bool(self._bundle) and (room < 0 or len(self._bundle) >= MOST_BUNDLED):
+                if is_full := bool(bundle) and (room < 0 or len(bundle) >= MOST_BUNDLED):
                     break
-                self._bundle[name] = data
+                bundle[name] = data
             self._began_ms = epoch_ms()
-            await asyncio.to_thread(self._write, dict(self._bundle))
-            for name, data in self._bundle.items():
+            await asyncio.to_thread(self._write, bundle)
+            for name, data in bundle.items():
                 if self._unstored.get(name) is data:
                     del self._unstored[name]
-            if is_full or sum(map(len, self._bundle.values())) > _SMALL_BUNDLE:
+            self._bundle = bundle
+            if is_full or sum(map(len, bundle.values())) > _SMALL_BUNDLE:
                 self._bundle, self._number = {}, self._number + 1
 
     def _write(self, logs: Mapping[str, bytes]) -> None:
@@ -461,6 +462,11 @@ class ApplicationRecords:
     async def write_result_only(self, result: JobStatus) -> bool:
         """Write only the result, for an application master that is about to be killed. Return False if that failed."""
         return await self._publisher(contract.RESULT_FILE, lambda: partial(dump_json, result)).finish()
+
+    async def end(self) -> None:
+        """Store the logs that executors have sent since ``write_result``, and call ``settle``."""
+        await self.logs.finish()
+        await self.settle()
 
     async def settle(self) -> None:
         """Replace records by ordinary files, which other programs can read. A failure is only logged."""
