@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,46 @@ async def test_logs_wait_for_the_store_within_limits(
     assert set(stored_logs(storage, str(tmp_path / "logs"))) == {"worker-1.log", "worker-2.log"}
 
 
+async def test_lost_logs_need_no_memory(
+    storage: Failing, logs: Callable[[], TaskLogs], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "_MOST_UNSTORED", 20)
+    storage.fails = True
+    written = logs()
+    for number in range(9):
+        written.keep(identity(f"worker:{number}"), LastWords(output=b"x" * 9))
+        assert not await written.write()
+    storage.fails = False
+    assert await written.write()
+    assert set(stored_logs(storage, str(tmp_path / "logs"))) == {"worker-7.log", "worker-8.log"}
+
+
+def test_more_logs_than_any_job_has_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(http_messages, "_MOST_LOGS", 3)
+    for bundle in range(5):
+        names = [f"worker-{2 * bundle + number}.log" for number in range(2)]
+        (tmp_path / f"tasks-1-{bundle}.zip").write_bytes(pack_logs(dict.fromkeys(names, b"x")))
+    assert len(stored_logs(LocalStorage(), str(tmp_path))) == 4
+    assert "tasks-1-4.zip is not read, because there are more than 3 logs" in caplog.text
+
+
+def test_a_log_that_lies_outside_its_bundle_is_damaged(tmp_path: Path) -> None:
+    extra = struct.pack("<HHQ", 1, 8, (1 << 64) - 1)  # the position in a zip archive of more than 4 GiB
+    data = bytearray(pack_logs({"worker-0.log": b"x"}))
+    entry, end = data.index(b"PK\1\2"), data.index(b"PK\5\6")
+    data[entry + 30 : entry + 32] = struct.pack("<H", len(extra))
+    data[entry + 42 : entry + 46] = b"\xff" * 4
+    size = end - entry + len(extra)
+    (tmp_path / "tasks-1-1.zip").write_bytes(
+        bytes(data[:end]) + extra + bytes(data[end : end + 12]) + struct.pack("<I", size) + bytes(data[end + 16 :])
+    )
+    log = stored_logs(LocalStorage(), str(tmp_path))["worker-0.log"]
+    with pytest.raises(StorageError, match=r"worker-0\.log is damaged"):
+        log.read(0, 1)
+
+
 @pytest.mark.parametrize("change", [lambda data: b"no zip", lambda data: data[:-9], lambda data: data[:40] + b"!" * 9])
 def test_a_file_that_is_no_bundle_hides_no_other_log(
     change: Callable[[bytes], bytes], tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -126,7 +167,7 @@ async def test_bundles_are_small_and_only_one_is_in_memory(
     assert len(list((tmp_path / "logs").iterdir())) == 5
     found = stored_logs(storage, str(tmp_path / "logs"))
     assert [found[f"worker-{number}.log"].read(0, 1) for number in range(8)] == [bytes([each]) for each in range(8)]
-    assert len([each for each in gc.get_objects() if isinstance(each, ZipFile)]) <= 2
+    assert len([each for each in gc.get_objects() if isinstance(each, ZipFile)]) <= 4
 
 
 async def test_a_small_bundle_grows(tmp_path: Path, storage: Failing, logs: Callable[[], TaskLogs]) -> None:

@@ -110,10 +110,12 @@ _BAD_BUNDLE = (
     RuntimeError,
     ValueError,
     EOFError,
-    KeyError,
+    LookupError,
+    ArithmeticError,
 )
 _LARGEST_BUNDLE = BUNDLED_LOGS + (4 << 20)  # bytes of a file; logs may be incompressible
-_KEPT_BUNDLES = 2  # in memory, for the next log
+_KEPT_BUNDLES = 4  # in memory, for the next log
+_MOST_LOGS = 100_000  # in all bundles of a job; each needs memory, although the files may be small
 OpenedBundle = Callable[[str], zipfile.ZipFile]
 """Reads the bundle at a URI. Raises StorageError, and the errors of _BAD_BUNDLE."""
 _BUNDLED = b"PK\1\2"  # signature of an entry in the list of a zip archive
@@ -136,6 +138,9 @@ def stored_logs(storage: Storage, directory: str) -> dict[str, StoredLog]:
     try:
         for file in storage.list(directory):
             if file.name.endswith(contract.BUNDLE_ENDING):
+                if len(bundled) > _MOST_LOGS:
+                    log.warning("%s is not read, because there are more than %d logs", file.path, _MOST_LOGS)
+                    continue
                 bundled.update(_bundled_logs(opened, file))
             elif not file.is_directory:
                 whole[file.name] = _log_file(storage, file)
