@@ -163,9 +163,14 @@ def contents(storage: Storage, files: Sequence[FileStatus]) -> Iterator[Union[by
         pool.shutdown(cancel_futures=True)
 
 
+def most_bytes(file: FileStatus) -> int:
+    """Return the most bytes that ``contents`` reads of a file."""
+    return file.size or _MOST_OF_RECORD
+
+
 def _content(storage: Storage, file: FileStatus) -> Union[bytes, StorageError]:
     try:
-        return read_bytes(storage, file.path, length=file.size or _MOST_OF_RECORD)
+        return read_bytes(storage, file.path, length=most_bytes(file))
     except STORE_ERRORS:
         raise
     except StorageError as error:
@@ -365,7 +370,7 @@ class _Reading:
 
     def _bounded(self, wanted: Sequence[EventRange], files: dict[EventRange, FileStatus]) -> Sequence[EventRange]:
         for at, each in enumerate(wanted):
-            self._bytes += files[each].size or _MOST_OF_RECORD
+            self._bytes += most_bytes(files[each])
             if self._bytes > _MOST_BYTES:
                 left = count(len(wanted) - at, "segment")
                 self._miss(f"{left} from {each.file} on: not read, because the limit is {size(_MOST_BYTES)}")
