@@ -470,21 +470,19 @@ class ApplicationRecords:
 
     async def settle(self) -> None:
         """Replace records by ordinary files, which other programs can read. A failure is only logged."""
-        try:
-            await asyncio.to_thread(application.settle, self._storage, self._directory)
-        except StorageError as error:
-            log.warning("other programs cannot read all files of this application: %s", error)
-        except Exception:
-            log.exception("could not replace all records by files")
+        await self._tidy(application.settle, "replace all records by files")
 
     async def clean_up(self) -> None:
-        """Remove the staged files and the temporary files of killed writers."""
+        """Remove the staged files and the temporary files of killed writers. A failure is only logged."""
+        await self._tidy(application.clean_up, "remove staged and temporary files")
+
+    async def _tidy(self, work: Callable[[Storage, str], None], what: str) -> None:
         try:
-            await asyncio.to_thread(application.clean_up, self._storage, self._directory)
+            await asyncio.to_thread(work, self._storage, self._directory)
         except StorageError as error:
-            log.warning("%s", error)
+            log.warning("could not %s: %s", what, error)
         except Exception:
-            log.exception("could not remove staged and temporary files")
+            log.exception("could not %s", what)
 
     def _publisher(
         self,
