@@ -391,6 +391,7 @@ class Signals:
         try:
             # As long as the cluster was reachable, it has started no other master, so the check is unnecessary.
             await write_killed(self._master, self._records, reason, in_haste=not self._master.cut_off)
+            await self._records.settle()  # this process may be killed before ``MasterLifecycle`` does it
         except SupersededError as error:
             self._master.give_up(error)
 
@@ -406,7 +407,6 @@ async def write_killed(master: Master, records: ApplicationRecords, reason: str,
     killed = Verdict(FinalStatus.KILLED, reason, Failure(FailureKind.KILLED, reason))
     records.logs.changed()
     await records.write_result_only(job_status.final_status(master.status(), master.session.verdict or killed))
-    await records.settle()
 
 
 def open_resource_manager(description: ApplicationDescription, credentials: Credentials) -> ResourceManager:
