@@ -106,7 +106,6 @@ _BAD_BUNDLE = (
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
-    NotImplementedError,
     RuntimeError,
     ValueError,
     EOFError,

@@ -197,10 +197,11 @@ class WebHdfsStorage(Storage):
         Raises _NoAttributesError if the server does not support attributes, or if the file is in an encryption zone,
         because HDFS does not encrypt attributes.
         """
-        about = Call("GET", "GETFILESTATUS", uri, "get the status of")
-        if not self._is_outside_zones and self._ask(about, lambda json: bool(json["FileStatus"].get("encBit"))):
-            raise _NoAttributesError(f"{uri} is in an encryption zone")
-        self._is_outside_zones = True
+        if not self._is_outside_zones:
+            about = Call("GET", "GETFILESTATUS", uri, "get the status of")
+            if self._ask(about, lambda json: bool(json["FileStatus"].get("encBit"))):
+                raise _NoAttributesError(f"{uri} is in an encryption zone")
+            self._is_outside_zones = True
         value = "0s" + base64.b64encode(content).decode()
         params = {"xattr.name": _CONTENT, "xattr.value": value, "flag": "CREATE,REPLACE"}
         try:
