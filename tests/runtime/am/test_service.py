@@ -150,26 +150,28 @@ async def test_former_attempt_is_told_so(setting: Setting) -> None:
         assert await refusal(attach(channel)) == (grpc.StatusCode.FAILED_PRECONDITION, "attempt 1 was replaced")
 
 
+async def send_when_replaced(setting: Setting, channel: grpc.aio.Channel, message: tony_pb2.FromExecutor) -> Any:
+    """The stream of an attempt that is replaced before it sends its last message."""
+    call = attach(channel)
+    await call.write(REGISTRATION)
+    await setting.listener.next("attached")
+    setting.listener.refused = "attempt 1 was replaced"
+    await call.write(message)
+    await call.done_writing()
+    return call
+
+
 async def test_attempt_that_is_replaced_meanwhile_learns_that_its_message_was_dropped(setting: Setting) -> None:
     async with setting.channel() as channel:
-        call = attach(channel)
-        await call.write(REGISTRATION)
-        await setting.listener.next("attached")
-        setting.listener.refused = "attempt 1 was replaced"
-        await call.write(tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat()))
-        await call.done_writing()
+        call = await send_when_replaced(setting, channel, tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat()))
         await setting.listener.next("detached")
         assert await call.code() is grpc.StatusCode.ABORTED
 
 
 async def test_the_log_of_an_attempt_that_is_replaced_meanwhile_arrives(setting: Setting) -> None:
+    last_words = tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=b"the log"))
     async with setting.channel() as channel:
-        call = attach(channel)
-        await call.write(REGISTRATION)
-        await setting.listener.next("attached")
-        setting.listener.refused = "attempt 1 was replaced"
-        await call.write(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=b"the log")))
-        await call.done_writing()
+        call = await send_when_replaced(setting, channel, last_words)
         assert (await setting.listener.next("received")).last_words.output == b"the log"
         await setting.listener.next("detached")
         assert await call.code() is grpc.StatusCode.OK
