@@ -384,7 +384,7 @@ class SubmissionAttempt(SubmissionBuilder):
         try:
             self._taken = owners.add(before.number, owner)
         except TakenOverError:
-            newest = owners.newest()  # continue if somebody has only requested the end of the former application
+            newest = owners.newest()  # continue if the only change is a request to end the former application
             if newest.owner != attrs.evolve(before.owner, stop=newest.owner.stop):
                 raise
             self._taken = owners.add(newest.number, owner)

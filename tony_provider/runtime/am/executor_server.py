@@ -100,7 +100,7 @@ def _size(message: Outgoing) -> int:
     return 0 if callable(message) else message.ByteSize()
 
 
-# The messages of an executor that was told to end. They are accepted although its task has ended or has another one.
+# Messages that an executor may send after its task has ended or was given to another executor.
 _FAREWELL = ("last_words", "leave")
 
 
