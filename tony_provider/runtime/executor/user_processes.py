@@ -93,10 +93,14 @@ class UserProcess:
         """Whether the process has ended with a failure."""
         return self.ending.done() and self.ending.result() != 0
 
-    async def last_lines(self) -> str:
-        """Return the last lines of the output of an ended process."""
+    async def drain(self) -> None:
+        """Wait for the end of the output of an ended process."""
         if not await self._capture.drained(_DRAIN_TIMEOUT):
             log.warning("another process still holds the output of process %d open", self.pid)
+
+    @property
+    def last_lines(self) -> str:
+        """The last lines of the output."""
         return self._capture.tail()
 
 
@@ -291,7 +295,7 @@ class UserProcesses:
                 self._reacquire_ports()
             # Mask secrets, because the lines go into messages, which have more readers than the job's log.
             secrets = self._context.container.user_secrets.values()
-            lines = without_cut_secret((await reported.last_lines()).encode(), secrets)
+            lines = without_cut_secret(reported.last_lines.encode(), secrets)
             exited.output_tail = masked_bytes(lines, secrets).decode("utf-8", "replace")
         if exited.signal == 0 and exited.exit_code:
             exited.error = command_problem(reported.command, exited.exit_code, exited.output_tail) or exited.error
@@ -331,6 +335,7 @@ class UserProcesses:
         latest = time.monotonic() + grace if by_itself else float("inf")
         left = await processes.stop_all(os.getpid(), self.pids, lambda: min(latest, self._stop_request.kill_at()))
         await asyncio.wait({process.ending for process in self._every}, timeout=processes.KILL_TIMEOUT)
+        await asyncio.gather(*(process.drain() for process in self._every))
         reported = first_bad or self.running[0]
         exited.process = first_bad.name if first_bad else ""
         if reported.ending.done():
