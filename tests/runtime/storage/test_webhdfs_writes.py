@@ -192,7 +192,7 @@ def test_in_an_encryption_zone_a_record_is_an_ordinary_file(hdfs: Place, webhdfs
     def answer(request: Request) -> Reply:
         asked[request.op] += 1
         reply = forward(webhdfs_config.addresses[0], request)
-        if request.op == "GETFILESTATUS" and reply.code == 200:
+        if request.op == "GETFILESTATUS" and reply.code == 200 and "/zone/" in request.path:
             status = json.loads(reply.body)
             status["FileStatus"]["encBit"] = True
             return Reply(200, json.dumps(status).encode())
@@ -202,11 +202,12 @@ def test_in_an_encryption_zone_a_record_is_an_ordinary_file(hdfs: Place, webhdfs
         scripted(answer) as address,
         open_storage(hdfs.root, webhdfs=attrs.evolve(webhdfs_config, addresses=[address])) as storage,
     ):
-        for name in ("a", "b"):
+        for name in ("outside", "zone/a", "zone/b"):
             storage.write_record(hdfs.uri(name), b"content")
-    assert asked["SETXATTR"] == 0
-    assert hdfs.storage.status(hdfs.uri("a")).size == len(b"content")
-    assert hdfs.names() == ["a", "b"]
+    assert asked["SETXATTR"] == 1
+    sizes = [hdfs.storage.status(hdfs.uri(name)).size for name in ("outside", "zone/a", "zone/b")]
+    assert sizes == [0, len(b"content"), len(b"content")]
+    assert hdfs.names() == ["outside", "zone"]
 
 
 def test_many_files_are_joined_in_short_requests(hdfs: Place, webhdfs_config: WebHdfsConfig) -> None:

@@ -113,7 +113,7 @@ class WebHdfsStorage(Storage):
         self._shared = shared
         self._cannot_share = False
         self._has_attributes = True  # until HDFS rejects one
-        self._is_outside_zones = False  # whether the first record was outside encryption zones
+        self._outside_zones: set[Uri] = set()  # directories; only an empty directory can become an encryption zone
         self._joins: Optional[bool] = None  # whether HDFS can concatenate files; None if unknown
         transport = Transport(config)
         self._namenodes = NameNodes(transport, delegation_token, negotiate)
@@ -197,11 +197,11 @@ class WebHdfsStorage(Storage):
         Raises _NoAttributesError if the server does not support attributes, or if the file is in an encryption zone,
         because HDFS does not encrypt attributes.
         """
-        if not self._is_outside_zones:
+        if uri.parent not in self._outside_zones:
             about = Call("GET", "GETFILESTATUS", uri, "get the status of")
             if self._ask(about, lambda json: bool(json["FileStatus"].get("encBit"))):
                 raise _NoAttributesError(f"{uri} is in an encryption zone")
-            self._is_outside_zones = True
+            self._outside_zones.add(uri.parent)
         value = "0s" + base64.b64encode(content).decode()
         params = {"xattr.name": _CONTENT, "xattr.value": value, "flag": "CREATE,REPLACE"}
         try:
