@@ -33,7 +33,7 @@ _TO_END = 120.0  # seconds that an interrupted one gets to end what it has start
 def main() -> int:
     known = {benchmark.name: benchmark for benchmark in EVERY}
     parser = ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all but those that take too long")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all except very long benchmarks")
     parser.add_argument("--list", action="store_true", help="only name them")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="where all is left (%(default)s)")
     arguments = parser.parse_args()

@@ -12,7 +12,7 @@ class Benchmark:
     name: str
     about: str  # a line
     on_cluster: bool = False  # needs HDFS and YARN; all such share one
-    only_named: bool = False  # takes too long for a run of all
+    only_named: bool = False  # runs only if it is named, because it takes too long
     package: str = "benchmarks"
 
     @property
@@ -24,12 +24,12 @@ class Benchmark:
 EVERY = (
     Benchmark("launch", "trivial jobs: begin, end, memory, calls; beside skein and others", on_cluster=True),
     Benchmark("recovery", "seconds until a job runs again, after something of it was killed", on_cluster=True),
-    Benchmark("rivals", "a training of two ranks, beside TorchDistributor and Ray on Spark", only_named=True),
+    Benchmark("rivals", "a training of two ranks, compared with TorchDistributor and Ray on Spark", only_named=True),
     Benchmark("airflow_commands", "`airflow tony …`, and Airflow's own with the provider and without", on_cluster=True),
     Benchmark("airflow_submissions", "a hundred tasks that submit at once, and what each asks for", on_cluster=True),
     Benchmark("overhead", "a training by hand and as a job: wall time, CPU of master and executors", on_cluster=True),
     Benchmark("mirror", "checkpoints copied to HDFS, beside a raw WebHDFS copy and Hadoop's command", on_cluster=True),
-    Benchmark("large_files", "one file of 4 GiB stored and restored, beside one stream and Hadoop's commands"),
+    Benchmark("large_files", "one file of 4 GiB stored and restored, compared with one stream and Hadoop's commands"),
     Benchmark("inputs", "a million shards: listing, deals, the queue and its log, the next master", on_cluster=True),
     Benchmark("scale", "an application master of thousands of simulated executors"),
     Benchmark("grants", "a real ResourceManager with simulated nodes: seconds until a large job has its containers"),

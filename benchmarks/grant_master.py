@@ -59,7 +59,7 @@ async def main(folder: Path, scheduler: list[str]) -> None:
 
 
 async def _next(events: AsyncIterator[Event], kind: type[E]) -> E:
-    """The next event about a container, which must be of this kind."""
+    """Return the next event about a container. Raises TypeError if it is not of this kind."""
     while isinstance(event := await anext(events), NodesCounted):
         pass
     if not isinstance(event, kind):

@@ -23,11 +23,9 @@ SETTINGS = Settings(
 
 @contextmanager
 def cluster(name: str, settings: Settings = SETTINGS) -> Iterator[HadoopCluster]:
-    """The one that $TONY_TEST_HADOOP_ROOT names, which is left alone; else a new one for this benchmark.
+    """Provide the cluster that $TONY_TEST_HADOOP_ROOT names and leave it running, or start a new cluster.
 
-    With other settings than the common ones, it is always a new one.
-
-    Raises ClusterError, ResolveError.
+    With other settings than SETTINGS, the cluster is always new. Raises ClusterError, ResolveError.
     """
     attached = os.environ.get(ATTACH)
     if attached and settings == SETTINGS:

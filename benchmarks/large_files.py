@@ -1,8 +1,8 @@
 """`python -m benchmarks.large_files`: one very large file of a checkpoint, stored on three DataNodes and restored.
 
-We send and fetch parts of such a file at once. Beside ours: one WebHDFS stream, and Hadoop's own commands `-put` and
-`-get`, with the start of their JVM. Aim: at least 1.5 of one stream's speed. All DataNodes share one disk here, so the
-figures show what several streams gain, and not what several disks gain.
+The provider sends and fetches parts of such a file concurrently. It is compared with one WebHDFS stream, and with
+Hadoop's commands `-put` and `-get`, including the start of their JVM. The aim is 1.5 times the speed of one stream. All
+DataNodes share one disk here, so the figures show what several streams gain, and not what several disks gain.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FREED_SECONDS = 120.0  # DataNodes delete blocks some seconds after the file
 
 @attrs.frozen
 class Field:
-    """One file, a cluster, and who copies it."""
+    """A file, a cluster, and the ways to copy the file."""
 
     cluster: HadoopCluster
     place: Path  # a directory of this machine
@@ -117,7 +117,7 @@ def measure(mebibytes: int = MEBIBYTES, rounds: int = ROUNDS) -> Report:
 
 
 def figures_of(mebibytes: int, found: dict[str, list[tuple[float, float]]]) -> list[Figure]:
-    """``found``: seconds of storing and of restoring, by who did it and by round."""
+    """Return the speeds. ``found``: for each way, the seconds of storing and of restoring in each round."""
     figures = []
     for number, what in enumerate((STORED, RESTORED)):
         for who, rounds in found.items():
@@ -143,13 +143,13 @@ def _size(mebibytes: int) -> str:
 
 
 def _free(directory: Path) -> int:
-    """MiB of its disk."""
+    """Return the free MiB on the disk of a directory."""
     return shutil.disk_usage(directory).free >> 20
 
 
 def main() -> int:
     parser = program.options(__doc__)
-    parser.add_argument("--mebibytes", type=int, default=MEBIBYTES, help="of the file (%(default)s), such as 20480")
+    parser.add_argument("--mebibytes", type=int, default=MEBIBYTES, help="MiB of the file (%(default)s), such as 20480")
     arguments = parser.parse_args()
     return program.tell(measure(arguments.mebibytes, arguments.rounds or ROUNDS), arguments.output)
 

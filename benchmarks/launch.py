@@ -1,10 +1,10 @@
 """`python -m benchmarks.launch`: how long trivial jobs take to begin and to end, and what they cost meanwhile.
 
-Each of those compared starts the same jobs, in turns: tasks that write when they begin, wait until all others have
-and a second more, and write when they end. They need each other, as those of a training do: what one of them has begun
-alone is worth nothing, and none makes room for another. The report has the seconds until submit returns, until the
-first and the last user process, from the last one's end until the client knows, and of all; the same by phase, from the
-logs of YARN's daemons; memory of client, master and what stands beside a user process; and who is asked for what.
+All compared launchers start the same jobs, in turns. Each task writes when it begins, waits until all tasks have begun
+and a second more, and writes when it ends. As in a training, a task that runs alone is worth nothing, and no task makes
+room for another task. The report has the seconds until submit returns, until the first and the last user process begin,
+from the end of the last user process until the client knows, and of the whole job. It also has the seconds of each
+phase from the logs of YARN's daemons, the memory of client, master and executors, and the calls to each server.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def measure(
     costs: int = COSTS,
     before: Path | None = None,
 ) -> Report:
-    """``rounds`` by the number of tasks; ``who``: all, where none are named.
+    """``rounds``: by the number of tasks. ``who``: names of launchers; default: all.
 
     ``before``: a checkout of another commit, which takes turns with this one.
     """
@@ -156,7 +156,7 @@ _HEARTBEAT = 1.0  # seconds between two heartbeats of a node
 
 def run(cluster: HadoopCluster, launcher: Launcher, tasks: int, home: Path) -> Times:
     """One job, until nothing of it is left."""
-    # The former job ends with a heartbeat of a node: without a pause, each would begin as long before the next one.
+    # The former job ends with a node's heartbeat. Without a random pause, all jobs would start just after a heartbeat.
     time.sleep(random.uniform(0.0, _HEARTBEAT))
     with trivial_job(home, tasks) as job:
         launch = launcher.submit(job)
@@ -224,8 +224,9 @@ def ratios(figures: Sequence[Figure]) -> list[Ratio]:
     return found
 
 
-# By number of tasks. Without another, the figure itself. The first process of a gang starts when all containers are
-# there, and that of others when one is there, so with 32 tasks the last processes are compared.
+# Aims by number of tasks. Keys: a figure and the launcher for the ratio, or "" for the figure itself. A gang's first
+# process starts when all containers are allocated, and the first process of other launchers when one container is
+# allocated. So with 32 tasks, the last processes are compared.
 AIMS: dict[int, dict[tuple[str, str], Aim | None]] = {
     2: {
         ("first user process", "floor"): Aim(1.35),

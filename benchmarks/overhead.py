@@ -55,13 +55,13 @@ class Epochs:
 
     @classmethod
     def of(cls, case: Case, epoch: float) -> Epochs:
-        """Return those of a case on a machine where an epoch takes this many seconds."""
+        """Return the epochs of a case. ``epoch``: seconds of an epoch on this machine."""
         return cls(round(case.seconds / epoch), max(1, round(case.every / epoch)))
 
 
 SECOND = Case("a checkpoint each second", every=1, seconds=30, aim=Aim(1.04))
 MINUTE = Case("a checkpoint each minute", every=60, seconds=66, aim=Aim(1.02))
-_WARM = Epochs(20, 5)  # before those that count: files are in memory then, and the daemons have compiled
+_WARM = Epochs(20, 5)  # warm-up, after which files are in memory and the daemons have compiled their code
 ROUNDS = 2
 BY_HAND = "by hand"
 WORKERS = 2

@@ -1,6 +1,7 @@
-"""What this project is measured beside, fetched when first needed: skein, Spark, Ray, YARN's distributed shell.
+"""Systems that this project is compared with: skein, Spark, Ray and YARN's distributed shell.
 
-All are kept in ``.tony``, by what they are made of. None: it cannot be had here, and is left out of the tables.
+They are installed in ``.tony`` on first use, under a hash of their parts. The functions return None if a system cannot
+be installed here. The tables then leave out this system.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SKEIN = ("skein==0.8.2", "grpcio==1.48.2", "protobuf==3.20.3", "setuptools==69.5
 SKEIN_PYTHONS = ("3.9", "3.10")
 SPARK = ("torch==2.15.0", "pyspark==4.3.0", "ray[train,client]==2.60.0", "pandas==2.3.3", "pyarrow==26.0.1", "psutil")
 _HOME = REPOSITORY / ".tony" / "bench-peers"
-_SECONDS = 900.0  # for one of them
+_SECONDS = 900.0  # time limit for one command of an installation
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion><groupId>tony.bench</groupId><artifactId>shell</artifactId><version>1</version>
@@ -44,12 +45,12 @@ def skein_python() -> Path | None:
 
 
 def spark_python() -> Path | None:
-    """A Python that has Spark, Ray and PyTorch: some 6 GB."""
+    """Return a Python that has Spark, Ray and PyTorch (about 6 GB)."""
     return _environment("spark", Path(sys.executable), SPARK)
 
 
 def _environment(name: str, base: Path, packages: Sequence[str]) -> Path | None:
-    """The Python of a virtual environment with these packages."""
+    """Return the Python of a virtual environment with these packages, which is created on first use."""
     place = _HOME / f"{name}-{_digest(*packages)}"
     python = place / "bin" / "python"
     if (place / "whole").exists():

@@ -11,7 +11,7 @@ import attrs
 
 from tests.hadoop.cluster import HadoopCluster
 
-# Each phase ends with the event of the same line. Of several containers, the last one counts.
+# Each phase ends with the event that names it. Of several containers, the last container counts.
 PHASES = (
     "submit returns",
     "master's container allocated",
@@ -42,7 +42,7 @@ class Client:
 
 
 def phases(cluster: HadoopCluster, application_id: str, client: Client) -> list[float]:
-    """Return the seconds of each of PHASES. One that another has overtaken takes no time."""
+    """Return the seconds of each phase in PHASES, or 0 if the phase ended before an earlier phase."""
     number = application_id.removeprefix("application_")
     lines = [line for path in sorted(cluster.layout.logs.glob("*manager-*.log")) for line in _lines(path, number)]
 

@@ -1,4 +1,4 @@
-"""The least that a copy over WebHDFS can be: one streamed CREATE or OPEN for each file, nothing checked or moved."""
+"""The fastest possible copy over WebHDFS: one streamed CREATE or OPEN for each file, without checks and renames."""
 
 from __future__ import annotations
 

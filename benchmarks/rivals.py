@@ -240,7 +240,7 @@ def _round(rival: Rival, record: Record) -> Iterator[tuple[str, float, str]]:
 
 
 def _kill(rival: Rival, record: Record, what: str, kill: Any) -> Iterator[tuple[str, float, str]]:
-    """Kill something after some steps, and start the training again whenever it has failed."""
+    """Call ``kill`` after some steps, and restart the training whenever it has failed."""
     enough = record.steps()[-1].number + _STEPS_BEFORE_KILL
     until(lambda: record.steps()[-1].number >= enough, f"steps of {rival.name}", _SECONDS, _POLL)
     former = record.steps()[-1].pid

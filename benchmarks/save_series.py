@@ -112,7 +112,7 @@ def _measured(each: Series, context: ExecutorContext, other: Path) -> Iterator[F
 
 
 def store(context: ExecutorContext, catalog: Catalog, number: int) -> tuple[StoredCheckpoint, int]:
-    """Upload and commit the directory. Return the bytes of new objects, too."""
+    """Upload and commit the directory. Return the checkpoint and the bytes of new objects."""
     directory = context.checkpoints
     state = directory.inspect(ended=True, succeeded=True)
     assert state.ready, state

@@ -68,7 +68,10 @@ def period_end(run: Any) -> datetime:
 
 
 def run_field(run: Any, name: str) -> Any:
-    """Return a field of a run, or None: Airflow before 3.2 has no partitions. Deadlines pass the run as JSON."""
+    """Return a field of a run, or None if the run lacks the field, such as ``partition_key`` before Airflow 3.2.
+
+    ``run`` may also be a mapping, because deadlines pass the run as JSON.
+    """
     return run.get(name) if isinstance(run, Mapping) else getattr(run, name, None)
 
 

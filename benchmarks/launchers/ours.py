@@ -13,7 +13,7 @@ from tests.hadoop.cluster import HadoopCluster
 
 
 class TonyProvider(ClientProcess):
-    """``checkout``: of another commit, which is called ``before``."""
+    """``checkout``: a checkout of another commit, whose results are called ``before``; default: this checkout."""
 
     def __init__(self, cluster: HadoopCluster, home: Path, checkout: Path | None = None) -> None:
         self.name = OURS if checkout is None else "before"

@@ -1,7 +1,7 @@
-"""A training whose ranks meet in each step of a tenth of a second: `paced_steps.py RECORD`, as torchrun's ranks are.
+"""`paced_steps.py RECORD`: one rank, as torchrun starts it, of a training whose ranks meet in each step of 0.1 s.
 
-Rank 0 appends the time and number of each step, and its process ID, to RECORD/steps. All write RECORD/RANK.pid. Each
-tenth step is saved where there is a checkpoint directory, that of tony_provider.
+Rank 0 appends the time and number of each step, and its process ID, to RECORD/steps. Each rank writes RECORD/RANK.pid.
+If tony_provider has set a checkpoint directory, rank 0 saves each tenth step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EVERY = 10  # steps from one save to the next
 
 
 def train(record: Path, step: int, save: Callable[[int], object]) -> None:
-    """Go on after ``step`` until somebody ends the processes."""
+    """Continue after ``step`` until the process is killed."""
     rank = dist.get_rank()
     (record / f"{rank}.pid").write_text(str(os.getpid()))
     with (record / "steps").open("a", buffering=1) as steps:

@@ -14,7 +14,7 @@ from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 from ray.util.spark import setup_ray_cluster
 
-_OBJECTS = 80 << 20  # bytes, the least that Ray takes
+_OBJECTS = 80 << 20  # bytes; the minimum that Ray accepts
 _MEMORY = 512 << 20
 
 

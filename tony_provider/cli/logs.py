@@ -95,7 +95,7 @@ def _kept(job: TonyJob, task: str | None) -> None:
     for log in wanted:
         if len(wanted) > 1:
             _print(f"==> {log.name} <==\n".encode())
-        rest = b""  # a line that the next piece completes: no control sequence may be split
+        rest = b""  # an incomplete line, kept for the next piece so that no control sequence is split
         for offset in range(0, log.size, _PIECE):
             data = rest + log.read(offset, _PIECE)
             end = data.rfind(b"\n") + 1 or len(data)

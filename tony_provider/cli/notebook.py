@@ -39,7 +39,7 @@ from tony_provider.cli.job_file import (
     submission_labels,
     typed_files,
 )
-from tony_provider.cli.open_tunnel import cannot_be_had, expect_local_port, open_browser
+from tony_provider.cli.open_tunnel import expect_local_port, open_browser, port_in_use_message
 from tony_provider.cli.wait_for_job import JobEndedBadly, watch_until_end
 from tony_provider.cluster.errors import ClusterError, TunnelEnded
 from tony_provider.cluster.interface import wait_for_end
@@ -141,7 +141,7 @@ class _Reached(Exception):  # noqa: N818 - says what happened
 
 @attrs.frozen
 class NotebookConnection:
-    """The connection to a notebook that was submitted, and may not run yet."""
+    """Connection to a submitted notebook, which may not run yet."""
 
     name: str
     job: TonyJob
@@ -366,33 +366,33 @@ def _end(lifetime: float) -> float:
     return time.time() + lifetime - min(_BEFORE_THE_END, _SHARE * lifetime)
 
 
-def _lead(args: Namespace, way: NotebookConnection) -> None:
+def _lead(args: Namespace, connection: NotebookConnection) -> None:
     """Connect to the notebook until Ctrl-C or its end."""
     port = args.local_port
     try:
         with until_interrupted() as over:
-            way.wait_for_container(over)
-            with way.open(args.local_port, over) as tunnel:
+            connection.wait_for_container(over)
+            with connection.open(args.local_port, over) as tunnel:
                 port = tunnel.port
-                url = way.wait_for_server(tunnel, over)
+                url = connection.wait_for_server(tunnel, over)
                 say(f"{url}\nCtrl-C closes the connection; the notebook continues")
                 if args.open:
                     open_browser(url)
-                with way.reporting_warnings():
+                with connection.reporting_warnings():
                     while not over.is_set() and not tunnel.wait(_PERIOD):
                         pass
     except Interrupted:
         pass
     except TunnelEnded as error:
-        say(way.ending(error))
+        say(connection.ending(error))
         return
     except OSError as error:
-        _print_more(args, way, 0)
-        raise SystemExit(cannot_be_had(args.local_port, error)) from error
-    _print_more(args, way, port)
+        _print_more(args, connection, 0)
+        raise SystemExit(port_in_use_message(args.local_port, error)) from error
+    _print_more(args, connection, port)
 
 
-def _print_more(args: Namespace, way: NotebookConnection, port: int) -> None:
+def _print_more(args: Namespace, connection: NotebookConnection, port: int) -> None:
     """Print how to return to the notebook, and how to end it.
 
     ``port`` is the local port to use again, or 0 for any port. If the port stays the same, pages that are still open in
@@ -401,5 +401,5 @@ def _print_more(args: Namespace, way: NotebookConnection, port: int) -> None:
     more = f" --conn-id {args.conn_id}" if args.conn_id != TonyHook.default_conn_name else ""
     back = f" --local-port {port}" if port else ""
     say("The notebook continues to run.")
-    say(f"Reconnect:  airflow tony notebook --name {shlex.quote(way.name)}{back}{more}")
-    say(f"End it:     airflow tony kill {way.job}{more}")
+    say(f"Reconnect:  airflow tony notebook --name {shlex.quote(connection.name)}{back}{more}")
+    say(f"End it:     airflow tony kill {connection.job}{more}")

@@ -37,7 +37,7 @@ def expect_local_port(port: int) -> None:
     if not 0 <= port <= HIGHEST_PORT:
         raise SystemExit(f"--local-port {port} is not a port: use 1 to {HIGHEST_PORT}")
     if (error := bind_error(port)) is not None:
-        raise SystemExit(cannot_be_had(port, error)) from error
+        raise SystemExit(port_in_use_message(port, error)) from error
 
 
 def bind_error(port: int) -> OSError | None:
@@ -51,7 +51,7 @@ def bind_error(port: int) -> OSError | None:
     return None
 
 
-def cannot_be_had(port: int, error: OSError) -> str:
+def port_in_use_message(port: int, error: OSError) -> str:
     """Return the message for a port that is in use."""
     return f"port {port} of this machine is not available: {error}"
 
@@ -130,7 +130,7 @@ def tunnel(args: Namespace) -> None:
                     while not over.is_set() and not way.wait(_PERIOD):
                         pass
             except OSError as error:
-                raise SystemExit(cannot_be_had(args.local_port, error)) from error
+                raise SystemExit(port_in_use_message(args.local_port, error)) from error
 
 
 @attrs.frozen

@@ -31,7 +31,7 @@ def is_unforeseen(error: BaseException) -> bool:
 
 @contextmanager
 def logging_errors(log: Callable[..., object], message: str, *arguments: object) -> Iterator[None]:
-    """Context manager that logs any exception of its block by ``log``, such as a logger's method ``warning``.
+    """Context manager that logs any exception of its block with ``log``, such as ``logger.warning``.
 
     ``arguments`` are the values of the placeholders in ``message``. The text of the exception follows the message.
     """

@@ -13,7 +13,11 @@ from typing import Any
 import attrs
 
 from tony_provider.cluster.checks.job_checks import suitable_environments
-from tony_provider.cluster.environments.inspection import packages_of_archive, packages_of_directory, sends_environments
+from tony_provider.cluster.environments.inspection import (
+    has_staged_environments,
+    packages_of_archive,
+    packages_of_directory,
+)
 from tony_provider.cluster.errors import JobRejected, SourceMissing, Unconfirmed
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.cluster.records.history import EnvironmentContent, KeptResource, read_specification
@@ -80,7 +84,7 @@ def kept_job(storage: Storage, application_dir: str, layout: Layout, *, confirme
         job = without_tensorboard_task(from_plain(specification.job, JobSpec, ignore_unknown=True))
     except CodecError as error:
         raise SourceMissing(_how(f"another release wrote the application's specification ({error})")) from error
-    if specification.resources is None and (any(named_resources(job)) or sends_environments(job)):
+    if specification.resources is None and (any(named_resources(job)) or has_staged_environments(job)):
         raise SourceMissing(_how("its history does not contain the URIs of the job's files on the store"))
     job, left_out = _without_client_config(with_kept_files(job, specification.resources or []), layout)
     _check_objects(job, layout, confirmed=confirmed)

@@ -82,7 +82,7 @@ def mask_of(secrets: Mapping[str, str]) -> Callable[[str, str], str]:
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Context manager in which this process has other environment variables."""
+    """Context manager that sets environment variables of this process, and restores their former values at the end."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

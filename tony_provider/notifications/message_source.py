@@ -186,34 +186,34 @@ MOST_MISSING = 5
 _VERDICTS = {JobState.SUCCEEDED: "succeeded", JobState.FAILED: "failed", JobState.KILLED: "killed"}
 
 
-def compose_message(occasion: CallbackEvent, look: TrainingData, lines: int, missing: list[str]) -> TrainingMessage:
+def compose_message(occasion: CallbackEvent, data: TrainingData, lines: int, missing: list[str]) -> TrainingMessage:
     """Return the message, of bounded length, with secrets masked like in Airflow's logs."""
-    status = look.status
+    status = data.status
     failure = _failure(occasion, status)
     verdict = _verdict(occasion, status)
     has_failed = verdict in ("failed", "killed")
     below_first_line = failure.message.strip().partition("\n")[2] if failure is not None else ""
-    tail = look.log_tail or below_first_line
+    tail = data.log_tail or below_first_line
     return TrainingMessage(
         title=_line(_title(occasion, verdict)),
         verdict=verdict,
-        cause=_line(_cause(occasion, look, failure)) if has_failed else "",
+        cause=_line(_cause(occasion, data, failure)) if has_failed else "",
         tail=last_lines(_masked(tail), lines) if has_failed and lines > 0 else "",
         tail_of=failure.task or "" if failure is not None else "",
         metrics=_metrics(status.metrics) if status is not None else {},
-        former_metrics=_metrics(look.former_metrics) if look.former_metrics is not None else None,
-        former_run=look.former_run,
+        former_metrics=_metrics(data.former_metrics) if data.former_metrics is not None else None,
+        former_run=data.former_run,
         step=status.step if status is not None else None,
         total_steps=status.total_steps if status is not None else None,
         warnings=[_line(each) for each in status.warnings[:MOST_WARNINGS]] if status is not None else [],
-        links=_links(occasion, look),
-        missing=[_line(each) for each in [*missing, *look.missing][:MOST_MISSING]],
+        links=_links(occasion, data),
+        missing=[_line(each) for each in [*missing, *data.missing][:MOST_MISSING]],
         dag_id=occasion.dag_id,
         run_id=occasion.run_id,
-        task_id=look.task_id,
+        task_id=data.task_id,
         map_index=occasion.map_index,
         try_number=occasion.try_number,
-        application_id=look.application_id,
+        application_id=data.application_id,
     )
 
 
@@ -260,7 +260,7 @@ def _failure(occasion: CallbackEvent, status: JobStatus | None) -> Failure | Non
     return status.failure if status is not None else None
 
 
-def _cause(occasion: CallbackEvent, look: TrainingData, failure: Failure | None) -> str:
+def _cause(occasion: CallbackEvent, data: TrainingData, failure: Failure | None) -> str:
     """Return the first line of the cause: an exception from Airflow, the job's failure, or another known reason."""
     error = occasion.exception
     if error is not None and not isinstance(error, TonyJobFailed):
@@ -269,8 +269,8 @@ def _cause(occasion: CallbackEvent, look: TrainingData, failure: Failure | None)
         return first_line(failure.message.strip())
     if error is not None:
         return first_line(_said(error))
-    if look.application is not None and look.application.diagnostics:
-        return first_line(look.application.diagnostics.strip())
+    if data.application is not None and data.application.diagnostics:
+        return first_line(data.application.diagnostics.strip())
     return occasion.reason
 
 
@@ -281,11 +281,11 @@ def _said(error: BaseException) -> str:
         return f"(the error has no readable message: {type(problem).__name__})"
 
 
-def _links(occasion: CallbackEvent, look: TrainingData) -> dict[str, str]:
-    pages = look.pages
+def _links(occasion: CallbackEvent, data: TrainingData) -> dict[str, str]:
+    pages = data.pages
     links = {
         "Task in Airflow" if occasion.task_id else "Run in Airflow": occasion.address,
-        "Training job": _portal(look.application_id),
+        "Training job": _portal(data.application_id),
         "YARN application": pages.application if pages is not None else None,
         "Logs and files": pages.files if pages is not None else None,
     }

@@ -173,7 +173,7 @@ def read_description(secrets: Mapping[str, bytes]) -> ApplicationDescription:
     try:
         return load_json(zlib.decompress(secrets[contract.SECRET_DESCRIPTION]), ApplicationDescription)
     except (KeyError, zlib.error, CodecError) as error:
-        raise ContainerError(f"{contract.SECRET_DESCRIPTION} in the container's credentials: {error!r}") from error
+        raise ContainerError(f"cannot read {contract.SECRET_DESCRIPTION} in the credentials: {error!r}") from error
 
 
 def take_credentials(environ: Mapping[str, str]) -> Credentials:
@@ -192,7 +192,7 @@ def take_credentials(environ: Mapping[str, str]) -> Credentials:
 
 
 SHARED_FILES = (contract.STATUS_FILE, contract.RESULT_FILE)
-_SETTLED_AT_ONCE = 4  # files
+_SETTLED_AT_ONCE = 4  # number of files that are replaced concurrently
 SHARED_DIRECTORIES = (contract.HISTORY_DIR, contract.LOGS_DIR)
 
 

@@ -163,14 +163,14 @@ def contents(storage: Storage, files: Sequence[FileStatus]) -> Iterator[Union[by
         pool.shutdown(cancel_futures=True)
 
 
-def most_bytes(file: FileStatus) -> int:
-    """Return the most bytes that ``contents`` reads of a file."""
+def read_limit(file: FileStatus) -> int:
+    """Return the maximum number of bytes that ``contents`` reads from a file."""
     return file.size or _MOST_OF_RECORD
 
 
 def _content(storage: Storage, file: FileStatus) -> Union[bytes, StorageError]:
     try:
-        return read_bytes(storage, file.path, length=most_bytes(file))
+        return read_bytes(storage, file.path, length=read_limit(file))
     except STORE_ERRORS:
         raise
     except StorageError as error:
@@ -370,7 +370,7 @@ class _Reading:
 
     def _bounded(self, wanted: Sequence[EventRange], files: dict[EventRange, FileStatus]) -> Sequence[EventRange]:
         for at, each in enumerate(wanted):
-            self._bytes += most_bytes(files[each])
+            self._bytes += read_limit(files[each])
             if self._bytes > _MOST_BYTES:
                 left = count(len(wanted) - at, "segment")
                 self._miss(f"{left} from {each.file} on: not read, because the limit is {size(_MOST_BYTES)}")

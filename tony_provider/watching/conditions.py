@@ -65,7 +65,7 @@ class SensorMemory:
     """The state that a condition keeps between two observations, possibly in different processes."""
 
     application_id: str | None = None  # last application that was watched
-    absent_since: float | None = None  # at first, the start of the sensor
+    absent_since: float | None = None  # epoch seconds since when no application exists; initially the sensor's start
     ended_since: float | None = None
     outage_since: float | None = None
     updated_ms: int | None = None  # time of the newest status by its master's clock; None before the first one

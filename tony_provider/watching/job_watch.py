@@ -403,7 +403,8 @@ def limit_lifetime(job: TonyJob, specification: JobSpec, end: float, *, attached
     ``end`` is in epoch seconds by the cluster's clock. ``attached`` means that an earlier try has started the
     application. This limit replaces the limit of that try, but the job's own limits still apply.
     """
-    with logging_errors(log.warning, "The cluster did not set a time limit for %s", job):  # the job controls this data
+    # Log any exception, because the job can modify the data that is read here.
+    with logging_errors(log.warning, "The cluster did not set a time limit for %s", job):
         application = job.application()
         if application is None or application.is_final or (attached and _is_ending(job)):
             return

@@ -193,6 +193,6 @@ def test_a_background_thread_never_raises_the_priority(
 
     monkeypatch.setattr(os, "getpriority", lambda *_: nice)
     monkeypatch.setattr(os, "setpriority", set_priority)
-    with ThreadPoolExecutor(1, "test", start_context._give_way) as pool:
+    with ThreadPoolExecutor(1, "test", start_context._lower_priority) as pool:
         assert pool.submit(lambda: 1).result() == 1
     assert given == [expected]

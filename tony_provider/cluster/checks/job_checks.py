@@ -25,8 +25,8 @@ from tony_provider.cluster.environments.built_environments import SharedCache
 from tony_provider.cluster.environments.inspection import (
     NodePythons,
     StoredFile,
+    has_staged_environments,
     inspect_environments,
-    sends_environments,
 )
 from tony_provider.cluster.errors import ConnectionProblem, JobNotAllowed, JobRejected, SourceMissing
 from tony_provider.cluster.findings import (
@@ -352,7 +352,7 @@ def suitable_environments(
 
     Raises JobRejected if an environment is known not to suit the nodes; SourceMissing, StorageError.
     """
-    if not sends_environments(job):
+    if not has_staged_environments(job):
         return {}
     nodes = _nodes(opened, named_runtime(opened)) if nodes is None else nodes
     try:

@@ -240,7 +240,7 @@ class InspectedEnvironments:
     problems: Sequence[str]
 
 
-def sends_environments(job: JobSpec) -> bool:
+def has_staged_environments(job: JobSpec) -> bool:
     """Return whether the job has Python environments that are not directories on the nodes."""
     return any(python_env_kind(each) is not EnvironmentKind.DIRECTORY for _, _, each in named_environments(job))
 

@@ -1,8 +1,8 @@
 """The runtime archive: a zip with the runtime, its dependencies and frameworks, which every container receives.
 
 The Airflow worker packs the archive from its own installation. Alternatively, `airflow tony runtime build` builds it
-from wheels for other Pythons. The archive also has bytecode, the compiled code that attrs and cattrs generate, an index
-of its files, and the entry points of frameworks from other packages.
+from wheels for other Pythons. The archive also has the bytecode of all modules, the bytecode of the code that attrs and
+cattrs generate, an index of its files, and the entry points of frameworks from other packages.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ sys.stdout.buffer.write(marshal.dumps(made, {_PLAIN}))
 """
 
 
-# Runs in a directory with a Python's files of the archive: imports the runtime and records the code that is generated.
+# Runs in a directory with the archive's files for one Python. Imports the runtime, and records the code that attrs and
+# cattrs generate.
 _RECORDER = f"""
 import importlib, marshal, sys
 sys.path.insert(0, ".")
@@ -157,33 +158,33 @@ def bytecode(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, byte
     """
     modules = {name: entry for name, entry in sorted(entries.items()) if name.endswith(".py")}
     sources = [(name, entry.read(), _optimization(name)) for name, entry in modules.items()]
-    return _printed(python, _COMPILER, "/", marshal.dumps(sources, _PLAIN))  # "/" has no modules
+    return _run_python(python, _COMPILER, "/", marshal.dumps(sources, _PLAIN))  # "/" has no modules
 
 
 def _optimization(name: str) -> int:
     """Return the level for ``compile``: 2 leaves out docstrings and assertions, 0 keeps them.
 
-    An executor without these docstrings needs almost 1 MiB less. Users read those of the SDK, and other packages may
-    need theirs.
+    Without docstrings, an executor needs almost 1 MiB less memory. The SDK keeps its docstrings for users, and other
+    packages may need their docstrings.
     """
     own = name.startswith(_WITHOUT_DOCSTRINGS) and not name.startswith(_SDK)
     return 2 if own else 0
 
 
 def generated_code(python: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the compiled code that attrs and cattrs generate for the runtime, by the names of ``start.py``.
+    """Return the compiled code that attrs and cattrs generate for the runtime, by ``generated_name`` of start.py.
 
-    ``files`` are those of a container's directory ``tony``. Return {} if this machine cannot run them.
+    ``files`` are the files in a container's directory ``tony``. Return {} if this machine cannot run them.
     """
     with tempfile.TemporaryDirectory(prefix="tony-runtime-") as directory:
         for name, content in files.items():
             path = Path(directory, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        return _printed(python, _RECORDER, directory)
+        return _run_python(python, _RECORDER, directory)
 
 
-def _printed(python: str, program: str, directory: str, given: bytes = b"") -> dict[str, bytes]:
+def _run_python(python: str, program: str, directory: str, given: bytes = b"") -> dict[str, bytes]:
     """Run a program with this version of Python. Return the files that it prints, or {} if that is not possible."""
     interpreter = _interpreter(python)
     if interpreter is None:
@@ -209,7 +210,7 @@ PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x8
 _FORMAT = 9  # version of the archive's format, which is part of the archive's key
 _ZIP_HEADER = 30  # bytes before the name in a zip entry
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in the zip format
-_DOWNLOADS = 4  # Pythons whose wheels are downloaded at once
+_DOWNLOADS = 4  # Pythons whose wheels are downloaded concurrently
 _DOWNLOAD_SECONDS = 600.0  # time limit for the wheels of one Python, about 20 MB
 _KEPT = 4  # number of archives on the worker's disk, usually one for each version of the provider
 _REQUIREMENTS = Path(tony_provider.__file__).parent / "runtime" / "requirements.txt"

@@ -19,8 +19,8 @@ from tony_provider.runtime.application_history import (
     TaskSample,
     contents,
     listed,
-    most_bytes,
     read_events,
+    read_limit,
     read_segment,
     segment_order,
 )
@@ -200,7 +200,7 @@ def _files(storage: Storage, directory: str, missing: list[str]) -> list[_Segmen
     missing += _gaps(files)
     total = 0
     for at, file in enumerate(files):
-        total += most_bytes(file.status)
+        total += read_limit(file.status)
         if total > _MOST_BYTES or at == _MOST_FILES:
             left = count(len(files) - at, "segment")
             most = f"{size(_MOST_BYTES)} of at most {_MOST_FILES} segments"

@@ -267,12 +267,12 @@ def share_records(storage: Storage, layout: Layout, identity: Identity, applicat
             storage.make_directories(uris.join(directory, name))
             storage.share(uris.join(directory, name), readers, Right.LIST)
         storage.share(uris.join(directory, contract.HISTORY_DIR, contract.SPECIFICATION_FILE), readers, Right.READ)
-        _tell_of_closed_doors(storage, layout.root, readers)
+        _warn_of_closed_directories(storage, layout.root, readers)
     except StorageError as error:
         log.warning("acls: only the job's owner can read its logs, status and history on the store: %s", error)
 
 
-def _tell_of_closed_doors(storage: Storage, root: str, readers: Readers) -> None:
+def _warn_of_closed_directories(storage: Storage, root: str, readers: Readers) -> None:
     """Warn about directories above the staging directory that viewers cannot enter. Only their owners can open them."""
     above = uris.parse(root).parent
     while above.path != "/":

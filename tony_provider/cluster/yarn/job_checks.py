@@ -71,8 +71,8 @@ def demands(job: JobSpec, units: Mapping[str, str]) -> Iterator[Demand]:
 def _shortages(demands: Sequence[Demand], job: JobSpec, view: ClusterView, free: str = "") -> list[str]:
     """Describe resources that the nodes or the queue lack, with the figures. Virtual cores are not counted.
 
-    Return [] if all concurrent containers fit. ``free`` is a word for messages: " free" if the nodes of ``view`` have
-    only their free resources.
+    Return [] if all concurrent containers fit. ``free`` is a part of the messages: " free" if the nodes
+    of ``view`` have only their free resources, otherwise empty.
     """
     peak, queue, shared = PeakDemand(job), _queue(job, view), view.shared_labels
     found: list[str] = []

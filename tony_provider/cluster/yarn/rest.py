@@ -284,7 +284,7 @@ def _configuration(endpoint: _Endpoint) -> Any:
     try:
         return endpoint.request("/conf", params={"format": "json"}).data
     except (ClusterAuthError, RestNotFoundError) as error:
-        # The server accepts our identity for other calls, so it hides the settings. Gateways may not pass them on.
+        # The server accepts our identity for other calls, so it hides the settings. Gateways may not know their path.
         raise ConfigurationHidden(f"the ResourceManager does not show its configuration: {error}") from error
 
 

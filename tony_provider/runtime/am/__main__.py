@@ -27,7 +27,7 @@ _EXPECTED = (ContainerError, ResourceManagerError, HadoopError, IdentityError, S
 
 
 def main() -> NoReturn:
-    """Run the application master, and end the process with exit code 0 if the job succeeded."""
+    """Run the application master, and exit: with code 0 if the job succeeded, otherwise with code 1."""
     gc.freeze()  # see launch/start.py
     gc.enable()
     helper_processes.configure_log()

@@ -16,7 +16,7 @@ import attrs
 
 from tony_provider.runtime.am import executor_messages
 from tony_provider.runtime.am.checkpoint_chain import FencedError, OwnChain
-from tony_provider.runtime.am.session.actions import Note, NoteFailedResume, TakeNote
+from tony_provider.runtime.am.session.actions import AddNote, Note, NoteFailedResume
 from tony_provider.runtime.am.session.restart_policy import CommittedSave
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.session_events import (
@@ -84,7 +84,7 @@ class CheckpointCommits:
         chain: OwnChain,
         session: Session,
         post: Callable[[Event], None],
-        note: TakeNote,
+        note: AddNote,
         send: Send,
     ) -> None:
         self._application_id = description.application_id

@@ -96,7 +96,7 @@ def last_error(output: str) -> str:
     return "\n".join(line for line in lines if not _WARNING.match(line))
 
 
-_HINTS = (  # for the output that a pattern finds
+_HINTS = (  # pairs of a pattern and the hint for output that matches the pattern
     (
         re.compile(r"tensorflow\.python\.distribute\.values\.PerReplica'>\) to a Tensor"),
         "Keras 3 does not train under this strategy: set TF_USE_LEGACY_KERAS=1 in the job's env and have tf_keras in "

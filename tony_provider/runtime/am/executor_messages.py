@@ -221,7 +221,7 @@ def tail_wanted(question: int, size: int, after: Optional[int] = None) -> tony_p
 def page_wanted(
     question: int, *, method: str, target: str, headers: Mapping[str, str], body: bytes
 ) -> tony_pb2.ToExecutor:
-    """Return the request for a page of the sidecar. ``target``: quoted path and query, relative to its root."""
+    """Return the request for a page of the sidecar. ``target``: quoted path and query below the sidecar's root."""
     wanted = tony_pb2.PageWanted(question=question, method=method, target=target, headers=headers, body=body)
     return tony_pb2.ToExecutor(page_wanted=wanted)
 

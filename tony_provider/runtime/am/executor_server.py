@@ -100,7 +100,7 @@ def _size(message: Outgoing) -> int:
     return 0 if callable(message) else message.ByteSize()
 
 
-# Messages that an executor may send after its task has ended or was given to another executor.
+# Kinds of messages that an executor may still send after its task has ended, or after another executor has its task.
 _FAREWELL = ("last_words", "leave")
 
 
@@ -248,7 +248,7 @@ class ExecutorService:
         return first.registration
 
     async def _read(self, messages: _Messages, stream: Stream) -> bool:
-        """Pass on messages until the executor ends its side. Return False if the executor may not send any more."""
+        """Pass on messages until the executor ends its side. Return False if the listener refuses further messages."""
         try:
             async for message in messages:
                 if message.WhichOneof("kind") not in _FAREWELL and self._listener.refusal(stream.identity):

@@ -77,7 +77,10 @@ class InputAssigner:
 
     @property
     def workers(self) -> Sequence[Union[StaticParts, QueuedShards]]:
-        """The objects whose ``run`` answers the requests for one input. Raises SupersededError, and internal errors."""
+        """The objects that answer the requests, one for each input, while their ``run`` is running.
+
+        ``run`` raises SupersededError, and internal errors.
+        """
         return [*self._static.values(), *self._queues.values()]
 
     def look(self) -> None:

@@ -260,8 +260,8 @@ class ConnectionWatch:
     def __init__(self, port: int, most: int) -> None:
         """``most``: gRPC's limit of connections to the port.
 
-        Unproven connections may use half of the connections that proven ones leave within this limit. In large jobs,
-        they may use more, because all executors connect concurrently.
+        Half of the limit that remains after the proven connections is for unproven connections. In large jobs, their
+        share is larger, because all executors connect concurrently.
         """
         self._port = port
         self._most = most
@@ -279,7 +279,7 @@ class ConnectionWatch:
         self._spyglass = os.dup(self._nothing)
 
     def close(self) -> None:
-        """Close the watch, after a check that is running in its thread. Later checks do nothing. Idempotent."""
+        """Wait for a running check, and close the watch. Later checks do nothing. Idempotent."""
         with self._looking:
             if self._closed:
                 return

@@ -28,7 +28,7 @@ import attrs
 from tony_provider.runtime import application
 from tony_provider.runtime.am.checkpoint_chain import FencedError, Ownership
 from tony_provider.runtime.am.sample_series import Series
-from tony_provider.runtime.am.session.actions import Note, TakeNote
+from tony_provider.runtime.am.session.actions import AddNote, Note
 from tony_provider.runtime.am.session.recovery import History, merge_data
 from tony_provider.runtime.am.store_writer import FileUpdater, SegmentWriter, StoreWriter
 from tony_provider.runtime.application_history import (
@@ -97,7 +97,7 @@ class EventLog(SegmentWriter):
         former: Iterable[StoredSegment] = (),
         *,
         time_ms: int,
-        note: Optional[TakeNote] = None,
+        note: Optional[AddNote] = None,
     ) -> None:
         """``former``: segments of former application masters. ``time_ms``: time of the first event.
 
@@ -339,7 +339,7 @@ class TaskLogs(StoreWriter):
     So a job with many tasks writes few small files.
     """
 
-    def __init__(self, ownership: Ownership, note: Optional[TakeNote] = None) -> None:
+    def __init__(self, ownership: Ownership, note: Optional[AddNote] = None) -> None:
         """``note``: see StoreWriter."""
         super().__init__(ownership.storage, contract.LOGS_DIR, note)
         self._directory = uris.join(ownership.description.application_dir, contract.LOGS_DIR)
@@ -347,10 +347,10 @@ class TaskLogs(StoreWriter):
         self._unstored: dict[str, bytes] = {}  # by the names of the logs
         self._is_incomplete = False  # whether a log was lost
         self._bundle: dict[str, bytes] = {}  # the logs in the newest bundle, if it is small
-        self._number = 1  # of the newest bundle
+        self._number = 1  # number of the newest bundle
 
     def keep(self, identity: TaskIdentity, last: tony_pb2.LastWords) -> None:
-        """Store a log, within five seconds or at the job's end. The log of a killed container is stored at once."""
+        """Schedule a write of the log within five seconds, or immediately if the container was killed."""
         self._unstored[contract.log_name(identity.task, identity.attempt)] = last.output
         while sum(map(len, self._unstored.values())) > _MOST_UNSTORED:
             name = next(iter(self._unstored))
@@ -449,7 +449,7 @@ class ApplicationRecords:
         """Write the last samples, events, logs and status, and then the result.
 
         A reader that finds the result also finds the other files. Returns the names of files that could not be written.
-        ``settle`` makes them readable for other programs.
+        ``settle`` makes the files readable for other programs.
         """
         self._result = result
         if not self._status_file:
@@ -489,7 +489,7 @@ class ApplicationRecords:
         name: str,
         content: Callable[[], Callable[[], bytes]],
         *,
-        note: Optional[TakeNote] = None,
+        note: Optional[AddNote] = None,
         interval: Optional[float] = None,
     ) -> FileUpdater:
         return FileUpdater(self._storage, uris.join(self._directory, name), content, interval=interval, note=note)

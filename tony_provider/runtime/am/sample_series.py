@@ -14,7 +14,7 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime.am.checkpoint_chain import Ownership
-from tony_provider.runtime.am.session.actions import TakeNote
+from tony_provider.runtime.am.session.actions import AddNote
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessState, Task
 from tony_provider.runtime.am.store_writer import SegmentWriter
 from tony_provider.runtime.application_history import (
@@ -53,7 +53,7 @@ class Series(SegmentWriter):
 
     _retry_seconds = 10.0
 
-    def __init__(self, ownership: Ownership, *, kept: int = 0, note: Optional[TakeNote] = None) -> None:
+    def __init__(self, ownership: Ownership, *, kept: int = 0, note: Optional[AddNote] = None) -> None:
         """``kept``: bytes of former application masters' series. ``note``: see StoreWriter."""
         super().__init__("series", ownership, note)
         self._budget = SeriesBudget(kept)

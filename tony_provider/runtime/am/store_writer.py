@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from typing import Callable, Optional
 
 from tony_provider.runtime.am.checkpoint_chain import Ownership
-from tony_provider.runtime.am.session.actions import Note, TakeNote
+from tony_provider.runtime.am.session.actions import AddNote, Note
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms, moment
 from tony_provider.runtime.common.concurrency import loop_time, wait_with_timeout
@@ -35,7 +35,7 @@ class StoreWriter(ABC):
 
     _retry_seconds = 5.0
 
-    def __init__(self, storage: Storage, name: str, note: Optional[TakeNote] = None) -> None:
+    def __init__(self, storage: Storage, name: str, note: Optional[AddNote] = None) -> None:
         """``name``: name of the content in messages.
 
         ``note`` receives events for the event log: a write has failed, or a write has succeeded after failures.
@@ -48,7 +48,7 @@ class StoreWriter(ABC):
         self._not_before = 0.0
         self._cost = 0.0  # seconds to serialize the last content; see ``_store``
         self._stopping = False
-        self._idle = asyncio.Event()  # not set while ``run`` works
+        self._idle = asyncio.Event()  # not set while ``run`` is running
         self._idle.set()
         self._since_ms: Optional[int] = None  # when the first of the consecutive failed writes began
         self._problem = ""  # error message of the last failed write
@@ -102,7 +102,7 @@ class StoreWriter(ABC):
     async def finish(self) -> bool:
         """Stop ``run``, and write the last content after the write in progress. Return False if that failed.
 
-        The files may be records. ``application.settle`` replaces these by files that other programs can read.
+        The files may be records (``Storage.write_record``). ``application.settle`` replaces records by ordinary files.
         """
         self.stop()
         await self._idle.wait()
@@ -133,7 +133,7 @@ class StoreWriter(ABC):
         return False
 
     def _put(self, uri: str, data: bytes) -> None:
-        """Replace a file. Blocks. Raises StorageError."""
+        """Replace a file; after ``stop`` by a record, which is faster. Blocks. Raises StorageError."""
         if self._stopping:
             self._storage.write_record(uri, data, overwrite=True)
         else:
@@ -196,7 +196,7 @@ class FileUpdater(StoreWriter):
         content: Callable[[], Callable[[], bytes]],
         *,
         interval: Optional[float] = None,
-        note: Optional[TakeNote] = None,
+        note: Optional[AddNote] = None,
     ) -> None:
         """``interval``: seconds after which unchanged content is written again; default: never.
 
@@ -223,7 +223,7 @@ class FileUpdater(StoreWriter):
 class SegmentWriter(StoreWriter):
     """Writes the segments of one application master, each only once, to the application's history directory."""
 
-    def __init__(self, name: str, ownership: Ownership, note: Optional[TakeNote]) -> None:
+    def __init__(self, name: str, ownership: Ownership, note: Optional[AddNote]) -> None:
         """``name``, ``note``: see StoreWriter."""
         super().__init__(ownership.storage, name, note)
         self._directory = uris.join(ownership.description.application_dir, contract.HISTORY_DIR)

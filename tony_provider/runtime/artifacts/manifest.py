@@ -246,7 +246,10 @@ class Checksum:
         self.size += len(data)
 
     def append(self, following: Checksum) -> None:
-        """Add the bytes of another checksum. Both must be CRC-32. Source: zlib's ``crc32_combine``."""
+        """Add the bytes of ``following``, which directly follow the bytes so far. Both checksums must be CRC-32.
+
+        Source: zlib's ``crc32_combine``.
+        """
         power, factor, bits = 1 << 31, 1 << 30, 8 * following.size  # the polynomials 1 and x; bits are in reverse order
         while bits:
             power = _multiplied(factor, power) if bits & 1 else power
@@ -328,7 +331,7 @@ class SummedFile:
         return True
 
 
-PART = 256 << 20  # bytes; files of two or more parts are copied in parts at once, because each stream uses one DataNode
+PART = 256 << 20  # bytes; the parts of a file are copied concurrently, because each stream uses only one DataNode
 
 
 def parts_of(size: int) -> list[tuple[int, int]]:

@@ -113,7 +113,7 @@ class _Restore:
         self._target = target
         self._cancelled = cancelled
         self._failed = threading.Event()
-        self._streams = threading.BoundedSemaphore(_PARALLEL)  # of the parts of all files
+        self._streams = threading.BoundedSemaphore(_PARALLEL)  # limits the concurrent parts of all files
         self._lock = threading.Lock()
         self._inodes: set[int] = set()  # inodes of reused files
 
@@ -195,7 +195,7 @@ class _Restore:
         return wrong
 
     def _copy_in_parts(self, name: str, entry: Entry) -> bool:
-        """Copy a very large file from an object, several parts at once. Return whether it matches the checksum."""
+        """Copy a very large file from an object, several parts concurrently. Return whether it matches the checksum."""
         target = self._target / entry.path
         target.touch(mode=0o600)
         checksum = Checksum()

@@ -1,9 +1,9 @@
 """Upload a directory tree to the storage, as a snapshot of objects or as plain files.
 
 For a snapshot (ArtifactUpload), only files that the storage does not have are sent. Each large file becomes an object,
-and small files are packed into shared objects. If the store can join files, the parts of a very large file are sent at
-once. All uploads share a rate limiter. Until a file is sent, a
-hard link or a copy preserves its scanned version.
+and small files are packed into shared objects. If the store can join files, the parts of a very large file are sent
+concurrently. All uploads share a rate limiter. Until a file is sent, a hard link or a copy preserves its scanned
+version.
 
 DirectoryUpload copies files one by one under their own names.
 """
@@ -109,7 +109,7 @@ class PacedFile:
 
 
 class FilePart(io.RawIOBase):
-    """Part of an open file. Several parts of a file may be read at once."""
+    """Part of an open file. Several threads may read parts of the same file concurrently."""
 
     def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
         self._file, self._offset, self._size = file.fileno(), offset, size

@@ -46,7 +46,7 @@ def message_fields(message: bytes) -> Iterator[tuple[int, Union[int, bytes]]]:
         elif kind in (1, 5):
             length = 8 if kind == 1 else 4
         else:
-            raise InvalidMessage(f"a field is of the unknown kind {kind}")
+            raise InvalidMessage(f"a field has the unknown wire type {kind}")
         if at + length > end:
             raise InvalidMessage("a field ends after the end of its message")
         yield key >> 3, message[at : at + length]

@@ -82,8 +82,9 @@ def in_parallel(
     """Yield the result of ``work`` for each of the items, in any order. Blocks.
 
     After the first error of ``work``, no further work is started, and ``stop`` is called to end running work early.
-    When all running work has ended, the error is raised. If it is Cancelled, another work's error is raised instead if
-    there is one, because that error may have caused the cancellation. ``name``: prefix of the threads' names.
+    When all running work has ended, the error is raised. If the error is Cancelled and other work has failed with
+    another error, the other error is raised, because it may have caused the cancellation. ``name``: prefix of the
+    threads' names.
     """
     with ThreadPoolExecutor(workers, thread_name_prefix=name) as pool:
         done: set[Future[R]] = set()

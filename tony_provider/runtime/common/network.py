@@ -58,7 +58,10 @@ def canonical_host(text: str) -> str:
 
 
 def web_address(text: str, examples: str) -> SplitResult:
-    """Return the parts of a server's http or https URL. A path may follow the host. Raises ValueError."""
+    """Return the parts of a server's http or https URL. A path may follow the host. Raises ValueError.
+
+    ``examples``: correct URLs, for the error message.
+    """
     try:
         parts = urlsplit(text)
         is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

@@ -183,7 +183,7 @@ def _keep(context: ExecutorContext, order: StartOrder, cancelled: threading.Even
 
 
 async def read_log(context: ExecutorContext, limit: int = KEPT_LIMIT) -> bytes:
-    """Return the end of the log, at most ``limit`` bytes. Return nothing if it cannot be read, and log why."""
+    """Return the last ``limit`` bytes of the log. If the log cannot be read, log the reason and return no bytes."""
     try:
         return await asyncio.to_thread(context.output.both.last, limit, context.container.user_secrets.values())
     except OSError as error:
@@ -210,7 +210,7 @@ _LOG_TIMEOUT = 20.0  # seconds for the upload of the log; the application master
 
 
 async def upload_log(context: ExecutorContext, data: bytes) -> None:
-    """Write the log to the store. A failure is only logged, because YARN also keeps the container's log files."""
+    """Write the log to the store unless it is empty. Failures are only logged, because YARN also keeps the log."""
     container = context.container
     name = contract.log_name(container.identity.task, container.identity.attempt)
     target = uris.join(container.description.application_dir, contract.LOGS_DIR, name)

@@ -221,7 +221,7 @@ class MasterLink:
                 while (message := await call.read()) is not grpc.aio.EOF:
                     self._contact = time.monotonic()
                     self._handle(message)
-                self.delivered = True  # else the master had ended the stream with another status
+                self.delivered = True  # ``read`` raises an error unless the stream ended with the status OK
             except grpc.aio.AioRpcError as error:
                 if error.code() in _FINAL:
                     raise RefusedError(

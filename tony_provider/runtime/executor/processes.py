@@ -150,7 +150,7 @@ def descendants(root: int, without: Collection[int] = ()) -> Table:
 
 
 def _has_children() -> bool:
-    """Whether this process has children. Without children, a child subreaper has no descendants either."""
+    """Return whether this process has children. Without children, a child subreaper has no descendants either."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -183,13 +183,14 @@ class ContainerTable:
         """Return the processes by PID. Blocks."""
         with self._lock:
             newest, now, own = _newest_pid(), time.monotonic(), os.getpid()
-            if newest < self._newest or now >= self._read_all_at:  # PIDs are assigned in ascending order, then from 1
+            # The kernel assigns PIDs in ascending order. After the highest PID, it restarts at low PIDs.
+            if newest < self._newest or now >= self._read_all_at:
                 self._others, self._read_all_at = set(), now + _READ_ALL
             pids = set(_pids())
             known = {pid for pid in self._others & pids if not self._newest < pid <= newest}
             read = {each.pid: each for each in map(_read, pids - known) if each is not None}
             found = {own: read[own], **below(read, own)}
-            # A process whose parent has just ended belongs to neither group, because it may be a descendant.
+            # A process whose parent has just ended is in neither ``found`` nor ``_others``: it may be a descendant.
             beside = {pid: each for pid, each in read.items() if pid not in found}
             self._others = known | below(beside, 0, *known).keys()
             self._newest = newest
@@ -319,12 +320,12 @@ def reap_orphans(table: Table, parent: int, keep: Collection[int]) -> None:
                 continue  # already reaped
 
 
-def signal_all(number: int, table: Table) -> bool:
+def signal_all(signal_number: int, table: Table) -> bool:
     """Send a signal to every process of the table. Return whether any was still running."""
     living = [process for process in table.values() if not process.zombie]
     for process in living:
         try:
-            os.kill(process.pid, number)
+            os.kill(process.pid, signal_number)
         except (ProcessLookupError, PermissionError):
             continue  # it has ended, or is a set-user-id program, which this user may not signal: it counts as running
     return bool(living)
@@ -344,7 +345,7 @@ async def stop_all(root: int, keep: Collection[int], deadline: Callable[[], floa
 async def kill_all(root: int, keep: Collection[int], seconds: float) -> int:
     """Send SIGKILL to all processes below ``root``. Return the number of processes left after ``seconds``."""
     until = time.monotonic() + seconds
-    return await wait_until_gone(root, keep, lambda: until, number=signal.SIGKILL)
+    return await wait_until_gone(root, keep, lambda: until, signal_number=signal.SIGKILL)
 
 
 async def wait_until_gone(
@@ -352,18 +353,18 @@ async def wait_until_gone(
     keep: Collection[int],
     deadline: Callable[[], float],
     without: Collection[int] = (),
-    number: Optional[int] = None,
+    signal_number: Optional[int] = None,
 ) -> int:
     """Wait until no process is left below ``root``. Return the number of processes left at the deadline.
 
     ``keep``, ``deadline``: see ``stop_all``. ``without``: processes to leave out, with all of their descendants.
-    ``number``: a signal to send to the remaining processes meanwhile.
+    ``signal_number``: a signal to send to the remaining processes meanwhile.
     """
     while True:
         table = await _look(root, keep, without)
         left = sum(not process.zombie for process in table.values())
-        if left and number is not None:
-            signal_all(number, table)  # at each poll, because processes may fork
+        if left and signal_number is not None:
+            signal_all(signal_number, table)  # at each poll, because processes may fork
         if not left or time.monotonic() >= deadline():
             return left
         await asyncio.sleep(_STOP_POLL)

@@ -188,15 +188,14 @@ class StartPart:
         """Cancel all operations in progress, and release threads and connections."""
 
 
-_NICE = 10  # of threads that work in the background; the lowest priority is 19
+_NICE = 10  # nice value of threads that work in the background; 19 is the lowest priority
 
 
-def _give_way() -> None:
-    """Lower the priority of this thread, so that it interrupts user processes less. Threads that it starts inherit it.
+def _lower_priority() -> None:
+    """Lower the CPU priority of this thread, so that it delays user processes less. Its new threads inherit this.
 
-    A container that has a lower priority already keeps it.
-
-    In Linux each thread has its own priority. The priority of its disk accesses follows (ioprio_set(2)).
+    If the container already has a lower priority, the thread keeps that priority. In Linux, each thread has its own
+    priority, which also determines the priority of its disk accesses (ioprio_set(2)).
     """
     with suppress(OSError):  # the kernel, or a sandbox, may refuse
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), max(_NICE, os.getpriority(os.PRIO_PROCESS, 0)))
@@ -212,7 +211,7 @@ class BackgroundWork(StartPart):
         self._nudge = asyncio.Event()
         self._ended = False  # whether the user processes have ended
         # A separate thread, because a server that does not answer must not delay the executor's shared threads.
-        self._pool = ThreadPoolExecutor(1, name, _give_way)
+        self._pool = ThreadPoolExecutor(1, name, _lower_priority)
 
     def start(self) -> None:
         """Start the work."""

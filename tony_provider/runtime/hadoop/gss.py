@@ -26,7 +26,7 @@ _NAME = "write the server's full host name, as in its principal, instead of an a
 class GssReason:
     """Meaning and remedy of a Kerberos error, and the pattern of its messages."""
 
-    pattern: str  # regular expression, in which upper and lower case are equal
+    pattern: str  # case-insensitive regular expression
     meaning: str
     remedy: str
 

@@ -233,7 +233,7 @@ class ShardReader:
 
 
 @attrs.define
-class _Hand:
+class _ReaderShards:
     """The shards and latest requests of one reader."""
 
     taken: dict[int, int] = attrs.field(factory=dict)  # number of the request that took a shard, by shard
@@ -249,7 +249,7 @@ class ShardQueue:
         self._states = bytearray(count)
         self._fresh = 0  # number of the first shard that no reader has requested yet
         self._returned: list[int] = []  # heap of released shards, some of which may not be free any more
-        self._hands: dict[ShardReader, _Hand] = {}
+        self._by_reader: dict[ShardReader, _ReaderShards] = {}
         self.committed = 0
         self.failed: dict[int, str] = {}  # reason why a shard is unreadable, by shard
 
@@ -262,7 +262,7 @@ class ShardQueue:
     @property
     def taken(self) -> int:
         """The number of taken shards."""
-        return sum(len(hand.taken) for hand in self._hands.values())
+        return sum(len(of_reader.taken) for of_reader in self._by_reader.values())
 
     @property
     def settled(self) -> int:
@@ -282,7 +282,7 @@ class ShardQueue:
     @property
     def readers(self) -> list[ShardReader]:
         """The readers that have requested a shard and have not ended, and readers restored from the log."""
-        return list(self._hands)
+        return list(self._by_reader)
 
     # ---- actions of readers ------------------------------------------------------------------------------------
 
@@ -291,14 +291,14 @@ class ShardQueue:
 
         Returns None if no shard is free, or if the reader has MOST_AT_ONCE shards.
         """
-        hand = self._hands.setdefault(reader, _Hand())
-        for shard, asked in hand.taken.items():
+        of_reader = self._by_reader.setdefault(reader, _ReaderShards())
+        for shard, asked in of_reader.taken.items():
             if asked == request:
                 return shard
-        free = self._next_free() if len(hand.taken) < MOST_AT_ONCE else None
+        free = self._next_free() if len(of_reader.taken) < MOST_AT_ONCE else None
         if free is not None:
             self._states[free] = ShardState.TAKEN
-            hand.taken[free] = request
+            of_reader.taken[free] = request
         return free
 
     def commit(self, reader: ShardReader, shard: int) -> bool:
@@ -314,16 +314,16 @@ class ShardQueue:
 
         A repeated request must have no effect: the reader may have taken the shard again in the meantime.
         """
-        hand = self._hands.get(reader)
-        if hand is None or request in hand.returns or not self._free(hand, shard):
+        of_reader = self._by_reader.get(reader)
+        if of_reader is None or request in of_reader.returns or not self._free(of_reader, shard):
             return False
-        hand.returns.append(request)
+        of_reader.returns.append(request)
         return True
 
     def ended(self, reader: ShardReader) -> bool:
         """Release all shards of a reader that has ended. Return whether the reader had shards."""
-        hand = self._hands.pop(reader, _Hand())
-        returned = [shard for shard in list(hand.taken) if self._free(hand, shard)]
+        of_reader = self._by_reader.pop(reader, _ReaderShards())
+        returned = [shard for shard in list(of_reader.taken) if self._free(of_reader, shard)]
         return bool(returned)
 
     # ---- recovery by a later application master ----------------------------------------------------------------
@@ -334,15 +334,15 @@ class ShardQueue:
         If called several times for a shard, the last call counts. Raises IndexError for an unknown shard.
         """
         self._forget(shard)
-        self._record(self._hands.setdefault(reader, _Hand()), shard, failed)
+        self._record(self._by_reader.setdefault(reader, _ReaderShards()), shard, failed)
 
     def holds(self, reader: ShardReader, shards: Iterable[int]) -> None:
         """Restore shards that a reader took from an earlier application master. Ignore shards that are not free."""
-        hand = self._hands.setdefault(reader, _Hand())
+        of_reader = self._by_reader.setdefault(reader, _ReaderShards())
         for shard in shards:
             if 0 <= shard < len(self._states) and self._states[shard] == ShardState.FREE:
                 self._states[shard] = ShardState.TAKEN
-                hand.taken[shard] = 0  # no request has the number 0
+                of_reader.taken[shard] = 0  # no request has the number 0
 
     def _forget(self, shard: int) -> None:
         """Undo a restored commit or failure of a shard, because a later log entry replaces the earlier entry.
@@ -355,30 +355,30 @@ class ShardQueue:
             del self.failed[shard]
         else:
             return
-        for hand in self._hands.values():
-            if shard in hand.settled:
-                hand.settled.remove(shard)
+        for of_reader in self._by_reader.values():
+            if shard in of_reader.settled:
+                of_reader.settled.remove(shard)
 
     # ---- helpers -----------------------------------------------------------------------------------------------
 
     def _settle(self, reader: ShardReader, shard: int, failed: Optional[str]) -> bool:
-        """Commit a shard, or mark it as failed if ``failed`` has a reason. Return False if the reader has not taken it.
+        """Commit a shard, or mark the shard as failed if ``failed`` is a reason.
 
-        Return True if the reader has already settled the shard in the same way.
+        Return False if the reader has not taken the shard. Return True if it has already settled the shard in this way.
         """
         state = ShardState.COMMITTED if failed is None else ShardState.FAILED
-        hand = self._hands.get(reader)
-        if hand is not None and shard in hand.settled and self._states[shard] == state:
+        of_reader = self._by_reader.get(reader)
+        if of_reader is not None and shard in of_reader.settled and self._states[shard] == state:
             return True
-        if hand is None or shard not in hand.taken:
+        if of_reader is None or shard not in of_reader.taken:
             return False
-        del hand.taken[shard]
-        self._record(hand, shard, failed)
+        del of_reader.taken[shard]
+        self._record(of_reader, shard, failed)
         return True
 
-    def _record(self, hand: _Hand, shard: int, failed: Optional[str]) -> None:
-        """Record a commit or failure by the reader with this hand."""
-        hand.settled.append(shard)
+    def _record(self, of_reader: _ReaderShards, shard: int, failed: Optional[str]) -> None:
+        """Record a commit or failure by the reader with these shards."""
+        of_reader.settled.append(shard)
         if failed is None:
             self._states[shard] = ShardState.COMMITTED
             self.committed += 1
@@ -386,11 +386,11 @@ class ShardQueue:
             self._states[shard] = ShardState.FAILED
             self.failed[shard] = failed
 
-    def _free(self, hand: _Hand, shard: int) -> bool:
-        """Release a shard. Return False if the reader with this hand has not taken it."""
-        if shard not in hand.taken:
+    def _free(self, of_reader: _ReaderShards, shard: int) -> bool:
+        """Release a shard. Return False if the reader with these shards has not taken it."""
+        if shard not in of_reader.taken:
             return False
-        del hand.taken[shard]
+        del of_reader.taken[shard]
         self._states[shard] = ShardState.FREE
         heapq.heappush(self._returned, shard)
         return True

@@ -112,7 +112,7 @@ def map_leaves(value: Any, function: Callable[[str, Any], Any], path: str = "") 
 
 
 def leaf_keys(plain: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each key whose value is not a mapping, or is an empty mapping. A list is one value."""
+    """Yield the path and the value of each key whose value is no mapping, or an empty mapping. A list is one value."""
     for key, value in plain.items():
         path = (*above, str(key))
         if isinstance(value, Mapping) and value:

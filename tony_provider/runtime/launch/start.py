@@ -3,8 +3,8 @@
 Python could import from the archive without this module. But zipimport takes a fifth longer, because it reads the whole
 list of files and opens the archive for each module. So the runtime archive has an index of its files.
 
-attrs and cattrs generate code for each class when it is imported or first used. To compile this code takes a third of
-the start, so the archive also has the compiled code.
+When a class is imported or first used, attrs and cattrs generate code for it. Compiling this code would take a third of
+the start time, so the archive also has the compiled code.
 """
 
 import gc
@@ -28,7 +28,7 @@ _HEADER = 16  # bytes before the code in a bytecode file; the first four identif
 
 
 def generated_name(script: str, filename: str) -> str:
-    """Return the name of the compiled script in the archive. Numbers do not count, because attrs includes hashes."""
+    """Return the name of the compiled script in the archive. Digits are ignored, because attrs includes hashes."""
     return "generated/" + importlib.util.source_hash((filename + script).translate(_DIGITS).encode()).hex()
 
 
@@ -47,7 +47,7 @@ class Runtime(InspectLoader):
         place = os.path.join(self.archive, below)
         name = self._source(fullname)
         if below + "/" in self._index:
-            # No other finder looks for modules of this package: zipimport would read the archive's whole list of files.
+            # Exclude other finders from this package, because zipimport would read the archive's whole list of files.
             sys.path_importer_cache[place] = None
         if name in self._index:
             return importlib.util.spec_from_file_location(

@@ -81,14 +81,14 @@ class StoredLog:
 
     name: str  # see ``contract.log_name``
     size: int  # bytes
-    read: Callable[[int, int], bytes]  # returns at most so many bytes from an offset; blocks; raises StorageError
+    read: Callable[[int, int], bytes]  # arguments: offset, maximum bytes; blocks; raises StorageError
     modified_ms: int = 0  # epoch
 
     def after(self, after: int, limit: int) -> LogPiece:
-        """Return the log from ``after`` bytes of the container's output on.
+        """Return the part of the log that follows the first ``after`` bytes of the container's output.
 
-        Reads at most the last ``limit`` bytes, even if the file grows, because the job can write to it. Blocks. Raises
-        StorageError.
+        Reads at most the last ``limit`` bytes. This limit also holds while the file grows, because the job can write to
+        the file. Blocks. Raises StorageError.
         """
         note = _NOTE.match(self.read(0, min(self.size, LONGEST_NOTE)))
         dropped, skipped = (int(note[1]), note.end()) if note else (0, 0)
@@ -113,11 +113,11 @@ _BAD_BUNDLE = (
     ArithmeticError,
 )
 _LARGEST_BUNDLE = BUNDLED_LOGS + (4 << 20)  # bytes of a file; logs may be incompressible
-_KEPT_BUNDLES = 4  # in memory, for the next log
+_KEPT_BUNDLES = 4  # bundles in memory, because the next log is often in the same bundle
 _MOST_LOGS = 100_000  # in all bundles of a job; each needs memory, although the files may be small
-OpenedBundle = Callable[[str], zipfile.ZipFile]
+OpenBundle = Callable[[str], zipfile.ZipFile]
 """Reads the bundle at a URI. Raises StorageError, and the errors of _BAD_BUNDLE."""
-_BUNDLED = b"PK\1\2"  # signature of an entry in the list of a zip archive
+_BUNDLED = b"PK\1\2"  # signature of an entry in the central directory of a zip archive
 
 
 def pack_logs(logs: Mapping[str, bytes]) -> bytes:
@@ -155,7 +155,7 @@ def _log_file(storage: Storage, file: FileStatus) -> StoredLog:
     return StoredLog(file.name, file.size, read, file.modified_ms)
 
 
-def _bundled_logs(opened: OpenedBundle, file: FileStatus) -> Iterator[tuple[str, StoredLog]]:
+def _bundled_logs(opened: OpenBundle, file: FileStatus) -> Iterator[tuple[str, StoredLog]]:
     try:
         bundle = opened(file.path)
     except (StorageTooLarge, *_BAD_BUNDLE) as error:
@@ -176,12 +176,12 @@ def _opened_bundle(storage: Storage, uri: str) -> zipfile.ZipFile:
 
 
 def _is_readable(info: zipfile.ZipInfo) -> bool:
-    """Return whether the log has a valid name and size. zipfile limits what it expands only for deflate."""
+    """Return whether the log has a valid name and size. zipfile limits the size of expanded data only for deflate."""
     is_bounded = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
     return is_bounded and info.file_size <= 2 * LAST_WORDS and "/" not in info.filename
 
 
-def _read_bundled(opened: OpenedBundle, uri: str, name: str, offset: int, length: int) -> bytes:
+def _read_bundled(opened: OpenBundle, uri: str, name: str, offset: int, length: int) -> bytes:
     try:
         bundle = opened(uri)  # may be a newer version, with other logs
         info = bundle.getinfo(name)

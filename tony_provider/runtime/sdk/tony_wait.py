@@ -1,6 +1,6 @@
 """Wait until a process listens: ``python -m tony_wait HOST PORT``. For programs that would give up too early.
 
-The module also has the functions by which our own programs listen, and parse the addresses of listening processes.
+The module also has functions with which our own programs listen, and parse the addresses of listening processes.
 """
 
 from __future__ import annotations

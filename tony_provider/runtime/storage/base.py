@@ -155,7 +155,7 @@ class Storage(ABC):
         return False
 
     def can_join(self, directory: str) -> bool:
-        """Return whether ``join`` is possible for files in this directory. May try it with temporary files."""
+        """Return whether ``join`` is possible for files in this directory. May create temporary files to test this."""
         return False
 
     def join(self, uri: str, others: Sequence[str]) -> None:

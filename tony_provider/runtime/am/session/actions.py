@@ -170,7 +170,7 @@ class Note:
     data: Mapping[str, Any] = attrs.field(factory=dict)  # JSON data for a later application master
 
 
-TakeNote = Callable[[Note], None]
+AddNote = Callable[[Note], None]
 """Function that adds a line to the event log."""
 
 

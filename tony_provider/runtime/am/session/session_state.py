@@ -329,7 +329,7 @@ class Task:
 
     @property
     def end(self) -> Optional[ProcessEnd]:
-        """The end of its newest user process, or None if none has ended."""
+        """The end of the task's newest user process, or None if this process has not ended."""
         return self.process.end if self.process else None
 
     @property

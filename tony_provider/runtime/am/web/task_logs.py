@@ -84,7 +84,7 @@ class Logs:
         except NoTailError as error:
             answer = OutputPiece(attempt, task.attempt, after, after, problem=str(error))
         else:
-            # Without ``after``, a piece begins with a whole line. Otherwise it may begin in the middle of a secret.
+            # Without ``after``, a piece begins with a whole line. With ``after``, it may begin within a secret.
             masked = self._tails.masked_end if after else self._tails.masked
             text = await asyncio.to_thread(masked, found.data)
             answer = OutputPiece(attempt, task.attempt, found.start, found.end, text.decode("utf-8", "surrogateescape"))
@@ -92,7 +92,7 @@ class Logs:
         return HttpResponse(HTTPStatus.OK, JSON, body)
 
     def _wanted(self, request: HttpRequest, path: str) -> tuple[TaskStatus, dict[str, list[str]], int, int]:
-        """Return the task that a request below ``path`` names, its query, its size in bytes, and its attempt."""
+        """Parse a request below ``path``: return its task, its query, the wanted bytes, and the task's attempt."""
         task = task_of(self._status(), request.head.path[len(path) :])
         query = parse_qs(request.head.query)
         size = number_of(query, "bytes", LARGEST_TAIL) or DEFAULT_SIZE

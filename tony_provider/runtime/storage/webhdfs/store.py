@@ -81,7 +81,7 @@ _ROOT = Uri("hdfs", "", "/")  # for requests about the whole file system
 _MAKING_TRIES = 2  # attempts to write into a directory, because another process may remove the new directory
 _CONTENT = "user.tony.content"  # attribute of an empty file: the content of a record, compressed by zlib
 _MOST_CONTENT = 12_000  # bytes, compressed; HDFS limits an attribute to 16 KiB by default
-_MOST_UNPACKED = 16 << 20  # bytes; zlib compresses by 1000 at most, and another program may have set the attribute
+_MOST_UNPACKED = 16 << 20  # bytes; 12,000 bytes expand to at most 12 MB, but another program may have set the attribute
 _JOINED_AT_ONCE = 20  # paths in one request, because NameNodes accept URLs of 64 KiB
 _CLEAN_UP_TIMEOUT = 10.0  # seconds; short, because the caller of a failed write waits for it
 
@@ -185,7 +185,7 @@ class WebHdfsStorage(Storage):
             try:
                 self._write(target, Body(b""), written, overwrite=overwrite, permission=PRIVATE_FILE)
             except _NoAttributesError as error:
-                log.info("%s: writing small records as ordinary files", error)
+                log.info("writing small records as ordinary files: %s", error)
                 hdfs._has_attributes = False
             else:
                 return True
@@ -212,7 +212,7 @@ class WebHdfsStorage(Storage):
             raise _NoAttributesError(str(error)) from error
 
     def _attribute(self, uri: str) -> bytes:
-        """Return the content that ``write_record`` has given to an empty file. Raises StorageError."""
+        """Return the content that ``write_record`` has stored in an empty file, or no bytes. Raises StorageError."""
         call = Call("GET", "GETXATTRS", self._parse(uri), "read", {"encoding": "base64"})
         try:
             return self._ask(call, _content)
@@ -538,7 +538,10 @@ class WebHdfsStorage(Storage):
 
 @contextmanager
 def _if_supported(*raised: type[errors.StorageError]) -> Iterator[None]:
-    """Log errors of a request that the server may not support, or may deny. Errors of the classes ``raised`` pass."""
+    """Context manager that only logs errors of a request that the server may not support, or may deny.
+
+    Errors of the classes ``raised`` are raised.
+    """
     try:
         yield
     except raised:

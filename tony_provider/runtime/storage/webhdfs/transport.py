@@ -285,14 +285,14 @@ class IdleConnections:
         return None
 
     def keep(self, connection: HTTPConnection) -> None:
-        """Keep a connection whose last answer was read completely, or close it."""
+        """Keep a connection whose last answer was read completely. Close it if there are too many."""
         if connection.sock is None or len(self._idle) >= self._room:
             connection.close()
         else:
             self._idle.append((connection, time.monotonic()))
 
     def close(self) -> None:
-        """Close all, and keep no more."""
+        """Close all connections, and keep none from now on."""
         self._room = 0
         while last := self._pop():
             last[0].close()
@@ -300,7 +300,7 @@ class IdleConnections:
     def _pop(self) -> Optional[tuple[HTTPConnection, float]]:
         try:
             return self._idle.pop()
-        except IndexError:  # also if another thread has taken the last one
+        except IndexError:  # also if another thread has taken the last connection
             return None
 
 
