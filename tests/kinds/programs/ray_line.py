@@ -15,8 +15,8 @@ WANTED = 3
 
 
 def wait_for_nodes() -> int:
-    """Until all are there; returns how many are. One that has died may be among them for some seconds."""
-    while (alive := sum(node["Alive"] for node in ray.nodes())) < WANTED:
+    """Wait until as many as wanted are there. For some seconds, a node that has died and its successor both are."""
+    while (alive := sum(node["Alive"] for node in ray.nodes())) != WANTED:
         time.sleep(0.1)
     return alive
 
