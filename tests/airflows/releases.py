@@ -13,7 +13,7 @@ _NEWEST = "2026-11-20"  # of those, and no later: the same versions tomorrow
 # The examples' tasks that run on Airflow's side, and what the tests drive an Airflow with. Trainings have their own
 # environment, that of the repository: so none of these needs a TensorFlow.
 _TOOLS = ("scikit-learn", "asyncpg", "psycopg2-binary", "selenium", "pytest", "pytest-asyncio", "pytest-timeout")
-_PLUGINS = ("pytest-xdist", "hypothesis", "apache-airflow-providers-git")
+_PLUGINS = ("pytest-xdist", "hypothesis", "apache-airflow-providers-git", "apache-airflow-providers-openlineage")
 
 
 @attrs.frozen
