@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from typing import Any
 from unittest import mock
 
@@ -45,6 +46,19 @@ def test_a_master_that_says_when_it_ends_is_waited_for() -> None:
     hook.control.return_value = {"ends_within": 150}
     assert stop_job(job_of(hook), KillOrder("enough", "a try"), seconds=1.0) == 150
     hook.kill.assert_not_called()
+
+
+def test_only_the_callers_thread_reads_the_connection() -> None:
+    """Seen: the answer to another thread's question ended the triggerer of Airflow 3.0, with all triggers."""
+    hook, opened_by = mock.Mock(), []
+
+    def owners(_: Identity) -> mock.Mock:
+        opened_by.append(threading.current_thread())
+        return mock.Mock()
+
+    hook.owners, hook.control.return_value = owners, {"ends_within": 3}
+    stop_job(job_of(hook), KillOrder("enough", "a try"), seconds=1.0)
+    assert opened_by == [threading.current_thread()]
 
 
 def test_whose_kill_it_was_is_not_looked_for_from_each_of_thousands_of_beginnings() -> None:

@@ -148,8 +148,9 @@ def _record(job: TonyJob, kill: KillOrder, seconds: float) -> None:
     log.info("Stopping %s: %s", job, kill.reason)
     stop = Stop(str(kill)[:_LONGEST_REASON], kill.grace)
     try:
+        owners = job.hook.owners(job.training)  # opened here, because other threads must not query Airflow
         [recording] = run_in_threads(
-            [lambda: job.hook.owners(job.training).stop(job.application_id, stop, kill.whose)], seconds, "tony-record"
+            [lambda: owners.stop(job.application_id, stop, kill.whose)], seconds, "tony-record"
         )
         recording.result(timeout=0)
     except TakenOverError:
