@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import pkgutil
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseNotifier
 
 from tony_provider.arguments import positive_seconds
+from tony_provider.compat import in_thread
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -79,13 +80,13 @@ class TonyNotifier(BaseNotifier):
 
     async def async_notify(self, context: Context) -> None:
         """Send the message from a triggerer."""
-        told = _with_news(context, await asyncio.to_thread(self._news, context))
+        told = _with_news(context, await in_thread(partial(self._news, context)))
         sender = self._sender()
         if isinstance(sender, BaseNotifier) and type(sender).async_notify is not BaseNotifier.async_notify:
             sender.context = told
             await sender
         else:
-            await asyncio.to_thread(sender, told)
+            await in_thread(partial(sender, told))
 
     def _news(self, context: Context) -> TrainingMessage:
         from tony_provider.notifications.message import Medium, for_medium, medium_of
