@@ -41,7 +41,6 @@ SIDES = (
             "--deselect=tests/runtime/am/test_service.py::test_a_connection_that_proves_nothing_is_closed_in_time",
             "--deselect=tests/runtime/am/test_service.py::test_executors_get_in_while_strangers_take_every_connection",
             "--ignore=tests/runtime/am/session/test_restart_jobs.py",
-            "--deselect=tests/runtime/launch/test_launcher.py::test_the_real_archive_starts_the_real_executor",
             "--ignore=tests/runtime/sdk/test_tony_call.py",
             "--ignore=tests/runtime/jobspec/test_document.py",
             "--ignore=tests/runtime/jobspec/test_opening_hours.py",

@@ -20,8 +20,6 @@ import attrs
 import pytest
 
 from tests.jobs.pythons import find_python
-from tests.shared_runtime import launch_words
-from tony_provider.cluster.environments.runtime_archive import worker_archive
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
 from tony_provider.runtime.common import contract, exit_codes
 from tony_provider.runtime.common.contract import WORK_DIR
@@ -410,38 +408,3 @@ def test_a_real_old_python_is_named_and_not_taken(container: Container, minor: i
     done = container.run(**{contract.ENV_PYTHON_CANDIDATES: str(old)})
     assert done.returncode == exit_codes.NO_PYTHON
     assert f"found {old} (3.{minor}); the runtime" in done.stderr
-
-
-def test_the_real_archive_starts_the_real_executor(container: Container, tmp_path: Path) -> None:
-    container.submitted = launch_words(worker_archive(tmp_path / "cache"), container.directory, "executor")
-    done = container.run(**{contract.ENV_PYTHON_CANDIDATES: sys.executable})
-    assert done.returncode == exit_codes.BAD_CONTAINER
-    assert done.stderr.endswith("ERROR the executor cannot start: TONY_TASK is not set\n")
-
-
-# Imports the runtime, and prints the names of the generated scripts that the archive lacks.
-_IMPORTS = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import start
-missing = []
-class Counting(start.Runtime):
-    def compile_generated(self, script, filename, mode):
-        if start.generated_name(script, filename) not in self._index:
-            missing.append(filename)
-        return super().compile_generated(script, filename, mode)
-sys.meta_path.insert(2, Counting(sys.argv[1]))
-import tony_provider.runtime.am.lifecycle, tony_provider.runtime.executor.executor
-from tony_provider.runtime.protocol.task_identity import TaskIdentity
-one, same, other = TaskIdentity("a", "c", "t", 1), TaskIdentity("a", "c", "t", 1), TaskIdentity("a", "c", "t", 2)
-assert len({one, same, other}) == 2 and one == same != other, (one, other)
-print(missing)
-"""
-
-
-def test_the_real_archive_has_the_code_that_attrs_generates(tmp_path: Path) -> None:
-    with zipfile.ZipFile(worker_archive()) as archive:
-        archive.extractall(tmp_path)
-    command = [sys.executable, "-I", "-S", "-c", _IMPORTS, str(tmp_path / OWN)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "[]\n"
