@@ -38,8 +38,6 @@ SIDES = (
         (*_TOOLS, *_RUNTIME),
         (
             *(f"tests/runtime/{name}" for name in _ON_NODES),
-            "--deselect=tests/runtime/am/test_service.py::test_a_connection_that_proves_nothing_is_closed_in_time",
-            "--deselect=tests/runtime/am/test_service.py::test_executors_get_in_while_strangers_take_every_connection",
             "--ignore=tests/runtime/am/session/test_restart_jobs.py",
             "--ignore=tests/runtime/sdk/test_tony_call.py",
             "--ignore=tests/runtime/jobspec/test_document.py",

@@ -238,18 +238,21 @@ async def small_server(connections: int) -> AsyncIterator[Setting]:
 
 async def come(setting: Setting, identity: TaskIdentity = IDENTITY) -> tuple[Any, Any]:
     """As an executor's link does: again, until it is let in."""
-    async with asyncio.timeout(DEADLINE):
-        while True:
-            channel = setting.channel()
-            call = attach(channel, identity)
-            try:
-                await call.write(REGISTRATION)
-                await setting.listener.next("attached")
-            except grpc.aio.AioRpcError:
-                await channel.close()
-                await asyncio.sleep(0.2)
-            else:
-                return channel, call
+    return await asyncio.wait_for(_come(setting, identity), DEADLINE)
+
+
+async def _come(setting: Setting, identity: TaskIdentity) -> tuple[Any, Any]:
+    while True:
+        channel = setting.channel()
+        call = attach(channel, identity)
+        try:
+            await call.write(REGISTRATION)
+            await setting.listener.next("attached")
+        except grpc.aio.AioRpcError:
+            await channel.close()
+            await asyncio.sleep(0.2)
+        else:
+            return channel, call
 
 
 @pytest.mark.parametrize("said", [b"", CLIENT_HELLO], ids=["silent", "half-a-handshake"])
@@ -299,9 +302,9 @@ async def test_all_executors_of_a_large_job_may_connect_before_the_first_is_auth
 async def test_a_connection_that_proves_nothing_is_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_identity, "_HANDSHAKE", 0.5)
     monkeypatch.setattr(timing, "connect_timeout", lambda tasks: 0.5)
-    async with small_server(connections=40) as setting, asyncio.timeout(DEADLINE):
+    async with small_server(connections=40) as setting:
         reader, writer = await asyncio.open_connection("127.0.0.1", setting.server.address.port)
-        await reader.read()  # what TLS has to say, until the end
+        await asyncio.wait_for(reader.read(), DEADLINE)  # what TLS has to say, until the end
         writer.transport.abort()
 
 

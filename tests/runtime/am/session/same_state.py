@@ -37,7 +37,7 @@ def _compared(one: Any, other: Any, at: str, seen: set[tuple[int, int]]) -> Iter
     elif isinstance(one, (list, tuple)):
         if len(one) != len(other):
             yield f"{at}: {one!r} is not {other!r}"
-        for index, (each, counterpart) in enumerate(zip(one, other, strict=False)):
+        for index, (each, counterpart) in enumerate(zip(one, other)):  # noqa: B905 - Python 3.9 lacks strict
             yield from _compared(each, counterpart, f"{at}[{index}]", seen)
     elif isinstance(one, (set, frozenset)):
         if one != other:
