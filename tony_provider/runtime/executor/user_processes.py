@@ -69,7 +69,7 @@ class UserProcess:
         self.name = launch.name  # name among several processes, for messages
         self.command = launch.command
         self.ending = asyncio.ensure_future(process.wait())
-        self._capture = capture
+        self.capture = capture
 
     @classmethod
     async def start(cls, launch: ProcessLaunch, capture: Capture) -> UserProcess:
@@ -95,13 +95,8 @@ class UserProcess:
 
     async def drain(self) -> None:
         """Wait for the end of the output of an ended process."""
-        if not await self._capture.drained(_DRAIN_TIMEOUT):
+        if not await self.capture.drained(_DRAIN_TIMEOUT):
             log.warning("another process still holds the output of process %d open", self.pid)
-
-    @property
-    def last_lines(self) -> str:
-        """The last lines of the output."""
-        return self._capture.tail()
 
 
 STACK_SIGNAL = signal.SIGUSR2
@@ -295,7 +290,7 @@ class UserProcesses:
                 self._reacquire_ports()
             # Mask secrets, because the lines go into messages, which have more readers than the job's log.
             secrets = self._context.container.user_secrets.values()
-            lines = without_cut_secret(reported.last_lines.encode(), secrets)
+            lines = without_cut_secret(reported.capture.tail().encode(), secrets)
             exited.output_tail = masked_bytes(lines, secrets).decode("utf-8", "replace")
         if exited.signal == 0 and exited.exit_code:
             exited.error = command_problem(reported.command, exited.exit_code, exited.output_tail) or exited.error
@@ -335,7 +330,7 @@ class UserProcesses:
         latest = time.monotonic() + grace if by_itself else float("inf")
         left = await processes.stop_all(os.getpid(), self.pids, lambda: min(latest, self._stop_request.kill_at()))
         await asyncio.wait({process.ending for process in self._every}, timeout=processes.KILL_TIMEOUT)
-        await asyncio.gather(*(process.drain() for process in self._every))
+        await asyncio.gather(*map(UserProcess.drain, self._every))
         reported = first_bad or self.running[0]
         exited.process = first_bad.name if first_bad else ""
         if reported.ending.done():
