@@ -148,10 +148,9 @@ def _record(job: TonyJob, kill: KillOrder, seconds: float) -> None:
     log.info("Stopping %s: %s", job, kill.reason)
     stop = Stop(str(kill)[:_LONGEST_REASON], kill.grace)
     try:
-        owners = job.hook.owners(job.training)  # opened here, because other threads must not query Airflow
-        [recording] = run_in_threads(
-            [lambda: owners.stop(job.application_id, stop, kill.whose)], seconds, "tony-record"
-        )
+        # The owners are opened in this thread, because other threads must not query Airflow.
+        record = partial(job.hook.owners(job.training).stop, job.application_id, stop, kill.whose)
+        [recording] = run_in_threads([record], seconds, "tony-record")
         recording.result(timeout=0)
     except TakenOverError:
         raise
