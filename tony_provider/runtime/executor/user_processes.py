@@ -335,8 +335,8 @@ class UserProcesses:
         exited.process = first_bad.name if first_bad else ""
         if reported.ending.done():
             code = reported.ending.result()
-            exited.exit_code, exited.signal = max(code, 0), max(-code, 0)
-            exited.signal = exit_codes.killing_signal(code) or exited.signal
+            exited.exit_code = max(code, 0)
+            exited.signal = exit_codes.killing_signal(code) or max(-code, 0)
             exited.out_of_memory = killed and exited.signal == signal.SIGKILL
         else:
             exited.signal = signal.SIGKILL
