@@ -37,8 +37,8 @@ def _compared(one: Any, other: Any, at: str, seen: set[tuple[int, int]]) -> Iter
     elif isinstance(one, (list, tuple)):
         if len(one) != len(other):
             yield f"{at}: {one!r} is not {other!r}"
-        for index, (each, counterpart) in enumerate(zip(one, other)):  # noqa: B905 - Python 3.9 lacks strict
-            yield from _compared(each, counterpart, f"{at}[{index}]", seen)
+        for index in range(min(len(one), len(other))):
+            yield from _compared(one[index], other[index], f"{at}[{index}]", seen)
     elif isinstance(one, (set, frozenset)):
         if one != other:
             yield f"{at}: {one!r} is not {other!r}"
