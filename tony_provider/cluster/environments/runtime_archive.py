@@ -1,8 +1,8 @@
 """The runtime archive: a zip with the runtime, its dependencies and frameworks, which every container receives.
 
 The Airflow worker packs the archive from its own installation. Alternatively, `airflow tony runtime build` builds it
-from wheels for other Pythons. The archive also has the bytecode of all modules, the bytecode of the code that attrs and
-cattrs generate, an index of its files, and the entry points of frameworks from other packages.
+from wheels for other Pythons. The archive also has an index of its files, and the entry points of frameworks from other
+packages. It has the bytecode of all modules, and of the code that attrs and cattrs generate.
 """
 
 from __future__ import annotations
