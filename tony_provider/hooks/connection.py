@@ -133,7 +133,7 @@ def missing_connection(conn_id: str) -> str:
     """Return the message for a connection that does not exist, with the commands that add it."""
     return (
         f"there is no connection {conn_id!r}. For a YARN cluster add it with\n"
-        f"  airflow connections add {conn_id} --conn-type tony --conn-login $(id -un) \\\n"
+        f'  airflow connections add {conn_id} --conn-type tony --conn-login "$(id -un)" \\\n'
         "    --conn-host http://resourcemanager.example.com:8088 \\\n"
         """    --conn-extra '{"webhdfs": "http://namenode.example.com:9870"}'\n"""
         "or, to run jobs on the Airflow worker's own machine, with\n"
