@@ -17,7 +17,7 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.application_history import read_events
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskStatus
-from tony_provider.runtime.storage.base import read_text, walk
+from tony_provider.runtime.storage.base import read_bytes, read_text, walk
 from tony_provider.runtime.storage.errors import StorageNotFound
 
 
@@ -102,6 +102,12 @@ class Job:
 
     def has_staging(self) -> bool:
         return self.hook.storage().exists(f"{self.directory}/{contract.LAUNCH_DIR}")
+
+    def unreadable_files(self) -> list[str]:
+        """Paths of its files that only this provider can read, because HDFS keeps their content in attributes."""
+        storage = self.hook.storage()
+        empty = [each.path for each in walk(storage, self.directory) if not each.is_directory and not each.size]
+        return [path for path in empty if read_bytes(storage, path)]
 
     def events(self) -> list[dict[str, Any]]:
         return list(read_events(self.hook.storage(), self.directory, []))

@@ -14,7 +14,7 @@ import attrs
 
 from tony_provider.cluster.errors import ClusterError, JobRejected, MasterOutOfReach, UnexpectedAnswer
 from tony_provider.cluster.findings import Check, run_in_order
-from tony_provider.cluster.interface import CONTROL_SECONDS, Application, Pages, wait_for_end
+from tony_provider.cluster.interface import CONTROL_SECONDS, Application, ApplicationState, Pages, wait_for_end
 from tony_provider.cluster.records.history import JobHistory, SpecificationRecord, read_history, read_specification
 from tony_provider.cluster.training import results
 from tony_provider.cluster.training.checkpoint_chains import (
@@ -428,11 +428,14 @@ class TonyJob:
         return refresh_store_tokens(self.hook.opened, self.directory, self.application_id)
 
     def clean_up(self) -> None:
-        """Remove files that the ended job no longer needs. Its master may have died before it could remove them.
+        """Do the work that the master of the ended job could not do if it was killed. Idempotent.
 
-        The results of the job remain. You can call this method several times.
+        Files that are no longer needed are removed. The results remain, and other programs can read them.
         """
         application_store.clean_up(self.hook.storage(), self.directory)
+        application = self.application()
+        if application is None or application.state is not ApplicationState.FINISHED:
+            application_store.settle(self.hook.storage(), self.directory)
         self.hook.get_conn().forget(self.application_id)
 
     # -- notebooks ---------------------------------------------------------------------------------------------------
