@@ -95,6 +95,8 @@ def test_a_few_may_fail_where_the_job_says_so(local: LocalPlace) -> None:
     assert "1 of 4 tasks failed, within tolerated_failures" in job.application().diagnostics
     (warning,) = [warning for warning in status.warnings if "scorer:2" in warning]
     assert "a bad shard" in warning
+    assert "a bad shard" in job.log("scorer:2")
+    assert "logs/scorer-2.log" not in job.files()  # the master has stored it, together with other logs
 
 
 @pytest.mark.long

@@ -177,6 +177,35 @@ async def test_the_log_of_an_attempt_that_is_replaced_meanwhile_arrives(setting:
         assert await call.code() is grpc.StatusCode.OK
 
 
+async def test_the_log_of_a_dismissed_attempt_arrives_after_its_last_reports(setting: Setting) -> None:
+    async with setting.channel() as channel:
+        call = attach(channel)
+        await call.write(REGISTRATION)
+        stream = await setting.listener.next("attached")
+        stream.is_dismissed = True
+        setting.listener.refused = "attempt 1 has ended"
+        await call.write(tony_pb2.FromExecutor(checkpoint_state=tony_pb2.CheckpointState(start=1, last=True)))
+        await call.write(tony_pb2.FromExecutor(settled=tony_pb2.Settled(start=1)))
+        await call.write(tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat()))
+        await call.write(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=b"the log")))
+        await call.done_writing()
+        assert (await setting.listener.next("received")).last_words.output == b"the log"
+        await setting.listener.next("detached")
+        assert await call.code() is grpc.StatusCode.OK
+
+
+async def test_a_dismissed_attempt_that_waits_for_an_answer_learns_that_there_is_none(setting: Setting) -> None:
+    async with setting.channel() as channel:
+        call = attach(channel)
+        await call.write(REGISTRATION)
+        (await setting.listener.next("attached")).is_dismissed = True
+        setting.listener.refused = "attempt 1 has ended"
+        entry = tony_pb2.DirectoryEntry(name="a", news=True)
+        await call.write(tony_pb2.FromExecutor(checkpoint_state=tony_pb2.CheckpointState(start=1, entries=[entry])))
+        await setting.listener.next("detached")
+        assert await call.code() is grpc.StatusCode.ABORTED
+
+
 async def test_a_stream_that_the_master_closes_first_did_not_deliver_all(setting: Setting) -> None:
     async with setting.channel() as channel:
         call = attach(channel)

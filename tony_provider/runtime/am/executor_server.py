@@ -61,6 +61,7 @@ class Stream:
 
     identity: TaskIdentity
     overrun: bool = False  # ended because the executor does not read
+    is_dismissed: bool = False  # the executor was told to end
     _outbox: asyncio.Queue[Optional[Outgoing]] = attrs.field(factory=asyncio.Queue)
     _bytes: int = 0  # size of the unsent messages
     _ending: asyncio.Event = attrs.field(factory=asyncio.Event)
@@ -102,6 +103,8 @@ def _size(message: Outgoing) -> int:
 
 # Kinds of messages that an executor may still send after its task has ended, or after another executor has its task.
 _FAREWELL = ("last_words", "leave")
+# Kinds of messages that need no answer, so a dismissed executor may send them before its farewell. They are ignored.
+_REPORTS = ("heartbeat", "exited", "settled", "stacks")
 
 
 class Listener(ABC):
@@ -251,12 +254,21 @@ class ExecutorService:
         """Pass on messages until the executor ends its side. Return False if the listener refuses further messages."""
         try:
             async for message in messages:
-                if message.WhichOneof("kind") not in _FAREWELL and self._listener.refusal(stream.identity):
+                kind = message.WhichOneof("kind")
+                if kind in _FAREWELL or not self._listener.refusal(stream.identity):
+                    self._listener.received(stream, message)
+                elif not stream.is_dismissed or _needs_answer(message):
                     return False
-                self._listener.received(stream, message)
             return True
         finally:
             stream.close()
+
+
+def _needs_answer(message: tony_pb2.FromExecutor) -> bool:
+    kind = message.WhichOneof("kind")
+    if kind == "checkpoint_state":  # its executor waits for permission to upload the new checkpoints
+        return any(entry.news for entry in message.checkpoint_state.entries)
+    return kind not in _REPORTS
 
 
 class _Messages:

@@ -223,9 +223,14 @@ class ExecutorStreams:
 
         Without a stream the message is dropped. The master repeats important messages when the executor returns.
         """
-        stream = self._streams.get(task)
-        if stream:
+        if stream := self.find(task):
             stream.send(message)
+
+    def dismiss(self, task: str, order: Outgoing) -> None:
+        """Send a task's executor the order to end."""
+        if stream := self.find(task):
+            stream.is_dismissed = True
+            stream.send(order)
 
     def send_all(self, tasks: Iterable[str], message: Outgoing) -> None:
         for task in tasks:

@@ -461,7 +461,7 @@ class Master:
             actions.ExcludeCheckpoint: lambda action: checkpoints.set_aside(action.resume, action.reason),
             actions.SendRendezvous: self._send_rendezvous,
             actions.StopProcess: lambda action: streams.send(action.task, executor_messages.stop_process(action)),
-            actions.ShutdownTask: lambda action: streams.send(action.task, executor_messages.shutdown(action)),
+            actions.ShutdownTask: lambda action: streams.dismiss(action.task, executor_messages.shutdown(action)),
             actions.AskCheckpoint: lambda action: streams.send_all(
                 action.tasks, executor_messages.checkpoint_now(action.reason)
             ),
