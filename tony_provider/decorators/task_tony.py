@@ -99,8 +99,7 @@ class TrainingFunction:
             raise TonySpecError(
                 f"@task.tony: {where}: cannot read the function's source, which the job would run: {error}"
             ) from None
-        problems = [*_parameter_problems(function), *_name_problems(function, source)]
-        if problems:
+        if problems := [*_parameter_problems(function), *_name_problems(function, source)]:
             listed = "".join(f"\n  - {problem}" for problem in problems)
             raise TonySpecError(f"@task.tony: {where} cannot run without its DAG file:{listed}")
         # The text must not change with other lines of the DAG file, because a changed text means a changed training.

@@ -368,8 +368,7 @@ def _tensorboard_container(draft: Draft, known: Mapping[str, str]) -> None:
     if draft.get("tensorboard") is None:
         return
     found = {name: known.get(f"tony.tensorboard.{name}") for name in ("memory", "vcores")}
-    size = {name: value for name, value in found.items() if value}
-    if size:
+    if size := {name: value for name, value in found.items() if value}:
         draft.put("tensorboard", size, "tony.tensorboard.memory")
 
 

@@ -153,8 +153,7 @@ class Outcome:
 
     def _log_unstored(self, tasks: Sequence[TaskStatus]) -> None:
         """For a job that stored no files, log how many files its tasks left, unless this number is unknown."""
-        lost = {task.name: task.unstored for task in tasks if task.unstored}
-        if lost:
+        if lost := {task.name: task.unstored for task in tasks if task.unstored}:
             self.log.warning(_NOTHING_STORED, some(f"{name} ({count(files, 'file')})" for name, files in lost.items()))
         elif all(task.unstored is not None for task in tasks if task.start):
             self.log.info("%s", _NOTHING_LEFT)

@@ -188,8 +188,7 @@ class RowCache:
     def rows(self, session: Session, heads: Sequence[Any]) -> dict[int, Row]:
         """Return rows by database id for ``heads``, at most BATCH rows of HEAD. Rows deleted meanwhile are left out."""
         found = {each.id: row for each in heads if (row := self._get(each)) is not None}
-        wanted = [each.id for each in heads if each.id not in found]
-        if wanted:
+        if wanted := [each.id for each in heads if each.id not in found]:
             query = select(*HEAD, Stored.key, *COLUMNS, VALUE.label("kept")).where(Stored.id.in_(wanted))
             found |= {each.id: self._row(each) for each in session.execute(query)}
         return found

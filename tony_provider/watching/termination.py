@@ -200,24 +200,17 @@ async def end_from_triggerer(job: TonyJob, kill: KillOrder, run: OpenMlflowRun |
     """
 
     def stop() -> None:
-        with job.hook:
+        with logging_end_errors(job, log), job.hook:
             stop_job(job, kill, seconds=CONTROL_SECONDS)
 
     def end() -> None:
-        try:
-            with job.hook:
-                end_job(job, kill)
-        finally:
-            if run is not None:
-                run.close_later(job.application_id, kill.reason)
+        with logging_end_errors(job, log), job.hook:
+            end_job(job, kill)
+        if run is not None:
+            run.close_later(job.application_id, kill.reason)
 
     for act, pool in ((stop, _stopping), (end, _ending)):
-        await asyncio.shield(in_thread(partial(_logging_errors, act, job), pool))
-
-
-def _logging_errors(act: Callable[[], None], job: TonyJob) -> None:
-    with logging_end_errors(job, log):
-        act()
+        await asyncio.shield(in_thread(act, pool))
 
 
 def clean_up(job: TonyJob, warn: Callable[..., object]) -> None:

@@ -283,8 +283,7 @@ class _EnvironmentInspection:
         source = self.sources[0]
         if isinstance(source, StoredSource):
             return self._stored_archive(source)
-        machines = sorted(machines_in(source.path))
-        if machines:
+        if machines := sorted(machines_in(source.path)):
             self._check_machines(machines)
         return self._of(EnvironmentKind.ARCHIVE, machines=machines or None, sha256=source.sha256)
 

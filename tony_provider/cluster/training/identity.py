@@ -79,8 +79,7 @@ def _slug(*parts: str) -> str:
     words = []
     for part in parts:
         ascii_part = unicodedata.normalize("NFKD", part).encode("ascii", "ignore").decode().lower()
-        word = re.sub(r"[^a-z0-9]+", "-", ascii_part).strip("-")
-        if word:
+        if word := re.sub(r"[^a-z0-9]+", "-", ascii_part).strip("-"):
             words.append(word)
     return "-".join(words)[:_SLUG_LENGTH].strip("-") or "training"
 

@@ -218,8 +218,7 @@ class OwnChain:
 
     def _sweep(self) -> None:
         """Remove objects and directories that were uploaded and never committed."""
-        removed = self.catalog.remove_unfinished() if self.catalog else []
-        if removed:
+        if removed := self.catalog.remove_unfinished() if self.catalog else []:
             log.info("removed %d directories and objects of checkpoints that were never committed", len(removed))
 
     def _conclude(self, catalog: Catalog, after_success: Optional[AfterSuccess]) -> None:

@@ -165,8 +165,7 @@ class CheckpointCommits:
         if self._newest is not None and uploaded.uri == self._newest.uri:
             request.answer(True, "", False)  # a repeated request, because the answer was lost
             return
-        refusal = self._refusal(request)
-        if refusal:
+        if refusal := self._refusal(request):
             self._refuse(request, refusal)
             return
         try:
@@ -336,8 +335,7 @@ class CheckpointCommits:
     async def _commit(self, catalog: Catalog, whole: Mapping[str, CommitRequest]) -> None:
         uri = next(iter(whole.values())).uploaded.uri
         for request in whole.values():
-            refusal = self._refusal(request)  # the task may have been replaced since the request
-            if refusal:
+            if refusal := self._refusal(request):  # the task may have been replaced since the request
                 self._refuse_all(uri, whole, refusal)
                 return
         ranks = dict(self._session.mirror_ranks())

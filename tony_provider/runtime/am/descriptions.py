@@ -42,8 +42,7 @@ def signal_name(number: int) -> str:
 
 def exit_code(code: int) -> str:
     """Return the predicate for a process that ended, such as ``ended with exit code 1``."""
-    killer = exit_codes.killing_signal(code)
-    if killer:
+    if killer := exit_codes.killing_signal(code):
         return f"ended with exit code {code} (killed by {signal_name(killer)})"
     return f"ended with exit code {code}{_SHELL.get(code, '')}"
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any, Callable, NoReturn, Optional, Union
 
 import attrs
@@ -22,7 +23,7 @@ from tony_provider.runtime.am.message_limits import (
     peer_of,
     registration_problem,
 )
-from tony_provider.runtime.common.concurrency import failure_of, wait_with_timeout
+from tony_provider.runtime.common.concurrency import log_failure, wait_with_timeout
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.jobspec.model import PortRange
 from tony_provider.runtime.protocol import tony_pb2
@@ -228,8 +229,7 @@ class ExecutorService:
         except IdentityError as error:
             self._tell_of_stranger(peer_of(context.peer())[0], error)
             await _abort(context, grpc.StatusCode.PERMISSION_DENIED, str(error))
-        refusal = self._listener.refusal(identity)
-        if refusal:
+        if refusal := self._listener.refusal(identity):
             await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, refusal)
         return identity
 
@@ -245,8 +245,7 @@ class ExecutorService:
             await _abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "no registration arrived in time")
         if first.WhichOneof("kind") != "registration":
             await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, "the first message must be a registration")
-        problem = registration_problem(first.registration)
-        if problem:
+        if problem := registration_problem(first.registration):
             await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, f"the registration is rejected: {problem}")
         return first.registration
 
@@ -333,7 +332,9 @@ class Server:
         self._server.add_generic_rpc_handlers((service.handler(self._connections),))
         await self._server.start()
         self._watching = asyncio.create_task(self._connections.run(), name="connections")
-        self._watching.add_done_callback(_look_at_end)
+        self._watching.add_done_callback(
+            partial(log_failure, log, "checking connections to the executors' port has failed")
+        )
 
     async def stop(self) -> None:
         await self._server.stop(_GOODBYE)
@@ -341,11 +342,6 @@ class Server:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
         self._connections.close()
-
-
-def _look_at_end(watching: asyncio.Task[None]) -> None:
-    if error := failure_of(watching):
-        log.error("checking connections to the executors' port has failed", exc_info=error)
 
 
 def _bind(server: grpc.aio.Server, credentials: Any, host: str, ports: PortRange) -> int:

@@ -165,8 +165,7 @@ class ExecutorGateway(Listener):
             return self._session.handle(FromTask(identity.task, identity.attempt, report), now)
         if kind == "leave":
             return self._session.handle(ExecutorLeft(identity.container_id), now)
-        handle = self._handlers.get(kind)
-        if handle:
+        if handle := self._handlers.get(kind):
             handle(stream, identity.task, identity.attempt, message)
         else:
             log.warning("%s sent a message of an unknown kind", identity.task)
@@ -210,8 +209,7 @@ class ExecutorStreams:
 
     def close(self, task: str) -> None:
         """Close a task's stream."""
-        stream = self._streams.pop(task, None)
-        if stream:
+        if stream := self._streams.pop(task, None):
             stream.close()
 
     def find(self, task: str) -> Optional[Stream]:

@@ -478,8 +478,7 @@ class StaticParts:
 
     def wanted(self, task: str, message: tony_pb2.InputPartWanted, answer: AnswerPartRequest) -> None:
         """Record a request, to be answered later. Does not block."""
-        problem = self._outstanding.add(task, message.ByteSize())
-        if problem:
+        if problem := self._outstanding.add(task, message.ByteSize()):
             answer(tony_pb2.InputPart(request=message.request, problem=problem))
             return
         self._asked.put_nowait(_Wanted(task, message, answer))

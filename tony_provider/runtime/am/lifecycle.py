@@ -243,8 +243,7 @@ class MasterLifecycle:
 
     async def _end(self, verdict: Verdict, status: JobStatus, records: ApplicationRecords) -> FinalStatus:
         diagnostics = verdict.message[-_MOST_DIAGNOSTICS:]
-        missing = await records.write_result(self._result(job_status.final_status(status, verdict)))
-        if missing:
+        if missing := await records.write_result(self._result(job_status.final_status(status, verdict))):
             diagnostics = f"{diagnostics}\n({', '.join(missing)} could not be written to the application's directory)"
         if missing or verdict.status is FinalStatus.FAILED:
             diagnostics = self.access.explained(diagnostics, epoch_ms())

@@ -119,8 +119,7 @@ class LocalResourceManager(ResourceManager):
 
     def release(self, container_ids: Sequence[str]) -> None:
         for container_id in container_ids:
-            process = self._processes.get(container_id)
-            if process:
+            if process := self._processes.get(container_id):
                 self._background.spawn(process.stop())
             elif self._held.pop(container_id, None):
                 self._events.put(Completed(container_id, NEVER_LAUNCHED, "released"))

@@ -48,7 +48,7 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import EVENT_SEGMENT_LIMIT, STATUS_LIMIT
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
-from tony_provider.runtime.common.concurrency import failure_of, retry
+from tony_provider.runtime.common.concurrency import log_failure, retry
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.http_messages import StoredLog, pack_logs
@@ -413,7 +413,7 @@ class ApplicationRecords:
             interval=STATUS_INTERVAL,
         )
         self._publishing = asyncio.gather(*(each.run() for each in self._writers))
-        self._publishing.add_done_callback(_log_fault)
+        self._publishing.add_done_callback(partial(log_failure, log, "publishing the job's status has failed"))
         self.changed()  # write the first notes now, because nothing may change for days while a job waits
 
     def changed(self, *, soon: bool = True) -> None:
@@ -498,12 +498,6 @@ class ApplicationRecords:
 def _without(trouble: str, status: JobStatus) -> JobStatus:
     """Return the status without ``trouble``, because that problem is solved once this status is written."""
     return attrs.evolve(status, troubles=[each for each in status.troubles if each != trouble])
-
-
-def _log_fault(publishing: asyncio.Future[Any]) -> None:
-    """Log a failure immediately: the files are not updated any more, and no other code reports it."""
-    if error := failure_of(publishing):
-        log.error("publishing the job's status has failed", exc_info=error)
 
 
 T = TypeVar("T")

@@ -171,8 +171,7 @@ class Series(SegmentWriter):
         return min(max(_SOONEST, _PART * age), _LATEST)
 
     async def _until_due(self) -> bool:
-        is_due = await super()._until_due()
-        if is_due:
+        if is_due := await super()._until_due():
             await self._sample_all(loop_time() - _GONE)
         return is_due
 

@@ -140,8 +140,7 @@ class _Restore:
         )
         if not missing:
             return 0
-        wrong = self._read(name, missing)
-        if wrong:  # the network may have damaged the bytes, so read them again
+        if wrong := self._read(name, missing):  # the network may have damaged the bytes, so read them again
             log.warning("%s differs from the stored checksum; reading its object %s again", wrong[0].path, name)
             wrong = self._read(name, wrong)
         if wrong:

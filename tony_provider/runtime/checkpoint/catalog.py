@@ -291,8 +291,7 @@ class Catalog:
         kept = {str(uris.parse(uri)) for uri in keep} | {one.uri for one in newest}
         kept |= {one.uri for one in stored if newest and one not in trusted and one.save > newest[0].save}
         kept |= {one.uri for one in stored if keep_every and one.step is not None and one.step % keep_every == 0}
-        removed = self._mark_for_removal([one for one in stored if one.uri not in kept])
-        if removed:
+        if removed := self._mark_for_removal([one for one in stored if one.uri not in kept]):
             self._remove(one.uri for one in removed)
             gone = {name for one in removed for name in one.manifest.objects}
             self._remove_objects(gone - self._referenced())

@@ -303,8 +303,7 @@ class DirectoryWatch:
         cut_short |= news & {*verified.broken, *verified.outdated}
         lacking = self._lacking(now)
         cut_short |= {path for path in news if _number(_top(path)) in lacking}
-        unfinished = cut_short | temporary
-        if unfinished:  # also leave out the complete files of an unfinished save
+        if unfinished := cut_short | temporary:  # also leave out the complete files of an unfinished save
             is_next_save = self._overwritten.are_known and not cut_short
             complete = set(verified.whole) if is_next_save else self._complete_saves(verified, listed, cut_short)
             unfinished |= {path for path in news if self._is_newer_than_moment(path)} - complete
@@ -451,8 +450,7 @@ class DirectoryWatch:
         fresh = [path for path in verified.declared if path in news]
         if not fresh:
             return Blocker("", "the program has written no manifest since the last snapshot", _DECLARE)
-        outdated = min(news & set(verified.outdated), default="")
-        if outdated:
+        if outdated := min(news & set(verified.outdated), default=""):
             return Blocker(outdated, "is newer than the manifest that lists it", _DECLARE)
         listed = {path for paths in verified.declared.values() for path in paths} | set(verified.declared)
         unfinished = frozenset(

@@ -52,8 +52,7 @@ class Saves:
         whole: set[str] = set()
         broken: dict[str, str] = {}
         for save in self.saves:
-            problem = save.problem or (self._missing(save) if alone else "")
-            if problem:
+            if problem := save.problem or (self._missing(save) if alone else ""):
                 broken.update(dict.fromkeys(save.files, problem))
             elif save.proven:
                 whole.update(save.files)

@@ -49,8 +49,7 @@ def unpack_once(archive: Path, target: Path, cancelled: threading.Event) -> None
 def _unpack(archive: Path, target: Path, cancelled: threading.Event) -> None:
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        problem = _unpack_apart(archive, partial, cancelled)
-        if problem:
+        if problem := _unpack_apart(archive, partial, cancelled):
             raise ArchiveError(f"cannot unpack {archive}: {problem}")
         partial.rename(target)
     finally:

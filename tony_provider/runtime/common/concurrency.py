@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import threading
 import time
@@ -49,6 +50,12 @@ async def wait_with_timeout(work: Awaitable[T], seconds: Optional[float]) -> T:
 def failure_of(ended: asyncio.Future[Any]) -> Optional[BaseException]:
     """Return the exception of work that has ended, or None if it has succeeded or was cancelled."""
     return None if ended.cancelled() else ended.exception()
+
+
+def log_failure(log: logging.Logger, message: str, ended: asyncio.Future[Any]) -> None:
+    """Log the exception of work that has ended, if it has failed. Suitable for ``add_done_callback``."""
+    if error := failure_of(ended):
+        log.error(message, exc_info=error)
 
 
 def run_in_threads(functions: Iterable[Callable[[], T]], seconds: float, name: str) -> list[Future[T]]:

@@ -350,8 +350,7 @@ class Publication:
         return user
 
     def _check_target(self) -> None:
-        problem = target_problem(self.storage, self.name, self.spec, self.training)
-        if problem:
+        if problem := target_problem(self.storage, self.name, self.spec, self.training):
             raise PublishError(problem)
 
     def _swap(self) -> None:

@@ -86,8 +86,7 @@ def _wait(job: JobSpec, framework: Framework, task_type: str, other: str, milest
 
 def _too_late(job: JobSpec, framework: Framework, task_type: str) -> Iterator[Problem]:
     """Yield a problem if the job may end before this type can start, because of direct or indirect dependencies."""
-    ending = types_that_end_the_job_before(job, framework, task_type)
-    if ending:
+    if ending := types_that_end_the_job_before(job, framework, task_type):
         waits = job.waits_for(task_type)
         other = next((name for name in waits if name in ending), next(iter(waits)))
         rule = f" (success: {job.success.value})" if job.success else ""
@@ -331,8 +330,7 @@ def output_problems(job: JobSpec, framework: Optional[Framework]) -> Iterator[Pr
         if not job.writers(name) and not spec.tasks:
             yield Problem(child(path, "tasks"), [], "no task would write this output; name types that have a command")
         yield from _commit(job, framework, name, child(path, "commit"))
-        problem = _path_problem(spec)
-        if problem:
+        if problem := _path_problem(spec):
             yield Problem(child(path, "path"), spec.path, problem)
             continue
         place = uris.parse(spec.path)

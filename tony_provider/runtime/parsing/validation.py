@@ -314,8 +314,7 @@ def _targets(
                 continue
             yield from _marks(path, (resource.source, resource.stored))
             target = resource.target
-            problem = _bad_target(target)
-            if problem:
+            if problem := _bad_target(target):
                 yield Problem(path, target, problem)
                 continue
             parents = [str(each) for each in PurePosixPath(target).parents][:-1]
@@ -348,8 +347,7 @@ def _environment(job: JobSpec) -> Iterator[Problem]:
         yield from _env_name(name, path, name)
         if name in job.secrets[:index]:
             yield Problem(path, name, "is listed twice")
-        also = [where for where, env in by_path.items() if name in env]
-        if also:
+        if also := [where for where, env in by_path.items() if name in env]:
             yield Problem(path, name, f"is a secret, but is also set in {also[0]}")
     for task_type, task in job.tasks.items():
         for index, name in enumerate(task.secrets):

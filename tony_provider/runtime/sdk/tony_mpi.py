@@ -143,8 +143,7 @@ class _Command:
                     outputs.register(stream, selectors.EVENT_READ, name)
             while outputs.get_map():
                 for key, _ in outputs.select():
-                    part = os.read(key.fd, _CHUNK)
-                    if part:
+                    if part := os.read(key.fd, _CHUNK):
                         self._frames.send({key.data: b64encode(part).decode()})
                     else:
                         outputs.unregister(key.fileobj)

@@ -53,8 +53,7 @@ class SessionCheckpoints(Part):
     def ask(self, reason: str) -> bool:
         """Request a checkpoint now. Return False if no task that saves is running."""
         makers = checkpoint_makers(self._state.job.checkpoint.mirror, self._state.members())
-        able = tuple(name for name in makers if self._state.by_name[name].runs)
-        if able:
+        if able := tuple(name for name in makers if self._state.by_name[name].runs):
             self._state.emit(AskCheckpoint(able, reason))
         return bool(able)
 

@@ -151,8 +151,7 @@ def _failure(
     exit_code: Optional[int] = None,
     signal: Optional[int] = None,
 ) -> Failure:
-    last = descriptions.last_lines(tail)
-    if last:
+    if last := descriptions.last_lines(tail):
         message = f"{message}\n{last}"
     return Failure(kind, message, task.name, exit_code, signal)
 

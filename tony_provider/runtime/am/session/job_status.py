@@ -230,19 +230,16 @@ def _waiting_for(restart: Restart, now: float) -> str:
     stopping = _stopping([task for task in tasks if task.busy])
     if stopping:
         return stopping
-    requested = [task for task in tasks if task.state is TaskState.REQUESTED]
-    if requested:
+    if requested := [task for task in tasks if task.state is TaskState.REQUESTED]:
         return f"waiting for a new container for {_names(requested)}"
-    missing = [task for task in tasks if not task.ready]
-    if missing:
+    if missing := [task for task in tasks if not task.ready]:
         return f"waiting for {_names(missing)} to register"
     return _wait(restart.not_before, now) or "choosing the checkpoint to resume from"
 
 
 def _stopping(busy: Sequence[Task]) -> str:
     """Return which of these tasks are stopping or copying checkpoints, or "" if there are none."""
-    running = [task for task in busy if task.process and task.process.runs]
-    if running:
+    if running := [task for task in busy if task.process and task.process.runs]:
         return f"stopping {_names(running)}"
     return f"copying the last checkpoint of {_names(busy)}" if busy else ""
 

@@ -141,8 +141,7 @@ class Resizing(Part):
 
     def _follow(self, new: Sequence[Task], gone: Sequence[Task]) -> None:
         self._groups.set_tasks(self._state.tasks)
-        restart = self._groups.gang.restart
-        if restart:
+        if restart := self._groups.gang.restart:
             staying = [task for task in restart.members if self._state.has(task) and task not in gone]
             restart.members = [*staying, *(task for task in new if task not in staying)]
 

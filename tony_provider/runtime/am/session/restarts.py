@@ -404,7 +404,7 @@ class ProcessStarts(Part):
         if restart is None or (not group.is_gang and self._waits_for_gang(restart)):
             return
         if restart.choice is None and self._needs_choice(group, restart):
-            if _held_up(restart, _is_busy):
+            if _held_up(restart, lambda task: task.busy):
                 return
             restart.choice = ResumeChoice(self._next_generation(group))
             names = tuple(task.name for task in restart.members)
@@ -424,7 +424,7 @@ class ProcessStarts(Part):
         """Return whether the start must wait until a task is ready."""
         if self._state.first_come and restart is self._groups.gang.restart:
             return not any(task.ready for task in restart.members)
-        return _held_up(restart, _is_missing)
+        return _held_up(restart, lambda task: not task.ready)
 
     def chosen(self, generation: int, resume: Optional[ResumePoint]) -> None:
         """Give the resume point to every group that requested it for this generation."""
@@ -555,18 +555,11 @@ def _is_ready(task: Task) -> bool:
     return task.ready and not task.done
 
 
-def _is_busy(task: Task) -> bool:
-    return task.busy and _takes_part(task)
-
-
-def _is_missing(task: Task) -> bool:
-    return not task.ready and _takes_part(task)
-
-
 def _held_up(restart: Restart, holds: Callable[[Task], bool]) -> bool:
     """Return whether a member delays the start. To save time, check first the member that delayed it last."""
     for _ in restart.members:
-        if holds(restart.members[restart.checked_from % len(restart.members)]):
+        task = restart.members[restart.checked_from % len(restart.members)]
+        if holds(task) and _takes_part(task):
             return True
         restart.checked_from = (restart.checked_from + 1) % len(restart.members)
     return False

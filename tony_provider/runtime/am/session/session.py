@@ -288,8 +288,7 @@ class Session(SessionContext):
         kind: type = type(event.report if isinstance(event, FromTask) else event)
         self.state.occasion.now, self.state.occasion.event = now, kind
         if isinstance(event, FromTask):
-            task = self._current(event.task, event.attempt)
-            if task:
+            if task := self._current(event.task, event.attempt):
                 _REPORTS[kind](self, task, event.report, now)
         elif self._is_void(event):
             return []

@@ -85,7 +85,7 @@ class TypeSizes(Part):
         """Return the surplus tasks of a type. If the type uses spare capacity, tasks without a container come first."""
         present = self.present(name)
         more = max(0, len(present) - self.number(name))
-        first = sorted(present, key=_goes_first if name in self.using_spare else _goes_by_index)
+        first = sorted(present, key=_goes_first if name in self.using_spare else lambda task: -task.index)
         return sorted(first[:more], key=lambda task: task.index)
 
     # ---- requested numbers -------------------------------------------------------------------------------------
@@ -171,10 +171,6 @@ class TypeSizes(Part):
             self._state.note_sizing("occupied", f"these tasks belong to the job again: {names}")
         own = [name for name in self.using_spare if self._types[name].requested is None or self._types[name].by_policy]
         self.request({name: self.needed(name) for name in own}, reason, by_policy=True)
-
-
-def _goes_by_index(task: Task) -> int:
-    return -task.index
 
 
 def _goes_first(task: Task) -> tuple[bool, bool, bool, int]:

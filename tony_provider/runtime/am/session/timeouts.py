@@ -51,8 +51,7 @@ class Timers(Part):
             self._completion.fail(Failure(FailureKind.QUEUE_TIMEOUT, missing), now)
 
     def _check_lifetime(self, now: float) -> None:
-        over = [reason for end, reason in self._ends() if now >= end]
-        if over:
+        if over := [reason for end, reason in self._ends() if now >= end]:
             self._completion.kill(over[0], now)
 
     def _ends(self) -> Iterator[tuple[float, str]]:

@@ -19,7 +19,7 @@ import h11
 
 from tony_provider.runtime.am.message_limits import RateLimiter
 from tony_provider.runtime.common.codec import dump_json
-from tony_provider.runtime.common.concurrency import failure_of, loop_time, wait_with_timeout
+from tony_provider.runtime.common.concurrency import log_failure, loop_time, wait_with_timeout
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop.yarn_records import MODIFY_APP, VIEW_APP
 from tony_provider.runtime.jobspec.model import PortRange
@@ -183,8 +183,7 @@ class WebServer:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
         places = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
         for port in ports.shuffled():
-            sockets = _bound(places, port)
-            if sockets:
+            if sockets := _bound(places, port):
                 return cls(Address(host, port), sockets, tls)
         raise OSError(
             f"the application master's page found no free port on {host} in {ports.first}-{ports.last} (port_range)"
@@ -313,8 +312,7 @@ class WebServer:
 
     def _over(self, task: asyncio.Task[None], source: str) -> None:
         self._connections.discard(task)
-        if error := failure_of(task):
-            log.error("a connection from %s has failed", source, exc_info=error)
+        log_failure(log, f"a connection from {source} has failed", task)
 
 
 @attrs.define(eq=False)
@@ -408,8 +406,7 @@ class HttpConnection:
     async def serve(self) -> None:
         """Read the request, answer it, and close the connection. Raises only CancelledError."""
         try:
-            response = await self._respond()
-            if response:
+            if response := await self._respond():
                 self.waits = False
                 await wait_with_timeout(self._send(response), _SEND_SECONDS)
                 self.waits = True

@@ -98,8 +98,7 @@ class ContainerAsks:
 
     def cancel(self, keys: Iterable[int]) -> None:
         for key in keys:
-            ask = self._outstanding.get(key)
-            if ask:
+            if ask := self._outstanding.get(key):
                 self._forget(key)
                 self._to_say[key] = attrs.evolve(ask, count=0)
 
@@ -263,7 +262,8 @@ class Ask:
 
     def scheduling_request(self) -> yarn.SchedulingRequestProto:
         rules = [simple for rule in self._placement.constraints for simple in self._simple(rule)]
-        rules += [_of_attribute(AttributeRule.parse(text)) for text in self._placement.attributes]
+        for rule in map(AttributeRule.parse, self._placement.attributes):
+            rules.append(yarn_records.attribute_constraint(rule.name, rule.value, equal=rule.equal))
         return yarn_records.scheduling_request(
             self._capability,
             self.count,
@@ -304,10 +304,6 @@ class Ask:
     def _capability(self) -> yarn.ResourceProto:
         request = self.request
         return yarn_records.resource(request.memory, request.vcores, request.resources, request.units)
-
-
-def _of_attribute(rule: AttributeRule) -> yarn.SimplePlacementConstraintProto:
-    return yarn_records.attribute_constraint(rule.name, rule.value, equal=rule.equal)
 
 
 FIRST_KEY = 1 << 40  # above the keys of a job's own requests

@@ -151,8 +151,7 @@ class YarnResourceManager(ResourceManager):
         allocated = self._containers.get(container.id)
         if allocated is None:
             return  # the container has already ended, and its end was reported
-        problem = await self._nodes.start(allocated, launch)
-        if problem:
+        if problem := await self._nodes.start(allocated, launch):
             self._events.put(LaunchFailed(container.id, descriptions.without_frames(problem)))
 
     def events(self) -> AsyncIterator[Event]:
@@ -254,8 +253,7 @@ class YarnResourceManager(ResourceManager):
 
     def _notice(self, answer: service.AllocateResponseProto) -> None:
         now = loop_time()
-        preempting = self._notices.preempting(answer.preempt, self._containers, now)
-        if preempting:
+        if preempting := self._notices.preempting(answer.preempt, self._containers, now):
             self._events.put(preempting)
         if answer.updated_nodes:
             holding = {_container(container).node for container in self._containers.values()}

@@ -287,8 +287,7 @@ class RemoteFile(io.RawIOBase):
                 self._connection, self._response = self._open()
 
     def _read_some(self, buffer: memoryview) -> int:
-        got = self._response.readinto(buffer)
-        if got:
+        if got := self._response.readinto(buffer):
             self._failures = 0
             self._position += got
         elif self._response.length:  # remaining bytes, according to the header
