@@ -73,6 +73,10 @@ def cut_short(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
 
+def steps(state: DirectoryState) -> dict[str, int]:
+    return {entry.name: entry.step for entry in state.entries if entry.HasField("step")}
+
+
 # ---- states --------------------------------------------------------------------------------------------------------
 
 
@@ -93,8 +97,18 @@ def test_a_manifest_makes_a_state_ready_at_once(container: CheckpointContainer) 
     save(container, 10)
     state = container.look()
     assert (state.ready, names(state)) == (True, ["step-10.tony.json", "weights-10"])
-    steps = {entry.name: entry.step for entry in state.entries if entry.HasField("step")}
-    assert steps == {"step-10.tony.json": 10}
+    assert steps(state) == {"step-10.tony.json": 10, "weights-10": 10}
+
+
+def test_each_file_of_a_save_has_its_step(container: CheckpointContainer) -> None:
+    """Tasks that overwrite several files for each save are compared by the step of each file."""
+    for step in (10, 20):
+        for name in ("model.pkl", "optimizer.json"):
+            (container.path / name).write_text(f"step {step}")
+        manifest(container, step, "model.pkl", "optimizer.json")
+        (container.path / "notes.txt").write_text(f"at step {step}")
+        state = container.look(QUIET)
+    assert steps(state) == {"step-20.tony.json": 20, "model.pkl": 20, "optimizer.json": 20}
 
 
 @pytest.mark.parametrize("seconds", [1.0, 20.0])

@@ -445,15 +445,21 @@ class CheckpointDirectory:
     def _entries(self, ready: _Ready, saves: Saves) -> tuple[tony_pb2.DirectoryEntry, ...]:
         news = self._watch.changed_entries(ready.tree)
         inside: dict[str, list[Save]] = {}
-        for save in saves.saves:
-            inside.setdefault((save.files or (save.entry,))[0].partition("/")[0], []).append(save)
+        steps: dict[str, int] = {}
+        for save in sorted(saves.saves, key=lambda save: saves.view.newest_time(save.files)):
+            parts = [path.partition("/")[0] for path in save.files or (save.entry,)]
+            inside.setdefault(parts[0], []).append(save)
+            if save.step is not None:
+                steps.update(dict.fromkeys(parts, save.step))
         files: dict[str, dict[str, TreeNode]] = {}
         for path, node in ready.tree.nodes.items():
             files.setdefault(path.partition("/")[0], {})[path] = node
         ages = {top: -saves.view.newest_time(nodes) for top, nodes in files.items()}
         tops = sorted(files, key=lambda top: (top not in news, ages[top], top))[:_MOST_ENTRIES]
         needed = {path for save in saves.saves for path in save.needs}
-        return tuple(self._entry(top, top in news, files[top], inside.get(top, []), saves, needed) for top in tops)
+        return tuple(
+            self._entry(top, top in news, files[top], inside.get(top, []), steps.get(top), needed) for top in tops
+        )
 
     def _entry(
         self,
@@ -461,11 +467,9 @@ class CheckpointDirectory:
         is_news: bool,
         nodes: Mapping[str, TreeNode],
         inside: Sequence[Save],
-        saves: Saves,
+        step: Optional[int],
         needed: Collection[str],
     ) -> tony_pb2.DirectoryEntry:
-        with_step = [save for save in inside if save.step is not None]
-        newest = max(with_step, key=lambda save: saves.view.newest_time(save.files), default=None)
         needs = {path: size for save in inside for path, size in save.needs.items()}
         versions = self._writes.setdefault(top, [])
         if is_news and (version := _versions(Tree(nodes))) not in versions:
@@ -484,7 +488,7 @@ class CheckpointDirectory:
             group=self._group(top),
             news=is_news,
             first=len(versions) <= 1,
-            step=newest.step if newest else None,
+            step=step,
             needs=needs,
             sizes=sizes,
         )
