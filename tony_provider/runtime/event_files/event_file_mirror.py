@@ -29,10 +29,6 @@ def is_event_file(name: str) -> bool:
     return "tfevents" in name.rpartition("/")[2]
 
 
-def _everything(name: str) -> bool:
-    return True
-
-
 @attrs.define
 class MirrorRound:
     """The result of one call of ``EventFileMirror.round``."""
@@ -55,7 +51,7 @@ class EventFileMirror:
         storage: Storage,
         places: Mapping[str, Path],
         size_limit: int,
-        wanted: Callable[[str], bool] = _everything,
+        wanted: Callable[[str], bool] = lambda _: True,
     ) -> None:
         """Copy from each URI in ``places``, including its subdirectories, to its local directory.
 

@@ -335,8 +335,7 @@ class CheckpointMirror(BackgroundWork):
     def _committed(self, snapshot: Snapshot, point: ResumePoint) -> None:
         self._directory.committed(snapshot, point)
         self._largest_save = max(self._largest_save, snapshot.uploaded.sent)
-        excluded = self._directory.describe_excluded()
-        if excluded:
+        if excluded := self._directory.describe_excluded():
             self._context.output.note(excluded)
 
     def _uploaded(

@@ -83,12 +83,9 @@ def image_variables(image: Docker) -> dict[str, str]:
 
 
 def _mounts(prefix: str, mounts: Optional[Sequence[str]]) -> dict[str, str]:
-    return {f"{prefix}MOUNTS": ",".join(map(_with_mode, mounts))} if mounts else {}
-
-
-def _with_mode(mount: str) -> str:
-    """Return a mount with its mode, which Hadoop before 3.2 requires."""
-    return mount if mount.count(":") > 1 else f"{mount}:rw"
+    # Hadoop before 3.2 requires the mode of each mount.
+    with_modes = (mount if mount.count(":") > 1 else f"{mount}:rw" for mount in mounts or ())
+    return {f"{prefix}MOUNTS": ",".join(with_modes)} if mounts else {}
 
 
 _OF_IMAGES = ("python3", "python")  # names on the PATH of an image

@@ -130,8 +130,7 @@ class JobCompletion(Part):
 
     def _nothing_succeeded(self, now: float) -> None:
         """Fail the job if all deciding tasks have failed, although each failure alone would be tolerated."""
-        failure = next((task.failure for task in self._given_up if task.failure), None)
-        if failure:
+        if failure := next((task.failure for task in self._given_up if task.failure), None):
             message = f"all deciding tasks have failed; the first failure: {failure.message}"
             self.fail(attrs.evolve(failure, message=message), now)
 

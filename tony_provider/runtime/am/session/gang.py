@@ -367,8 +367,7 @@ class Stages(Part):
         if self._state.phase is not JobState.RUNNING:
             self._check_hopeless(now)  # perhaps no task is left that could start the job
             return
-        due = [name for name, waits in self._waiting.items() if all(wait.over for wait in waits)]
-        if due:
+        if due := [name for name, waits in self._waiting.items() if all(wait.over for wait in waits)]:
             self._since = None
             self._open([task for name in due for task in self._tasks[name] if task.waits_for_types], now)
         elif self._waiting:

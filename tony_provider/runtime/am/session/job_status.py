@@ -63,8 +63,7 @@ def _losses(session: Session) -> Iterator[str]:
     if session.state.quota_warning:
         yield session.state.quota_warning
     for task in session.tasks:
-        not_copied = task.process.not_copied if task.process else ""
-        if not_copied:
+        if not_copied := task.process.not_copied if task.process else "":
             files = f" ({count(task.unstored, 'file')})" if task.unstored else ""
             yield f"the newest checkpoint of {task.name}{files} is not on the store: {not_copied}"
         elif task.upload_problem and not task.ended:
@@ -227,8 +226,7 @@ def _single_restarts(session: Session, now: float) -> Iterator[str]:
 
 def _waiting_for(restart: Restart, now: float) -> str:
     tasks = [task for task in restart.members if not task.left_out and not task.done]
-    stopping = _stopping([task for task in tasks if task.busy])
-    if stopping:
+    if stopping := _stopping([task for task in tasks if task.busy]):
         return stopping
     if requested := [task for task in tasks if task.state is TaskState.REQUESTED]:
         return f"waiting for a new container for {_names(requested)}"
