@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.hooks.jobs import ended, identity, job, running
+from tests.jobs.processes import processes_of
 from tests.owners import own
 from tests.waiting import until
 from tony_provider.cluster.garbage import CannotJudge, Garbage, GarbageItem, GarbageKind, TrainingItem
@@ -418,14 +419,10 @@ def test_on_hdfs(yarn: TonyHook, tony: Tony) -> None:
     live = identity(yarn, "live")
     living = yarn.submit(SubmissionRequest(job("sleep 600"), live)).application_id
     directory = yarn.job(application_id, which).directory
-
-    def listed() -> dict[str, str] | None:
+    try:
+        until(lambda: not processes_of(application_id), "its master to write its last files")
         rows = json.loads(tony("gc", "--older-than", "0s", "--output", "json").out)
         why = {row["directory"]: row["stays because"] for row in rows}
-        return why if directory in why else None
-
-    try:
-        why = until(listed, "its master to write its last files", period=1.0)
         assert why[yarn.layout.chain_dir(which, 1)] == why[directory] == ""
         assert why[yarn.layout.chain_dir(live, 1)] == f"{living} of its training is still active"
         done = tony("gc", "--older-than", "0s", "--yes")
