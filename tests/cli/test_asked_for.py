@@ -110,12 +110,3 @@ def test_by_default_files_are_those_of_the_command_line(
     job.write_text(f"{parameters}{JOB}files: ['{{{{ params.where }}}}::x']\n")
     assert tony("check", str(job), "--param", f"where={tmp_path}/elsewhere/data").code == 0
     assert tony("check", str(job), "--param", "where=../elsewhere/data").code == 1
-
-
-def test_what_a_submission_would_warn_of_is_printed(tony: Tony, local: TonyHook, tmp_path: Path) -> None:
-    file = tmp_path / "train.tony.yaml"
-    file.write_text("framework: pytorch\ntasks: {worker: {instances: 2, memory: 512MiB, command: 'true'}}\n")
-    said = tony("check", str(file))
-    assert said.code == 0, said.error
-    [line] = [line for line in said.out.splitlines() if line.startswith("warning: ")]
-    assert "To end this warning" in line

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from tony_provider.cluster.checks.job_checks import CLUSTER, POLICY, JobChecks
+from tony_provider.cluster.checks.job_checks import (
+    CLUSTER,
+    POLICY,
+    JobChecks,
+    expect_no_problems,
+    open_ports,
+)
 from tony_provider.cluster.errors import JobNotAllowed, JobRejected, SourceMissing
 from tony_provider.cluster.findings import Severity
 from tony_provider.cluster.open_cluster import open_cluster
@@ -69,9 +75,15 @@ def test_only_some_checks_may_be_run(tmp_path: Path) -> None:
 
 
 def test_warnings_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    tasks = {"worker": {"command": "true", "instances": 2, "memory": "512MiB"}}
+    job = parse_job({"framework": "pytorch", "tasks": {"worker": {"command": "true", "instances": 2}}})
     with caplog.at_level(logging.INFO):
-        checks(tmp_path, {"framework": "pytorch", "tasks": tasks}).expect_none()
+        expect_no_problems(list(open_ports(job)))
     [record] = [each for each in caplog.records if each.name.endswith("job_checks")]
     assert record.levelno == logging.WARNING
-    assert "To end this warning" in record.getMessage()
+    assert "PyTorch accepts any client" in record.getMessage()
+
+
+def test_ports_on_the_airflow_worker_are_no_warning(tmp_path: Path) -> None:
+    """The local backend is for trying a job."""
+    tasks = {"worker": {"command": "true", "instances": 2, "memory": "512MiB"}}
+    assert checks(tmp_path, {"framework": "pytorch", "tasks": tasks}).run("Open ports") == []

@@ -32,10 +32,11 @@ def told(job: JobSpec) -> list[str]:
 def test_one_line_says_what_is_open_where_and_what_to_do() -> None:
     (line,) = told(job("tensorflow", port_range="21000-21999"))
     assert "\n" not in line
+    assert len(line) < 400
     for part in (
         "read and write every file",
         "ports 21000 to 21999",
-        "network: isolated",
+        "`isolated`",
         "trusted",
         'the guide "Secure jobs on a shared cluster"',
     ):

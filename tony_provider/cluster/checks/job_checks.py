@@ -117,7 +117,7 @@ class JobChecks:
             Check("Outputs", self._check_outputs, [known, allowed]),
             Check("Registries", self._read_registries, [files, allowed]),
             Check("Environments", self._inspect_environments, [files, runtime]),
-            Check("Open ports", lambda: open_ports(job)),
+            Check("Open ports", lambda: open_ports(job) if settings.backend is Backend.YARN else ()),
         ]
         return run_in_order([check for check in checks if not only or check.what in only])
 
@@ -199,8 +199,8 @@ def refuse_plain_http(settings: Settings) -> None:
 
 
 _REMEDY = (
-    'restrict access to them (see the guide "Secure jobs on a shared cluster") and set `network: isolated` '
-    "in the job or the connection. Set `trusted` instead if every user who reaches the nodes may do that"
+    'Set `network` to `isolated` if the ports are protected (see the guide "Secure jobs on a shared cluster"), or to '
+    "`trusted` if every user of the nodes may do that"
 )
 
 
@@ -213,8 +213,8 @@ def open_ports(job: JobSpec) -> Iterator[Finding]:
     exposed = get_framework(job.framework).exposed
     if job.network is not None or not exposed or _members(job) < 2:
         return
-    ports = f"ports {job.port_range.first} to {job.port_range.last} of the job's nodes, and the framework's own ports"
-    yield warning("Open ports", f"{exposed} ({ports}). To end this warning, {_REMEDY}", "")
+    ports = f"ports {job.port_range.first} to {job.port_range.last} of the nodes, and its own ports"
+    yield warning("Open ports", f"{exposed} ({ports}). {_REMEDY}", "")
 
 
 def _members(job: JobSpec) -> int:

@@ -31,10 +31,7 @@ class Horovod(CollectiveFramework):
 
     interface_variables = frozenset({"HOROVOD_GLOO_IFACE"})
 
-    exposed = (
-        "Horovod's rendezvous and Gloo do not authenticate clients: any client can take a rank's place, read and "
-        "change the exchanged data, and run code if the data are objects (pickle)"
-    )
+    exposed = "Horovod accepts any client, which could change the exchanged data, or run code as the job's user"
 
     def ports(self, task_type: str, role: Role) -> Sequence[str]:
         return (MAIN_PORT, RENDEZVOUS_PORT)

@@ -21,10 +21,7 @@ class Jax(CollectiveFramework):
     name = "jax"
     made_variables = frozenset({COORDINATOR})
 
-    exposed = (
-        "JAX's coordinator and processes do not authenticate clients: any client can read and change their "
-        "messages, take a rank's place, and end the training"
-    )
+    exposed = "JAX accepts any client, which could change the exchanged data, or end the training"
 
     def membership(self, member: Member) -> TaskEnvironment:
         env = {COORDINATOR: str(member.meeting_point()), contract.ENV_JAX: "1"}

@@ -43,10 +43,7 @@ class MPI(Framework):
     decisive_roles = frozenset({Role.CHIEF})  # workers wait for commands without end
     one_process = True  # the launcher starts the processes
 
-    exposed = (
-        "MPI's own daemons and processes do not authenticate clients (their launcher does, by the job's secret): "
-        "any client can read and change the exchanged data, and end the job"
-    )
+    exposed = "MPI's processes accept any client, which could change the exchanged data, or end the job"
 
     def elastic(self, role: Role) -> bool:
         """Return True for workers: the host file lists the containers that exist."""

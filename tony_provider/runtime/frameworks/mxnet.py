@@ -39,10 +39,7 @@ class MXNet(Framework):
     decisive_roles = TRACKED  # MXNet's chief is one of the workers
     one_process = True  # a worker uses all GPUs of its container
 
-    exposed = (
-        "MXNet's scheduler and parameter servers do not authenticate clients: any client can read and change the "
-        "model, and run code as the job's user (optimizers are sent as pickles)"
-    )
+    exposed = "MXNet's servers accept any client, which could change the model, or run code as the job's user"
 
     def ports(self, task_type: str, role: Role) -> Sequence[str]:
         return (MAIN_PORT, SCHEDULER_PORT)

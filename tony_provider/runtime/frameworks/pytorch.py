@@ -22,10 +22,7 @@ class PyTorch(CollectiveFramework):
 
     interface_variables = frozenset({"GLOO_SOCKET_IFNAME"})
 
-    exposed = (
-        "PyTorch's store (MASTER_PORT of rank 0, on all interfaces) and its processes do not authenticate clients: "
-        "any client can read and change the exchanged data, and run code if the data are objects (pickle)"
-    )
+    exposed = "PyTorch accepts any client, which could change the exchanged data, or run code as the job's user"
 
     def membership(self, member: Member) -> TaskEnvironment:
         meeting = member.meeting_point()

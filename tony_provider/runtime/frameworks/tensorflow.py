@@ -36,10 +36,7 @@ class TensorFlow(Framework):
     name = "tensorflow"
     made_variables = frozenset({TF_CONFIG})
 
-    exposed = (
-        "TensorFlow's servers listen on all interfaces of a node, and let any client read and write every file "
-        "that the job's user can, including the environment with the job's secrets, and run operations"
-    )
+    exposed = "TensorFlow's servers accept any client, which could read and write every file of the job's user"
 
     def shares_ports(self, role: Role) -> bool:
         """Return True for tasks of the cluster: TF_GRPC_REUSE_PORT makes TensorFlow's server bind with SO_REUSEPORT.

@@ -15,10 +15,7 @@ class XGBoost(CollectiveFramework):
 
     name = "xgboost"
 
-    exposed = (
-        "XGBoost's tracker and workers do not authenticate clients: any client can take a rank's place, read and "
-        "change the exchanged data, and run code if the data are objects (pickle)"
-    )
+    exposed = "XGBoost accepts any client, which could change the exchanged data, or run code as the job's user"
 
     def membership(self, member: Member) -> TaskEnvironment:
         return TaskEnvironment({})
