@@ -88,7 +88,7 @@ class TrainsWithoutTriggers(TriggersFail, TonyTrainOperator):
 
 
 @pytest.mark.parametrize("deferrable", [False, True])
-def test_success(local: TonyHook, deferrable: bool) -> None:
+def test_success(local: TonyHook, pytestconfig: pytest.Config, deferrable: bool) -> None:
     command = """
         echo '{"step": 3, "total_steps": 3, "loss": 0.25}' >> $TONY_METRICS_FILE
         echo weights > $TONY_MODEL_DIR/model.bin
@@ -106,6 +106,8 @@ def test_success(local: TonyHook, deferrable: bool) -> None:
     instance = done.task_instances["train"]
     for key in JobResult.of("application_1_0001", "file:///x", None, None).to_dict():
         assert instance.xcom_pull(task_ids="train", key=key) == result[key]
+    output = pytestconfig.pluginmanager.getplugin("capturemanager").read_global_capture()
+    assert output.out.count("Job is SUCCEEDED") == 1
 
 
 def test_failure_names_task_exit_code_and_last_words(local: TonyHook) -> None:

@@ -269,7 +269,9 @@ class TrainingTry:
             raise ClusterUnreachable(f"the trigger stopped watching {self._job}: {told.error}")
         ending = WatchResult(told.reason, told.last_message)
         if ending.reason in (WatchEnd.FINISHED, WatchEnd.FORGOTTEN) or self._has_ended():
-            ending = self._wait(WatchLimits())  # observes how the application ended, and retries during outages
+            # Observe how the application ended, and retry during outages.
+            is_logged = ending.reason is WatchEnd.FINISHED  # by the trigger
+            ending = self._wait(WatchLimits(), say=self._log.debug if is_logged else self._log.info)
         return self._conclude(ending)
 
     def continue_without_trigger(self, failure: Exception) -> Any:
@@ -471,8 +473,11 @@ class TrainingTry:
             return False
         return application is not None and application.is_final
 
-    def _wait(self, deadlines: WatchLimits, wish: OutputSelection | None = None) -> WatchResult:
-        watch = JobWatch(self._job.application_id, deadlines, self._log.info)
+    def _wait(
+        self, deadlines: WatchLimits, wish: OutputSelection | None = None, say: Callable[..., None] | None = None
+    ) -> WatchResult:
+        """Wait for the application's end. ``say`` logs its progress; default: as information."""
+        watch = JobWatch(self._job.application_id, deadlines, say or self._log.info)
         output = output_display(wish)
         looker = Looker(self._job, watch, self._log.info, output)
         result = wait_in_worker(looker, self._switch, self._task.poll_interval, self._end_if_killed)
