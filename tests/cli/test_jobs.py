@@ -74,7 +74,7 @@ def test_a_job_is_submitted_and_waited_for(tony: Tony, hook: TonyHook, job: str)
     assert [line.split()[:2] for line in plain[1:]] == [["worker:0", "SUCCEEDED"], ["worker:1", "SUCCEEDED"]]
 
     logs = tony("logs", application_id)
-    assert "==> worker-0.log <==" in logs.out
+    assert "==> worker:0 <==" in logs.out
     assert f"hello from 1 with {'*' * len('open-sesame')}" in logs.out
     one = tony("logs", application_id, "--task", "worker:1")
     assert one.out.splitlines()[-1] == "goodbye from 1"
@@ -82,7 +82,7 @@ def test_a_job_is_submitted_and_waited_for(tony: Tony, hook: TonyHook, job: str)
     missing = tony("logs", application_id, "--task", "ps:0")
     assert (missing.code, missing.out) == (1, "")
     assert "no log of ps:0 is stored in " in missing.error
-    assert "the stored logs are worker-0.log, worker-1.log" in missing.error
+    assert "there are logs of worker:0, worker:1" in missing.error
     assert "registered" in tony("logs", application_id, "--task", "am").out
 
     assert application_id not in tony("list").out
@@ -264,6 +264,9 @@ def test_a_job_is_checked_against_the_live_cluster(tony: Tony, yarn: TonyHook, j
     good = tony("check", job)
     assert (good.code, good.error) == (0, "")
     assert "greeting (standalone: 2 worker) can run" in good.out
+    risky = tony("check", job, "--set", "framework=pytorch")
+    [line] = [line for line in risky.out.splitlines() if line.startswith("warning: ")]
+    assert "PyTorch accepts any client" in line
     (tmp_path / "say.sh").unlink()
     bad = tony("check", job, "--queue", "nowhere", "--set", "tasks.worker.memory=900GiB")
     assert bad.code == 1

@@ -8,7 +8,8 @@ from argparse import Namespace
 
 from tony_provider.cli.command import NotFound, command, expect_directory, hook_of, job_of
 from tony_provider.hooks.job import TonyJob
-from tony_provider.runtime.common.quantities import count, size
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.quantities import count, size, some
 from tony_provider.runtime.common.text import for_terminal
 from tony_provider.watching.task_output import OutputChunk, OutputFollower, OutputPosition, kept_output
 
@@ -89,12 +90,14 @@ def _rest(job: TonyJob, live: OutputFollower) -> list[OutputChunk]:
 def _kept(job: TonyJob, task: str | None) -> None:
     wanted = job.stored_logs(task)
     if not wanted:
-        files = job.stored_logs()
-        known = "; the stored logs are " + ", ".join(file.name for file in files) if files else ""
+        tasks = dict.fromkeys(contract.task_of_log(log.name)[0] for log in job.stored_logs())
+        known = f"; there are logs of {some(tasks, 20)}" if tasks else ""
         raise NotFound(f"no log of {task or 'any task'} is stored in {job.directory}{known}")
     for log in wanted:
         if len(wanted) > 1:
-            _print(f"==> {log.name} <==\n".encode())
+            name, attempt = contract.task_of_log(log.name)
+            container = f", container {attempt}" if attempt > 1 else ""
+            _print(f"==> {name}{container} <==\n".encode())
         rest = b""  # an incomplete line, kept for the next piece so that no control sequence is split
         for offset in range(0, log.size, _PIECE):
             data = rest + log.read(offset, _PIECE)

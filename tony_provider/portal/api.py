@@ -56,6 +56,7 @@ from tony_provider.portal.stored_jobs import (
     runs_of,
     with_gaps,
 )
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import printable_json
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.text import first_line
@@ -279,11 +280,8 @@ async def logs(row: LoggedDep) -> Response:
 
 
 def _named(file: str) -> dict[str, Any]:
-    """Return task and attempt from a log file name of ``contract.log_name``, such as worker-0.attempt-2.log."""
-    task, _, rest = file.partition(".")
-    kind, _, index = task.rpartition("-")
-    attempt = re.match(r"attempt-(\d+)\.", rest)
-    return {"task": f"{kind}:{index}", "attempt": int(attempt[1]) if attempt else 1, "file": file}
+    task, attempt = contract.task_of_log(file)
+    return {"task": task, "attempt": attempt, "file": file}
 
 
 @router.get("/jobs/{application_id}/logs/{task}")

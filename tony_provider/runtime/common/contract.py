@@ -5,6 +5,7 @@ The variables and the metrics file are the whole contract with user code, which 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Optional
 
@@ -143,6 +144,14 @@ def step_of_export(name: str) -> Optional[int]:
 def log_name(task: str, attempt: int) -> str:
     """Return the name, in LOGS_DIR, of the log of this attempt of a task such as worker:0."""
     return f"{log_prefix(task)}attempt-{attempt}.log" if attempt > 1 else f"{log_prefix(task)}log"
+
+
+def task_of_log(name: str) -> tuple[str, int]:
+    """Return the task and the attempt that ``log_name`` has combined to this name."""
+    task, _, rest = name.partition(".")
+    task_type, _, index = task.rpartition("-")
+    attempt = re.match(r"attempt-(\d+)\.", rest)
+    return f"{task_type}:{index}", int(attempt[1]) if attempt else 1
 
 
 BUNDLE_ENDING = ".zip"  # of files in LOGS_DIR that contain several logs
