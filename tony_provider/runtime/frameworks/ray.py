@@ -41,7 +41,7 @@ class Ray(Framework):
     decisive_roles = frozenset({Role.CHIEF})  # workers run without end
     one_process = True  # Ray itself starts one process for each virtual core of a container
 
-    exposed = "Ray sends all data and its token in clear text, so a process that reads the traffic could run code as the job's user"
+    exposed = "Ray sends its token in clear text, so a process that reads the traffic could run code as the job's user"
 
     def scope(self, role: Role) -> RestartScope:
         """Return TASK for workers, which restart alone, and GANG for the head."""
