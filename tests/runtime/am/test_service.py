@@ -150,13 +150,16 @@ async def test_former_attempt_is_told_so(setting: Setting) -> None:
         assert await refusal(attach(channel)) == (grpc.StatusCode.FAILED_PRECONDITION, "attempt 1 was replaced")
 
 
-async def send_when_replaced(setting: Setting, channel: grpc.aio.Channel, message: tony_pb2.FromExecutor) -> Any:
-    """The stream of an attempt that is replaced before it sends its last message."""
+async def send_when_replaced(
+    setting: Setting, channel: grpc.aio.Channel, *messages: tony_pb2.FromExecutor, dismissed: bool = False
+) -> Any:
+    """The stream of an attempt that is replaced, and perhaps dismissed, before it sends its last messages."""
     call = attach(channel)
     await call.write(REGISTRATION)
-    await setting.listener.next("attached")
+    (await setting.listener.next("attached")).is_dismissed = dismissed
     setting.listener.refused = "attempt 1 was replaced"
-    await call.write(message)
+    for message in messages:
+        await call.write(message)
     await call.done_writing()
     return call
 
@@ -178,30 +181,24 @@ async def test_the_log_of_an_attempt_that_is_replaced_meanwhile_arrives(setting:
 
 
 async def test_the_log_of_a_dismissed_attempt_arrives_after_its_last_reports(setting: Setting) -> None:
+    reports = (
+        tony_pb2.FromExecutor(checkpoint_state=tony_pb2.CheckpointState(start=1, last=True)),
+        tony_pb2.FromExecutor(settled=tony_pb2.Settled(start=1)),
+        tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat()),
+    )
+    last_words = tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=b"the log"))
     async with setting.channel() as channel:
-        call = attach(channel)
-        await call.write(REGISTRATION)
-        stream = await setting.listener.next("attached")
-        stream.is_dismissed = True
-        setting.listener.refused = "attempt 1 has ended"
-        await call.write(tony_pb2.FromExecutor(checkpoint_state=tony_pb2.CheckpointState(start=1, last=True)))
-        await call.write(tony_pb2.FromExecutor(settled=tony_pb2.Settled(start=1)))
-        await call.write(tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat()))
-        await call.write(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=b"the log")))
-        await call.done_writing()
+        call = await send_when_replaced(setting, channel, *reports, last_words, dismissed=True)
         assert (await setting.listener.next("received")).last_words.output == b"the log"
         await setting.listener.next("detached")
         assert await call.code() is grpc.StatusCode.OK
 
 
 async def test_a_dismissed_attempt_that_waits_for_an_answer_learns_that_there_is_none(setting: Setting) -> None:
+    entry = tony_pb2.DirectoryEntry(name="a", news=True)
+    wants_upload = tony_pb2.FromExecutor(checkpoint_state=tony_pb2.CheckpointState(start=1, entries=[entry]))
     async with setting.channel() as channel:
-        call = attach(channel)
-        await call.write(REGISTRATION)
-        (await setting.listener.next("attached")).is_dismissed = True
-        setting.listener.refused = "attempt 1 has ended"
-        entry = tony_pb2.DirectoryEntry(name="a", news=True)
-        await call.write(tony_pb2.FromExecutor(checkpoint_state=tony_pb2.CheckpointState(start=1, entries=[entry])))
+        call = await send_when_replaced(setting, channel, wants_upload, dismissed=True)
         await setting.listener.next("detached")
         assert await call.code() is grpc.StatusCode.ABORTED
 

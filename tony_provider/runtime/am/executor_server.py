@@ -62,7 +62,7 @@ class Stream:
 
     identity: TaskIdentity
     overrun: bool = False  # ended because the executor does not read
-    is_dismissed: bool = False  # the executor was told to end
+    is_dismissed: bool = False  # the master has sent the order to end
     _outbox: asyncio.Queue[Optional[Outgoing]] = attrs.field(factory=asyncio.Queue)
     _bytes: int = 0  # size of the unsent messages
     _ending: asyncio.Event = attrs.field(factory=asyncio.Event)
@@ -256,15 +256,14 @@ class ExecutorService:
                 kind = message.WhichOneof("kind")
                 if kind in _FAREWELL or not self._listener.refusal(stream.identity):
                     self._listener.received(stream, message)
-                elif not stream.is_dismissed or _needs_answer(message):
+                elif not stream.is_dismissed or _needs_answer(kind, message):
                     return False
             return True
         finally:
             stream.close()
 
 
-def _needs_answer(message: tony_pb2.FromExecutor) -> bool:
-    kind = message.WhichOneof("kind")
+def _needs_answer(kind: Optional[str], message: tony_pb2.FromExecutor) -> bool:
     if kind == "checkpoint_state":  # its executor waits for permission to upload the new checkpoints
         return any(entry.news for entry in message.checkpoint_state.entries)
     return kind not in _REPORTS
