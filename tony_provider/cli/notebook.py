@@ -287,8 +287,7 @@ def notebook(args: Namespace) -> None:
         if not args.detach:
             _lead(args, found)
             return
-        say("The notebook starts in the background. The next command waits until Jupyter answers.")
-        _print_commands(args, found, args.local_port)
+        _print_more(args, found, args.local_port, "Reconnecting waits until Jupyter answers.")
 
 
 def _identity(hook: TonyHook, name: str) -> Identity:
@@ -367,9 +366,6 @@ def _end(lifetime: float) -> float:
     return time.time() + lifetime - min(_BEFORE_THE_END, _SHARE * lifetime)
 
 
-_CONTINUES = "The notebook continues to run."
-
-
 def _lead(args: Namespace, connection: NotebookConnection) -> None:
     """Connect to the notebook until Ctrl-C or its end."""
     port = args.local_port
@@ -391,20 +387,21 @@ def _lead(args: Namespace, connection: NotebookConnection) -> None:
         say(connection.ending(error))
         return
     except OSError as error:
-        say(_CONTINUES)
-        _print_commands(args, connection, 0)
+        _print_more(args, connection, 0)
         raise SystemExit(port_in_use_message(args.local_port, error)) from error
-    say(_CONTINUES)
-    _print_commands(args, connection, port)
+    _print_more(args, connection, port)
 
 
-def _print_commands(args: Namespace, connection: NotebookConnection, port: int) -> None:
-    """Print how to return to the notebook, and how to end it.
+def _print_more(
+    args: Namespace, connection: NotebookConnection, port: int, state: str = "The notebook continues to run."
+) -> None:
+    """Print the state of the notebook, how to return to the notebook, and how to end it.
 
     ``port`` is the local port to use again, or 0 for any port. If the port stays the same, pages that are still open in
     the browser keep working.
     """
     more = f" --conn-id {args.conn_id}" if args.conn_id != TonyHook.default_conn_name else ""
     back = f" --local-port {port}" if port else ""
+    say(state)
     say(f"Reconnect:  airflow tony notebook --name {shlex.quote(connection.name)}{back}{more}")
     say(f"End it:     airflow tony kill {connection.job}{more}")
