@@ -216,12 +216,15 @@ class StoreAccess:
 
     async def _try_at(self, uri: str, secrets: dict[str, bytes]) -> None:
         try:
-            with open_application_store(self._description, secrets) as storage:
-                await wait_with_timeout(asyncio.to_thread(storage.exists, uri), _LOOK_SECONDS)
+            await wait_with_timeout(asyncio.to_thread(self._look_with, uri, secrets), _LOOK_SECONDS)
         except StorageError as error:
             raise TokenRefusedError(f"the store does not accept the new token: {error}") from error
         except asyncio.TimeoutError:
             raise TokenRefusedError(f"the store has not answered within {_LOOK_SECONDS:g} s") from None
+
+    def _look_with(self, uri: str, secrets: dict[str, bytes]) -> None:
+        with open_application_store(self._description, secrets) as storage:
+            storage.exists(uri)
 
     def _look_at_all(self) -> None:
         self._storage.exists(self._description.application_dir)
