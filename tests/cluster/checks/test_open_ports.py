@@ -36,7 +36,7 @@ def test_one_line_says_what_is_open_where_and_what_to_do() -> None:
     for part in (
         "read and write every file",
         "ports 21000 to 21999",
-        "`isolated`",
+        "Set `network` to `isolated`",
         "trusted",
         'the guide "Secure jobs on a shared cluster"',
     ):

@@ -198,12 +198,6 @@ def refuse_plain_http(settings: Settings) -> None:
         raise ConnectionProblem(f"{', '.join(plain)}: plain http with Kerberos, and {_SENT}; {HTTPS_REMEDY}")
 
 
-_REMEDY = (
-    'Set `network` to `isolated` if the ports are protected (see the guide "Secure jobs on a shared cluster"), or to '
-    "`trusted` if every user of the nodes may do that"
-)
-
-
 def open_ports(job: JobSpec) -> Iterator[Finding]:
     """Warn if a job's framework accepts any client and the job declares no ``network``.
 
@@ -214,7 +208,11 @@ def open_ports(job: JobSpec) -> Iterator[Finding]:
     if job.network is not None or not exposed or _members(job) < 2:
         return
     ports = f"ports {job.port_range.first} to {job.port_range.last} of the nodes, and its own ports"
-    yield warning("Open ports", f"{exposed} ({ports}). {_REMEDY}", "")
+    detail = (
+        f"{exposed} ({ports}). Set `network` to `isolated` if the ports are protected (see the guide "
+        '"Secure jobs on a shared cluster"), or to `trusted` if every user of the nodes may do that'
+    )
+    yield warning("Open ports", detail, "")
 
 
 def _members(job: JobSpec) -> int:

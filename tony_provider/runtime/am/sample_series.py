@@ -171,7 +171,8 @@ class Series(SegmentWriter):
         return min(max(_SOONEST, _PART * age), _LATEST)
 
     async def _until_due(self) -> bool:
-        if is_due := await super()._until_due():
+        is_due = await super()._until_due()
+        if is_due:
             await self._sample_all(loop_time() - _GONE)
         return is_due
 

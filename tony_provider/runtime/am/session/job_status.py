@@ -63,7 +63,8 @@ def _losses(session: Session) -> Iterator[str]:
     if session.state.quota_warning:
         yield session.state.quota_warning
     for task in session.tasks:
-        if not_copied := task.process.not_copied if task.process else "":
+        not_copied = task.process.not_copied if task.process else ""
+        if not_copied:
             files = f" ({count(task.unstored, 'file')})" if task.unstored else ""
             yield f"the newest checkpoint of {task.name}{files} is not on the store: {not_copied}"
         elif task.upload_problem and not task.ended:
