@@ -56,6 +56,7 @@ def seed_the_store(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(job_views, "_ask", ask)
     patch.setattr(TonyJob, "specification", lambda job, _: seeded.history(job.application_id).specification)
     patch.setattr(TonyJob, "history", lambda job: seeded.history(job.application_id))
+    patch.setattr(TonyJob, "has_event_files", lambda job: bool(seeded.history(job.application_id).samples))
     patch.setattr(api, "live_state", lambda job: seeded.live(job.application_id))
     patch.setattr(TonyJob, "stored_logs", lambda job: LOGS)
     patch.setattr(TonyJob, "logs", lambda job, task, most, **_: seeded.printed(task)[-most:])

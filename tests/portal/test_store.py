@@ -17,6 +17,7 @@ from tests.operators.statuses import application, status, worker
 from tests.portal import stored
 from tests.portal.conftest import As
 from tests.runtime.history.events import leave_events, segment_of
+from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.portal import job_views
@@ -89,6 +90,24 @@ def test_a_history(client: As) -> None:
     assert found["samples"] == {}
     assert [each["chart"] for each in found["metrics"] if each["name"] == "read_bytes"] == ["Disk read rate"]
     assert any("1 line" in each for each in found["missing"])
+    assert found["event_files"] is False
+
+
+def test_event_files_are_noticed(client: As, connected: Path) -> None:
+    (directory,) = connected.rglob(f"applications/{OTHER}")
+    (directory / "tensorboard" / "worker-0").mkdir(parents=True)
+    assert client("alice").get(f"/tony/api/jobs/{OTHER}/history").json()["event_files"] is True
+
+
+@pytest.mark.usefixtures("connected")
+def test_a_history_without_knowledge_of_event_files(client: As, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: TonyJob) -> object:
+        raise RecordUnreadable("file:///owner.json", "not JSON", "the training has no owner")
+
+    monkeypatch.setattr(TonyJob, "event_files", fail)
+    found = client("alice").get(f"/tony/api/jobs/{ID}/history").json()
+    assert found["event_files"] is False
+    assert any(each.startswith("event files: cannot read file:///owner.json") for each in found["missing"])
 
 
 @pytest.mark.usefixtures("connected")

@@ -182,6 +182,10 @@ class TonyJob:
         """
         return event_file_source(self.hook.storage(), self.hook.layout, self.training, self.application_id)
 
+    def has_event_files(self) -> bool:
+        """Return whether the store has event files of the job. Raises StorageError, and errors of ``event_files``."""
+        return self.hook.storage().exists(self.event_files().uri)
+
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     def owned_chain(self) -> ChainState | None:

@@ -37,6 +37,7 @@ from tony_provider.portal.job_views import (
     differences,
     end_of_output,
     first_lines,
+    has_event_files,
     live_state,
     plain_in_order,
     read_from_job,
@@ -234,6 +235,7 @@ async def history(row: FoundDep, reader: ReaderDep, tasks: str = "") -> Response
                 "samples": samples,
                 "left_out": left_out,
                 "status": _readable(reader, row, to_plain(found.status)) if found.status else None,
+                "event_files": has_event_files(job, found.missing),
                 "missing": found.missing,
             }
         )

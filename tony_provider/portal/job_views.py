@@ -150,6 +150,15 @@ def tensorboard_commands(rows: Iterable[Row]) -> list[str]:
     return [tensorboard_command(ids, *through) for through, ids in groups.items() if through[0]]
 
 
+def has_event_files(job: TonyJob, missing: list[str]) -> bool:
+    """Return whether the store has event files of the job. If it is unknown, add the reason to ``missing``. Blocks."""
+    try:
+        return job.has_event_files()
+    except (ClusterError, StorageError) as error:
+        missing.append(f"event files: {error}")
+        return False
+
+
 SECONDS = 15.0  # timeout of a request to the store or cluster
 _REFUSED_SECONDS = 2.0  # for how long to retry a store that refuses connections
 MASTER_SECONDS = 5.0
