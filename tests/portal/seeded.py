@@ -6,6 +6,7 @@ whose task was marked as failed while it was deferred.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -67,7 +68,8 @@ def _add_day(dag_id: str, day: int, run: int) -> None:
     if dag_id == SWEEP:
         for index in range(MAPPED):
             stored.add_instance(dag_id, day, "success", map_index=index)
-            stored.add(run, summary(dag_id, index, map_index=index, run_id=stored.run_id(0)))
+            nothing: dict[str, Any] = {} if index else {"metrics": {}, "curves": []}  # the first one reports no metric
+            stored.add(run, summary(dag_id, index, map_index=index, run_id=stored.run_id(0), **nothing))
         return
     if dag_id == DAG_ID and day == GAP:
         return
@@ -326,6 +328,10 @@ def status(application: str) -> JobStatus:
     )
 
 
+_READ = itertools.count(1)
+
+
 def printed(task: str) -> bytes:
-    """What a task has printed."""
-    return f"{task} begins\n<b>step 1</b>\nRuntimeError: <i>out of memory</i>\n".encode()
+    """What a task has printed: a line more whenever it is read."""
+    lines = [f"{task} begins", *(f"<b>step {at}</b>" for at in range(100)), "RuntimeError: <i>out of memory</i>"]
+    return "\n".join([*lines, *(f"read {at}" for at in range(next(_READ))), ""]).encode()

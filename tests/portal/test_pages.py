@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
+from tests.axe import violations
 from tests.browser import browser, complaints, photograph, prefer
 from tests.portal import seeded
 from tests.portal.seeded import DAG_ID, FAILED, MARKED, ODD, READER, RESTARTED, SWEEP, application_id
@@ -58,7 +60,7 @@ def test_from_the_list_to_a_job(pages: Pages) -> None:
     pages.see_text(expected.reason)
     phases = str(pages.see(".phases").get_attribute("aria-label"))
     assert "Training, " in phases
-    assert "Generation" not in phases  # without a restart
+    assert "generation" not in phases  # without a restart
     assert f"412 of {expected.total_steps:,}" in pages.section("Summary")
     until(lambda: len(pages.all("section canvas")) >= 2, "the curves")
     one_point = """
@@ -124,17 +126,19 @@ def test_a_job_with_everything(pages: Pages) -> None:
         "clock went back once",
     ):
         assert said in line
-    assert "Generation 2" in str(pages.see(".phases").get_attribute("aria-label"))
+    assert "Training (generation 2)" in str(pages.see(".phases").get_attribute("aria-label"))
     assert "47 min 40 s" in pages.section("Time by phase")  # without what was trained again
-    assert "3 GiB of 8 GiB" in pages.section("Requested and used resources")
+    assert "3 GiB of 8 GiB" in pages.section("Resources: requested and used")
     assert "ask for 4 GiB" in pages.section("Advice")
-    assert "The clock went back once" in pages.section("Resources over time")
+    assert "The clock went back once" in pages.section("Resources: requested and used")
     assert "--day 2026-01-12" in pages.section("Changes since the previous run")
     pages.press("Output of the tasks", "summary")
     until(lambda: "<i>out of memory</i>" in pages.section("Logs"), "the log")
     chart = pages.see(".drawing").get_attribute("aria-label")
     assert chart is not None
     assert chart.startswith("Chart of loss over step. worker:0: from")
+    assert pages.texts("h2")[-2:] == ["Specification", "TensorBoard"]
+    assert f"airflow tony tensorboard {application_id(DAG_ID, RESTARTED)}" in pages.section("TensorBoard")
     photograph(pages.driver, "portal-job")
 
 
@@ -142,10 +146,10 @@ def test_a_job_with_everything(pages: Pages) -> None:
 def test_a_running_job_renews_itself(pages: Pages) -> None:
     pages.open(job(DAG_ID, seeded.RUNNING))
     pages.see_text("about 1 min 52 s left")
-    now = pages.section("Current status")
+    now = pages.section("Progress")
     assert "step 640 of 1,000" in now
     assert "worker:1" in now
-    until(lambda: pages.section("Current status").splitlines()[0] != now.splitlines()[0], "a newer status")
+    until(lambda: pages.section("Progress").splitlines()[0] != now.splitlines()[0], "a newer status")
     assert pages.texts("[role=status]").count("The job is RUNNING") == 1
 
 
@@ -164,7 +168,7 @@ def test_a_job_whose_end_nobody_has_recorded(pages: Pages) -> None:
 def test_a_store_that_is_away(pages: Pages) -> None:
     pages.open(job(SWEEP, 1))
     pages.see_text("hdfs://away.example.com:8020 does not answer")
-    assert "train [1]" in pages.section("Details")
+    assert "train [1]" in pages.section("Run")
     until(lambda: len(pages.all("canvas")) == 2, "the curves of the summary")
 
 
@@ -178,6 +182,7 @@ def test_metrics_with_odd_names_and_values(pages: Pages) -> None:
     assert pages.texts("h1")[0].startswith("<script>alert(1)</script>")
     assert "events" in pages.section("Timeline")  # of which some are damaged
     assert pages.driver.title == "Airflow"
+    assert "TensorBoard" not in pages.texts("h2")  # the store has no event files
     assert complaints(pages.driver) == []
 
 
@@ -211,6 +216,104 @@ def test_dates_have_gaps_and_lead_to_jobs(pages: Pages) -> None:
 
 
 @pytest.mark.long
+def test_dates_open_with_a_task_that_has_metrics(pages: Pages) -> None:
+    pages.open(f"/dags/{SWEEP}/plugin/trainings")
+    pages.section("train [1]")
+    assert pages.texts("[aria-label=Task] [aria-pressed=true]") == ["train [1]"]
+    assert pages.texts("[aria-label=Task] button")[0] == "train [0]"
+
+
+@pytest.mark.long
+def test_ticks_have_distinct_texts(pages: Pages) -> None:
+    """Seen: 3.5, 3.3 and 3 MiB/s for steps of a quarter, and several times 1 h 0 min."""
+    pages.open(job(DAG_ID, RESTARTED))
+    until(lambda: pages.all("section canvas"), "the curves")
+    script = """
+        const done = arguments[0];
+        const { name } = performance.getEntriesByType("resource").find((each) => each.name.includes("/ticks.js"));
+        import(name).then(({ NUMBER, BYTE_RATE, CORES, DURATION, PERCENT }) => done([
+          NUMBER.ticks([0.1234567, 0.1234568, 0.1234569]), NUMBER.ticks([0, 2.5, 5]), NUMBER.ticks([0, 1e9, 2e9]),
+          BYTE_RATE.ticks([3, 3.25, 3.5].map((each) => each * 2 ** 20)), BYTE_RATE.ticks([0, 512, 1024]),
+          CORES.ticks([150, 200, 250]), PERCENT.ticks([0, 50, 100]),
+          DURATION.ticks([0, 3600, 3630]), DURATION.ticks([3600, 3900]), DURATION.ticks([86400, 90000]),
+        ]));
+    """
+    assert pages.driver.execute_async_script(script) == [
+        ["0.1234567", "0.1234568", "0.1234569"],
+        ["0.0", "2.5", "5.0"],
+        ["0", "1.0e+9", "2.0e+9"],
+        ["3.00 MiB/s", "3.25 MiB/s", "3.50 MiB/s"],
+        ["0", "0.5 KiB/s", "1.0 KiB/s"],
+        ["1.5", "2.0", "2.5"],
+        ["0", "50 %", "100 %"],
+        ["0", "1 h", "1 h 30 s"],
+        ["1 h", "1 h 5 min"],
+        ["1 d", "1 d 1 h"],
+    ]
+
+
+@pytest.mark.long
+def test_a_log_is_searched(pages: Pages) -> None:
+    pages.open(job(DAG_ID, FAILED))
+    field = pages.see(".log-search input")
+    field.send_keys("STEP 1")
+    until(lambda: "1 of 11 matches" in pages.section("Logs"), lambda: pages.section("Logs")[:200])
+    assert pages.texts("mark") == ["step 1"] * 11
+    field.send_keys(Keys.ENTER)
+    until(lambda: "2 of 11 matches" in pages.section("Logs"), "the next match")
+    pages.press("Previous")
+    pages.press("Previous")
+    until(lambda: "11 of 11 matches" in pages.section("Logs"), "the last match")
+    shown = """
+        const mark = document.querySelector(".log mark[aria-current]").getBoundingClientRect();
+        const log = document.querySelector(".log").getBoundingClientRect();
+        return log.top < mark.top && mark.bottom < log.bottom
+    """
+    until(lambda: pages.driver.execute_script(shown), "the match in the visible part of the log")
+    field.send_keys("(")
+    until(lambda: "no matches" in pages.section("Logs"), "no match of a parenthesis")
+
+
+@pytest.mark.long
+def test_the_log_of_a_running_job_is_followed_until_the_user_scrolls(pages: Pages) -> None:
+    pages.open(job(DAG_ID, seeded.RUNNING))
+    top = "return document.querySelector('.log').scrollTop"
+    rest = "const log = document.querySelector('.log'); return log.scrollHeight - log.clientHeight - log.scrollTop"
+
+    def newest() -> int:
+        return len(pages.driver.execute_script("return document.querySelector('.log').textContent").splitlines())
+
+    follow = pages.see(".log-bar [type=checkbox]")
+    lines = newest()
+    until(lambda: newest() > lines, "new output")
+    until(lambda: pages.driver.execute_script(rest) < 2, "the end of the log")
+    pages.driver.execute_script("document.querySelector('.log').scrollTop = 0")
+    until(lambda: not follow.is_selected(), "that the log is not followed")
+    lines = newest()
+    until(lambda: newest() > lines, "new output")
+    assert pages.driver.execute_script(top) == 0
+    pages.driver.execute_script("arguments[0].click()", follow)
+    until(lambda: pages.driver.execute_script(rest) < 2, "the end of the log again")
+
+
+@pytest.mark.long
+def test_the_sections_of_a_job_are_reached_by_buttons(pages: Pages) -> None:
+    pages.open(job(DAG_ID, RESTARTED))
+    pages.see_text("step 800 is on the store")
+    assert pages.texts(".contents button") == [
+        "Learning curves",
+        "Changes",
+        "Resources",
+        "Timeline",
+        "Time by phase",
+        "Logs",
+        "Specification",
+    ]
+    pages.press("Timeline")
+    assert pages.driver.execute_script("return document.activeElement.textContent") == "Timeline"
+
+
+@pytest.mark.long
 def test_the_tab_on_a_task_instance(pages: Pages) -> None:
     run = seeded.summary(DAG_ID, FAILED).run_id.replace("+", "%2B")
     pages.open(f"/dags/{DAG_ID}/runs/{run}/tasks/train/plugin/training")
@@ -220,24 +323,75 @@ def test_the_tab_on_a_task_instance(pages: Pages) -> None:
     pages.see_text("This task has not submitted a training job")
     run = seeded.summary(SWEEP, 1).run_id.replace("+", "%2B")
     pages.open(f"/dags/{SWEEP}/runs/{run}/tasks/train/mapped/1/plugin/training")
-    pages.see_text(f"airflow tony tensorboard {application_id(SWEEP, 1)}")
+    assert "train [1]" in pages.section("Run")
+
+
+PATHS = {
+    "jobs": JOBS,
+    "no jobs": f"{JOBS}?text=no+such+job",
+    "a job with restarts": job(DAG_ID, RESTARTED),
+    "a failed job": job(DAG_ID, FAILED),
+    "a running job": job(DAG_ID, seeded.RUNNING),
+    "a lost job": job(MARKED, 0),
+    "odd metrics": job(ODD, 0),
+    "an unreachable store": job(SWEEP, 1),
+    "a comparison": f"{JOBS}?compare={application_id(DAG_ID, 1)},{application_id(DAG_ID, RESTARTED)}",
+    "dates": f"/dags/{DAG_ID}/plugin/trainings",
+}
+
+
+@contextmanager
+def phone(driver: Chrome) -> Iterator[None]:
+    metrics = {"width": PHONE, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        yield
+    finally:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def open_whole(pages: Pages, path: str) -> None:
+    """Open a page, wait until nothing is loading, and open what is folded."""
+    pages.open(path)
+    pages.see("section, table, .empty")
+    until(lambda: not any(each.startswith("Loading") for each in pages.texts("p")), "what is loading")
+    pages.driver.execute_script("document.querySelectorAll('.tony-portal details').forEach((each) => each.open = true)")
+    until(lambda: not any(each.startswith("Loading") for each in pages.texts("p")), "what is folded")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "path", [JOBS, job(DAG_ID, RESTARTED), f"{JOBS}?compare={application_id(DAG_ID, 1)},{application_id(DAG_ID, 2)}"]
-)
-def test_on_a_phone_no_page_scrolls_sideways(pages: Pages, path: str) -> None:
-    metrics = {"width": PHONE, "height": 800, "deviceScaleFactor": 1, "mobile": True}
-    pages.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    try:
-        pages.open(path)
-        pages.see("table")
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
+def test_axe_finds_nothing_in_both_themes(pages: Pages, path: str) -> None:
+    open_whole(pages, path)
+    assert violations(pages.driver, ".tony-portal") == []
+    prefer(pages.driver, "dark")
+    until(lambda: pages.driver.execute_script("return document.documentElement.matches('.dark')"), "the dark theme")
+    assert violations(pages.driver, ".tony-portal") == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
+def test_on_a_phone_axe_finds_nothing_and_no_page_scrolls_sideways(pages: Pages, path: str) -> None:
+    with phone(pages.driver):
+        open_whole(pages, path)
+        assert violations(pages.driver, ".tony-portal") == []
         wide = "const page = document.querySelector('.tony-portal'); return page.scrollWidth > page.clientWidth"
         assert not pages.driver.execute_script(wide)
         assert pages.driver.execute_script("return document.documentElement.scrollWidth") == PHONE
-    finally:
-        pages.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.long
+def test_on_a_phone_filters_are_opened_by_a_button_that_counts_them(pages: Pages) -> None:
+    with phone(pages.driver):
+        pages.open(f"{JOBS}?dag_id={DAG_ID}&verdict=FAILED")
+        pages.see("table.jobs")
+        assert not pages.see(".filters").is_displayed()
+        pages.press("Filters (2 active)")
+        assert pages.see(".filters").is_displayed()
+        assert pages.see(".filters-toggle").get_attribute("aria-expanded") == "true"
+        pages.press("Clear")
+        until(lambda: pages.texts(".filters-toggle") == ["Filters"], lambda: str(pages.texts(".filters-toggle")))
+    assert not pages.see(".filters-toggle").is_displayed()
 
 
 @pytest.mark.long

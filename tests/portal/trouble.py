@@ -45,21 +45,21 @@ def without_rights(site: Site, work: Work) -> None:
 def master_killed(walk: Walk, site: Site, work: Work) -> None:
     """The page of its job tells what is known, then what the next master says, without being opened again."""
     walk.job(work.running_id)
-    until(lambda: "step " in walk.pages.section("Current status"), lambda: walk.pages.section("Current status"))
+    until(lambda: "step " in walk.pages.section("Progress"), lambda: walk.pages.section("Progress"))
     identity = site.hook.identity(dag_id="portal_long", run_id=work.running.run_id, task_id="train")
     job = Job(site.hook, identity, work.running_id, site.place.log_folders)
     os.kill(job.master().pid, signal.SIGKILL)
     seen = set()
 
     def recovered() -> bool:
-        seen.add(walk.pages.section("Current status"))
-        return job.status().am_attempt == 2 and "RUNNING" in walk.pages.section("Current status")
+        seen.add(walk.pages.section("Progress"))
+        return job.status().am_attempt == 2 and "RUNNING" in walk.pages.section("Progress")
 
     until(recovered, job.describe)
-    before = walk.pages.section("Current status")
+    before = walk.pages.section("Progress")
 
     def is_newer() -> bool:
-        now = walk.pages.section("Current status")
+        now = walk.pages.section("Progress")
         return now != before and "step " in now
 
     until(is_newer, lambda: before)

@@ -92,7 +92,7 @@ class Walk:
 
     def job(self, application_id: str) -> None:
         self.pages.open(f"{JOBS}?job={application_id}")
-        self.pages.section("Details")
+        self.pages.section("Run")
 
     def head(self) -> str:
         return self.pages.texts("header")[0]
@@ -148,9 +148,9 @@ class Walk:
 
     def running(self) -> None:
         self.job(self.work.running_id)
-        until(lambda: "step " in self.pages.section("Current status"), lambda: self.pages.section("Current status"))
-        now = self.pages.section("Current status")
-        until(lambda: self.pages.section("Current status") != now, "a newer status")
+        until(lambda: "step " in self.pages.section("Progress"), lambda: self.pages.section("Progress"))
+        now = self.pages.section("Progress")
+        until(lambda: self.pages.section("Progress") != now, "a newer status")
 
     def comparison(self) -> None:
         chosen = [self.of_day(day) for day in (1, 5, 13)]
@@ -174,7 +174,7 @@ class Walk:
     def task_tab(self) -> None:
         run = self.work.swept.run_id.replace("+", "%2B")
         self.pages.open(f"/dags/portal_sweep/runs/{run}/tasks/train/mapped/3/plugin/training")
-        self.pages.section("Details")
+        self.pages.section("Run")
         self.pages.press("As written", "summary")
         self._in_section("Specification", "portal_fit.py 3 well")
 

@@ -1,7 +1,7 @@
-// The portal's data, asked of the API server that has served this page, with the user's own cookie.
+// Requests to the portal's API, on the API server that serves this page, with the user's cookie.
 import { useEffect, useState } from "./html.js";
 
-const SECONDS = 60; // after which an answer is no longer waited for; the store has its own, shorter limit
+const SECONDS = 60; // timeout of a request; the store has its own, shorter timeout
 
 export function address(path, query = {}) {
   const url = new URL(`tony/api/${path}`, document.baseURI);
@@ -13,7 +13,7 @@ export function address(path, query = {}) {
 
 export const jobPath = (applicationId, ...rest) => ["jobs", applicationId, ...rest].map(encodeURIComponent).join("/");
 
-// The answer as text. Throws an Error that says for people what is wrong.
+// Return the response as text. Throws an Error whose message is for users.
 export async function fetchText(url, signal) {
   const limit = AbortSignal.timeout(SECONDS * 1000);
   let answer;
@@ -21,7 +21,7 @@ export async function fetchText(url, signal) {
     answer = await fetch(url, { signal: signal ? AbortSignal.any([signal, limit]) : limit, credentials: "same-origin" });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Error(limit.aborted ? `no answer within ${SECONDS} s` : "Airflow's API server is unreachable");
+    throw new Error(limit.aborted ? `no response within ${SECONDS} s` : "Airflow's API server is unreachable");
   }
   const text = await answer.text();
   if (!answer.ok) throw new Error(explanation(answer, text));
@@ -30,21 +30,21 @@ export async function fetchText(url, signal) {
 
 function explanation(answer, text) {
   if (answer.status === 401) return "you are not logged in, or your session has expired: reload the page";
-  let said = "";
+  let message = "";
   try {
     const { detail, reason } = JSON.parse(text);
-    if (reason) return reason; // of what the store or the cluster did not tell
-    said = typeof detail === "string" ? detail : JSON.stringify(detail ?? "");
+    if (reason) return reason; // why the store or the cluster did not answer
+    message = typeof detail === "string" ? detail : JSON.stringify(detail ?? "");
   } catch {
-    said = text.slice(0, 300); // no JSON: a proxy's own page
+    message = text.slice(0, 300); // no JSON, such as an error page of a proxy
   }
   if (answer.status === 404) return "not found, or you may not read it";
-  return said || `the API server returned ${answer.status} ${answer.statusText}`;
+  return message || `the API server returned ${answer.status} ${answer.statusText}`;
 }
 
-// What stands at `url`: {data, error, loading, time}. `null` for the address asks nothing. `every`: seconds until it is
-// asked again, 0 for never, or what tells them by the data, which is null before there is any; it must stay the same
-// function. What was there stays until the new is there, and the same text stays the same object.
+// Fetch `url` and return {data, error, loading, time}. A null `url` fetches nothing. `every`: seconds until the next
+// request, 0 for none, or a function that returns them for the data, which is null at first; the function must stay the
+// same object. The old data stay until new data arrive, and an unchanged response keeps the same object.
 function useAnswer(url, every, read) {
   const [answer, setAnswer] = useState({ url: null });
   useEffect(() => {
@@ -52,7 +52,7 @@ function useAnswer(url, every, read) {
     const controller = new AbortController();
     let timer = null;
     let newest = null;
-    const ask = async () => {
+    const load = async () => {
       try {
         const text = await fetchText(url, controller.signal);
         const data = newest = read(text);
@@ -62,9 +62,9 @@ function useAnswer(url, every, read) {
         setAnswer((old) => ({ ...(old.url === url ? old : { url }), error: error.message }));
       }
       const seconds = typeof every === "function" ? every(newest) : every;
-      if (seconds > 0 && !controller.signal.aborted) timer = setTimeout(ask, seconds * 1000);
+      if (seconds > 0 && !controller.signal.aborted) timer = setTimeout(load, seconds * 1000);
     };
-    ask();
+    load();
     return () => {
       controller.abort();
       clearTimeout(timer);
@@ -80,22 +80,22 @@ function asJson(text) {
   try {
     return JSON.parse(text);
   } catch {
-    throw new Error("the answer is not JSON: a proxy between this page and Airflow's API server may have sent it");
+    throw new Error("the response is not JSON: a proxy between this page and Airflow's API server may have sent it");
   }
 }
 
 export const useText = (url, every = 0) => useAnswer(url, every, asIs);
 export const useJson = (url, every = 0) => useAnswer(url, every, asJson);
 
-// Several at once: {data: [one per address, or {error}], loading}. Asked when `urls` has become another list.
+// Fetch several URLs and return {data: [the data or {error} for each URL], loading}.
 export function useAllJson(urls) {
   const [answer, setAnswer] = useState({ key: "", data: null });
   const key = urls.join("\n");
   useEffect(() => {
     if (!key) return undefined;
     const controller = new AbortController();
-    const ask = (url) => fetchText(url, controller.signal).then(asJson).catch((error) => ({ error: error.message }));
-    Promise.all(key.split("\n").map(ask)).then((data) => controller.signal.aborted || setAnswer({ key, data }));
+    const load = (url) => fetchText(url, controller.signal).then(asJson).catch((error) => ({ error: error.message }));
+    Promise.all(key.split("\n").map(load)).then((data) => controller.signal.aborted || setAnswer({ key, data }));
     return () => controller.abort();
   }, [key]);
   const data = answer.key === key ? answer.data : null;

@@ -1,9 +1,9 @@
-// Choosing some of many names, of which there may be 10,000: a searchable list of bounded length.
+// A selection from up to 10,000 names: a searchable list of limited length.
 import { html, useId, useMemo, useState } from "./html.js";
 import { count } from "./format.js";
 
-const SHOWN = 30; // names at a time
-const SEARCHED = 12; // more names than that have a field to search them
+const SHOWN = 30; // limit of listed names
+const SEARCHED = 12; // a search field is shown for more names
 
 export function Choice({ title, word, names, chosen, most, single = false, onChange }) {
   const [text, setText] = useState("");
@@ -13,7 +13,7 @@ export function Choice({ title, word, names, chosen, most, single = false, onCha
   const full = !single && chosen.length >= most;
   const bound = full && names.length > most ? `, at most ${most}` : "";
   return html`<fieldset className="choice">
-    <legend>${title} <small>${chosen.length} of ${names.length.toLocaleString("en")} shown${bound}</small></legend>
+    <legend>${title} <small>${!single && `${chosen.length} of ${names.length.toLocaleString("en")} shown${bound}`}</small></legend>
     ${names.length > SEARCHED &&
     html`<div className="search"><label htmlFor=${field} className="unseen">Find a ${word}</label>
       <input id=${field} type="search" value=${text} placeholder=${`Find a ${word} …`} onChange=${(event) => setText(event.target.value)} /></div>`}
@@ -26,11 +26,11 @@ export function Choice({ title, word, names, chosen, most, single = false, onCha
       )}
     </div>
     ${shown.length < names.length &&
-    html`<p className="soft" role="status">${shown.length === 0 ? `No ${word} has “${text}” in its name.` : `The list has ${shown.length} of ${count(names.length, word)}. Search for others.`}</p>`}
+    html`<p className="soft" role="status">${shown.length === 0 ? `No ${word} name contains “${text}”.` : `The list has ${shown.length} of ${count(names.length, word)}. Search for others.`}</p>`}
   </fieldset>`;
 }
 
-// Those that are chosen come first, so that they can be taken away again.
+// Chosen names come first, so that the user can deselect them.
 function found(names, chosen, text) {
   const wanted = text.toLowerCase();
   const matching = [];

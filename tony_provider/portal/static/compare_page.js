@@ -1,7 +1,7 @@
 // Several jobs side by side: figures, curves, specifications.
 import { address, jobPath, useAllJson, useJson } from "./api.js";
 import { Curves, fromSummary } from "./curves.js";
-import { duration, figure, known, runDate, moment, NOTHING, shortened } from "./format.js";
+import { duration, figure, known, runDate, moment, NOTHING, short, shortened } from "./format.js";
 import { html, useMemo } from "./html.js";
 import { Fold, Loading, Problem, Section, State, Table, To } from "./parts.js";
 import { toJob, toJobs } from "./routes.js";
@@ -58,13 +58,13 @@ function Figures({ jobs, states, heads }) {
   const row = (name, value) => [name, ...jobs.map(value)];
   const rows = [
     row("State", (_, at) => html`<${State} state=${states[at]} />`),
-    row("Date", (job) => runDate(job.run_date)),
+    row("Run date", (job) => runDate(job.run_date)),
     row("Submitted", (job) => moment(job.submitted_ms)),
     row("Duration", (job) => duration(took(job))),
     row("Training", (job) => duration(job.times.training)),
     row("Restarts", (job) => figure(job.restarts)),
     row("Step", (job) => figure(job.step)),
-    row("Steps per second", (job) => figure(job.steps_per_second)),
+    row("Steps per second", (job) => short(job.steps_per_second)),
     ...metrics.slice(0, METRICS).map((metric) => row(html`<code>${shortened(metric, 80)}</code>`, (job) => (known(job.metrics[metric]) ? figure(job.metrics[metric]) : NOTHING))),
   ];
   return html`<div>

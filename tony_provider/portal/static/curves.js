@@ -1,22 +1,25 @@
-// Learning curves: metrics over steps or time, of tasks of one job or of several jobs.
+// Learning curves: metrics over steps or time, for tasks of one job or for several jobs.
 import { Chart } from "./chart.js";
 import { Choice } from "./choice.js";
-import { duration, DURATION_STEPS, figure, shortened } from "./format.js";
+import { duration, shortened } from "./format.js";
 import { html, useMemo } from "./html.js";
 import { Empty, Switch } from "./parts.js";
 import { useQuery } from "./query.js";
 import { series } from "./series.js";
+import { COUNT, DURATION } from "./ticks.js";
 
-const METRICS = 12; // charts at a time
-const FIRST = 4; // of them, before anything is chosen
+const METRICS = 12; // limit of charts
+const FIRST = 4; // charts before the user selects metrics
+const STEP = { label: "step", ...COUNT };
+const TIME = { label: "time", ...DURATION, tell: (seconds) => `after ${duration(seconds)}` };
 
-// `sources`: [{label, metrics: () => names, curve: (metric) => {steps, seconds, values} or null}]. What is chosen stands
-// in the address: `metric`, once for each, and `over`.
-export function Curves({ sources, empty }) {
+// `sources`: [{label, metrics: names, curve: (metric) => {steps, seconds, values} or null}]. The URL contains the
+// selection: `metric`, once for each metric, and `over`. `children`: a further selector.
+export function Curves({ sources, empty, children }) {
   const [query, setQuery] = useQuery();
   const names = useMemo(() => [...new Set(sources.flatMap((each) => each.metrics))], [sources]);
-  const asked = query.getAll("metric").filter((name) => names.includes(name));
-  const chosen = asked.length || query.has("metric") ? asked.slice(0, METRICS) : names.slice(0, FIRST);
+  const selected = query.getAll("metric").filter((name) => names.includes(name));
+  const chosen = selected.length || query.has("metric") ? selected.slice(0, METRICS) : names.slice(0, FIRST);
   const over = query.get("over") === "time" ? "time" : "steps";
   const set = (change) => setQuery((old) => change(new URLSearchParams(old)), { replace: true });
   const choose = (metrics) => set((next) => {
@@ -30,8 +33,11 @@ export function Curves({ sources, empty }) {
   });
   if (!names.length) return html`<${Empty}>${empty}<//>`;
   return html`<div>
-    <${Switch} label="X axis" options=${[["steps", "steps"], ["time", "time since submission"]]} value=${over} onChange=${turn} />
-    <${Choice} title="Metrics" word="metric" names=${names} chosen=${chosen} most=${METRICS} onChange=${choose} />
+    <div className="selectors">
+      <${Switch} label="Horizontal axis" options=${[["steps", "Steps"], ["time", "Time since submission"]]} value=${over} onChange=${turn} />
+      <${Choice} title="Metrics" word="metric" names=${names} chosen=${chosen} most=${METRICS} onChange=${choose} />
+      ${children}
+    </div>
     <div className="charts">
       ${chosen.map((metric) => html`<${MetricChart} key=${metric} metric=${metric} sources=${sources} over=${over} />`)}
     </div>
@@ -47,17 +53,16 @@ function MetricChart({ metric, sources, over }) {
     }
     return drawn;
   }, [metric, sources, over]);
-  const x = over === "time" ? { label: "time", write: duration, steps: DURATION_STEPS, tell: (seconds) => `after ${duration(seconds)}` } : { label: "step", write: figure };
-  return html`<${Chart} title=${shortened(metric, 120)} all=${all} x=${x} />`;
+  return html`<${Chart} title=${shortened(metric, 120)} all=${all} x=${over === "time" ? TIME : STEP} />`;
 }
 
-// Of a summary: the leader's own, thinned out.
+// The curves of a summary: those of the leader, with a limited number of points.
 export function fromSummary(summary, label) {
   const byName = new Map(summary.curves.map((each) => [each.metric, each]));
   return { label, metrics: [...byName.keys()], curve: (metric) => byName.get(metric) ?? null };
 }
 
-// Of a task's samples from the store.
+// The curves of a task's samples from the store.
 export function fromSamples(samples, label, submittedMs) {
   const seconds = samples.time_ms.map((time) => (time - submittedMs) / 1000);
   const metrics = samples.metrics ?? {};

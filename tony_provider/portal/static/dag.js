@@ -1,17 +1,20 @@
-// The tab on a DAG: its trainings over the dates of their runs.
+// The tab on a DAG: its trainings by run date.
 import { DatesPage } from "./dates_page.js";
 import { html } from "./html.js";
 import { Page } from "./parts.js";
 import { loaded } from "./style.js";
 
-// What these need, too: all is asked for at once, and not one level after the other.
+// Modules that these modules import, so that the browser loads all of them at once.
 import "./api.js";
 import "./chart.js";
 import "./choice.js";
 import "./format.js";
+import "./plot.js";
 import "./query.js";
 import "./routes.js";
 import "./series.js";
+import "./states.js";
+import "./ticks.js";
 import "./vendor/htm.js";
 import "./vendor/uPlot.js";
 
@@ -19,4 +22,4 @@ await loaded;
 
 const Trainings = ({ dagId }) => html`<${Page}><${DatesPage} key=${dagId} dagId=${dagId} /><//>`;
 
-globalThis.AirflowPlugin = Trainings; // where Airflow looks for it, right after the import
+globalThis.AirflowPlugin = Trainings; // Airflow reads this name after the import

@@ -1,15 +1,27 @@
-// The filters of the list of jobs.
+// The filters of the list of jobs. On a phone, they are hidden until the user opens them.
 import { html, useEffect, useId, useState } from "./html.js";
 
 export const FILTERS = ["text", "dag_id", "task_id", "run_id", "user", "verdict", "date_after", "date_before", "after", "before"];
-const LABELS = { text: "Text", dag_id: "DAG", task_id: "Task", run_id: "Run", user: "User", date_after: "Date from (UTC)", date_before: "Date before (UTC)", after: "Submitted from (UTC)", before: "Submitted before (UTC)" };
-const VERDICTS = [["", "Any"], ["SUCCEEDED", "Succeeded"], ["FAILED", "Failed"], ["KILLED", "Killed"], ["RUNNING", "Running"], ["UNSEEN", "Unseen (no task watches it now)"], ["UNWATCHED", "Unwatched (task does not wait)"], ["LOST", "Lost (end not recorded)"]];
+const LABELS = { text: "Search", dag_id: "DAG", task_id: "Task", run_id: "Run ID", user: "User", date_after: "Run date from (UTC)", date_before: "Run date before (UTC)", after: "Submitted from (UTC)", before: "Submitted before (UTC)" };
+const STATES = [
+  ["", "Any"],
+  ["SUCCEEDED", "Succeeded"],
+  ["FAILED", "Failed"],
+  ["KILLED", "Killed"],
+  ["RUNNING", "Running"],
+  ["UNSEEN", "Unseen (no task watches it now)"],
+  ["UNWATCHED", "Unwatched (task does not wait)"],
+  ["LOST", "Lost (end not recorded)"],
+];
 
-// What is typed counts when it is sent; what is picked from a list counts at once.
+// Typed values apply when the form is submitted. A selected state applies at once.
 export function Filters({ filters, onChange }) {
   const [typed, setTyped] = useState(filters);
-  const standing = JSON.stringify(filters);
-  useEffect(() => setTyped(JSON.parse(standing)), [standing]); // also when the browser went back
+  const [open, setOpen] = useState(false);
+  const form = useId();
+  const current = JSON.stringify(filters);
+  useEffect(() => setTyped(JSON.parse(current)), [current]); // also after the browser's back button
+  const active = FILTERS.filter((name) => filters[name] !== "").length;
   const set = (name, value) => setTyped({ ...typed, [name]: value });
   const pick = (name, value) => {
     set(name, value);
@@ -20,22 +32,25 @@ export function Filters({ filters, onChange }) {
     onChange(Object.fromEntries(FILTERS.map((name) => [name, typed[name].trim()])));
   };
   const fields = { typed, set };
-  return html`<form className="filters" role="search" aria-label="Filter the jobs" onSubmit=${send}>
-    <${Field} name="text" type="search" ...${fields} />
-    <${Field} name="dag_id" ...${fields} />
-    <${Field} name="task_id" ...${fields} />
-    <${Field} name="run_id" ...${fields} />
-    <${Field} name="user" ...${fields} />
-    <${Verdict} value=${typed.verdict} onPick=${(value) => pick("verdict", value)} />
-    <${Field} name="date_after" type="date" ...${fields} />
-    <${Field} name="date_before" type="date" ...${fields} />
-    <${Field} name="after" type="date" ...${fields} />
-    <${Field} name="before" type="date" ...${fields} />
-    <div className="buttons">
-      <button type="submit" className="main">Filter</button>
-      <button type="button" onClick=${() => onChange(Object.fromEntries(FILTERS.map((name) => [name, ""])))}>Clear</button>
-    </div>
-  </form>`;
+  return html`<div>
+    <button type="button" className="filters-toggle" aria-expanded=${open} aria-controls=${form} onClick=${() => setOpen(!open)}>Filters${active > 0 && ` (${active} active)`}</button>
+    <form id=${form} className=${`filters${open ? " open" : ""}`} role="search" aria-label="Filter the jobs" onSubmit=${send}>
+      <${Field} name="text" type="search" ...${fields} />
+      <${Field} name="dag_id" ...${fields} />
+      <${Field} name="task_id" ...${fields} />
+      <${Field} name="run_id" ...${fields} />
+      <${Field} name="user" ...${fields} />
+      <${StateFilter} value=${typed.verdict} onPick=${(value) => pick("verdict", value)} />
+      <${Field} name="date_after" type="date" ...${fields} />
+      <${Field} name="date_before" type="date" ...${fields} />
+      <${Field} name="after" type="date" ...${fields} />
+      <${Field} name="before" type="date" ...${fields} />
+      <div className="buttons">
+        <button type="submit" className="main">Filter</button>
+        <button type="button" onClick=${() => onChange(Object.fromEntries(FILTERS.map((name) => [name, ""])))}>Clear</button>
+      </div>
+    </form>
+  </div>`;
 }
 
 function Field({ name, type = "text", typed, set }) {
@@ -46,12 +61,12 @@ function Field({ name, type = "text", typed, set }) {
   </div>`;
 }
 
-function Verdict({ value, onPick }) {
+function StateFilter({ value, onPick }) {
   const id = useId();
   return html`<div>
-    <label htmlFor=${id}>Verdict</label>
+    <label htmlFor=${id}>State</label>
     <select id=${id} name="verdict" value=${value} onChange=${(event) => onPick(event.target.value)}>
-      ${VERDICTS.map(([each, text]) => html`<option key=${each} value=${each}>${text}</option>`)}
+      ${STATES.map(([state, text]) => html`<option key=${state} value=${state}>${text}</option>`)}
     </select>
   </div>`;
 }

@@ -1,4 +1,4 @@
-// How the pages write HTML: Airflow's own React, by templates. What stands in a template is text, never markup.
+// HTML templates for Airflow's own React. Values in a template are text, never markup.
 import htm from "./vendor/htm.js";
 
 const { React } = globalThis;

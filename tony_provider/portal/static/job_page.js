@@ -1,27 +1,31 @@
-// The page of one job: what Airflow's database knows of it at once, then what its store has.
+// The page of a job. It shows the data of Airflow's database first, and then the records from the store.
 import { address, jobPath, useJson } from "./api.js";
-import { duration, figure, known, runDate, moment, NOTHING, ZONE } from "./format.js";
+import { ZONE } from "./format.js";
 import { html } from "./html.js";
-import { JobHistory } from "./job_history.js";
-import { hasEnded, LiveJob, useLive } from "./live_job.js";
-import { Announcement, Facts, Fold, Loading, Outside, Problem, Section, State, To } from "./parts.js";
-import { toComparison, toDates, toJob, toJobs, toRun, toTaskInstance } from "./routes.js";
+import { JobRun, JobSummary } from "./job_facts.js";
+import { HistoryProblems, LearningCurves, ResourcesOverTime, Specification, useHistory } from "./job_history.js";
+import { LiveJob, hasEnded, useLive, withStatus } from "./live_job.js";
+import { Logs } from "./logs.js";
+import { Announcement, Contents, Fold, Loading, Problem, Section, To, Warnings } from "./parts.js";
+import { toComparison, toJob, toJobs } from "./routes.js";
 import { Differences } from "./specification.js";
+import { State } from "./states.js";
 import { TensorBoard } from "./tensorboard.js";
+import { TimeLine } from "./time_line.js";
 import { TimeUse } from "./time_use.js";
 import { TypeUse } from "./type_use.js";
 
-// Seconds, while its end may yet come into Airflow's database.
-const renewed = (job) => (["RUNNING", "UNSEEN"].includes(job?.state) ? 5 : 0);
+// Seconds between two requests, while Airflow's database may still get the end of the job.
+const refresh = (job) => (["RUNNING", "UNSEEN"].includes(job?.state) ? 5 : 0);
 
-// Why there is no verdict, where the task does not just wait for it.
+// Why the final state is unknown, except if the task simply waits for it.
 const OPEN = {
   UNSEEN: "No task watches this job now. Its task will run again, and will then report the state of the job.",
   UNWATCHED: "The task does not wait for the end of this job.",
   LOST: "The end of this job was not recorded: its task was marked or cleared, or the Airflow worker died.",
 };
 
-// Kinds of failure, in words; another one is told as it is.
+// Descriptions of the kinds of failure. Other kinds are shown unchanged.
 const KINDS = {
   USER: "The program failed",
   OUT_OF_MEMORY: "Out of memory",
@@ -42,9 +46,9 @@ const KINDS = {
   INTERNAL: "Internal error of tony_provider",
 };
 
-// `back`: whether a link leads back to the list.
+// `back`: whether to link to the list of jobs.
 export function JobPage({ applicationId, back = false }) {
-  const { data, error, loading } = useJson(address(jobPath(applicationId)), renewed);
+  const { data, error, loading } = useJson(address(jobPath(applicationId)), refresh);
   return html`<div>
     ${back && html`<p><${To} to=${toJobs()}>← Training jobs<//></p>`}
     ${loading && html`<header><h1>${applicationId}</h1></header><${Loading} what="the job" />`}
@@ -55,84 +59,48 @@ export function JobPage({ applicationId, back = false }) {
 
 function Job({ summary: kept, state, task_state: taskState, previous, others, tensorboard, problems }) {
   const live = useLive(kept.application_id, !kept.verdict);
-  const summary = kept.verdict ? kept : brought(kept, live.answer?.status);
+  const summary = kept.verdict ? kept : withStatus(kept, live.answer?.status);
   const running = !kept.verdict && (live.answer ? !hasEnded(live.answer) : state === "RUNNING");
+  const stored = useHistory(summary, running);
+  const { history } = stored;
+  const logged = running ? Object.keys(history?.samples ?? {}) : [];
   return html`<article>
     <${Head} summary=${summary} state=${state} />
     ${OPEN[state] && html`<p>${OPEN[state]} ${taskState && html`<span className="soft">State of the task: ${taskState.replaceAll("_", " ")}.</span>`}</p>`}
     <${Announcement} text=${`${summary.name || summary.application_id}: ${state}`} />
+    <${Contents} titles=${["Learning curves", ...(previous ? ["Changes"] : []), "Resources", ...(history ? ["Timeline"] : []), "Time by phase", ...(stored.error ? [] : ["Logs"]), ...(history ? ["Specification"] : [])]} />
     ${!kept.verdict && html`<${LiveJob} live=${live} />`}
     <${Warnings} title="Unreadable data" warnings=${problems} />
     <${Advice} advice=${summary.advice} />
     <${Warnings} title="Warnings" warnings=${summary.warnings} />
+    <${HistoryProblems} stored=${stored} />
     <div className="columns">
-      <${Section} title="Summary"><${Figures} summary=${summary} running=${running} /><//>
-      <${Section} title="Details"><${Origin} summary=${summary} /><//>
+      <${Section} title="Summary" note=${`times in ${ZONE}`}><${JobSummary} summary=${summary} running=${running} /><//>
+      <${Section} title="Run"><${JobRun} summary=${summary} /><//>
+    </div>
+    <${Section} title="Learning curves"><${LearningCurves} summary=${summary} stored=${stored} /><//>
+    ${previous && html`<${Section} title="Changes since the previous run"><${Changes} previous=${previous} applicationId=${summary.application_id} /><//>`}
+    <${Section} title="Resources: requested and used"><${TypeUse} use=${summary.use} /><${ResourcesOverTime} stored=${stored} /><//>
+    <div className="columns wide-first">
+      ${history && html`<${Section} title="Timeline"><${TimeLine} events=${history.events} submittedMs=${summary.submitted_ms} finishedMs=${summary.finished_ms} running=${running} /><//>`}
       <${Section} title="Time by phase"><${TimeUse} times=${summary.times} /><//>
     </div>
-    <${Section} title="Requested and used resources"><${TypeUse} use=${summary.use} /><//>
-    <${JobHistory} summary=${summary} running=${running} />
-    ${tensorboard.length > 0 && html`<${TensorBoard} commands=${tensorboard} />`}
-    ${previous && html`<${Section} title="Changes since the previous run"><${Changes} previous=${previous} applicationId=${summary.application_id} /><//>`}
+    ${!stored.error && html`<${Section} title="Logs"><${Fold} title="Output of the tasks" open=${running || Boolean(summary.reason)}>${() => html`<${Logs} applicationId=${summary.application_id} running=${logged} preferred=${summary.failed_task} />`}<//><//>`}
+    ${history && html`<${Section} title="Specification"><${Specification} history=${history} /><//>`}
+    ${history?.event_files && tensorboard.length > 0 && html`<${TensorBoard} commands=${tensorboard} />`}
     <${Others} summary=${summary} others=${others} />
   </article>`;
 }
 
-// The summary of a job without a verdict is of its beginning: what its status says by now.
-function brought(summary, status) {
-  if (!status) return summary;
-  const { step, total_steps, steps_per_second, metrics } = status.tasks.find((task) => `${task.type}:${task.index}` === status.leader)?.progress ?? {};
-  const { times, use, restarts, warnings, finished_ms } = status;
-  const newer = { step, total_steps, steps_per_second, metrics, times, use, restarts, warnings, finished_ms };
-  const said = (value) => known(value) && !(Array.isArray(value) && !value.length);
-  return { ...summary, ...Object.fromEntries(Object.entries(newer).filter(([, value]) => said(value))) };
-}
-
 function Head({ summary, state }) {
-  const isTold = summary.failed_task && summary.reason?.startsWith(summary.failed_task); // most reasons say it first
-  const where = isTold ? "" : [summary.failed_task, summary.failed_node && `on ${summary.failed_node}`].filter(Boolean).join(" ");
+  const isNamed = summary.failed_task && summary.reason?.startsWith(summary.failed_task); // as in most reasons
+  const where = isNamed ? "" : [summary.failed_task, summary.failed_node && `on ${summary.failed_node}`].filter(Boolean).join(" ");
   const failed = state === "FAILED" || summary.reason;
   return html`<header>
     <h1>${summary.name || summary.application_id} <${State} state=${state} /></h1>
     <p className="soft">${summary.application_id}</p>
     ${failed && html`<div className="problem"><strong>${KINDS[summary.failure_kind] ?? summary.failure_kind ?? state}${where && ` · ${where}`}:</strong> <span>${summary.reason || "the reason is unknown"}</span></div>`}
   </header>`;
-}
-
-function Figures({ summary, running }) {
-  const until = summary.finished_ms ?? (running ? Date.now() : null);
-  const metrics = Object.entries(summary.metrics);
-  const step = known(summary.step) ? `${figure(summary.step)}${known(summary.total_steps) ? ` of ${figure(summary.total_steps)}` : ""}` : null;
-  return html`<div>
-    <${Facts} facts=${[
-      ["Submitted", `${moment(summary.submitted_ms, { seconds: true })} (${ZONE})`],
-      ["Finished", summary.finished_ms ? moment(summary.finished_ms, { seconds: true }) : null],
-      ["Duration", until && duration((until - summary.submitted_ms) / 1000)],
-      ["Step", step],
-      ["Steps per second", known(summary.steps_per_second) ? figure(summary.steps_per_second) : null],
-      ["Restarts", figure(summary.restarts)],
-      ["Resumed from step", known(summary.resumed_step) ? figure(summary.resumed_step) : null],
-      ["Newest checkpoint", known(summary.checkpoint_step) ? `step ${figure(summary.checkpoint_step)}` : null],
-    ]} />
-    ${metrics.length > 0 && html`<h3>Metrics</h3><${Facts} facts=${metrics.slice(0, 12).map(([name, value]) => [name, figure(value)])} />`}
-    ${metrics.length > 12 && html`<${Fold} title=${`${metrics.length - 12} more metrics`}>${() => html`<${Facts} facts=${metrics.slice(12, 500).map(([name, value]) => [name, figure(value)])} />`}<//>`}
-  </div>`;
-}
-
-function Origin({ summary }) {
-  const mapped = summary.map_index >= 0 ? ` [${summary.map_index}]` : "";
-  return html`<${Facts} facts=${[
-    ["DAG", html`<${To} to=${toDates(summary.dag_id)}>${summary.dag_id}<//>`],
-    ["Run", html`<${To} to=${toRun(summary)}>${summary.run_id}<//>`],
-    ["Task", html`<${To} to=${toTaskInstance(summary)}>${summary.task_id}${mapped}<//>, try ${summary.try_number}`],
-    ["Date", runDate(summary.run_date)],
-    ["User", summary.proxy_user ? `${summary.user} (for ${summary.proxy_user})` : summary.user || NOTHING],
-    ["Queue", summary.queue || NOTHING],
-    ["Framework", summary.framework],
-    ["Connection", summary.tony_conn_id],
-    ["Directory", html`<code>${summary.application_dir}</code>`],
-    ...Object.entries(summary.links).map(([name, link]) => [name, html`<${Outside} address=${link}>open<//>`]),
-  ]} />`;
 }
 
 function Advice({ advice }) {
@@ -144,11 +112,6 @@ function Advice({ advice }) {
       </li>`,
     )}</ul>
   <//>`;
-}
-
-function Warnings({ title, warnings }) {
-  if (!warnings.length) return null;
-  return html`<${Section} title=${title} className="warnings"><ul>${warnings.slice(0, 50).map((each, at) => html`<li key=${at}>${each}</li>`)}</ul><//>`;
 }
 
 function Changes({ previous, applicationId }) {

@@ -1,5 +1,5 @@
 // The table of jobs: a row for each, with a box to choose it for comparison.
-import { duration, figure, known, runDate, moment, NOTHING, shortened, ZONE } from "./format.js";
+import { duration, figure, hours, known, runDate, moment, NOTHING, shortened, ZONE } from "./format.js";
 import { html } from "./html.js";
 import { State, To } from "./parts.js";
 import { toDates, toJob, toTaskInstance } from "./routes.js";
@@ -9,7 +9,7 @@ const COLUMNS = [
   ["State", false, "state"],
   ["Job", false, "name"],
   ["Task", false, "task"],
-  ["Date", false, "date"],
+  ["Run date", false, "date"],
   ["Submitted", false, "submitted"],
   ["Duration", true, "duration"],
   ["Waiting", true, "waiting"],
@@ -60,10 +60,4 @@ function Row({ job, chosen, most, onChoose }) {
     <td className="number">${hours(job.gpu_hours)}</td>
     <td>${job.user}</td>
   </tr>`;
-}
-
-// With two digits that say something, however short the job was.
-function hours(value) {
-  if (!known(value)) return NOTHING;
-  return Number(value).toLocaleString("en", value < 1 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 1 });
 }

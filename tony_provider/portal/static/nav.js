@@ -1,4 +1,4 @@
-// The page in Airflow's navigation: the jobs, one of them, or several side by side, as the address says.
+// The page in Airflow's navigation: the list of jobs, one job, or a comparison, depending on the URL.
 import { ComparePage } from "./compare_page.js";
 import { html, useSearchParams } from "./html.js";
 import { JobPage } from "./job_page.js";
@@ -17,4 +17,4 @@ function TrainingJobs() {
   return html`<${Page}><${JobsPage} /><//>`;
 }
 
-globalThis.AirflowPlugin = TrainingJobs; // where Airflow looks for it, right after the import
+globalThis.AirflowPlugin = TrainingJobs; // Airflow reads this name after the import

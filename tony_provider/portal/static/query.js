@@ -1,17 +1,17 @@
-// What is chosen on a page, as it stands in the address.
+// The query of the page's URL, which contains the user's selections.
 import { useEffect, useSearchParams, useState } from "./html.js";
 
-const standing = () => new URLSearchParams(window.location.search);
+const current = () => new URLSearchParams(window.location.search);
 
-// [query, set]: `set` takes what makes the new query of the old one. With `replace` the address changes without Airflow's
-// router: that makes the whole page anew, and whoever uses a keyboard would lose their place.
+// Return [query, set]. `set` takes a function that returns the new query for the old one. With `replace`, the URL changes
+// without Airflow's router, which would build the whole page again and move the keyboard focus.
 export function useQuery() {
   const [routed, navigate] = useSearchParams();
-  const [query, setQuery] = useState(standing);
-  // Also when the browser went back; the same query stays the same object, and nothing is drawn again.
-  useEffect(() => setQuery((old) => (String(old) === String(standing()) ? old : standing())), [routed]);
+  const [query, setQuery] = useState(current);
+  // Also after the browser's back button. An equal query keeps the same object, so that nothing is drawn again.
+  useEffect(() => setQuery((old) => (String(old) === String(current()) ? old : current())), [routed]);
   const set = (change, { replace = false } = {}) => {
-    const next = change(standing());
+    const next = change(current());
     if (replace) window.history.replaceState(window.history.state, "", `${window.location.pathname}?${next}`);
     else navigate(next);
     setQuery(next);

@@ -1,6 +1,6 @@
-// Addresses of pages: the portal's own and Airflow's, within the router of Airflow's page.
+// URLs of the portal's and Airflow's pages, for Airflow's router.
 
-const PORTAL = "/plugin/training-jobs"; // as portal/pages.py has it
+const PORTAL = "/plugin/training-jobs"; // PORTAL_ROUTE in links/job_links.py
 
 const within = (query) => `${PORTAL}?${new URLSearchParams(query)}`;
 

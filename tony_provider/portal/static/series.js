@@ -1,9 +1,9 @@
-// A series of points that a chart can draw: in order, with gaps where there is no number.
+// Series of points for a chart, in ascending order and with gaps where a value is not a finite number.
 import { drawable, numeric } from "./format.js";
 
-// {label, xs, ys, gaps, again, back}: xs ascend, ys have null for NaN and infinity. Where the same x came twice, as steps
-// do that are trained again after a restart, the later value counts. `gaps`: how many points were no number; `again`: how
-// many came a second time; `back`: how often x was smaller than the one before it.
+// Return {label, xs, ys, gaps, again, back}. `ys` has null for NaN and infinity. If an x occurs several times, such as a
+// step that is repeated after a restart, the last value counts. `gaps` is the number of values that are not finite,
+// `again` the number of repeated points, and `back` how often x decreased.
 export function series(label, rawXs, rawYs) {
   const points = [];
   let back = 0;
@@ -22,29 +22,29 @@ export function series(label, rawXs, rawYs) {
   return { label, xs: kept.map(([x]) => x), ys, gaps, again: points.length - kept.length, back };
 }
 
-// The x that are drawn where there is one point alone: room on both sides, half a day where days are drawn. Null where
-// there are more. uPlot itself would draw a moment in three years.
+// Return the range of x for a single point: some room on both sides, half a day for a chart of days. Return null for
+// more points. Without this, uPlot would show several years.
 export function aroundOne(xs, { time, utc }) {
   const room = time ? (utc ? 43200 : 30) : 1;
   return xs.length === 1 ? [xs[0] - room, xs[0] + room] : null;
 }
 
-const SEEN = 0.05; // of the points: fewer at the same step are what any program does that reports twice at one
+const NOTABLE = 0.05; // share of repeated points that is worth a remark: many programs report a few steps twice
 
-// What a drawing does not show by itself, for people. `time`: whether x is time, and not steps.
+// Return sentences about the data that the drawing does not show. `time`: whether x is a time instead of a step.
 export function remarks(all, time) {
   const sum = (name) => all.reduce((total, each) => total + each[name], 0);
   const times = (number) => (number === 1 ? "once" : `${number.toLocaleString("en")} times`);
   const many = (number, one, more) => (number === 1 ? `One ${one}` : `${number.toLocaleString("en")} ${more}`);
   const [gaps, again, back] = ["gaps", "again", "back"].map(sum);
-  const said = [];
-  if (gaps) said.push(`${many(gaps, "value is", "values are")} NaN or infinite and shown as ${gaps === 1 ? "a gap" : "gaps"}`);
-  if (back) said.push(`${time ? "The clock" : "The steps"} went back ${times(back)}: points are drawn in the order of their ${time ? "times" : "steps"}`);
-  if (again > SEEN * all.reduce((total, each) => total + each.xs.length, 0)) said.push(`${many(again, "point has", "points have")} the same ${time ? "time" : "step"} as another point: the later point is drawn`);
-  return said;
+  const found = [];
+  if (gaps) found.push(`${many(gaps, "value is", "values are")} NaN or infinite and shown as ${gaps === 1 ? "a gap" : "gaps"}`);
+  if (back) found.push(`${time ? "The clock" : "The steps"} went back ${times(back)}: points are drawn in the order of their ${time ? "times" : "steps"}`);
+  if (again > NOTABLE * all.reduce((total, each) => total + each.xs.length, 0)) found.push(`${many(again, "point has", "points have")} the same ${time ? "time" : "step"} as another point: the later point is drawn`);
+  return found;
 }
 
-// One line in words: where it begins, ends, and its bounds.
+// Describe a series for screen readers: its first, last, lowest and highest point.
 export function inWords(each, writeX, writeY) {
   const finite = each.ys.map((y, at) => [each.xs[at], y]).filter(([, y]) => y !== null);
   if (!finite.length) return `${each.label}: no finite value`;

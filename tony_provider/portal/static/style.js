@@ -1,4 +1,4 @@
-// The style sheets of the pages, loaded once, before anything is shown.
+// The style sheets of the pages, loaded once, before the first page is shown.
 
 const load = (file) =>
   new Promise((resolve, reject) => {

@@ -1,4 +1,4 @@
-// The tab on a task instance: its newest job, and the jobs of its other tries.
+// The tab on a task instance: its newest job.
 import { html } from "./html.js";
 import { Page } from "./parts.js";
 import { loaded } from "./style.js";
@@ -11,4 +11,4 @@ function Training({ dagId, runId, taskId, mapIndex }) {
   return html`<${Page}><${TaskPage} key=${key} dagId=${dagId} runId=${runId} taskId=${taskId} mapIndex=${mapIndex} /><//>`;
 }
 
-globalThis.AirflowPlugin = Training; // where Airflow looks for it, right after the import
+globalThis.AirflowPlugin = Training; // Airflow reads this name after the import

@@ -1,4 +1,4 @@
-// How the event files of jobs are drawn: by commands that a person types on a machine of their own.
+// Commands that show the event files of jobs with TensorBoard on the user's machine.
 import { html, useState } from "./html.js";
 import { Announcement, Section } from "./parts.js";
 
@@ -8,7 +8,7 @@ export const TensorBoard = ({ commands }) => html`<${Section} title="TensorBoard
   ${commands.map((each) => html`<${Command} key=${each} text=${each} />`)}
 <//>`;
 
-// Browsers let pages copy only where they came by HTTPS, or from this machine.
+// Browsers allow copying only for pages from HTTPS or from this machine.
 function Command({ text }) {
   const [copied, setCopied] = useState(false);
   const copy = () => navigator.clipboard.writeText(text).then(() => setCopied(true));

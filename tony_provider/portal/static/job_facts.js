@@ -1,0 +1,44 @@
+// Facts about a job: its summary, and the run that it belongs to.
+import { duration, figure, known, moment, NOTHING, runDate, short } from "./format.js";
+import { html } from "./html.js";
+import { Facts, Fold, Outside, To } from "./parts.js";
+import { toDates, toRun, toTaskInstance } from "./routes.js";
+
+const METRICS = 12; // that are always visible
+
+export function JobSummary({ summary, running }) {
+  const until = summary.finished_ms ?? (running ? Date.now() : null);
+  const metrics = Object.entries(summary.metrics).map(([name, value]) => [name, figure(value)]);
+  const step = known(summary.step) ? `${figure(summary.step)}${known(summary.total_steps) ? ` of ${figure(summary.total_steps)}` : ""}` : null;
+  return html`<div>
+    <${Facts} facts=${[
+      ["Submitted", moment(summary.submitted_ms, { seconds: true })],
+      ["Finished", summary.finished_ms ? moment(summary.finished_ms, { seconds: true }) : null],
+      ["Duration", until && duration((until - summary.submitted_ms) / 1000)],
+      ["Step", step],
+      ["Steps per second", known(summary.steps_per_second) ? short(summary.steps_per_second) : null],
+      ["Restarts", figure(summary.restarts)],
+      ["Resumed from step", known(summary.resumed_step) ? figure(summary.resumed_step) : null],
+      ["Checkpoint", known(summary.checkpoint_step) ? `step ${figure(summary.checkpoint_step)}` : null],
+    ]} />
+    ${metrics.length > 0 && html`<h3>Metrics</h3><${Facts} facts=${metrics.slice(0, METRICS)} />`}
+    ${metrics.length > METRICS && html`<${Fold} title=${`${metrics.length - METRICS} more metrics`}>${() => html`<${Facts} facts=${metrics.slice(METRICS, 500)} />`}<//>`}
+  </div>`;
+}
+
+export function JobRun({ summary }) {
+  const mapped = summary.map_index >= 0 ? ` [${summary.map_index}]` : "";
+  return html`<${Facts} facts=${[
+    ["DAG", html`<${To} to=${toDates(summary.dag_id)}>${summary.dag_id}<//>`],
+    ["Run ID", html`<${To} to=${toRun(summary)}>${summary.run_id}<//>`, true],
+    ["Run date", runDate(summary.run_date)],
+    ["Task", html`<${To} to=${toTaskInstance(summary)}>${summary.task_id}${mapped}<//>`],
+    ["Try", figure(summary.try_number)],
+    ["User", summary.proxy_user ? `${summary.user} (for ${summary.proxy_user})` : summary.user || NOTHING],
+    ["Queue", summary.queue || NOTHING],
+    ["Framework", summary.framework],
+    ["Connection", summary.tony_conn_id],
+    ["Directory", html`<code>${summary.application_dir}</code>`, true],
+    ...Object.entries(summary.links).map(([name, link]) => [name, html`<${Outside} address=${link}>Open<//>`]),
+  ]} />`;
+}
