@@ -17,6 +17,7 @@ from tony_provider.get_provider_info import get_provider_info
 from tony_provider.hooks.fields import CONNECTION_FIELDS, FIELD_BEHAVIOUR
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.links.job_links import LINKS
+from tony_provider.runtime.jobspec.model import Network
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,9 @@ def test_airflows_pages_get_the_form() -> None:
     backend = form.extra_fields["backend"]
     assert backend["schema"]["enum"] == ["yarn", "local"]
     assert (backend["schema"]["title"], backend["value"]) == ("Backend", "yarn")
+    network = form.extra_fields["network"]
+    assert set(network["schema"]["enum"]) == {each.value for each in Network}
+    assert network["value"] is None  # neither choice is the default
     assert form.extra_fields["kerberos"]["schema"]["section"] == "Security"
 
 

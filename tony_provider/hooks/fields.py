@@ -8,6 +8,11 @@ from tony_provider.runtime.common import contract
 
 _TYPES = {"number": "integer", "flag": "boolean", "mapping": "object"}  # JSON types; fields of other kinds are strings
 
+_CHOICES: dict[str, dict[str, Any]] = {  # fields for which the form offers a list
+    "backend": {"enum": ["yarn", "local"], "default": "yarn"},
+    "network": {"enum": ["isolated", "trusted"]},
+}
+
 
 class Field(NamedTuple):
     """A field of a connection: its texts in the form, and the kind of its value."""
@@ -26,8 +31,7 @@ class Field(NamedTuple):
         one.
         """
         schema: dict[str, Any] = {"type": [_TYPES.get(self.kind, "string"), "null"]}
-        if self.kind == "backend":
-            schema |= {"enum": ["yarn", "local"], "default": "yarn"}
+        schema |= _CHOICES.get(self.kind, {})
         optional = {"minimum": self.minimum, "section": self.section}
         schema |= {name: value for name, value in optional.items() if value is not None}
         return {"label": self.label, "description": self.description, "schema": schema}
