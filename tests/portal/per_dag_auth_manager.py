@@ -7,7 +7,7 @@ from typing import Any
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 
-PORTAL_DAGS = {"portal_clicks", "portal_sweep", "portal_odd", "portal_long", "portal_large"}
+PORTAL_DAGS = {"portal_acted", "portal_clicks", "portal_sweep", "portal_odd", "portal_long", "portal_large"}
 # What each user may read: DAGs, and kinds of access that they lack.
 READS: dict[str, set[str]] = {
     "alice": {"clicks", "digits"},
@@ -18,6 +18,9 @@ READS: dict[str, set[str]] = {
     "frank": {"seeded_clicks", "seeded_sweep", "seeded_odd", "seeded_marked"},
     "ivan": {"digits_daily", "parted"},
     "judy": {"digits"},
+    "rita": {"ordered"},
+    "saul": {"ordered"},
+    "peggy": {"ordered", "portal_acted"},
     "grace": PORTAL_DAGS | {f"many_{number:02}" for number in range(20)},
     "heidi": {"portal_sweep"},
 }
@@ -28,10 +31,16 @@ LACKS = {
 }
 
 
+READ_ONLY = {"peggy"}
+
+
 class PerDagAuthManager(SimpleAuthManager):
-    """Airflow's simple auth manager, in which users may read the DAGs that ``READS`` names."""
+    """Airflow's simple auth manager, but users have access only to the DAGs in ``READS``.
+
+    They may also edit these DAGs, except for the users in ``READ_ONLY``.
+    """
 
     def is_authorized_dag(self, *, method: Any, user: Any, access_entity: Any = None, details: Any = None) -> bool:
-        if access_entity in LACKS.get(user.username, ()):
+        if access_entity in LACKS.get(user.username, ()) or (method != "GET" and user.username in READ_ONLY):
             return False
         return details is None or details.id is None or details.id in READS[user.username]

@@ -132,6 +132,13 @@ _KILL = ActionCommand(
     ),
 )
 _REASON = _arg("--reason", help="Reason to show in the job's log, in its events and on its page")
+_SAVE = ActionCommand(
+    name="save",
+    help="Ask a running job to save a checkpoint",
+    description="Ask the programs of a running job to save a checkpoint now. The job continues.",
+    func=lazily("tony_provider.cli.job_actions.save"),
+    args=(*_WHICH, _REASON),
+)
 _SUSPEND = ActionCommand(
     name="suspend",
     help="Suspend a job: save a checkpoint and release all containers",
@@ -544,6 +551,6 @@ def get_tony_cli_commands() -> list[CLICommand]:
     env = GroupCommand(name="env", help="Build Python environments for jobs", subcommands=(_ENV_BUILD,))
     portal = GroupCommand(name="portal", help="Maintain the portal in Airflow's pages", subcommands=(_PORTAL_REBUILD,))
     shown = (_STATUS, _LOGS, _CHECKPOINT, _TENSORBOARD, _NOTEBOOK, _TUNNEL, _ADVISE, _LIST)
-    steered = (_KILL, _SUSPEND, _RESUME, _RESIZE, _EXPORT, _RENEW)
+    steered = (_KILL, _SAVE, _SUSPEND, _RESUME, _RESIZE, _EXPORT, _RENEW)
     commands = (_SUBMIT, *steered, *shown, _CHECK, _IMPORT, _DAG, _DOCTOR, _GC, env, portal, runtime)
     return [GroupCommand(name="tony", help="Run and inspect distributed training on YARN", subcommands=commands)]

@@ -1,21 +1,23 @@
 """Commands that change a running job, or copy its checkpoint or model.
 
-Contains ``kill``, ``suspend``, ``resume``, ``resize``, ``export`` and ``checkpoint`` of ``airflow tony``.
+Contains ``kill``, ``save``, ``suspend``, ``resume``, ``resize``, ``export`` and ``checkpoint`` of ``airflow tony``.
 """
 
 from __future__ import annotations
 
 import threading
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tony_provider.cli.command import command, hook_of, job_of, reason_of, running_job, say, seconds_of
 from tony_provider.cluster.training.checkpoint_chains import kept_checkpoints
+from tony_provider.hooks.job import TonyJob
 from tony_provider.runtime.checkpoint.catalog import copy_checkpoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint
-from tony_provider.runtime.common.quantities import count, span
 from tony_provider.runtime.jobspec.model import RESIZE_EXAMPLE_WORDS
-from tony_provider.runtime.protocol.status import JobState
+from tony_provider.runtime.protocol.job_orders import describe_answer
 from tony_provider.watching.termination import KillOrder, end_job
 
 BY = "`airflow tony kill`"
@@ -45,27 +47,21 @@ def kill(args: Namespace) -> None:
 
 
 @command
+def save(args: Namespace) -> None:
+    """Ask the programs of a job to save a checkpoint. A program may ignore the request."""
+    _order(args, "checkpoint")
+
+
+@command
 def suspend(args: Namespace) -> None:
     """Ask the job's master to suspend the job. It is no error if the job is already suspended."""
-    with running_job(args) as job:
-        answer = job.suspend(reason_of(args))
-    if answer.get("state") == JobState.SUSPENDED:
-        say(f"{job} is suspended already")
-        return
-    within = span(float(answer["suspended_within"]))
-    say(f"{job} saves a checkpoint, and releases its containers within {within}")
-    say(f"`airflow tony resume {job}` resumes the job")
+    _order(args, "suspend")
 
 
 @command
 def resume(args: Namespace) -> None:
     """Resume a suspended job. It is no error if the job is not suspended."""
-    with running_job(args) as job:
-        answer = job.resume(reason_of(args))
-    if answer.get("state") == JobState.SUSPENDED:
-        say(f"{job} requests its containers, and resumes from its newest checkpoint")
-    else:
-        say(f"{job} continues; it was not suspended")
+    _order(args, "resume")
 
 
 @command
@@ -74,16 +70,18 @@ def resize(args: Namespace) -> None:
     counts = _counts(args.counts)
     with running_job(args) as job:
         answer = job.resize(counts, reason_of(args))
-    for task_type, number in counts.items():
-        before = answer["before"][task_type]
-        if number == before:
-            say(f"{job} already has {count(number, task_type)}, or is being resized to this number")
-        elif answer["state"] == JobState.SUSPENDED:
-            say(f"{job} is suspended, and will have {count(number, task_type)} when it is resumed")
-        elif number > before:
-            say(f"{job} requests {count(number - before, 'container')}, and then continues with {number}")
-        else:
-            say(f"{job} saves a checkpoint, and continues with {count(number, task_type)}")
+    _say_answer("resize", job, answer, counts)
+
+
+def _order(args: Namespace, order: str) -> None:
+    with running_job(args) as job:
+        answer = job.control(order, {"reason": reason_of(args)})
+    _say_answer(order, job, answer)
+
+
+def _say_answer(order: str, job: TonyJob, answer: Mapping[str, Any], counts: Mapping[str, int] | None = None) -> None:
+    for line in describe_answer(order, str(job), answer, counts or {}):
+        say(line)
 
 
 def _counts(written: list[str]) -> dict[str, int]:
@@ -111,11 +109,7 @@ def export(args: Namespace) -> None:
         if seconds:
             say(job.export(reason_of(args), seconds=seconds).uri)
             return
-        answer = job.control("export", {"reason": reason_of(args)})
-    say(f"Requested an export of the model of {job}")
-    for what, key in (("export", "newest"), ("checkpoint", "checkpoint")):
-        known = answer.get(key)
-        say(f"newest {what} so far: {known['uri'] if known else 'none'}")
+    _order(args, "export")
 
 
 @command

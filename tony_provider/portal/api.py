@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import attrs
 from airflow.api_fastapi.app import get_auth_manager
@@ -22,8 +22,12 @@ from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.configuration import conf
 from airflow.models.dag import DagModel
+from airflow.models.log import Log
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
+from itsdangerous import BadData, URLSafeTimedSerializer
+from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -34,13 +38,16 @@ from tony_provider.portal.job_views import (
     MASTER_SECONDS,
     METRICS,
     JobUnavailable,
+    UserOrder,
     differences,
     end_of_output,
     first_lines,
     has_event_files,
     live_state,
+    offered_orders,
     plain_in_order,
     read_from_job,
+    resizable_types,
     sample_columns,
     tensorboard_commands,
 )
@@ -48,6 +55,8 @@ from tony_provider.portal.pages import PortalFiles
 from tony_provider.portal.stored_jobs import (
     ORDERS,
     ROW_CACHE,
+    RUNNING,
+    UNSEEN,
     JobFilter,
     Row,
     StoredJobs,
@@ -55,13 +64,15 @@ from tony_provider.portal.stored_jobs import (
     ordered,
     previous_of,
     runs_of,
+    what_airflow_does,
     with_gaps,
 )
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import printable_json
 from tony_provider.runtime.common.codec import to_plain
-from tony_provider.runtime.common.text import first_line
+from tony_provider.runtime.common.text import first_line, printable
 from tony_provider.runtime.jobspec.problems import flattened
+from tony_provider.runtime.protocol.job_orders import JOB_ORDERS
 
 
 @attrs.frozen
@@ -81,13 +92,17 @@ class PortalReader:
         """Return whether the user may read the DAG and its task instances. Return False if the DAG does not exist."""
         return self._may(dag_id, None) and self._may(dag_id, DagAccessEntity.TASK_INSTANCE)
 
+    def may_edit(self, dag_id: str) -> bool:
+        """Return whether the user may edit the DAG and its task instances, and so change its jobs."""
+        return all(self._may(dag_id, entity, "PUT") for entity in (None, DagAccessEntity.TASK_INSTANCE))
+
     def may_read_logs(self, dag_id: str) -> bool:
         return self.may_read(dag_id) and self._may(dag_id, DagAccessEntity.TASK_LOGS)
 
-    def _may(self, dag_id: str, entity: DagAccessEntity | None) -> bool:
+    def _may(self, dag_id: str, entity: DagAccessEntity | None, method: Literal["GET", "PUT"] = "GET") -> bool:
         details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
         manager = get_auth_manager()
-        return manager.is_authorized_dag(method="GET", access_entity=entity, details=details, user=self.user)
+        return manager.is_authorized_dag(method=method, access_entity=entity, details=details, user=self.user)
 
 
 def _reader(user: GetUserDep) -> PortalReader:
@@ -299,6 +314,73 @@ async def log(row: LoggedDep, task: str, tail: Annotated[int, Query(ge=1, le=_MO
     if text is None:
         raise _no_such("log")
     return PlainTextResponse(text, headers={"X-Content-Type-Options": "nosniff"})
+
+
+_TOKEN_SECONDS = 24 * 3600  # for which a page may stay open before the user sends an order
+
+
+def _order_tokens() -> URLSafeTimedSerializer:
+    """Return the signer of form tokens. A page of another site knows no token, so it cannot send orders for a user."""
+    return URLSafeTimedSerializer(conf.get_mandatory_value("api", "secret_key"), salt="tony-job-orders")
+
+
+def _offered(row: FoundDep, reader: ReaderDep, session: SessionDep) -> dict[str, Any]:
+    if not reader.may_edit(row["dag_id"]):
+        reason = f"You may not change this job: Airflow does not permit you to edit the DAG {row['dag_id']}."
+        return {"orders": [], "token": None, "reason": reason}
+    retries = what_airflow_does(session, row) if row["state"] in (RUNNING, UNSEEN) else ""
+    session.close()
+    token = _order_tokens().dumps([reader.user.get_id(), row["application_id"]])
+    return {"orders": offered_orders(row, retries), "token": token, "reason": None}
+
+
+@router.get("/jobs/{application_id}/orders")
+async def orders(row: FoundDep, offered: Annotated[dict[str, Any], Depends(_offered)]) -> Response:
+    """Return the orders that the user may send to the job, and a token that an order needs."""
+    if not offered["orders"]:
+        return PlainJson({**offered, "resizable": {}, "missing": []})
+    try:
+        return PlainJson({**offered, "resizable": await read_from_job(row, resizable_types), "missing": []})
+    except JobUnavailable as error:
+        return PlainJson({**offered, "resizable": {}, "missing": [str(error)]})
+
+
+class OrderBody(BaseModel):
+    """Body of ``POST /jobs/ID/orders/NAME``."""
+
+    token: str  # from ``GET /jobs/ID/orders``
+    grace: Annotated[float, Field(ge=0, le=86400)] | None = None  # seconds, for the order ``stop``
+    tasks: dict[str, int] = {}  # new number of tasks by type, for the order ``resize``
+
+
+def _sent(name: str, body: OrderBody, row: FoundDep, reader: ReaderDep, session: SessionDep) -> UserOrder:
+    """Return an order that the user may send, after recording it in Airflow's audit log."""
+    if name not in {each.name for each in JOB_ORDERS}:
+        raise _no_such("order")
+    if not reader.may_edit(row["dag_id"]):
+        raise HTTPException(403, f"Airflow does not permit you to edit the DAG {row['dag_id']}")
+    try:
+        signed = _order_tokens().loads(body.token, max_age=_TOKEN_SECONDS)
+    except BadData:
+        signed = None
+    if signed != [reader.user.get_id(), row["application_id"]]:
+        raise HTTPException(403, "The token of this page is invalid or too old: reload the page")
+    user = printable(reader.user.get_name())
+    order = UserOrder(order=name, user=user, grace=body.grace, counts=body.tasks)
+    details = {"application_id": row["application_id"], "grace": body.grace, "tasks": body.tasks}
+    which = {each: row[each] for each in ("dag_id", "run_id", "task_id", "map_index", "try_number")}
+    extra = json.dumps({key: value for key, value in details.items() if value not in (None, {})})
+    session.add(Log(f"tony_{name}", owner=user, owner_display_name=user, extra=extra, **which))
+    session.commit()
+    return order
+
+
+@router.post("/jobs/{application_id}/orders/{name}")
+async def send_order(row: FoundDep, order: Annotated[UserOrder, Depends(_sent)]) -> Response:
+    try:
+        return PlainJson({"lines": await read_from_job(row, order.send)})
+    except JobUnavailable as error:
+        raise HTTPException(409, str(error)) from error
 
 
 def _compared(ids: str, stored: JobsDep, reader: ReaderDep) -> tuple[list[Row], list[JobSummary], list[str]]:

@@ -19,22 +19,25 @@ import attrs
 from tony_provider.advice.case import ranked
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.interface import Application
-from tony_provider.cluster.records.summary import JobSummary, tensorboard_command
+from tony_provider.cluster.records.summary import JobSummary, tony_command
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.portal.stored_jobs import Row
 from tony_provider.runtime.application_history import TaskSample
-from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.common.codec import from_plain, to_plain
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.common.text import end_of_log, first_line
+from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.jobspec.problems import flattened
+from tony_provider.runtime.protocol.job_orders import JOB_ORDERS, STOP, describe_answer
 from tony_provider.runtime.protocol.metrics import IN_STATUS, SHOWN
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import observe
 from tony_provider.watching.task_output import displayed_line
+from tony_provider.watching.termination import KillOrder, stop_job
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +150,68 @@ def tensorboard_commands(rows: Iterable[Row]) -> list[str]:
     for row in rows:
         through = row["tony_conn_id"], row["proxy_user"] or None
         groups.setdefault(through, []).append(row["application_id"])
-    return [tensorboard_command(ids, *through) for through, ids in groups.items() if through[0]]
+    return [
+        tony_command("tensorboard", *ids, tony_conn_id=conn_id, proxy_user=proxy_user)
+        for (conn_id, proxy_user), ids in groups.items()
+        if conn_id
+    ]
+
+
+def offered_orders(row: Row, retries: str) -> list[dict[str, Any]]:
+    """Return the orders to a job that its page offers, with their commands.
+
+    ``retries`` is a sentence for the order that ends the job: what Airflow does next.
+    """
+    through = {"tony_conn_id": row["tony_conn_id"], "proxy_user": row["proxy_user"] or None}
+    return [
+        {
+            **attrs.asdict(order),
+            "effect": f"{order.effect} {retries}".strip() if order.name == STOP else order.effect,
+            "command": tony_command(*order.command.format(row["application_id"]).split(), **through),
+        }
+        for order in JOB_ORDERS
+    ]
+
+
+def resizable_types(job: TonyJob) -> dict[str, tuple[int, int]]:
+    """Return the least and the largest number of tasks of each type that can be resized. Blocks.
+
+    Raises JobUnavailable if the job's specification cannot be read.
+    """
+    missing: list[str] = []
+    if (kept := job.specification(missing)) is None:
+        raise JobUnavailable("; ".join(missing))
+    tasks = from_plain(kept.job, JobSpec, ignore_unknown=True).tasks
+    return {
+        name: (task.least_instances, task.max_instances)
+        for name, task in tasks.items()
+        if task.max_instances is not None
+    }
+
+
+@attrs.frozen(kw_only=True)
+class UserOrder:
+    """An order that a user of Airflow sends to a job."""
+
+    order: str
+    user: str
+    grace: float | None = None  # seconds; see ``StopOrder``
+    counts: dict[str, int] = attrs.field(factory=dict)  # new numbers of tasks of a resize
+
+    def send(self, job: TonyJob) -> list[str]:
+        """Send the order, and return lines on what happens next. Blocks. Raises ClusterError."""
+        by = f"the Airflow user {self.user}"
+        if self.order == STOP:
+            kill = KillOrder("requested on the job's page", by=by, grace=self.grace)
+            ends_within = stop_job(job, kill, seconds=MASTER_SECONDS)
+            if ends_within is None:
+                return [f"{job} is killed without a grace period, because no application master answers"]
+            answer: dict[str, Any] = {"ends_within": ends_within}
+        elif self.order == "resize":
+            answer = job.resize(self.counts, f"requested by {by}")
+        else:
+            answer = job.control(self.order, {"reason": f"requested by {by}"}, seconds=MASTER_SECONDS)
+        return list(describe_answer(self.order, str(job), answer, self.counts))
 
 
 def has_event_files(job: TonyJob, missing: list[str]) -> bool:

@@ -28,6 +28,7 @@ from tony_provider.advice.case import ranked
 from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY, JobSummary, plain_of, read_summary
 from tony_provider.compat import PORTAL
 from tony_provider.run_dates import known_run_date, run_date
+from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.jobspec.problems import shown
 from tony_provider.runtime.protocol.status import FinalStatus
 
@@ -458,6 +459,19 @@ def previous_of(row: Row, rows: Iterable[Row]) -> str | None:
     earlier = [each for each in others if each[key] not in (None, "") and each[key] < row[key]]
     newest = max(earlier, key=lambda each: (each[key], each["submitted_ms"]), default=None)
     return newest["application_id"] if newest is not None else None
+
+
+def what_airflow_does(session: Session, row: Row) -> str:
+    """Return sentences on what Airflow does after a stop of the job: its task fails, and may have retries left."""
+    which = [getattr(TaskInstance, name) == row[name] for name in ("dag_id", "run_id", "task_id", "map_index")]
+    found = session.execute(select(TaskInstance.try_number, TaskInstance.max_tries).where(*which)).one_or_none()
+    left = max(0, found.max_tries - found.try_number + 1) if found is not None else 0
+    if not left:
+        return "Its Airflow task then fails, and has no retries left."
+    return (
+        f"Its Airflow task then fails, and may be retried {count(left, 'more time')}: the next try submits the job "
+        "again, and resumes from its newest checkpoint. To end the training for good, mark the task as failed instead."
+    )
 
 
 _RUNS = 1000  # newest runs of a DAG that are shown

@@ -451,16 +451,14 @@ def write_previous_runs(storage: Storage, layout: Layout, task: Identity, runs: 
     write_atomically(storage, layout.former_runs(task), dump_json(runs))
 
 
-def tensorboard_command(
-    application_ids: Sequence[str], tony_conn_id: str = "tony_default", proxy_user: str | None = None
-) -> str:
-    """Return the command line that shows these applications in one TensorBoard, for users to copy."""
-    words = ["airflow", "tony", "tensorboard", *application_ids]
+def tony_command(*words: str, tony_conn_id: str = "tony_default", proxy_user: str | None = None) -> str:
+    """Return a command line of ``airflow tony`` for users to copy, with these words and the options of a connection."""
+    line = ["airflow", "tony", *words]
     if tony_conn_id != "tony_default":
-        words += ["--conn-id", tony_conn_id]
+        line += ["--conn-id", tony_conn_id]
     if proxy_user:
-        words += ["--proxy-user", proxy_user]
-    return shlex.join(words)
+        line += ["--proxy-user", proxy_user]
+    return shlex.join(line)
 
 
 VERSIONS_DIR = "versions"

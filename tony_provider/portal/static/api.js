@@ -14,11 +14,11 @@ export function address(path, query = {}) {
 export const jobPath = (applicationId, ...rest) => ["jobs", applicationId, ...rest].map(encodeURIComponent).join("/");
 
 // Return the response as text. Throws an Error whose message is for users.
-export async function fetchText(url, signal) {
+export async function fetchText(url, signal, options = {}) {
   const limit = AbortSignal.timeout(SECONDS * 1000);
   let answer;
   try {
-    answer = await fetch(url, { signal: signal ? AbortSignal.any([signal, limit]) : limit, credentials: "same-origin" });
+    answer = await fetch(url, { signal: signal ? AbortSignal.any([signal, limit]) : limit, credentials: "same-origin", ...options });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new Error(limit.aborted ? `no response within ${SECONDS} s` : "Airflow's API server is unreachable");
@@ -72,6 +72,12 @@ function useAnswer(url, every, read) {
   }, [url, every, read]);
   const { data = null, error = null, time = 0 } = answer.url === url ? answer : {};
   return { data, error, time, loading: url !== null && data === null && error === null };
+}
+
+// Send JSON, and return the answer.
+export async function postJson(url, body) {
+  const headers = { "Content-Type": "application/json" };
+  return asJson(await fetchText(url, undefined, { method: "POST", headers, body: JSON.stringify(body) }));
 }
 
 const asIs = (text) => text;

@@ -1,4 +1,5 @@
 // The page of a job. It shows the data of Airflow's database first, and then the records from the store.
+import { Actions } from "./actions.js";
 import { address, jobPath, useJson } from "./api.js";
 import { ZONE } from "./format.js";
 import { html } from "./html.js";
@@ -70,6 +71,7 @@ function Job({ summary: kept, state, task_state: taskState, previous, others, te
     <${Announcement} text=${`${summary.name || summary.application_id}: ${state}`} />
     <${Contents} titles=${["Learning curves", ...(previous ? ["Changes"] : []), "Resources", ...(history ? ["Timeline"] : []), "Time by phase", ...(stored.error ? [] : ["Logs"]), ...(history ? ["Specification"] : [])]} />
     ${!kept.verdict && html`<${LiveJob} live=${live} />`}
+    ${running && html`<${Actions} applicationId=${kept.application_id} state=${live.answer?.status?.state ?? null} counts=${countsOf(live.answer?.status)} />`}
     <${Warnings} title="Unreadable data" warnings=${problems} />
     <${Advice} advice=${summary.advice} />
     <${Warnings} title="Warnings" warnings=${summary.warnings} />
@@ -90,6 +92,13 @@ function Job({ summary: kept, state, task_state: taskState, previous, others, te
     ${history?.event_files && tensorboard.length > 0 && html`<${TensorBoard} commands=${tensorboard} />`}
     <${Others} summary=${summary} others=${others} />
   </article>`;
+}
+
+// The number of tasks by type.
+function countsOf(status) {
+  const counts = {};
+  for (const { type } of status?.tasks ?? []) counts[type] = (counts[type] ?? 0) + 1;
+  return { ...counts, ...status?.resizing };
 }
 
 function Head({ summary, state }) {

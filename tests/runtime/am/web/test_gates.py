@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.runtime.am.web.site import Answered, Master, ask, router, serving
 from tony_provider.runtime.am.web.authentication import Authenticator, LocalAuthenticator, Proxies, YarnAuthenticator
-from tony_provider.runtime.am.web.web_app import Routes
+from tony_provider.runtime.am.web.web_app import Routes, may_modify
 from tony_provider.runtime.application import YarnAccess
 from tony_provider.runtime.hadoop.yarn_records import AccessList, groups_of
 
@@ -88,6 +88,12 @@ async def test_lists_say_who_else_may() -> None:
     ]
     everybody = yarn_gate(administrators="*")
     assert (await put(everybody, "proxy-user=bob")).status == 202
+
+
+async def test_the_job_page_knows_who_may_change_the_job() -> None:
+    authenticator = yarn_gate(administrators="root", VIEW_APP="bob", MODIFY_APP="carol")
+    may = {user: await may_modify(authenticator, user) for user in ("alice", "bob", "carol", "root", "")}
+    assert may == {"alice": True, "bob": False, "carol": True, "root": True, "": False}
 
 
 async def test_a_queues_administrators_may_as_yarn_lets_them() -> None:

@@ -250,6 +250,29 @@ async def test_how_much_of_an_input_is_done_is_told() -> None:
     assert shown["Input clicks"] == "1 shard, 512 B"
 
 
+@pytest.mark.parametrize(
+    ("state", "commands"),
+    [
+        (JobState.RUNNING, ["save", "export", "suspend", "resize", "kill"]),
+        (JobState.SUSPENDED, ["resume", "resize", "kill"]),
+        (JobState.FINISHING, ["kill"]),
+        (JobState.FAILED, []),
+    ],
+)
+async def test_users_who_may_change_the_job_get_the_commands(state: JobState, commands: list[str]) -> None:
+    """The page has no button, because a page of another application could press it."""
+
+    async def may_modify(user: str) -> bool:
+        return user == "alice"
+
+    page = JobPage(lambda: attrs.evolve(FULL, state=state), tuple, may_modify=may_modify)
+    for user in ("alice", "bob"):
+        seen = Seen((await page.whole(HttpRequest(Head("GET", "/"), user))).body.decode())
+        shown = [each.split()[2] for each in seen.texts if each.startswith("airflow tony ")]
+        assert shown == (commands if user == "alice" else [])
+        assert "button" not in seen.tags
+
+
 @settings(deadline=None)
 @given(any_status)
 async def test_any_status_makes_a_page_of_the_same_elements(status: JobStatus) -> None:

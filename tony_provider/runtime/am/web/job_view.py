@@ -232,6 +232,7 @@ class PageContent:
     curves: JobCurves = attrs.field(factory=JobCurves)
     use: Mapping[str, MetricValues] = attrs.field(factory=dict)  # values that the status lacks, by task
     every_task: bool = False  # show all tasks; if False, at most MOST_TASKS
+    may_modify: bool = False  # the user may change the job
     tasks: Sequence[TaskStatus] = attrs.field(init=False)
 
     @tasks.default

@@ -12,7 +12,8 @@ import hashlib
 import json
 import math
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from functools import partial
 from html import escape
 from http import HTTPStatus
 from typing import Any, Callable, Optional, Union
@@ -43,6 +44,7 @@ from tony_provider.runtime.common.contract import path_of_task
 from tony_provider.runtime.common.quantities import left, number, span, speed, steps
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.protocol import limits
+from tony_provider.runtime.protocol.job_orders import JOB_ORDERS
 from tony_provider.runtime.protocol.metrics import IN_STATUS, SHOWN, Metric, MetricValues
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState, TaskStatus
 
@@ -272,6 +274,24 @@ def tasks(page: PageContent) -> Html:
     )
 
 
+def actions(page: PageContent) -> Html:
+    """Return the commands that change the job, for users who may change it.
+
+    The page has no buttons: YARN's proxy serves the pages of all applications under one address, so a page of another
+    application could press them in the user's name.
+    """
+    offered = [order for order in JOB_ORDERS if page.may_modify and page.status.state in order.states]
+    if not offered:
+        return Html()
+    commands = [(order, "airflow tony " + order.command.format(page.status.application_id)) for order in offered]
+    items = (
+        element("div", element("dt", order.title), element("dd", element("code", line), element("p", order.effect)))
+        for order, line in commands
+    )
+    note = "Run these commands on a machine with Airflow, or use the buttons on the job's page in Airflow."
+    return join(element("h2", "Actions ", element("small", note)), element("dl", *items))
+
+
 SECTIONS: dict[str, Section] = {
     "head": head,
     "progress": progress,
@@ -282,6 +302,7 @@ SECTIONS: dict[str, Section] = {
     "metrics": metrics,
     "checkpoint": checkpoint,
     "course": course,
+    "actions": actions,
 }
 """Functions that build the sections of the page, by HTML id, in the order of the page."""
 
@@ -402,6 +423,9 @@ def _list(pairs: Sequence[tuple[str, str]]) -> Html:
 Places = Callable[[], Sequence[PageLink]]
 """Function that returns further links of the page, such as to the job's TensorBoard."""
 
+MayModify = Callable[[str], Awaitable[bool]]
+"""Function that returns whether a user may change the job."""
+
 Use = Callable[[], Mapping[str, MetricValues]]
 """Function that returns the current values of metrics that the status lacks, by task."""
 
@@ -440,8 +464,10 @@ class JobPage:
         places: Places,
         curves: Optional[JobCurves] = None,
         use: Use = dict,
+        may_modify: Optional[MayModify] = None,
     ) -> None:
         self._status = status
+        self._may_modify = may_modify
         self._use = use
         self._places = places
         self._curves = curves or JobCurves()
@@ -469,9 +495,11 @@ class JobPage:
 
     async def _parts(self, request: HttpRequest) -> Parts:
         every_task = _wants_every_task(request.head.query)
+        may_modify = self._may_modify is not None and await self._may_modify(request.user)
         status, places, use, curves = self._status(), self._places(), self._use(), self._curves
         # Hundreds of rows and curves take time, and must not delay the messages of executors.
-        return await asyncio.to_thread(lambda: Parts.of(PageContent(status, places, curves, use, every_task)))
+        content = partial(PageContent, status, places, curves, use, every_task, may_modify)
+        return await asyncio.to_thread(lambda: Parts.of(content()))
 
 
 def _wants_every_task(query: str) -> bool:

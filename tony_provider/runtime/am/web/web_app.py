@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Optional
 
 import attrs
@@ -17,7 +18,7 @@ from tony_provider.runtime.am.web import task_logs
 from tony_provider.runtime.am.web.authentication import Authenticator, check_json, check_no_browser
 from tony_provider.runtime.am.web.control import STORY_PATH, Control
 from tony_provider.runtime.am.web.job_view import SECONDS, JobCurves
-from tony_provider.runtime.am.web.page import JobPage, Places, Use, refusal_page, wants_page
+from tony_provider.runtime.am.web.page import JobPage, MayModify, Places, Use, refusal_page, wants_page
 from tony_provider.runtime.am.web.prometheus import Metrics
 from tony_provider.runtime.am.web.server import (
     AccessType,
@@ -108,6 +109,7 @@ class WebApp:
             self._tails,
             curves=self._curves,
             use=master.use,
+            may_modify=partial(may_modify, self.authenticator),
             places=tensorboard.places if tensorboard else tuple,
             more=[
                 self._tunnels.route,
@@ -171,6 +173,15 @@ class Routes:
         return await route.handle(HttpRequest(head, user, await read_body()))
 
 
+async def may_modify(authenticator: Authenticator, user: str) -> bool:
+    """Return whether the user may change the job."""
+    try:
+        await authenticator.check(user, AccessType.MODIFY)
+    except HttpError:
+        return False
+    return True
+
+
 def _guarded(response: HttpResponse) -> HttpResponse:
     """Return the response with headers that prevent other sites from framing it or learning its address."""
     return attrs.evolve(response, headers={**_GUARDS, **response.headers})
@@ -184,14 +195,15 @@ def make_router(
     places: Places = tuple,
     curves: Optional[JobCurves] = None,
     use: Use = dict,
+    may_modify: Optional[MayModify] = None,
     more: Iterable[Route] = (),
 ) -> Router:
     """Return the router for everything that the application master serves.
 
-    The job's page shows the links from ``places``, the ``curves``, and in its table the values from ``use``. ``more``
-    are additional routes.
+    The job's page shows the links from ``places``, the ``curves``, in its table the values from ``use``, and commands
+    that change the job to users that ``may_modify`` accepts. ``more`` are additional routes.
     """
-    control, page = Control(master, timeouts), JobPage(master.status, places, curves, use)
+    control, page = Control(master, timeouts), JobPage(master.status, places, curves, use, may_modify)
     logs = Logs(master.status, tails)
     return Router(
         [

@@ -1,0 +1,164 @@
+"""Orders that users send to a real job through the portal's API: who may send them, and what is recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from airflow.models.log import Log
+from airflow.utils.session import create_session
+from fastapi import FastAPI
+from sqlalchemy import select
+
+from tests.cli.test_suspend import COMMAND, reached
+from tests.hooks.jobs import SECONDS, ended, job, running
+from tests.operators.conftest import local
+from tests.portal import stored
+from tests.portal.conftest import As
+from tests.waiting import until
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.hooks.job import TonyJob
+from tony_provider.hooks.tony import TonyHook
+
+__all__ = ["local"]
+
+NAMES = ["checkpoint", "export", "suspend", "resume", "resize", "stop"]
+
+
+@pytest.fixture(scope="module")
+def dag_run(api_server: FastAPI) -> int:
+    stored.add_dag("ordered")
+    return stored.add_runs("ordered", 1)[0]
+
+
+@pytest.fixture
+def running_job(local: TonyHook, dag_run: int, request: pytest.FixtureRequest) -> Iterator[TonyJob]:
+    """A job of the DAG ordered that can have up to two workers; Airflow's database has its task as running."""
+    task_id = request.node.name.partition("[")[0]
+    which = local.identity(dag_id="ordered", run_id=stored.run_id(0), task_id=task_id)
+    specification = job(COMMAND, {"max_instances": 2}, framework="generic", timeouts={"grace": "2s"})
+    submitted = local.submit(SubmissionRequest(specification, which, labels={"dag_id": "ordered"}))
+    found = local.job(submitted.application_id, which)
+    about = {"application_id": found.application_id, "application_dir": found.directory, "task_id": task_id}
+    stored.add(dag_run, stored.summary(0, "ordered", verdict=None, finished_ms=None, **about))
+    stored.add_instance("ordered", 0, "running", task_id=task_id, try_number=1, max_tries=2)
+    running(local, which, found.application_id)
+    yield found
+    local.kill(found.application_id, "the test is over")
+    ended(local, found.application_id)
+
+
+class Orders:
+    """The routes of one job for one user."""
+
+    def __init__(self, client: As, user: str, job: TonyJob) -> None:
+        self._client = client(user)
+        self._path = f"/tony/api/jobs/{job.application_id}/orders"
+
+    def offered(self) -> dict[str, Any]:
+        answer = self._client.get(self._path)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def send(self, name: str, **body: Any) -> list[str]:
+        answer = self.try_to_send(name, **body)
+        assert answer.status_code == 200, answer.text
+        return list(answer.json()["lines"])
+
+    def try_to_send(self, name: str, **body: Any) -> Any:
+        return self._client.post(f"{self._path}/{name}", json={"token": self.offered()["token"] or "", **body})
+
+
+def logged(job: TonyJob) -> list[tuple[str, str | None, str | None]]:
+    """Event, user and details of each entry of the audit log about the job, oldest first."""
+    with create_session() as session:
+        found = session.scalars(select(Log).where(Log.event.startswith("tony_")).order_by(Log.id)).all()
+        return [(log.event, log.owner, log.extra) for log in found if job.application_id in (log.extra or "")]
+
+
+def events(job: TonyJob, name: str) -> list[str]:
+    return [each["message"] for each in job.history().events if each["event"] == name]
+
+
+def noted(job: TonyJob, name: str, text: str) -> None:
+    until(lambda: any(text in each for each in events(job, name)), lambda: f"{text!r} in {events(job, name)}", SECONDS)
+
+
+def test_a_user_who_may_edit_the_dag_acts_on_a_running_job(client: As, running_job: TonyJob, local: TonyHook) -> None:
+    which, application_id = _of(running_job), running_job.application_id
+    orders = Orders(client, "rita", running_job)
+    offered = orders.offered()
+    assert [each["name"] for each in offered["orders"]] == NAMES
+    assert (offered["resizable"], offered["reason"], offered["missing"]) == ({"worker": [1, 2]}, None, [])
+    stop = offered["orders"][-1]
+    assert stop["command"] == f"airflow tony kill {application_id}"
+    assert "may be retried 2 more times" in stop["effect"]
+
+    assert orders.send("export")[0] == f"Requested an export of the model of {application_id}"
+    noted(running_job, "export_requested", "requested by the Airflow user rita")
+    assert orders.send("checkpoint") == [
+        f"Requested a checkpoint of {application_id}",
+        "newest checkpoint so far: none",
+    ]
+    noted(running_job, "checkpoint_requested", "requested by the Airflow user rita")
+
+    refused = orders.try_to_send("resize", tasks={"worker": 9})
+    assert (refused.status_code, "9 is not between 1 and 2" in refused.json()["detail"]) == (409, True)
+    assert orders.send("suspend")[0].startswith(f"{application_id} saves a checkpoint")
+    reached(local, which, application_id, "SUSPENDED")
+    assert orders.send("resize", tasks={"worker": 2}) == [
+        f"{application_id} is suspended, and will have 2 workers when it is resumed"
+    ]
+    assert orders.send("resume") == [
+        f"{application_id} requests its containers, and resumes from its newest checkpoint"
+    ]
+    reached(local, which, application_id, "RUNNING")
+    assert orders.send("stop", grace=1)[0].startswith(f"{application_id} ends within ")
+    assert "Killed by the Airflow user rita: requested on the job's page" in ended(local, application_id).diagnostics
+
+    assert [(event, user) for event, user, _ in logged(running_job)] == [
+        (f"tony_{name}", "rita") for name in ("export", "checkpoint", "resize", "suspend", "resize", "resume", "stop")
+    ]
+    details = json.loads(logged(running_job)[-1][2] or "")
+    assert details == {"application_id": application_id, "grace": 1.0}
+
+
+def test_a_user_who_may_only_read_the_dag_sends_no_order(client: As, running_job: TonyJob) -> None:
+    orders = Orders(client, "peggy", running_job)
+    offered = orders.offered()
+    assert (offered["orders"], offered["token"]) == ([], None)
+    assert "does not permit you to edit the DAG ordered" in offered["reason"]
+    token = Orders(client, "rita", running_job).offered()["token"]
+    for name in NAMES:
+        assert orders.try_to_send(name, token=token).status_code == 403
+    for user in ("bob", "carol", "erin"):  # may not even read the DAG
+        assert client(user).get(f"/tony/api/jobs/{running_job.application_id}/orders").status_code == 404
+    assert client(None).post(f"/tony/api/jobs/{running_job.application_id}/orders/stop", json={}).status_code == 401
+    assert logged(running_job) == []
+
+
+def test_an_order_needs_the_token_of_its_user_and_job(client: As, running_job: TonyJob) -> None:
+    orders = Orders(client, "rita", running_job)
+    of_saul = Orders(client, "saul", running_job).offered()["token"]
+    for token in ("", "x", of_saul, orders.offered()["token"] + "x"):
+        refused = orders.try_to_send("stop", token=token)
+        assert (refused.status_code, "reload the page" in refused.json()["detail"]) == (403, True)
+    assert orders.try_to_send("reboot").status_code == 404
+    assert orders.try_to_send("stop", grace=-1).status_code == 422
+    assert logged(running_job) == []
+
+
+def test_an_order_to_a_job_that_has_ended_has_a_reason(client: As, running_job: TonyJob) -> None:
+    orders = Orders(client, "rita", running_job)
+    running_job.kill("seen")
+    ended(running_job.hook, running_job.application_id)
+    late = orders.try_to_send("suspend")
+    assert (late.status_code, running_job.application_id in late.json()["detail"]) == (409, True)
+
+
+def _of(job: TonyJob) -> Identity:
+    assert job.identity is not None
+    return job.identity
