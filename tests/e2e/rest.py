@@ -38,12 +38,12 @@ class Rest:
         query_string = f"?{urlencode(query, doseq=True)}" if query else ""
         return self._ask(method, f"/api/v2{path}{query_string}", body)
 
-    def ask(self, path: str) -> tuple[int, Any]:
-        """The status of any address of it, and its JSON or what is said in its place."""
+    def ask(self, path: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
+        """Return the status of any path of the API server, and its JSON or the text of the error."""
         if not self._token:
             self._token = self._log_in()
         try:
-            return 200, self._ask("GET", path)
+            return 200, self._ask(method, path, body)
         except RestError as error:
             return error.status, str(error).partition(f" {path}: ")[2]
 

@@ -10,8 +10,17 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from tests.cli.test_suspend import COMMAND
+from tests.hooks.jobs import ended, job, running
+from tests.operators.conftest import local
 from tests.portal import stored
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.hooks.job import TonyJob
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.protocol.status import FinalStatus
+
+__all__ = ["local"]
 
 
 class As(Protocol):
@@ -68,3 +77,26 @@ def jobs(api_server: FastAPI) -> dict[str, Any]:
     date = {"run_id": stored.run_id(0), "run_date": stored.day(0).isoformat()}
     stored.add(runs["digits-0"], stored.summary(100, "digits", **date, **failed))
     return runs
+
+
+@pytest.fixture(scope="package")
+def dag_run(api_server: FastAPI) -> int:
+    stored.add_dag("ordered")
+    return stored.add_runs("ordered", 1)[0]
+
+
+@pytest.fixture
+def running_job(local: TonyHook, dag_run: int, request: pytest.FixtureRequest) -> Iterator[TonyJob]:
+    """A job of the DAG ordered that can have up to two workers; Airflow's database has its task as running."""
+    task_id = request.node.name.partition("[")[0]
+    which = local.identity(dag_id="ordered", run_id=stored.run_id(0), task_id=task_id)
+    specification = job(COMMAND, {"max_instances": 2}, framework="generic", timeouts={"grace": "2s"})
+    submitted = local.submit(SubmissionRequest(specification, which, labels={"dag_id": "ordered"}))
+    found = local.job(submitted.application_id, which)
+    about = {"application_id": found.application_id, "application_dir": found.directory, "task_id": task_id}
+    stored.add(dag_run, stored.summary(0, "ordered", verdict=None, submitted_ms=epoch_ms(), finished_ms=None, **about))
+    stored.add_instance("ordered", 0, "running", task_id=task_id, try_number=1, max_tries=2)
+    running(local, which, found.application_id)
+    yield found
+    local.kill(found.application_id, "the test is over")
+    ended(local, found.application_id)

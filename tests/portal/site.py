@@ -24,6 +24,7 @@ from tony_provider.hooks.tony import TonyHook
 REPOSITORY = Path(__file__).resolve().parents[2]
 DAGS = Path(__file__).parent / "dags"
 READER, OTHER = "grace", "heidi"  # who reads all DAGs of jobs, and who reads the mapped one
+VIEWER = "peggy"  # reads the DAG portal_acted, and may not edit it
 SETTINGS = Settings(node_vcores=8)  # several applications at once
 
 
@@ -49,10 +50,10 @@ class Site:
         return Run(self.rest, dag_id, made["dag_run_id"])
 
     def applications(self) -> dict[str, dict[str, Any]]:
-        """All that the ResourceManager knows, by their ids."""
+        """Return the ResourceManager's applications by id, without those that the browser test acts on."""
         url = f"{self.hadoop.rm_webapp[0]}/ws/v1/cluster/apps"
         found = self.hadoop.client("alice").get_json(url)["apps"] or {}
-        return {each["id"]: each for each in found.get("app", [])}
+        return {each["id"]: each for each in found.get("app", []) if not each["name"].startswith("portal_acted")}
 
 
 @contextmanager
@@ -81,7 +82,7 @@ def site(root: Path, *, keep: bool) -> Iterator[Site]:
 def _airflow(home: Path, place: YarnPlace) -> Airflow:
     home.mkdir(parents=True, exist_ok=True)
     passwords = home / "passwords.json"
-    passwords.write_text(json.dumps({user: user for user in (READER, OTHER)}))
+    passwords.write_text(json.dumps({user: user for user in (READER, OTHER, VIEWER)}))
     manager = "tests.portal.per_dag_auth_manager.PerDagAuthManager"
     environment = {
         "PYTHONPATH": str(REPOSITORY),  # of the auth manager
@@ -93,7 +94,7 @@ def _airflow(home: Path, place: YarnPlace) -> Airflow:
         "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "300",
         "AIRFLOW__CORE__AUTH_MANAGER": manager,
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{READER}:admin,{OTHER}:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{READER}:admin,{OTHER}:admin,{VIEWER}:admin",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
     }
     bundle = {"name": "portal", "classpath": LOCAL, "kwargs": {"path": str(DAGS), "refresh_interval": 300}}

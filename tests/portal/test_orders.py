@@ -3,52 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from airflow.models.log import Log
 from airflow.utils.session import create_session
-from fastapi import FastAPI
 from sqlalchemy import select
 
-from tests.cli.test_suspend import COMMAND, reached
-from tests.hooks.jobs import SECONDS, ended, job, running
-from tests.operators.conftest import local
-from tests.portal import stored
+from tests.cli.test_suspend import reached
+from tests.hooks.jobs import SECONDS, ended
 from tests.portal.conftest import As
 from tests.waiting import until
-from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 
-__all__ = ["local"]
-
 NAMES = ["checkpoint", "export", "suspend", "resume", "resize", "stop"]
-
-
-@pytest.fixture(scope="module")
-def dag_run(api_server: FastAPI) -> int:
-    stored.add_dag("ordered")
-    return stored.add_runs("ordered", 1)[0]
-
-
-@pytest.fixture
-def running_job(local: TonyHook, dag_run: int, request: pytest.FixtureRequest) -> Iterator[TonyJob]:
-    """A job of the DAG ordered that can have up to two workers; Airflow's database has its task as running."""
-    task_id = request.node.name.partition("[")[0]
-    which = local.identity(dag_id="ordered", run_id=stored.run_id(0), task_id=task_id)
-    specification = job(COMMAND, {"max_instances": 2}, framework="generic", timeouts={"grace": "2s"})
-    submitted = local.submit(SubmissionRequest(specification, which, labels={"dag_id": "ordered"}))
-    found = local.job(submitted.application_id, which)
-    about = {"application_id": found.application_id, "application_dir": found.directory, "task_id": task_id}
-    stored.add(dag_run, stored.summary(0, "ordered", verdict=None, finished_ms=None, **about))
-    stored.add_instance("ordered", 0, "running", task_id=task_id, try_number=1, max_tries=2)
-    running(local, which, found.application_id)
-    yield found
-    local.kill(found.application_id, "the test is over")
-    ended(local, found.application_id)
 
 
 class Orders:

@@ -52,6 +52,7 @@ from tony_provider.portal.job_views import (
     tensorboard_commands,
 )
 from tony_provider.portal.pages import PortalFiles
+from tony_provider.portal.running_jobs import RUNNING_JOBS
 from tony_provider.portal.stored_jobs import (
     ORDERS,
     ROW_CACHE,
@@ -205,6 +206,8 @@ def jobs(
     submitted, dates = {"after": after, "before": before}, {"date_after": date_after, "date_before": date_before}
     wanted = JobFilter(user=user, verdict=verdict, text=text, **submitted, **dates)
     found = stored.rows(dag_id=dag_id or None, task_id=task_id or None, run_id=run_id or None, map_index=map_index)
+    stored.session.close()  # free the database connection before a wait for the store
+    found = RUNNING_JOBS.completed(found)
     printed = {row["dag_id"] for row in found if "\n" in row["reason"]}
     hidden = {dag_id for dag_id in printed if not reader.may_read_logs(dag_id)}
     rows = wanted.chosen(
@@ -217,11 +220,14 @@ def jobs(
 def job(row: FoundDep, stored: JobsDep, reader: ReaderDep) -> Response:
     summary, problems = stored.summary(row)
     siblings = [each["application_id"] for each in stored.siblings(row)]
+    previous = previous_of(row, stored.rows(dag_id=row["dag_id"], task_id=row["task_id"]))
+    stored.session.close()
+    [row] = RUNNING_JOBS.completed([row])
     return PlainJson(
         {
             "summary": _readable(reader, row, plain_in_order(summary)),
             **{name: row[name] for name in _FIGURES},
-            "previous": previous_of(row, stored.rows(dag_id=row["dag_id"], task_id=row["task_id"])),
+            "previous": previous,
             "others": [each for each in siblings if each != row["application_id"]],
             "tensorboard": tensorboard_commands([row]),
             "problems": list(dict.fromkeys([*row["problems"], *problems])),
@@ -455,7 +461,9 @@ def dates(dag_id: str, stored: JobsDep, reader: ReaderDep, task_id: str | None =
     if dag_id not in stored.dags or not reader.may_read(dag_id):
         raise _no_such("DAG")
     runs = with_gaps(stored.session, dag_id, runs_of(stored.session, dag_id))
-    return PlainJson({"tasks": dates_of(stored.rows(dag_id=dag_id, task_id=task_id or None), runs)})
+    rows = stored.rows(dag_id=dag_id, task_id=task_id or None)
+    stored.session.close()
+    return PlainJson({"tasks": dates_of(RUNNING_JOBS.completed(rows), runs)})
 
 
 _read_ahead_log = logging.getLogger(__name__)

@@ -224,7 +224,7 @@ def has_event_files(job: TonyJob, missing: list[str]) -> bool:
 
 
 SECONDS = 15.0  # timeout of a request to the store or cluster
-_REFUSED_SECONDS = 2.0  # for how long to retry a store that refuses connections
+REFUSED_SECONDS = 2.0  # for how long to retry a store that refuses connections
 MASTER_SECONDS = 5.0
 
 T = TypeVar("T")
@@ -278,12 +278,14 @@ async def read_from_job(row: Row, what: Callable[[TonyJob], T], *, large: bool =
 
 def _ask(row: Row, what: Callable[[TonyJob], T]) -> T:
     with TonyHook(row["tony_conn_id"], row["proxy_user"] or None) as hook:
-        hook.expect_store(_REFUSED_SECONDS)
-        return what(_job(hook, row))
+        hook.expect_store(REFUSED_SECONDS)
+        return what(job_of_row(hook, row))
 
 
-def _job(hook: TonyHook, row: Row) -> TonyJob:
+def job_of_row(hook: TonyHook, row: Row, *, is_checked: bool = False) -> TonyJob:
     """Return the job of a row after checking that the job's files belong to the row's DAG.
+
+    ``is_checked`` means that an earlier call has read the labels, which never change.
 
     Any task can write a summary, so the summary alone does not decide which files are shown. The check uses the
     connection's staging directory and the labels that the job has written.
@@ -296,6 +298,8 @@ def _job(hook: TonyHook, row: Row) -> TonyJob:
             f"the files of {row['application_id']} are not below the staging directory of the connection "
             f"{row['tony_conn_id']!r}; check whether the connection has changed"
         )
+    if is_checked:
+        return job
     labels: dict[str, Any] = job.labels()
     if labels and labels.get("dag_id") != row["dag_id"]:
         raise JobUnavailable(f"{job} is a job of another DAG")

@@ -44,6 +44,7 @@ if not hasattr(Stored, "map_index"):  # Airflow 3.4 renames the column to region
 
 Row = dict[str, Any]
 
+SUSPENDED = "SUSPENDED"  # no end is known, and the newest status says that all containers are released
 RUNNING = "RUNNING"  # no end is known, and the task waits for the job
 UNSEEN = "UNSEEN"  # no end is known, but the task will run again and then report the job's state
 UNWATCHED = "UNWATCHED"  # no end is known, because the task does not wait for it
@@ -106,8 +107,8 @@ def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
         problems.append(f"the verdict {shown(row['verdict'])} is not known to this release")
     row["state"], row["task_state"] = row["verdict"], None
     row["duration_s"] = (row["finished_ms"] - row["submitted_ms"]) / 1000 if row["finished_ms"] else None
-    row["waiting_s"] = _waiting(row["times"])
-    row.update(_hours(plain.get("use")))
+    row["waiting_s"] = waiting_of(row["times"])
+    row.update(hours_of(plain.get("use")))
     row["problems"] = problems
     return row
 
@@ -127,7 +128,7 @@ def with_state(row: Row, task_state: str | None, *, is_newest: bool) -> Row:
     return {**row, "state": state, "task_state": task_state}
 
 
-def _waiting(times: Mapping[str, Any]) -> float | None:
+def waiting_of(times: Mapping[str, Any]) -> float | None:
     """Return the seconds that the job waited in the queue and for containers, or None if neither is known."""
     queue, allocation = times.get("queue"), times.get("allocation")
     if not _is_number(queue) and not allocation:
@@ -135,7 +136,7 @@ def _waiting(times: Mapping[str, Any]) -> float | None:
     return sum((float(each) for each in (queue, allocation) if _is_number(each)), 0.0)
 
 
-def _hours(use: Any) -> dict[str, float | None]:
+def hours_of(use: Any) -> dict[str, float | None]:
     """Return the hours of memory, vcores and GPUs that the job's containers reserved, even if it did not use them."""
     found: dict[str, float | None] = dict.fromkeys(_HELD)
     for each in use if isinstance(use, list) else []:

@@ -44,6 +44,18 @@ with DAG("portal_odd", schedule=None):
 with DAG("portal_long", schedule=None):
     TonyTrainOperator(task_id="train", job=job("1", "long", workers=2), **DEFERRED)
 
+# Its worker type can be resized, and users act on it.
+acted = job("1", "long")
+acted["tasks"]["worker"]["max_instances"] = 2
+with DAG("portal_acted", schedule=None):
+    TonyTrainOperator(task_id="train", job=acted, **DEFERRED)
+
+# A job that the operator refuses before it submits anything.
+refused = job("1", "well")
+refused["tasks"]["worker"]["memory"] = "much"
+with DAG("portal_refused", schedule=None):
+    TonyTrainOperator(task_id="train", job=refused, **DEFERRED)
+
 # No node has as much: its containers are never given.
 with DAG("portal_large", schedule=None):
     TonyTrainOperator(task_id="train", job=job("1", "well", memory="3GiB", workers=4), queue_timeout=15, **DEFERRED)

@@ -237,7 +237,7 @@ def summarize(
         "fingerprint": dict(sorted(begun.fingerprint.items())[:_HASHES]),
         "advice": list(advice),
         "curves": curves(leading, submitted_ms),
-        **(_of_status(status) if status else {}),
+        **(figures_of_status(status) if status else {}),
     }
     return _bounded(attrs.evolve(begun, **known), most_bytes)
 
@@ -272,7 +272,8 @@ def reason(application: Application | None, status: JobStatus | None) -> str:
     return "\n".join(line for line in (_line(why), _last_words(printed)) if line)
 
 
-def _of_status(status: JobStatus) -> dict[str, Any]:
+def figures_of_status(status: JobStatus) -> dict[str, Any]:
+    """Return the fields of a summary that a status knows."""
     failure = status.failure
     task = failure.task if failure else None
     node = next((each.node for each in status.tasks if each.name == task), None)

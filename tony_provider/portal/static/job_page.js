@@ -17,7 +17,7 @@ import { TimeUse } from "./time_use.js";
 import { TypeUse } from "./type_use.js";
 
 // Seconds between two requests, while Airflow's database may still get the end of the job.
-const refresh = (job) => (["RUNNING", "UNSEEN"].includes(job?.state) ? 5 : 0);
+const refresh = (job) => (["RUNNING", "SUSPENDED", "UNSEEN"].includes(job?.state) ? 5 : 0);
 
 // Why the final state is unknown, except if the task simply waits for it.
 const OPEN = {
@@ -58,10 +58,12 @@ export function JobPage({ applicationId, back = false }) {
   </div>`;
 }
 
-function Job({ summary: kept, state, task_state: taskState, previous, others, tensorboard, problems }) {
+function Job({ summary: kept, state: listed, task_state: taskState, previous, others, tensorboard, problems }) {
   const live = useLive(kept.application_id, !kept.verdict);
   const summary = kept.verdict ? kept : withStatus(kept, live.answer?.status);
-  const running = !kept.verdict && (live.answer ? !hasEnded(live.answer) : state === "RUNNING");
+  const newest = live.answer?.status?.state ?? null;
+  const state = !kept.verdict && newest === "SUSPENDED" ? newest : listed === "SUSPENDED" && newest ? "RUNNING" : listed;
+  const running = !kept.verdict && (live.answer ? !hasEnded(live.answer) : ["RUNNING", "SUSPENDED"].includes(state));
   const stored = useHistory(summary, running);
   const { history } = stored;
   const logged = running ? Object.keys(history?.samples ?? {}) : [];
@@ -71,7 +73,7 @@ function Job({ summary: kept, state, task_state: taskState, previous, others, te
     <${Announcement} text=${`${summary.name || summary.application_id}: ${state}`} />
     <${Contents} titles=${["Learning curves", ...(previous ? ["Changes"] : []), "Resources", ...(history ? ["Timeline"] : []), "Time by phase", ...(stored.error ? [] : ["Logs"]), ...(history ? ["Specification"] : [])]} />
     ${!kept.verdict && html`<${LiveJob} live=${live} />`}
-    ${running && html`<${Actions} applicationId=${kept.application_id} state=${live.answer?.status?.state ?? null} counts=${countsOf(live.answer?.status)} />`}
+    ${running && html`<${Actions} applicationId=${kept.application_id} state=${newest} counts=${countsOf(live.answer?.status)} />`}
     <${Warnings} title="Unreadable data" warnings=${problems} />
     <${Advice} advice=${summary.advice} />
     <${Warnings} title="Warnings" warnings=${summary.warnings} />
