@@ -471,7 +471,8 @@ def what_airflow_does(session: Session, row: Row) -> str:
         return "Its Airflow task then fails, and has no retries left."
     return (
         f"Its Airflow task then fails, and may be retried {count(left, 'more time')}: the next try submits the job "
-        "again, and resumes from its newest checkpoint. To end the training for good, mark the task as failed instead."
+        "again, and resumes from its newest checkpoint. To end the training permanently, mark the task as failed "
+        "instead."
     )
 
 

@@ -30,16 +30,16 @@ JOB_ORDERS = (
     JobOrder(
         "checkpoint",
         "Request a checkpoint",
-        "The program is asked to save a checkpoint, and continues. A program that does not check for such requests "
-        "ignores this one.",
+        "The program receives a request to save a checkpoint, and continues. A program that does not check for such "
+        "requests ignores this one.",
         "save {}",
         _RUNNING,
     ),
     JobOrder(
         "export",
         "Export the model",
-        "The program of the leading task is asked to export its model to the store, and continues. A program that does "
-        "not check for such requests ignores this one.",
+        "The program of the leading task receives a request to export its model to the store, and continues. A program "
+        "that does not check for such requests ignores this one.",
         "export {}",
         _RUNNING,
     ),
