@@ -34,15 +34,21 @@ LACKS = {
 
 
 READ_ONLY = {"peggy"}
+CONNECTIONS = {"rita": {"tony_default"}, "peggy": {"tony_default"}, "grace": {"tony_default"}}
 
 
 class PerDagAuthManager(SimpleAuthManager):
     """Airflow's simple auth manager, but users have access only to the DAGs in ``READS``.
 
-    They may also edit these DAGs, except for the users in ``READ_ONLY``.
+    They may also edit these DAGs, except for the users in ``READ_ONLY``. The same applies to ``CONNECTIONS``.
     """
 
     def is_authorized_dag(self, *, method: Any, user: Any, access_entity: Any = None, details: Any = None) -> bool:
         if access_entity in LACKS.get(user.username, ()) or (method != "GET" and user.username in READ_ONLY):
             return False
         return details is None or details.id is None or details.id in READS[user.username]
+
+    def is_authorized_connection(self, *, method: Any, user: Any, details: Any = None) -> bool:
+        if method != "GET" and user.username in READ_ONLY:
+            return False
+        return details is not None and details.conn_id in CONNECTIONS.get(user.username, ())

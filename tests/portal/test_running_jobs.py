@@ -13,7 +13,7 @@ from tests.waiting import until
 from tony_provider.cluster.training import results
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.portal import running_jobs
+from tony_provider.portal import store_jobs
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.base import Storage
 
@@ -31,7 +31,7 @@ def seen(client: As, job: TonyJob, query: str = "") -> dict[str, Any]:
 def test_the_list_shows_a_running_and_a_suspended_job_as_they_are(
     client: As, running_job: TonyJob, local: TonyHook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_jobs, "INTERVAL", 0.2)
+    monkeypatch.setattr(store_jobs, "INTERVAL", 0.2)
     which = running_job.training
     row = until(lambda: _with_figures(listed(client, running_job)), "the figures of a running job", SECONDS)
     assert (row["state"], row["verdict"], row["restarts"]) == ("RUNNING", None, 0)

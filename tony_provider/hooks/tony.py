@@ -238,7 +238,7 @@ class TonyHook(BaseHook):
         return finder.of_application(application_id) if application_id else finder.of_tag(tag)
 
     def trainings(self) -> Iterator[Identity]:
-        """Yield the identities of all trainings that have a directory in the staging directory."""
+        """Yield the identities of all trainings that have a directory in the staging directory, newest first."""
         return self._finder().identities()
 
     def application_ids(self, identity: Identity) -> list[str]:

@@ -19,21 +19,24 @@ from typing import Annotated, Any, Literal
 import attrs
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails, DagAccessEntity, DagDetails
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
 from airflow.configuration import conf
+from airflow.models.connection import Connection
 from airflow.models.dag import DagModel
 from airflow.models.log import Log
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from itsdangerous import BadData, URLSafeTimedSerializer
 from pydantic import BaseModel, Field
+from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tony_provider.cluster.records.summary import JobSummary, reason, verdict
 from tony_provider.hooks.job import TonyJob
+from tony_provider.hooks.tony import TonyHook
 from tony_provider.portal.job_views import (
     MASTER_SECONDS,
     METRICS,
@@ -52,7 +55,7 @@ from tony_provider.portal.job_views import (
     tensorboard_commands,
 )
 from tony_provider.portal.pages import PortalFiles
-from tony_provider.portal.running_jobs import RUNNING_JOBS
+from tony_provider.portal.store_jobs import CONNECTION_LISTINGS, RUNNING_JOBS, ConnectionJobs
 from tony_provider.portal.stored_jobs import (
     ORDERS,
     ROW_CACHE,
@@ -78,9 +81,18 @@ from tony_provider.runtime.protocol.job_orders import JOB_ORDERS
 
 @attrs.frozen
 class PortalReader:
-    """A logged-in user and the DAGs that the user may read. All methods query Airflow's auth manager and may block."""
+    """A logged-in user, and the jobs that the user may read.
+
+    All methods query Airflow's auth manager and may block. Jobs without a DAG are read through ``conn_id``, and the
+    user's permission for this connection decides. ``conn_id`` is None for jobs of DAGs.
+    """
 
     user: BaseUser
+    conn_id: str | None = None
+
+    def may_use(self, conn_id: str) -> bool:
+        """Return whether the user may read the connection."""
+        return attrs.evolve(self, conn_id=conn_id).may_read("")
 
     def readable_dags(self) -> frozenset[str]:
         """Return the ids of the DAGs whose jobs the user may read: those whose task instances Airflow would list."""
@@ -97,17 +109,24 @@ class PortalReader:
         """Return whether the user may edit the DAG and its task instances, and so change its jobs."""
         return all(self._may(dag_id, entity, "PUT") for entity in (None, DagAccessEntity.TASK_INSTANCE))
 
+    def owner_of(self, row: Row) -> str:
+        """Return what the permissions of the job's readers are about."""
+        return f"the connection {self.conn_id}" if self.conn_id is not None else f"the DAG {row['dag_id']}"
+
     def may_read_logs(self, dag_id: str) -> bool:
         return self.may_read(dag_id) and self._may(dag_id, DagAccessEntity.TASK_LOGS)
 
     def _may(self, dag_id: str, entity: DagAccessEntity | None, method: Literal["GET", "PUT"] = "GET") -> bool:
-        details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
         manager = get_auth_manager()
+        if self.conn_id is not None:
+            which = ConnectionDetails(conn_id=self.conn_id, team_name=Connection.get_team_name(self.conn_id))
+            return manager.is_authorized_connection(method=method, details=which, user=self.user)
+        details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
         return manager.is_authorized_dag(method=method, access_entity=entity, details=details, user=self.user)
 
 
-def _reader(user: GetUserDep) -> PortalReader:
-    return PortalReader(user)
+def _reader(user: GetUserDep, conn_id: str | None = None) -> PortalReader:
+    return PortalReader(user, conn_id or None)
 
 
 ReaderDep = Annotated[PortalReader, Depends(_reader)]
@@ -150,18 +169,22 @@ def _no_such(what: str) -> HTTPException:
     return HTTPException(404, f"No such {what}")
 
 
-def _jobs(reader: ReaderDep, session: SessionDep) -> StoredJobs:
-    return StoredJobs(session, reader.readable_dags())
+def _jobs(reader: ReaderDep, session: SessionDep) -> StoredJobs | ConnectionJobs:
+    if reader.conn_id is None:
+        return StoredJobs(session, reader.readable_dags())
+    if "\0" in reader.conn_id or not reader.may_use(reader.conn_id):  # no database has such an id
+        raise _no_such("connection")
+    return CONNECTION_LISTINGS.jobs(reader.conn_id)
 
 
-JobsDep = Annotated[StoredJobs, Depends(_jobs)]
+JobsDep = Annotated[StoredJobs | ConnectionJobs, Depends(_jobs)]
 
 
 def _found(application_id: str, jobs: JobsDep, reader: ReaderDep) -> Row:
     row = jobs.row(application_id)
     if row is None or not reader.may_read(row["dag_id"]):
         raise _no_such("job")
-    jobs.session.close()  # free the database connection before a slow read of the store
+    jobs.close()
     return row
 
 
@@ -206,14 +229,24 @@ def jobs(
     submitted, dates = {"after": after, "before": before}, {"date_after": date_after, "date_before": date_before}
     wanted = JobFilter(user=user, verdict=verdict, text=text, **submitted, **dates)
     found = stored.rows(dag_id=dag_id or None, task_id=task_id or None, run_id=run_id or None, map_index=map_index)
-    stored.session.close()  # free the database connection before a wait for the store
+    stored.close()
     found = RUNNING_JOBS.completed(found)
     printed = {row["dag_id"] for row in found if "\n" in row["reason"]}
     hidden = {dag_id for dag_id in printed if not reader.may_read_logs(dag_id)}
     rows = wanted.chosen(
         {**row, "reason": first_line(row["reason"])} if row["dag_id"] in hidden else row for row in found
     )
-    return PlainJson({"jobs": ordered(rows, order)[offset : offset + limit], "total": len(rows)})
+    chosen = ordered(rows, order)[offset : offset + limit]
+    return PlainJson({"jobs": chosen, "total": len(rows), "problem": stored.problem or None})
+
+
+@router.get("/connections")
+def connections(session: SessionDep, reader: ReaderDep) -> Response:
+    """Return the connections whose jobs without a DAG the user may list."""
+    stored = StoredJobs(session, reader.readable_dags())
+    query = select(Connection.conn_id).where(Connection.conn_type == TonyHook.conn_type)
+    known = {*session.scalars(query), *(row["tony_conn_id"] for row in stored.rows()), TonyHook.default_conn_name}
+    return PlainJson({"connections": sorted(each for each in known if each and reader.may_use(each))})
 
 
 @router.get("/jobs/{application_id}")
@@ -221,7 +254,7 @@ def job(row: FoundDep, stored: JobsDep, reader: ReaderDep) -> Response:
     summary, problems = stored.summary(row)
     siblings = [each["application_id"] for each in stored.siblings(row)]
     previous = previous_of(row, stored.rows(dag_id=row["dag_id"], task_id=row["task_id"]))
-    stored.session.close()
+    stored.close()
     [row] = RUNNING_JOBS.completed([row])
     return PlainJson(
         {
@@ -325,6 +358,9 @@ async def log(row: LoggedDep, task: str, tail: Annotated[int, Query(ge=1, le=_MO
 _TOKEN_SECONDS = 24 * 3600  # for which a page may stay open before the user sends an order
 
 
+_NOT_PERMITTED = "You may not change this job: Airflow does not permit you to edit {}."
+
+
 def _order_tokens() -> URLSafeTimedSerializer:
     """Return the signer of form tokens. A page of another site knows no token, so it cannot send orders for a user."""
     return URLSafeTimedSerializer(conf.get_mandatory_value("api", "secret_key"), salt="tony-job-orders")
@@ -332,8 +368,7 @@ def _order_tokens() -> URLSafeTimedSerializer:
 
 def _offered(row: FoundDep, reader: ReaderDep, session: SessionDep) -> dict[str, Any]:
     if not reader.may_edit(row["dag_id"]):
-        reason = f"You may not change this job: Airflow does not permit you to edit the DAG {row['dag_id']}."
-        return {"orders": [], "token": None, "reason": reason}
+        return {"orders": [], "token": None, "reason": _NOT_PERMITTED.format(reader.owner_of(row))}
     retries = what_airflow_does(session, row) if row["state"] in (RUNNING, UNSEEN) else ""
     session.close()
     token = _order_tokens().dumps([reader.user.get_id(), row["application_id"]])
@@ -364,7 +399,7 @@ def _sent(name: str, body: OrderBody, row: FoundDep, reader: ReaderDep, session:
     if name not in {each.name for each in JOB_ORDERS}:
         raise _no_such("order")
     if not reader.may_edit(row["dag_id"]):
-        raise HTTPException(403, f"Airflow does not permit you to edit the DAG {row['dag_id']}")
+        raise HTTPException(403, _NOT_PERMITTED.format(reader.owner_of(row)))
     try:
         signed = _order_tokens().loads(body.token, max_age=_TOKEN_SECONDS)
     except BadData:
@@ -374,9 +409,11 @@ def _sent(name: str, body: OrderBody, row: FoundDep, reader: ReaderDep, session:
     user = printable(reader.user.get_name())
     order = UserOrder(order=name, user=user, grace=body.grace, counts=body.tasks)
     details = {"application_id": row["application_id"], "grace": body.grace, "tasks": body.tasks}
-    which = {each: row[each] for each in ("dag_id", "run_id", "task_id", "map_index", "try_number")}
+    which = {each: row[each] for each in ("run_id", "task_id", "map_index", "try_number")}
     extra = json.dumps({key: value for key, value in details.items() if value not in (None, {})})
-    session.add(Log(f"tony_{name}", owner=user, owner_display_name=user, extra=extra, **which))
+    session.add(
+        Log(f"tony_{name}", owner=user, owner_display_name=user, extra=extra, dag_id=row["dag_id"] or None, **which)
+    )
     session.commit()
     return order
 
@@ -397,7 +434,7 @@ def _compared(ids: str, stored: JobsDep, reader: ReaderDep) -> tuple[list[Row], 
     if not found:
         raise _no_such("job")
     summaries = [stored.summary(row)[0] for row in found.values()]
-    stored.session.close()
+    stored.close()
     return list(found.values()), summaries, [each for each in wanted if each not in found]
 
 
@@ -457,12 +494,13 @@ async def _read_specification(row: Row) -> dict[str, Any] | str:
 
 
 @router.get("/dags/{dag_id}/dates")
-def dates(dag_id: str, stored: JobsDep, reader: ReaderDep, task_id: str | None = None) -> Response:
+def dates(dag_id: str, session: SessionDep, reader: ReaderDep, task_id: str | None = None) -> Response:
+    stored = StoredJobs(session, reader.readable_dags())
     if dag_id not in stored.dags or not reader.may_read(dag_id):
         raise _no_such("DAG")
-    runs = with_gaps(stored.session, dag_id, runs_of(stored.session, dag_id))
+    runs = with_gaps(session, dag_id, runs_of(session, dag_id))
     rows = stored.rows(dag_id=dag_id, task_id=task_id or None)
-    stored.session.close()
+    stored.close()
     return PlainJson({"tasks": dates_of(RUNNING_JOBS.completed(rows), runs)})
 
 

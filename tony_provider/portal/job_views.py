@@ -301,7 +301,7 @@ def job_of_row(hook: TonyHook, row: Row, *, is_checked: bool = False) -> TonyJob
     if is_checked:
         return job
     labels: dict[str, Any] = job.labels()
-    if labels and labels.get("dag_id") != row["dag_id"]:
+    if labels and labels.get("dag_id", "") != row["dag_id"]:
         raise JobUnavailable(f"{job} is a job of another DAG")
     if not labels and not _is_of(job, row):
         raise JobUnavailable(f"cannot check whether {job} belongs to this DAG: the job has written no files yet")

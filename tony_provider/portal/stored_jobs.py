@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 import attrs
 from airflow.models.dagrun import DagRun
@@ -249,6 +249,12 @@ class StoredJobs:
 
     session: Session
     dags: frozenset[str]  # jobs of other DAGs are hidden
+
+    problem: ClassVar[str] = ""  # see ``ConnectionJobs``
+
+    def close(self) -> None:
+        """Free the database connection, before a wait for the store."""
+        self.session.close()
 
     def rows(
         self,

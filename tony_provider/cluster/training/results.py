@@ -97,8 +97,9 @@ class ApplicationFinder:
         return identity.tag in application.tags and application.id in self.ids_of(identity)
 
     def identities(self) -> Iterator[Identity]:
-        """Yield the identities of all trainings that have a directory."""
-        for directory in list_existing(self.storage, self.layout.jobs_dir):
+        """Yield the identities of all trainings that have a directory, the newest first."""
+        found = list_existing(self.storage, self.layout.jobs_dir)
+        for directory in sorted(found, key=lambda directory: directory.modified_ms, reverse=True):
             if directory.is_directory and (identity := Identity.parse(directory.name)) is not None:
                 yield identity
 

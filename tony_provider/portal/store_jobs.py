@@ -1,0 +1,281 @@
+"""Jobs as the store knows them, for the portal's lists: running jobs, and jobs without a DAG.
+
+A job's summary in Airflow's database is written when the job starts and when it ends. In between, ``RunningJobs`` reads
+the status: at most once per job and interval, however many users have the list open. The database knows nothing of
+jobs that `airflow tony submit` has submitted, so ``ConnectionListings`` lists them from the store of a connection. Both
+read in threads of their own, and requests use what these threads have read, because a store may be slow.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import islice
+
+import attrs
+
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.records.history import JobHistory
+from tony_provider.cluster.records.summary import (
+    JOB_KEY,
+    JobSummary,
+    figures_of_status,
+    in_parts,
+    summarize,
+    verdict,
+)
+from tony_provider.hooks.job import TonyJob
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.portal.job_views import REFUSED_SECONDS, JobUnavailable, job_of_row
+from tony_provider.portal.stored_jobs import (
+    LOST,
+    RUNNING,
+    SUSPENDED,
+    UNWATCHED,
+    Row,
+    hours_of,
+    row_of,
+    waiting_of,
+)
+from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.protocol.status import JobState, JobStatus
+from tony_provider.runtime.storage.errors import StorageError
+
+log = logging.getLogger(__name__)
+
+INTERVAL = 15.0  # seconds between two reads of a job's status; the page of the list refreshes as often
+_MOST = 200  # newest running jobs whose status is read
+_FIRST_FIGURES = 0.5  # seconds that a list waits for the first status of its jobs
+_FORGOTTEN = 20  # intervals after which figures of a job are dropped
+
+
+@attrs.define
+class _Reading:
+    asked: float  # monotonic time at which the newest read began
+    figures: Row | None = None  # None before the first status
+    is_checked: bool = False  # the files belong to the job's DAG
+
+
+class RunningJobs:
+    """Thread-safe cache of the figures of running jobs."""
+
+    def __init__(self) -> None:
+        self._readings: dict[str, _Reading] = {}
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(4, thread_name_prefix="tony-portal-running")
+
+    def completed(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows, those without a verdict with the newest known figures and state of their jobs.
+
+        Start reading figures that are older than the interval. Wait shortly for jobs whose figures are unknown.
+        """
+        running = [row for row in rows if row["verdict"] is None and row["state"] != LOST]
+        if not running:
+            return list(rows)
+        of_dags = [row for row in running if row["dag_id"]]  # other rows are as new as their list
+        first = self._refresh(sorted(of_dags, key=lambda row: row["submitted_ms"], reverse=True)[:_MOST])
+        wait(first, _FIRST_FIGURES)
+        with self._lock:
+            known = {key: reading.figures for key, reading in self._readings.items()}
+        found = {row["application_id"]: _completed(row, known.get(row["application_id"])) for row in running}
+        return [found.get(row["application_id"], row) for row in rows]
+
+    def _refresh(self, rows: Sequence[Row]) -> list[Future[None]]:
+        """Start reading. Return the reads of jobs without figures."""
+        now, by_connection = time.monotonic(), defaultdict(list)
+        with self._lock:
+            for key in [key for key, each in self._readings.items() if each.asked < now - _FORGOTTEN * INTERVAL]:
+                del self._readings[key]
+            for row in rows:
+                reading = self._readings.get(row["application_id"])
+                has_ended = reading is not None and reading.figures is not None and reading.figures["finished_ms"]
+                if reading is None or (reading.asked <= now - INTERVAL and not has_ended):
+                    kept = self._readings.setdefault(row["application_id"], _Reading(now))
+                    kept.asked = now
+                    is_first = kept.figures is None
+                    by_connection[row["tony_conn_id"], row["proxy_user"] or None, is_first].append(row)
+        reads = {which: self._threads.submit(self._read, *which[:2], some) for which, some in by_connection.items()}
+        return [read for (*_, is_first), read in reads.items() if is_first]
+
+    def _read(self, tony_conn_id: str, proxy_user: str | None, rows: Sequence[Row]) -> None:
+        """Read the statuses of jobs of one connection. Stop at the first error of the cluster or the store."""
+        try:
+            with TonyHook(tony_conn_id, proxy_user) as hook:
+                hook.expect_store(REFUSED_SECONDS)
+                for row in rows:
+                    self._read_one(hook, row)
+        except (ClusterError, StorageError) as error:
+            log.info("The list shows no newer figures of running jobs through %s: %s", tony_conn_id, error)
+        except Exception:
+            log.exception("The status of running jobs cannot be read through %s", tony_conn_id)
+
+    def _read_one(self, hook: TonyHook, row: Row) -> None:
+        with self._lock:
+            reading = self._readings.get(row["application_id"])
+        if reading is None:
+            return
+        try:
+            job = job_of_row(hook, row, is_checked=reading.is_checked)
+        except JobUnavailable as error:
+            log.debug("No figures: %s", error)
+            return
+        reading.is_checked = True
+        if (status := job.status(may_have_ended=row["state"] == UNWATCHED)) is not None:
+            reading.figures = _figures(status)
+
+
+def _figures(status: JobStatus) -> Row:
+    """Return the fields of a row that a status knows. ``finished_ms`` is None for a running job."""
+    plain = to_plain(figures_of_status(status))
+    figures = {**plain, "waiting_s": waiting_of(plain["times"]), **hours_of(plain.pop("use"))}
+    if (ended := verdict(None, status)) is not None:
+        return {**figures, "state": ended.value, "finished_ms": status.finished_ms}
+    suspended = {"state": SUSPENDED} if status.state is JobState.SUSPENDED else {}
+    return {**figures, **suspended, "finished_ms": None}
+
+
+def _completed(row: Row, figures: Row | None) -> Row:
+    if figures is None and row["state"] == UNWATCHED:  # the job may have ended long ago
+        return row
+    found = {**row, **(figures or {})}
+    until_ms = found["finished_ms"] or time.time() * 1000
+    return {**found, "duration_s": max(0.0, until_ms - row["submitted_ms"]) / 1000}
+
+
+RUNNING_JOBS = RunningJobs()
+
+
+_SLUG = "cli-"  # start of the directory of a training without a DAG; see ``cli.submit``
+_MOST_TRAININGS = 200  # newest trainings of a connection
+_FIRST_WAIT = 2.0  # seconds that a request waits for the first list of a connection
+
+
+@attrs.frozen
+class _Job:
+    row: Row
+    summary: JobSummary
+
+
+@attrs.define
+class _Listing:
+    asked: float = float("-inf")  # monotonic time at which the newest read began
+    jobs: dict[str, _Job] = attrs.field(factory=dict)
+    problem: str = ""
+    reading: Future[None] | None = None
+
+
+@attrs.frozen
+class ConnectionJobs:
+    """The jobs without a DAG of one connection, for one request."""
+
+    jobs: dict[str, _Job]
+    problem: str  # why newer jobs may be missing, or an empty string
+
+    def rows(
+        self,
+        *,
+        dag_id: str | None = None,
+        task_id: str | None = None,
+        run_id: str | None = None,
+        map_index: int | None = None,
+    ) -> list[Row]:
+        wanted = {"dag_id": dag_id, "task_id": task_id, "run_id": run_id, "map_index": map_index}
+        given = [(name, value) for name, value in wanted.items() if value is not None]
+        return [job.row for job in self.jobs.values() if all(job.row[name] == value for name, value in given)]
+
+    def row(self, application_id: str) -> Row | None:
+        found = self.jobs.get(application_id)
+        return found.row if found is not None else None
+
+    def siblings(self, row: Row) -> list[Row]:
+        """Return all jobs of the row's training, including the row, newest first."""
+        found = self.rows(task_id=row["task_id"], run_id=row["run_id"])
+        return sorted(found, key=lambda each: each["submitted_ms"], reverse=True)
+
+    def summary(self, row: Row) -> tuple[JobSummary, list[str]]:
+        return self.jobs[row["application_id"]].summary, []
+
+    def close(self) -> None:
+        """Do nothing: these jobs use no database connection."""
+
+
+class ConnectionListings:
+    """Thread-safe cache of the jobs of each connection."""
+
+    def __init__(self) -> None:
+        self._listings: dict[str, _Listing] = {}
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(4, thread_name_prefix="tony-portal-connection")
+
+    def jobs(self, tony_conn_id: str) -> ConnectionJobs:
+        """Return the jobs of the connection, at most as old as INTERVAL and the duration of a read."""
+        now = time.monotonic()
+        with self._lock:
+            listing = self._listings.setdefault(tony_conn_id, _Listing())
+            is_first = listing.asked == float("-inf")
+            is_read = listing.reading is None or listing.reading.done()
+            if listing.asked <= now - INTERVAL and is_read:
+                listing.asked = now
+                listing.reading = self._threads.submit(self._read, tony_conn_id, listing)
+            reading = listing.reading
+        if reading is not None and (is_first or not listing.jobs):
+            wait([reading], _FIRST_WAIT)
+            if not reading.done():
+                return ConnectionJobs({}, "The store is still being read.")
+        return ConnectionJobs(listing.jobs, listing.problem)
+
+    def _read(self, tony_conn_id: str, listing: _Listing) -> None:
+        try:
+            with TonyHook(tony_conn_id) as hook:
+                hook.expect_store(REFUSED_SECONDS)
+                found = dict(_jobs_of(hook, listing.jobs))
+            listing.jobs, listing.problem = found, ""
+        except (ClusterError, StorageError) as error:
+            listing.problem = str(error)
+        except Exception as error:
+            log.exception("The jobs of %s cannot be listed", tony_conn_id)
+            listing.problem = f"The jobs cannot be listed ({type(error).__name__}); see the API server's log."
+
+
+def _jobs_of(hook: TonyHook, known: dict[str, _Job]) -> Iterator[tuple[str, _Job]]:
+    """Yield the jobs of the newest trainings without a DAG. ``known`` are jobs that were read before."""
+    trainings = (identity for identity in hook.trainings() if identity.slug.startswith(_SLUG))
+    for identity in islice(trainings, _MOST_TRAININGS):
+        for application_id in hook.application_ids(identity):
+            job = known.get(application_id)
+            if job is None or job.summary.verdict is None:
+                job = _job_of(hook.job(application_id, identity))
+            if job is not None:
+                yield application_id, job
+
+
+def _job_of(job: TonyJob) -> _Job | None:
+    """Return the job, or None if a DAG has submitted it, or if nothing is known of it yet."""
+    labels = job.labels()
+    status = job.status() if labels and "dag_id" not in labels else None
+    if status is None:
+        return None
+    begun = JobSummary(
+        application_id=job.application_id,
+        application_dir=job.directory,
+        dag_id="",
+        run_id=labels.get("run_id", ""),
+        task_id=status.name,
+        watched=False,
+        tony_conn_id=job.hook.tony_conn_id,
+        user=labels.get("submitted_by", ""),
+    )
+    summary = summarize(begun, JobHistory(application_id=job.application_id, status=status))
+    columns = {name: getattr(summary, name) for name in ("dag_id", "run_id", "task_id", "map_index")}
+    row = row_of(columns, JOB_KEY + job.application_id, json.dumps(in_parts(summary)[0]))
+    if row["state"] is None:
+        row["state"] = SUSPENDED if status.state is JobState.SUSPENDED else RUNNING
+    return _Job(row, summary)
+
+
+CONNECTION_LISTINGS = ConnectionListings()
