@@ -120,13 +120,15 @@ class RunningJobs:
         if reading is None:
             return
         try:
-            job = job_of_row(hook, row, is_checked=reading.is_checked)
+            status = job_of_row(hook, row, is_checked=True).status(may_have_ended=row["state"] == UNWATCHED)
+            if status is None:  # a job in the queue
+                return
+            if not reading.is_checked:
+                job_of_row(hook, row)
         except JobUnavailable as error:
             log.debug("No figures: %s", error)
             return
-        reading.is_checked = True
-        if (status := job.status(may_have_ended=row["state"] == UNWATCHED)) is not None:
-            reading.figures = _figures(status)
+        reading.is_checked, reading.figures = True, _figures(status)
 
 
 def _figures(status: JobStatus) -> Row:
