@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tony_provider.runtime.am.executor_messages import heartbeat
 from tony_provider.runtime.am.message_limits import AcceptedMessage, MessageTrimmer, parse_message
 from tony_provider.runtime.protocol import limits, tony_pb2
 
@@ -50,3 +51,15 @@ def test_every_text_about_the_end_of_a_process_has_a_limit() -> None:
     for name in texts:
         assert len(getattr(taken.message.exited, name)) <= limits.FIELD_LIMITS["ProcessExited"][name]
         assert getattr(taken.message.exited, name).isprintable()
+
+
+def test_parameters_are_few_short_lines() -> None:
+    parameters = {"a": "two\nlines", "b": "x" * 251, "c\nd": "1", **{f"p{number:03}": "1" for number in range(1000)}}
+    message = tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat(parameters=parameters))
+    taken = parse_message(message.SerializeToString())
+    assert isinstance(taken, AcceptedMessage)
+    cutter = MessageTrimmer()
+    cutter.fit(taken)
+    assert cutter.cut == {"parameters"}
+    found = heartbeat(taken.message.heartbeat).parameters
+    assert found == {"a": "two lines", **{f"p{number:03}": "1" for number in range(limits.MOST_PARAMETERS - 2)}}

@@ -179,3 +179,26 @@ def test_a_fifo_in_the_place_of_the_file_is_not_waited_for(file: Path, caplog: p
     os.mkfifo(file)
     assert ProgressReader(file).poll(0) is None
     assert "not a regular file" in caplog.text
+
+
+def test_parameters(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    reader = ProgressReader(file, ["hunter2"])
+    append(file, {"parameters": {"lr": 0.1, "epochs": 3, "augment": True, "url": "https://me:hunter2@hub"}})
+    append(
+        file,
+        {"parameters": {"lr": 1e-05, "api_key": "k", "bad\nname": 1, "x" * 101: 1, "list": [1], "long": "x" * 251}},
+    )
+    assert reader.poll(0) is None  # no progress, so event files still count
+    assert reader.parameters == {
+        "lr": "1e-05",
+        "epochs": "3",
+        "augment": "True",
+        "url": "https://me:***@hub",
+        "api_key": "***",
+    }
+    assert len(caplog.records) == 1
+    append(file, {"parameters": {f"p{number}": number for number in range(200)}}, {"parameters": 1000})
+    progress = reader.poll(1)
+    assert progress is not None
+    assert progress.metrics == {"parameters": 1000.0}
+    assert (len(reader.parameters), reader.parameters["p94"], "p95" in reader.parameters) == (100, "94", False)

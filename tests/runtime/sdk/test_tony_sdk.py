@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
+from enum import Enum
 from pathlib import Path
 
 import pytest
@@ -37,6 +40,7 @@ def test_outside_a_job_nothing_happens_and_nothing_is_raised(value: object) -> N
     assert tony_sdk.checkpoint_dir() is None
     assert tony_sdk.tensorboard_dir() is None
     assert tony_sdk.report(value, value, loss=value) is False  # type: ignore[arg-type]
+    assert tony_sdk.log_params(value, loss=value) is False
 
 
 def test_who_a_process_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +80,96 @@ def test_numbers_of_other_libraries(metrics_file: Path) -> None:
     numpy = pytest.importorskip("numpy")
     assert tony_sdk.report(numpy.int64(3), loss=numpy.float32(0.5), many=numpy.zeros(3), text="x")
     assert json.loads(metrics_file.read_text()) == {"step": 3, "loss": 0.5}
+
+
+def logged(file: Path) -> dict[str, str]:
+    reader = ProgressReader(file)
+    reader.poll(0)
+    assert reader.malformed == 0
+    return reader.parameters
+
+
+class Nested:
+    """Stands for a configuration of OmegaConf, whose nested values are no dictionaries."""
+
+    def __init__(self, **values: object) -> None:
+        self._values = values
+
+    def keys(self) -> Iterable[str]:
+        return self._values.keys()
+
+    def items(self) -> Iterable[tuple[str, object]]:
+        return self._values.items()
+
+    def __getitem__(self, name: str) -> object:
+        return self._values[name]
+
+
+class Activation(Enum):
+    RELU = "relu"
+
+
+def test_parameters_of_other_libraries(metrics_file: Path) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--learning-rate", type=float)
+    parser.add_argument("--seed")
+    assert tony_sdk.log_params(parser.parse_args(["--learning-rate", "0.1"]))
+    assert tony_sdk.log_params(Nested(optimizer=Nested(lr=0.5, betas=(0.9, 0.999)), steps=10), epochs=3)
+    assert tony_sdk.log_params({"optimizer": {"name": "adam"}, "path": Path("data"), "act": Activation.RELU, 7: True})
+    assert logged(metrics_file) == {
+        "learning_rate": "0.1",
+        "seed": "None",
+        "optimizer.lr": "0.5",
+        "optimizer.betas": "(0.9, 0.999)",
+        "steps": "10",
+        "epochs": "3",
+        "optimizer.name": "adam",
+        "path": "data",
+        "act": "Activation.RELU",
+        "7": "True",
+    }
+
+
+def test_parameters_of_numpy(metrics_file: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    assert tony_sdk.log_params(a=numpy.int64(3), b=numpy.float32(0.5), c=numpy.float64(0.1), d=numpy.bool_(True))
+    assert tony_sdk.log_params(e=numpy.str_("x"), f=numpy.zeros(3)) is True
+    assert logged(metrics_file) == {"a": "3", "b": "0.5", "c": "0.1", "d": "True", "e": "x"}
+
+
+def test_later_parameters_are_added_and_replace_those_of_the_same_name(metrics_file: Path) -> None:
+    tony_sdk.log_params({"lr": 0.1}, epochs=3)
+    tony_sdk.log_params(lr=0.2, seed=1)
+    assert logged(metrics_file) == {"lr": "0.2", "epochs": "3", "seed": "1"}
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"a": object()}, "a"),
+        ({"a": {"b": "x" * 251}}, "a.b"),
+        ({"x" * 101: 1}, "x" * 100),
+        ({f"p{number}": number for number in range(101)}, "p100"),
+        ([1], "TypeError"),
+        (3, "TypeError"),
+    ],
+)
+def test_rejected_parameters_are_named_in_the_log(
+    metrics_file: Path, capsys: pytest.CaptureFixture[str], given: object, named: str
+) -> None:
+    tony_sdk.log_params(given)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("tony_sdk.log_params leaves out: ")
+    assert named in line
+    assert len(logged(metrics_file)) == (100 if named == "p100" else 0)
+
+
+def test_parameters_that_contain_themselves_do_not_end_the_training(metrics_file: Path) -> None:
+    endless: dict[str, object] = {}
+    endless["again"] = endless
+    assert tony_sdk.log_params(endless) is False
+    assert tony_sdk.log_params(lr=1) is True
+    assert logged(metrics_file) == {"lr": "1"}
 
 
 def test_lines_of_several_threads_do_not_mix(metrics_file: Path) -> None:

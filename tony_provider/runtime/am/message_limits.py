@@ -126,8 +126,8 @@ class MessageTrimmer:
             setattr(message, field, data[-most:])
             self.cut.add(field)
 
-    def _metrics(self, message: Message, field: str, metrics: Mapping[str, float], most: int) -> None:
-        """Remove invalid and excess metrics. Metrics are only rebuilt if necessary."""
+    def _metrics(self, message: Message, field: str, metrics: Mapping[str, Any], most: int) -> None:
+        """Remove metrics or parameters with invalid names, and excess ones. They are only rebuilt if necessary."""
         if len(metrics) <= most and all(map(_is_name, metrics)):
             return
         kept = sorted(name for name in metrics if _is_name(name))[:most]

@@ -42,6 +42,10 @@ def _base64_forms(data: bytes) -> Iterator[str]:
 
 
 MASK = "***"
+_NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SECRET_NAME = re.compile(
+    r"(?:^|[^a-z])(?:passw(?:or)?d|passphrase|pwd|secret|token|credentials?|(?:api|access|private|secret)[_.-]?key)$"
+)
 SHORTEST_SECRET = 5  # characters; as in Airflow's [logging] min_length_masked_secret
 _IN_A_LINE = re.compile(rb"[^\n]")
 
@@ -111,6 +115,11 @@ def masked(text: str, secrets: Iterable[str]) -> str:
     for value in _masked_texts(secrets):
         text = text.replace(value, MASK)
     return text
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether the last word of a parameter's name says that the value is a secret, as in ``hub.api_key``."""
+    return _SECRET_NAME.search(_NEW_WORD.sub("_", name).lower()) is not None
 
 
 def masked_bytes(data: bytes, secrets: Iterable[str]) -> bytes:

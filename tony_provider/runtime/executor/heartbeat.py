@@ -219,6 +219,7 @@ class HeartbeatContent:
             own = {pid: table[pid] for pid in (process.pid, *processes.below(table, process.pid)) if pid in table}
             progress = await current.progress(local_rank)
             heartbeat.further.append(self._process_beat(local_rank, process.rank, own, progress))
+        heartbeat.parameters.update(current.parameters)
 
     def _process_beat(
         self, local_rank: int, rank: int, table: processes.Table, progress: Optional[tony_pb2.Progress]

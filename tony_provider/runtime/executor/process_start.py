@@ -158,6 +158,11 @@ class ProcessStart:
         async with self._reading:
             return await asyncio.to_thread(self._readers[local_rank].poll, time.monotonic())
 
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Parameters of the first user process that has logged any, as of the last ``progress`` of each process."""
+        return next((each.parameters for each in self._readers if each.parameters), {})
+
     async def read_memory(self) -> None:
         """Read the kernel's counters; see ``UserProcesses.read_memory``."""
         await self._processes.read_memory()
@@ -269,6 +274,7 @@ class ProcessStart:
         progress = await self.progress()
         if progress is not None:
             exited.progress.CopyFrom(progress)
+        exited.parameters.update(self.parameters)
         exited.stopped = exited.stopped or self._stop_request.container_ending
         exited.output_problem = self._context.output.problem
         log.info("%s ended: exit code %d, signal %d", self.order, exited.exit_code, exited.signal)
@@ -381,7 +387,8 @@ def _progress_readers(context: ExecutorContext) -> list[ProcessProgress]:
         if not context.container.shows_tensorboard:  # its directory holds the event files of other tasks
             others = [each.tensorboard for each in context.workspaces if each.local_rank > local_rank]
             events = EventScalars(workspace.tensorboard, others)
-        readers.append(ProcessProgress(ProgressReader(workspace.metrics_file), events))
+        reports = ProgressReader(workspace.metrics_file, list(context.container.user_secrets.values()))
+        readers.append(ProcessProgress(reports, events))
     return readers
 
 

@@ -19,13 +19,23 @@ import attrs
 from tony_provider.runtime.artifacts.manifest import scan
 from tony_provider.runtime.common import binary
 from tony_provider.runtime.common.binary import InvalidMessage, message_fields
+from tony_provider.runtime.common.text import MASK, is_secret_name, masked
 from tony_provider.runtime.event_files.event_file_mirror import is_event_file
 from tony_provider.runtime.executor.task_outputs import oldest_first
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.protocol.limits import MOST_METRICS, RESERVED_KEY_REASON, RESERVED_KEYS, is_metric_name
+from tony_provider.runtime.protocol.limits import (
+    LONGEST_PARAMETER_NAME,
+    MOST_METRICS,
+    MOST_PARAMETERS,
+    RESERVED_KEY_REASON,
+    RESERVED_KEYS,
+    is_metric_name,
+    parameter_text,
+)
 
 log = logging.getLogger(__name__)
 
+PARAMETERS = "parameters"  # key of a report with an object of parameters; a number is a metric of this name
 WINDOW = 60.0  # seconds over which steps per second are measured
 _CHUNK = 1 << 20  # bytes read at a time
 _LONGEST_LINE = 1 << 20  # bytes, enough for some ten thousand metrics; longer lines are malformed
@@ -95,10 +105,13 @@ class SpeedMeter:
 
 
 class ProgressReader:
-    """Reads the reports of one user process, and keeps the newest value of each metric."""
+    """Reads the reports of one user process, and keeps the newest value of each metric and parameter."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, secrets: Collection[str] = ()) -> None:
+        """``secrets``: values to mask in parameters."""
         self.malformed = 0  # number of lines that were ignored
+        self.parameters: dict[str, str] = {}  # with masked secrets
+        self._secrets = secrets
         self._tail = FileTail(path)
         self._speed = SpeedMeter()
         self._step: Optional[int] = None
@@ -142,6 +155,8 @@ class ProgressReader:
         counts = {name: _count(report.pop(name)) for name in ("step", "total_steps") if report.get(name) is not None}
         if None in counts.values():
             return self._refuse(f"step and total_steps must be whole numbers, not negative: {line[:200]!r}")
+        if isinstance(report.get(PARAMETERS), dict):
+            self._take_parameters(report.pop(PARAMETERS))
         self._step = counts.get("step", self._step)
         self._total = counts.get("total_steps", self._total)
         for name, value in report.items():
@@ -162,6 +177,16 @@ class ProgressReader:
         except OverflowError:
             self._metrics[name] = float("inf") if value > 0 else float("-inf")
         return None
+
+    def _take_parameters(self, found: dict[str, Any]) -> None:
+        for name, value in found.items():
+            text = parameter_text(value)
+            is_full = name not in self.parameters and len(self.parameters) >= MOST_PARAMETERS
+            if text is None or is_full or len(name) > LONGEST_PARAMETER_NAME or not is_metric_name(name):
+                self._warn("parameter", f"invalid and excess parameters are left out, such as {name[:100]!a}")
+            else:
+                text = MASK if is_secret_name(name) else masked(text, self._secrets)
+                self.parameters = {**self.parameters, name: text}  # another thread may read the former value
 
     def _refuse(self, why: str, lines: int = 1) -> None:
         self.malformed += lines
@@ -408,6 +433,11 @@ class ProcessProgress:
     def __init__(self, reports: ProgressReader, events: Optional[EventScalars]) -> None:
         self._reports = reports
         self._events = events
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Parameters in the metrics file, up to the last call of another method."""
+        return self._reports.parameters
 
     def reported(self, now: float) -> Optional[tony_pb2.Progress]:
         """Return the progress in the metrics file, or None. ``now``: seconds of any monotonic clock. Blocks."""

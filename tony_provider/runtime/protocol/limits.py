@@ -45,6 +45,9 @@ def reserved_key(plain: Any) -> Optional[str]:
 
 MOST_METRICS = 200  # distinct metric names of one user process; each heartbeat contains all of them
 LONGEST_NAME = 250  # characters of a metric's name
+MOST_PARAMETERS = 100  # parameters of one user process; each heartbeat contains all of them
+LONGEST_PARAMETER_NAME = 100  # characters
+LONGEST_PARAMETER = 250  # characters of a parameter's value
 LONGEST_LABEL = 1000  # characters of a short text: an activity, a name, a URI
 LONGEST_TEXT = 16 << 10  # characters of the text of an error
 BUNDLED_LOGS = 16 << 20  # bytes of the logs that the master stores in one file
@@ -92,6 +95,7 @@ FIELD_LIMITS: Mapping[str, Mapping[str, int]] = {
         "output_problem": LONGEST_TEXT,
         "further": MOST_PROCESSES,
         "notices": MOST_NOTICES,
+        "parameters": MOST_PARAMETERS,
         "progress": 1,
     },
     "KeptOutput": {"name": LONGEST_LABEL, "part": LONGEST_LABEL},
@@ -106,6 +110,7 @@ FIELD_LIMITS: Mapping[str, Mapping[str, int]] = {
         "node_problem": LONGEST_TEXT,
         "process": LONGEST_LABEL,
         "outputs": MOST_OUTPUTS,
+        "parameters": MOST_PARAMETERS,
         "progress": 1,
     },
     "ProcessStack": {"command": LONGEST_LABEL, "process": LONGEST_LABEL, "frames": MOST_FRAMES},
@@ -129,6 +134,14 @@ def size_limit(kind: str) -> int:
 def is_metric_name(text: str) -> bool:
     """Return whether a metric may have this name: one short line that is no key of Airflow's serialization."""
     return len(text) <= LONGEST_NAME and is_writable(text) and one_line(text) == text and text not in RESERVED_KEYS
+
+
+def parameter_text(value: Any) -> Optional[str]:
+    """Return the value of a parameter as one short line, or None if the value is not a text, number or boolean."""
+    if not isinstance(value, (str, int, float)):
+        return None
+    text = one_line(str(value))
+    return text if len(text) <= LONGEST_PARAMETER else None
 
 
 def fit_heartbeat(heartbeat: tony_pb2.Heartbeat) -> None:

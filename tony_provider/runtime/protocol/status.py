@@ -290,6 +290,7 @@ class JobStatus:
     resizing: dict[str, int] = attrs.field(factory=dict)  # target number of tasks, for types being resized
     failure: Optional[Failure] = None
     warnings: list[str] = attrs.field(factory=list)  # such as a failed sidecar or a checkpoint that is not stored
+    parameters: dict[str, str] = attrs.field(factory=dict)  # logged by the program, with secrets masked
     troubles: list[str] = attrs.field(factory=list)  # services that the master cannot reach now, and since when
     inputs: list[InputStatus] = attrs.field(factory=list)
     outputs: list[OutputStatus] = attrs.field(factory=list)

@@ -108,7 +108,14 @@ class Registration(_message.Message):
     def __init__(self, host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ..., node: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., generation: _Optional[int] = ..., start: _Optional[int] = ..., resumed: _Optional[_Union[Resume, _Mapping]] = ..., clock_ms: _Optional[int] = ..., shards: _Optional[_Iterable[_Union[HeldShards, _Mapping]]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("rss_bytes", "cpu_percent", "progress", "activity", "trouble", "further", "ready", "notices", "output_problem", "read_bytes", "written_bytes", "received_bytes", "sent_bytes", "gpu_percent", "gpu_bytes", "node_busy_percent")
+    __slots__ = ("rss_bytes", "cpu_percent", "progress", "activity", "trouble", "further", "ready", "notices", "output_problem", "read_bytes", "written_bytes", "received_bytes", "sent_bytes", "gpu_percent", "gpu_bytes", "node_busy_percent", "parameters")
+    class ParametersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     CPU_PERCENT_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
@@ -125,6 +132,7 @@ class Heartbeat(_message.Message):
     GPU_PERCENT_FIELD_NUMBER: _ClassVar[int]
     GPU_BYTES_FIELD_NUMBER: _ClassVar[int]
     NODE_BUSY_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     rss_bytes: int
     cpu_percent: float
     progress: Progress
@@ -141,7 +149,8 @@ class Heartbeat(_message.Message):
     gpu_percent: float
     gpu_bytes: int
     node_busy_percent: float
-    def __init__(self, rss_bytes: _Optional[int] = ..., cpu_percent: _Optional[float] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., activity: _Optional[str] = ..., trouble: _Optional[str] = ..., further: _Optional[_Iterable[_Union[ProcessBeat, _Mapping]]] = ..., ready: bool = ..., notices: _Optional[_Iterable[str]] = ..., output_problem: _Optional[str] = ..., read_bytes: _Optional[int] = ..., written_bytes: _Optional[int] = ..., received_bytes: _Optional[int] = ..., sent_bytes: _Optional[int] = ..., gpu_percent: _Optional[float] = ..., gpu_bytes: _Optional[int] = ..., node_busy_percent: _Optional[float] = ...) -> None: ...
+    parameters: _containers.ScalarMap[str, str]
+    def __init__(self, rss_bytes: _Optional[int] = ..., cpu_percent: _Optional[float] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., activity: _Optional[str] = ..., trouble: _Optional[str] = ..., further: _Optional[_Iterable[_Union[ProcessBeat, _Mapping]]] = ..., ready: bool = ..., notices: _Optional[_Iterable[str]] = ..., output_problem: _Optional[str] = ..., read_bytes: _Optional[int] = ..., written_bytes: _Optional[int] = ..., received_bytes: _Optional[int] = ..., sent_bytes: _Optional[int] = ..., gpu_percent: _Optional[float] = ..., gpu_bytes: _Optional[int] = ..., node_busy_percent: _Optional[float] = ..., parameters: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ProcessBeat(_message.Message):
     __slots__ = ("local_rank", "rank", "rss_bytes", "cpu_percent", "progress")
@@ -187,7 +196,14 @@ class ProcessStarted(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., pid: _Optional[int] = ..., start: _Optional[int] = ...) -> None: ...
 
 class ProcessExited(_message.Message):
-    __slots__ = ("generation", "exit_code", "signal", "out_of_memory", "stopped", "output_tail", "error", "model_dir", "progress", "start", "not_kept", "node_problem", "process", "outputs", "output_problem")
+    __slots__ = ("generation", "exit_code", "signal", "out_of_memory", "stopped", "output_tail", "error", "model_dir", "progress", "start", "not_kept", "node_problem", "process", "outputs", "output_problem", "parameters")
+    class ParametersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
@@ -203,6 +219,7 @@ class ProcessExited(_message.Message):
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     generation: int
     exit_code: int
     signal: int
@@ -218,7 +235,8 @@ class ProcessExited(_message.Message):
     process: str
     outputs: _containers.RepeatedCompositeFieldContainer[KeptOutput]
     output_problem: str
-    def __init__(self, generation: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., out_of_memory: bool = ..., stopped: bool = ..., output_tail: _Optional[str] = ..., error: _Optional[str] = ..., model_dir: _Optional[str] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., start: _Optional[int] = ..., not_kept: _Optional[str] = ..., node_problem: _Optional[str] = ..., process: _Optional[str] = ..., outputs: _Optional[_Iterable[_Union[KeptOutput, _Mapping]]] = ..., output_problem: _Optional[str] = ...) -> None: ...
+    parameters: _containers.ScalarMap[str, str]
+    def __init__(self, generation: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., out_of_memory: bool = ..., stopped: bool = ..., output_tail: _Optional[str] = ..., error: _Optional[str] = ..., model_dir: _Optional[str] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., start: _Optional[int] = ..., not_kept: _Optional[str] = ..., node_problem: _Optional[str] = ..., process: _Optional[str] = ..., outputs: _Optional[_Iterable[_Union[KeptOutput, _Mapping]]] = ..., output_problem: _Optional[str] = ..., parameters: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class KeptOutput(_message.Message):
     __slots__ = ("name", "part", "files", "bytes")

@@ -28,9 +28,10 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, Union
 
@@ -267,17 +268,81 @@ def report(step: Optional[int] = None, total_steps: Optional[int] = None, **metr
             line["step"] = int(step)
         if total_steps is not None:
             line["total_steps"] = int(total_steps)
-        data = (json.dumps(line) + "\n").encode()
-        # One write in append mode keeps the lines of several threads or processes separate. A lock is no alternative:
-        # if the process forks while another thread holds the lock, the child waits forever.
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-        try:
-            os.write(descriptor, data)
-        finally:
-            os.close(descriptor)
+        _append(path, line)
     except Exception:  # noqa: BLE001 - values may raise any error, but a failed report must not end the training
         return False
     return True
+
+
+def log_params(params: Any = None, **more: Any) -> bool:
+    """Report the hyper-parameters of this training: ``log_params({"lr": 0.1}, epochs=3)`` or ``log_params(args)``.
+
+    ``params`` is a mapping, such as a Hydra configuration or a dictionary of Lightning, or a namespace of ``argparse``.
+    The names in nested mappings are joined by dots, such as ``optimizer.lr``. Values are texts, integers, floats,
+    booleans, and arrays with a single value. None, lists, paths and enumerations become texts. A process reports at
+    most 100 names with at most 100 characters each, and values of at most 250 characters. The call prints a warning
+    about other parameters. A later call adds names, and replaces the values of known names.
+
+    Every rank may call this function. The job shows the values of the chief or rank 0, or those of another task if the
+    chief or rank 0 reports none. The job masks values of its secrets, and of names such as ``api_key`` or
+    ``hub_token``. Parameters that a program logs only to MLflow or TensorBoard are not read.
+
+    Return True if parameters were written. Return False outside a job, or if the disk is full.
+    """
+    path = os.environ.get("TONY_METRICS_FILE")
+    if not path:
+        return False
+    found: dict[str, Any] = {}
+    rejected: list[str] = []
+    try:
+        given = params if params is None or hasattr(params, "items") else vars(params)
+        for name, value in _flat("", {**(given or {}), **more}):
+            plain = _parameter(value)
+            if plain is None or len(found) == 100 or len(name) > 100 or len(str(plain)) > 250:
+                rejected.append(name[:100])
+            else:
+                found[name] = plain
+        if found:
+            _append(path, {"parameters": found})
+    except Exception as error:  # noqa: BLE001 - as in ``report``
+        rejected, found = [repr(error)[:250]], {}
+    if rejected:
+        with suppress(Exception):
+            sys.stderr.write(f"tony_sdk.log_params leaves out: {', '.join(rejected[:10])}\n")
+    return bool(found)
+
+
+def _flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the values in nested mappings, with their names joined by dots."""
+    if not hasattr(value, "items"):
+        yield prefix, value
+        return
+    for name, each in value.items():
+        yield from _flat(f"{prefix}.{name}" if prefix else str(name), each)
+
+
+def _parameter(value: Any) -> Union[str, int, float, None]:
+    """Return a value as JSON can represent it, or None if it is not a parameter."""
+    if isinstance(value, (int, float)):
+        return value
+    if value is None or isinstance(value, (Sequence, os.PathLike, Enum)):
+        return str(value)
+    try:
+        return _parameter(value.item())  # of a scalar of numpy, PyTorch or TensorFlow
+    except Exception:  # noqa: BLE001 - values of other libraries may raise any error
+        return None
+
+
+def _append(path: str, line: dict[str, Any]) -> None:
+    """Append a line to the metrics file. Raises OSError, and errors of values that JSON cannot represent."""
+    data = (json.dumps(line) + "\n").encode()
+    # One write in append mode keeps the lines of several threads or processes separate. A lock is no alternative:
+    # if the process forks while another thread holds the lock, the child waits forever.
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
 
 
 def _of_loop(total_steps: Optional[int]) -> tuple[Optional[int], Optional[int]]:

@@ -54,6 +54,19 @@ def test_the_numbers_of_the_job_are_those_of_its_leader() -> None:
     assert load_json(dump_json(told), JobStatus).leading == told.leading
 
 
+def test_the_parameters_are_those_of_the_leader_or_else_of_the_first_task() -> None:
+    world = workers().run()
+    assert status(world).parameters == {}
+    world.report("worker:2", Heartbeat({}, parameters={"lr": "2"}))
+    world.report("worker:1", Heartbeat({}, parameters={"lr": "1"}))
+    assert status(world).parameters == {"lr": "1"}
+    world.report("worker:0", Heartbeat({}, parameters={"lr": "0"}))
+    world.report("worker:0", Heartbeat({}))
+    assert load_json(dump_json(status(world)), JobStatus).parameters == {"lr": "0"}
+    world.end("worker:0", parameters={"lr": "0.5"})
+    assert status(world).parameters == {"lr": "0.5"}
+
+
 def test_what_a_restart_waits_for() -> None:
     world = workers().run()
     assert said(world) == "3 of 3 tasks running"

@@ -199,3 +199,14 @@ def test_own_reports_count_alone(tmp_path: Path, written: bytes) -> None:
     assert seen[0] == 9
     metrics.write_text('{"step": 3, "own": 1}\n')
     assert plain(progress.poll(1)) == (3, {"own": 1.0})
+
+
+def test_parameters_alone_do_not_replace_event_files(tmp_path: Path, written: bytes) -> None:
+    file = tmp_path / "metrics.jsonl"
+    progress = ProcessProgress(ProgressReader(file), EventScalars(tmp_path / "events"))
+    file.write_text('{"parameters": {"lr": 0.1}}\n')
+    assert progress.poll(0) is None
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "events.out.tfevents.1").write_bytes(written)
+    assert progress.poll(1) is not None
+    assert progress.parameters == {"lr": "0.1"}

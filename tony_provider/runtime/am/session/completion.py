@@ -244,7 +244,8 @@ class FinishedTasks(Part):
     def _note(self, task: Task) -> None:
         end = task.end
         outputs = list(end.outputs) if end else []
-        outcome = TaskOutcome(model_dir=end.model_dir if end else "", progress=task.progress, outputs=outputs)
+        model_dir = end.model_dir if end else ""
+        outcome = TaskOutcome(None, model_dir, task.progress, task.parameters, outputs)
         data = {"tasks": {task.name: ended_record(task, outcome)}}
         if task.has_container:
             self._state.note("over", "the task has succeeded; releasing its container", task, data)
@@ -346,7 +347,7 @@ class FinishedTasks(Part):
                 outputs = tuple(outcome.outputs)
                 end = ProcessEnd(task.start, model_dir=outcome.model_dir, progress=outcome.progress, outputs=outputs)
                 task.process = ProcessState(task.start, self._state.generation.number, end=end, settled=True)
-                task.progress, task.released = outcome.progress, True
+                task.progress, task.parameters, task.released = outcome.progress, outcome.parameters, True
                 task.enter(TaskState.SUCCEEDED)
 
 

@@ -54,8 +54,15 @@ def job_status(
         failure=verdict.failure if verdict else None,
         times=session.times.figures(now),
         use=session.use.figures(),
+        parameters=_parameters(session),
         warnings=[*state.warnings, *_losses(session), *_notices(session), *_exports(state, now_ms)],
     )
+
+
+def _parameters(session: Session) -> dict[str, str]:
+    """Return the parameters of the leader, otherwise those of the first task that has logged any."""
+    leader_first = sorted(session.tasks, key=lambda task: task is not session.state.leader)
+    return next((task.parameters for task in leader_first if task.parameters), {})
 
 
 def _losses(session: Session) -> Iterator[str]:

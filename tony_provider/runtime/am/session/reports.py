@@ -58,6 +58,7 @@ class ExecutorReports(Part):
     def heartbeat(self, task: Task, beat: Heartbeat, now: float) -> None:
         task.heard_at = now
         task.values, task.activity = beat.values, beat.activity
+        task.parameters = beat.parameters or task.parameters
         task.upload_problem, task.notices, task.further = beat.upload_problem, beat.notices, beat.further
         self._check_output(task, beat.output_problem)
         if beat.ready and task.process:
@@ -92,7 +93,7 @@ class ExecutorReports(Part):
             process.moved(end.progress.step, now)
             self._check_step(task, process, end.progress.step)
         task.heard_at, process.end = now, end
-        task.progress = end.progress or task.progress
+        task.progress, task.parameters = end.progress or task.progress, end.parameters or task.parameters
         self._check_output(task, end.output_problem)
         self._state.note("ended", end.in_words, task)
         if self._state.phase is not JobState.RECOVERING:  # a recovery handles the end once all executors are back

@@ -134,6 +134,7 @@ class ProcessEnd:
     not_kept: str = ""  # reason why its results could not be stored, although it ended successfully
     model_dir: str = ""  # URI of its model; empty if it left none
     progress: Optional[TaskProgress] = None
+    parameters: dict[str, str] = attrs.field(factory=dict)
     output_problem: str = ""  # reason why lines of its output are lost
     node_problem: str = ""  # what its node or container lacks
     process: str = ""  # name of the process; empty if the task has only one process
@@ -228,6 +229,7 @@ class Heartbeat:
 
     values: MetricValues = attrs.field(factory=dict)
     progress: Optional[TaskProgress] = None
+    parameters: dict[str, str] = attrs.field(factory=dict)  # logged by the first of its processes that logs any
     activity: str = ""
     upload_problem: str = ""  # what cannot be stored at present, and why
     notices: tuple[str, ...] = ()  # notices about files of this start that are not stored
@@ -289,6 +291,7 @@ class Task:
     start_at_reset: int = 0  # ``start`` when a resumed job reset the task; a higher ``start`` means a start since
     process: Optional[ProcessState] = None  # newest process in this container
     progress: Optional[TaskProgress] = None
+    parameters: dict[str, str] = attrs.field(factory=dict)
     further: list[ProcessStatus] = attrs.field(factory=list)  # its further user processes, if the task has several
 
     story: Story = attrs.field(init=False)
@@ -454,6 +457,7 @@ class TaskOutcome:
     failure: Optional[Failure] = None  # None if it has succeeded
     model_dir: str = ""  # URI of its model; empty if it left none
     progress: Optional[TaskProgress] = None
+    parameters: dict[str, str] = attrs.field(factory=dict)
     outputs: list[OutputPart] = attrs.field(factory=list)  # its files for the job's outputs
 
 
