@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 from tests.jobs.places import LocalPlace
 from tests.jobs.processes import processes_of
 from tests.waiting import until
+from tony_provider.cluster.records.summary import JobSummary, summarize
 
 TRAIN = """
 for step in 1 2 3 4 5 6 7 8; do
@@ -96,3 +98,35 @@ def test_what_was_kept_is_there_when_the_master_is_killed(local: LocalPlace) -> 
     assert history.specification is not None
     assert history.status is not None
     assert history.samples[0].task == "worker:0"
+
+
+PRODUCE = """
+import json, os, sys, time
+import tony_sdk
+secret = os.environ["KEY"]
+tony_sdk.log_params({"optimizer": {"lr": float(sys.argv[2])}, "url": f"https://me:{secret}@hub", "bad": object()})
+if os.environ["TONY_RANK"] == "0":
+    with open(os.path.join(os.environ["TONY_MODEL_DIR"], "model.txt"), "w") as file:
+        file.write("weights")
+    with open(os.environ["TONY_RESULT_FILE"], "w") as file:
+        json.dump({"accuracy": 0.75}, file)
+    tony_sdk.log_params(seed=7)
+    tony_sdk.report(1, 1, loss=0.5)
+"""
+
+
+def test_the_results_and_parameters_of_a_job(local: LocalPlace, tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(PRODUCE)
+    command = "python3 train.py --lr 0.25 --batch-size=32"
+    worker = {"command": command, "instances": 2, "memory": "256MiB"}
+    spec = {"tasks": {"worker": worker}, "secrets": ["KEY"], "files": [str(program)]}
+    job = local.run(spec, secrets={"KEY": "open-sesame"})
+    status = job.succeeded()
+    assert status.parameters == {"optimizer.lr": "0.25", "url": "https://me:***@hub", "seed": "7"}
+    assert "tony_sdk.log_params leaves out: bad" in job.log("worker:0")
+    begun = JobSummary(application_id=job.id, application_dir=job.directory, dag_id="d", run_id="r", task_id="t")
+    found = summarize(begun, job.handle.history())
+    assert found.parameters == {**status.parameters, "lr": "0.25", "batch_size": "32"}
+    assert found.parameter_sources["lr"] == "command"
+    assert (found.model_dir, found.returned) == (f"{job.directory}/model", '{"accuracy": 0.75}')

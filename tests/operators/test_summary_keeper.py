@@ -21,6 +21,8 @@ from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY, JOBS_KEY
 from tony_provider.operators import job_summaries
 from tony_provider.operators.job_summaries import KEPT, Summaries
 from tony_provider.operators.try_state import StateStore, TaskInstanceInfo
+from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
 
@@ -134,8 +136,9 @@ def task(**answers: Any) -> Any:
     )
 
 
-def specification() -> Any:
-    return SimpleNamespace(framework="pytorch")
+def specification() -> JobSpec:
+    command = "torchrun train.py --lr 0.1 --hub-token hunter2 --epochs=3"
+    return parse_job({"framework": "pytorch", "tasks": {"worker": {"command": command}}})
 
 
 def keeper(kept: Kept, **answers: Any) -> ById:
@@ -145,7 +148,8 @@ def keeper(kept: Kept, **answers: Any) -> ById:
 
 def by_id(store: StateStore | None, **answers: Any) -> ById:
     own = task(**answers)
-    return ById(own, Summaries(own, cast(Any, {}), RUN, specification, store))
+    context = {"params": {"epochs": 5, "optimizer": {"name": "adam", "decay": None}, "password": "hunter2"}}
+    return ById(own, Summaries(own, cast(Any, context), RUN, specification, store))
 
 
 def test_it_is_listed_before_it_has_ended() -> None:
@@ -155,6 +159,24 @@ def test_it_is_listed_before_it_has_ended() -> None:
     first = kept[JOB_KEY + ID]
     assert (first["verdict"], first["user"], first["framework"], first["try_number"]) == (None, "alice", "pytorch", 3)
     assert kept[DETAILS_KEY + ID]["links"] == {"files": "http://files/"}
+
+
+def test_parameters_of_the_run_and_of_the_command_are_known_from_the_beginning() -> None:
+    kept = Kept()
+    keeper(kept).begin(ID)
+    assert kept[JOB_KEY + ID]["parameters"] == {
+        "lr": "0.1",
+        "hub_token": "***",
+        "epochs": "3",
+        "optimizer.name": "adam",
+        "password": "***",
+    }
+    sources = kept[DETAILS_KEY + ID]["parameter_sources"]
+    assert (sources["epochs"], sources["optimizer.name"]) == ("command", "run")
+    done = attrs.evolve(status("SUCCEEDED"), parameters={"lr": "0.2"})
+    keeper(kept).end(ID, None, done, JobHistory(application_id=ID, status=done))
+    assert (kept[JOB_KEY + ID]["parameters"]["lr"], kept[JOB_KEY + ID]["parameters"]["epochs"]) == ("0.2", "3")
+    assert kept[DETAILS_KEY + ID]["parameter_sources"]["lr"] == "program"
 
 
 def test_the_newest_are_kept() -> None:

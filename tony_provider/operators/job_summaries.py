@@ -14,21 +14,26 @@ import attrs
 
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.interface import Application
-from tony_provider.cluster.records.history import JobHistory
+from tony_provider.cluster.records.history import JobHistory, SpecificationRecord, mask_values
 from tony_provider.cluster.records.summary import (
     DETAILS_KEY,
     JOB_KEY,
     JOBS_KEY,
     Advice,
     JobSummary,
+    ParameterSource,
     in_parts,
     summarize,
+    with_parameters,
 )
 from tony_provider.exceptions import TonySpecError
+from tony_provider.hooks.connection import mask_of
 from tony_provider.operators.try_state import StateStore, TaskInstanceInfo
 from tony_provider.run_dates import known_run_date
 from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.concurrency import run_in_threads
+from tony_provider.runtime.jobspec.problems import flattened
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageError
 
@@ -103,6 +108,7 @@ class Summaries:
         self._store = store
         date = known_run_date(context.get("dag_run"))
         self._run_date = date.isoformat() if date is not None else None
+        self._params: dict[str, Any] = mask_values(flattened(context.get("params") or {}), mask_of({}))
         self._ended: set[str] = set()  # applications whose final summary is stored
 
     def begin(self, job: TonyJob) -> None:
@@ -181,7 +187,8 @@ class Summaries:
         try_number: int | None = None,
     ) -> JobSummary | None:
         def keep() -> JobSummary:
-            summary = summarize(self._begun(job, try_number), history, application, advice)
+            known = attrs.evolve(history, specification=history.specification or self._record())
+            summary = summarize(self._begun(job, try_number), known, application, advice)
             if self._store is not None:
                 first, details = in_parts(summary)
                 # Store the details first, so that a reader of the final summary also finds its details.
@@ -192,17 +199,19 @@ class Summaries:
         return self._in_time(HURRIED_SECONDS if hurried else KEEP_SECONDS, "stored", "Airflow", keep)
 
     def _begun(self, job: TonyJob, try_number: int | None) -> JobSummary:
-        framework = ""
-        with contextlib.suppress(TonySpecError):  # the framework is optional here
-            framework = self._specification().framework
-        return begun_summary(
+        begun = begun_summary(
             job,
             self._run if try_number is None else attrs.evolve(self._run, try_number=try_number),
             self._run_date,
             watched=self._task.wait_for_completion,
-            framework=framework,
             submitted_ms=epoch_ms(),
         )
+        return with_parameters(begun, ParameterSource.RUN, self._params)
+
+    def _record(self) -> SpecificationRecord | None:
+        with contextlib.suppress(TonySpecError):  # the specification is optional here
+            return SpecificationRecord(job=mask_values(to_plain(self._specification()), mask_of({})))
+        return None
 
     def _in_time(self, seconds: float, what: str, who: str, act: Callable[[], T]) -> T | None:
         """Return the result of ``act``, or None after a warning if it fails or exceeds ``seconds``.

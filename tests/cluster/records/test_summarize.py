@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from typing import Any
 
+import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.operators.statuses import ID, application, status, worker
 from tony_provider.cluster.interface import Application
@@ -12,15 +16,26 @@ from tony_provider.cluster.records.history import JobHistory, SpecificationRecor
 from tony_provider.cluster.records.summary import (
     MOST_BYTES,
     JobSummary,
+    ParameterSource,
+    command_parameters,
     in_parts,
     plain_of,
     read_summary,
     summarize,
     verdict,
+    with_parameters,
 )
 from tony_provider.runtime.application_history import TaskSample
 from tony_provider.runtime.common.codec import to_plain
-from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobStatus, TimeUse, TypeUse
+from tony_provider.runtime.protocol.status import (
+    ExportedModel,
+    Failure,
+    FailureKind,
+    FinalStatus,
+    JobStatus,
+    TimeUse,
+    TypeUse,
+)
 
 FACTS = JobSummary(
     application_id=ID,
@@ -168,3 +183,74 @@ def test_a_damaged_or_newer_summary_is_read_as_far_as_it_goes() -> None:
     )
     assert (found.version, found.verdict, found.step, found.dag_id) == (9, None, None, "clicks")
     assert len(problems) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("python train.py --lr 0.1 --epochs=3 --augment", {"lr": "0.1", "epochs": "3", "augment": "True"}),
+        ("python train.py --offset -1 --shift -.5 --quiet -v", {"offset": "-1", "shift": "-.5", "quiet": "True"}),
+        ("set -e\npython train.py --amp\npython test.py --amp=no", {"amp": "no"}),
+        ("python train.py --amp && python test.py --fast; true", {"amp": "True", "fast": "True"}),
+        ("for x in 1 2; do python train.py --lr 0.1; done", {"lr": "0.1"}),
+        ("python train.py \\\n  --batch-size \\\n  32", {"batch_size": "32"}),
+        ("python train.py --name 'a b' --empty '' --opt.lr=1e-3", {"name": "a b", "empty": "", "opt.lr": "1e-3"}),
+        ('python train.py --day "$DAY" --host=`hostname` --lr 1', {"lr": "1"}),
+        ("python train.py --lr 1 -- --lr 2 --", {"lr": "2"}),
+        ("python train.py --name 'open", {}),
+        ("", {}),
+    ],
+)
+def test_options_of_a_command(command: str, found: dict[str, str]) -> None:
+    assert command_parameters(command) == found
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True), st.text("ab1 .='\"-/,", max_size=8), max_size=5
+    ),
+    st.booleans(),
+)
+def test_options_are_read_as_the_shell_passes_them(options: dict[str, str], joined: bool) -> None:
+    words = []
+    for name, value in options.items():
+        words += [f"--{name}={value}"] if joined or value.startswith("-") else [f"--{name}", value]
+    assert command_parameters(shlex.join(["python", "train.py", *words])) == options
+
+
+@given(st.text())
+def test_any_command(command: str) -> None:
+    for name, value in command_parameters(command).items():
+        assert name.replace("_", "-") in command.replace("_", "-").replace("\\", "").replace("'", "").replace('"', "")
+        assert "$" not in value
+
+
+def test_the_program_overrides_the_command_which_overrides_the_run() -> None:
+    begun = with_parameters(FACTS, ParameterSource.RUN, {"lr": 1, "epochs": 3, "seed": 7, "tags": ["a"], "none": None})
+    job = {"tasks": {"worker": {"command": "x --lr 2 --epochs 4"}, "ps": {"command": "y --lr 3 --ps"}}}
+    record = SpecificationRecord(job={**job, "ready": {"command": "z --lr 4"}})
+    done = attrs.evolve(status("SUCCEEDED"), parameters={"lr": "0.5"})
+    found = summarize(begun, JobHistory(application_id=ID, status=done, specification=record))
+    assert found.parameters == {"lr": "0.5", "epochs": "4", "ps": "True", "seed": "7"}
+    assert found.parameter_sources == {"lr": "program", "epochs": "command", "ps": "command", "seed": "run"}
+
+
+def test_parameters_are_bounded_and_their_secrets_masked() -> None:
+    many = {f"layer.{number}": "x" * 250 for number in range(200)}
+    odd = {"a\nb": 1, "x" * 101: 1, "long": "x" * 251, "list": [1], "api_key": "k", "hubToken": "t", "max_tokens": 5}
+    found = with_parameters(with_parameters(FACTS, ParameterSource.RUN, many), ParameterSource.COMMAND, odd)
+    assert len(found.parameters) == len(found.parameter_sources) == 100
+    kept = {name: found.parameters[name] for name in list(found.parameters)[:4]}
+    assert kept == {"api_key": "***", "hubToken": "***", "max_tokens": "5", "layer.0": "x" * 250}
+
+
+def test_results_of_a_job() -> None:
+    export = ExportedModel(40, "hdfs://n/tony/jobs/x/applications/1/exports/step-40", 5)
+    done = attrs.evolve(status("SUCCEEDED"), model_dir="hdfs://n/tony/jobs/x/applications/1/model", export=export)
+    found = of(done, returned={"accuracy": 0.5, "text": "a\nb"})
+    assert (found.model_dir, found.export_dir) == (done.model_dir, export.uri)
+    assert json.loads(found.returned or "") == {"accuracy": 0.5, "text": "a\nb"}
+    cut = of(done, returned=["x" * 10_000]).returned
+    assert cut is not None
+    assert (len(cut) < 1000, cut[-1]) == (True, "…")
+    assert of(done).returned is None

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import attrs
 
 from tony_provider.cluster.errors import RecordUnreadable
-from tony_provider.cluster.training.results import job_status, labels
+from tony_provider.cluster.training.results import job_status, labels, returned
 from tony_provider.runtime.application_history import (
     SampleSegmentHeader,
     TaskSample,
@@ -140,6 +140,7 @@ class JobHistory:
     status: JobStatus | None = None  # the result if the application has ended, otherwise its newest status
     events: list[dict[str, Any]] = attrs.field(factory=list)  # oldest first; the page "History of a job" lists the keys
     samples: list[TaskSample] = attrs.field(factory=list)  # samples of all tasks; see ``read_samples`` for their order
+    returned: Any = None  # value that the successful job returned
     labels: dict[str, str] = attrs.field(factory=dict)  # origin of the application: dag_id, run_id, task_id, …
     missing: list[str] = attrs.field(factory=list)  # one line for each missing or unreadable record, with the reason
 
@@ -248,6 +249,7 @@ def read_history(storage: Storage, application_dir: str) -> JobHistory:
     status = _status(storage, application_dir, missing)
     events = list(read_events(storage, application_dir, missing))
     samples = read_samples(storage, application_dir, missing)
+    value = _returned(storage, application_dir, missing) if status and status.state.is_final else None
     if (more := len(missing) - _MOST_MISSING) > 0:
         missing[_MOST_MISSING:] = [f"and {more} more"]
     return JobHistory(
@@ -256,9 +258,18 @@ def read_history(storage: Storage, application_dir: str) -> JobHistory:
         status=status,
         events=events,
         samples=samples,
+        returned=value,
         labels=labels(storage, application_dir),
         missing=missing,
     )
+
+
+def _returned(storage: Storage, application_dir: str, missing: list[str]) -> Any:
+    try:
+        return returned(storage, application_dir)
+    except RecordUnreadable as error:
+        missing.append(f"returned value: {error}")
+        return None
 
 
 def read_specification(storage: Storage, application_dir: str, missing: list[str]) -> SpecificationRecord | None:

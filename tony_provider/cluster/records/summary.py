@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import islice, pairwise
 from typing import Any, ClassVar
 
 import attrs
@@ -26,7 +28,14 @@ from tony_provider.cluster.training.identity import Identity, Layout, identity_o
 from tony_provider.runtime.application_history import TaskSample
 from tony_provider.runtime.common.bounds import PREVIOUS_RUNS_LIMIT, RECORD_LIMIT, read_json
 from tony_provider.runtime.common.codec import CodecError, dump_json, from_plain, to_plain
-from tony_provider.runtime.common.text import replaced
+from tony_provider.runtime.common.text import MASK, is_secret_name, replaced
+from tony_provider.runtime.jobspec.problems import flattened
+from tony_provider.runtime.protocol.limits import (
+    LONGEST_PARAMETER_NAME,
+    MOST_PARAMETERS,
+    is_metric_name,
+    parameter_text,
+)
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus, TimeUse, TypeUse
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage, list_existing, read_whole, write_atomically
@@ -53,6 +62,14 @@ class Advice:
     confidence: Confidence = Confidence.LOW
     change: dict[str, Any] | None = None  # recommended merge patch for ``overrides``; None if no key would help
     gain: float = 0.0  # avoidable share of the job's cost in resources or time, 0 to 1; advice is sorted by it
+
+
+class ParameterSource(StrEnum):
+    """Where the value of a parameter comes from. A later source takes precedence."""
+
+    RUN = "run"  # params of the Airflow run
+    COMMAND = "command"  # arguments in the command of a task type
+    PROGRAM = "program"  # tony_sdk.log_params
 
 
 CURVE_POINTS = 200  # per curve, at most
@@ -106,12 +123,55 @@ class JobSummary:
     resumed_step: int | None = None
     checkpoint_step: int | None = None
     metrics: dict[str, float | str] = attrs.field(factory=dict)  # newest values of the leading task, or "NaN"
+    parameters: dict[str, str] = attrs.field(factory=dict)  # at most MOST_PARAMETERS; see ``with_parameters``
+    parameter_sources: dict[str, str] = attrs.field(factory=dict)  # the value of a ParameterSource, by name
+    model_dir: str | None = None  # URI
+    export_dir: str | None = None  # URI of the newest model that was exported during the training
+    returned: str | None = None  # returned value as JSON; ends with … if it is longer than a reason
     curves: list[Curve] = attrs.field(factory=list)  # at most CURVES
     warnings: list[str] = attrs.field(factory=list)
     advice: list[Advice] = attrs.field(factory=list)
     fingerprint: dict[str, str] = attrs.field(factory=dict)  # hashes of the inputs of the training
     links: dict[str, str] = attrs.field(factory=dict)  # URLs by name
     version: int = 1  # format version of this record
+
+
+_COMMAND = re.compile(r"tasks\.[^.]+\.command")  # path in a job
+_OPTION = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
+_NO_VALUE = re.compile(r"-[-A-Za-z]|[;<>|&]+$")  # another option, or an operator of the shell
+
+
+def command_parameters(command: str) -> dict[str, str]:
+    """Return the long options in a shell command: ``--lr 0.1``, ``--lr=0.1``, and flags, whose value is ``True``.
+
+    Names have underscores instead of dashes, as in programs. Options with shell variables are left out. Return an empty
+    dictionary if a quotation mark is missing.
+    """
+    try:
+        words = shlex.split(re.sub(r"\\\n", " ", command).replace("\n", ";").replace(";", " ; "))
+    except ValueError:
+        return {}
+    found: dict[str, str] = {}
+    for word, after in pairwise([*words, ";"]):
+        if option := _OPTION.fullmatch(word):
+            value = "True" if _NO_VALUE.match(after) else after
+            found[option[1].replace("-", "_")] = value if option[2] is None else option[2]
+    return {name: value for name, value in found.items() if not {"$", "`"} & set(value)}
+
+
+def with_parameters(summary: JobSummary, source: ParameterSource, found: Mapping[str, object]) -> JobSummary:
+    """Return the summary with further parameters, which replace those of the same names.
+
+    Secrets are masked by their names. Parameters with an invalid name or value, and excess parameters, are left out.
+    """
+    fresh = {
+        name: MASK if is_secret_name(name) else text
+        for name, value in found.items()
+        if len(name) <= LONGEST_PARAMETER_NAME and is_metric_name(name) and (text := parameter_text(value)) is not None
+    }
+    values = dict(islice({**fresh, **summary.parameters, **fresh}.items(), MOST_PARAMETERS))
+    sources = summary.parameter_sources | dict.fromkeys(fresh, source.value)
+    return attrs.evolve(summary, parameters=values, parameter_sources={name: sources[name] for name in values})
 
 
 LONGEST_NAME = 100  # characters; metrics with longer names are dropped
@@ -237,9 +297,16 @@ def summarize(
         "fingerprint": dict(sorted(begun.fingerprint.items())[:_HASHES]),
         "advice": list(advice),
         "curves": curves(leading, submitted_ms),
+        "returned": None if history.returned is None else _line(json.dumps(history.returned)),
         **(figures_of_status(status) if status else {}),
     }
-    return _bounded(attrs.evolve(begun, **known), most_bytes)
+    found = attrs.evolve(begun, **known)
+    for path, value in reversed(flattened(job).items()):  # the first task type takes precedence
+        if _COMMAND.fullmatch(path):
+            found = with_parameters(found, ParameterSource.COMMAND, command_parameters(_text(value)))
+    if status is not None:
+        found = with_parameters(found, ParameterSource.PROGRAM, status.parameters)
+    return _bounded(found, most_bytes)
 
 
 def verdict(application: Application | None, status: JobStatus | None) -> FinalStatus | None:
@@ -291,6 +358,8 @@ def figures_of_status(status: JobStatus) -> dict[str, Any]:
         "resumed_step": status.resumed_step,
         "checkpoint_step": status.checkpoint_step,
         "metrics": {name: to_plain(value) for name, value in list(metrics.items())[:_METRICS]},
+        "model_dir": status.model_dir,
+        "export_dir": status.export.uri if status.export else None,
         "warnings": [_line(each) for each in status.warnings[:_WARNINGS]],
     }
 
@@ -315,6 +384,8 @@ def _ever_smaller(summary: JobSummary) -> Iterator[JobSummary]:
         curves=[],
         warnings=[each[:100] for each in summary.warnings[:5]],
         metrics=dict(list(summary.metrics.items())[:10]),
+        parameters=dict(list(summary.parameters.items())[:10]),
+        parameter_sources={},
         fingerprint={},
         use=summary.use[:10],
     )
@@ -344,7 +415,8 @@ def _text(value: object) -> str:
 JOB_KEY = "tony_job:"
 DETAILS_KEY = "tony_job_details:"
 JOBS_KEY = "tony_jobs"  # ids of the applications with a kept summary, oldest first
-DETAILS = ("curves", "advice", "fingerprint", "links")  # fields under DETAILS_KEY; JOB_KEY has all others
+_RESULTS = ("parameter_sources", "model_dir", "export_dir", "returned")
+DETAILS = ("curves", "advice", "fingerprint", "links", *_RESULTS)  # fields under DETAILS_KEY; JOB_KEY has all others
 
 Plain = dict[str, Any]
 
