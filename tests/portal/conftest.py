@@ -67,6 +67,10 @@ def jobs(api_server: FastAPI) -> dict[str, Any]:
         details: dict[str, Any] = {
             "curves": [stored.curve("loss")],
             "fingerprint": {"tasks.worker.command": str(number), "env.A": "a"},
+            "parameters": {"lr": {0: "0.1", 1: "1e-2", 3: "auto"}[number], **({"seed": "7"} if number else {})},
+            "parameter_sources": {"lr": "program", "seed": "command"},
+            "model_dir": f"hdfs://n/models/{number}",
+            "returned": '{"accuracy": 0.5}',
         }
         stored.add(runs[f"clicks-{number}"], stored.summary(number, metrics={"loss": 1.0 / (number + 1)}, **details))
     failed: dict[str, Any] = {

@@ -23,12 +23,14 @@ READS: dict[str, set[str]] = {
     "rita": {"ordered"},
     "saul": {"ordered"},
     "peggy": {"ordered", "portal_acted", "portal_refused"},
+    "kate": {"clicks"},
     "grace": PORTAL_DAGS | {f"many_{number:02}" for number in range(20)},
     "heidi": {"portal_sweep"},
 }
 LACKS = {
     "dave": {DagAccessEntity.TASK_LOGS},
     "judy": {DagAccessEntity.TASK_LOGS},
+    "kate": {DagAccessEntity.XCOM},
     "erin": {DagAccessEntity.TASK_INSTANCE},
 }
 

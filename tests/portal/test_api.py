@@ -130,11 +130,56 @@ def test_pages_of_a_list(client: As) -> None:
     assert answer["total"] == 4
 
 
-@pytest.mark.parametrize("query", ["order=nonsense", "map_index=x", "limit=501", "limit=x", "offset=-1", "after=noon"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("order=nonsense", "map_index=x", "limit=501", "limit=x", "offset=-1", "after=noon"),
+        *("order=metric:", "order=other:loss", "columns=loss", "columns=param:", "&".join(["columns=param:a"] * 21)),
+    ],
+)
 def test_arguments_that_make_no_sense_are_named(client: As, query: str) -> None:
     answer = client("alice").get(f"/tony/api/jobs?{query}")
     assert answer.status_code == 422
     assert query.partition("=")[0] in answer.text
+
+
+@pytest.mark.parametrize(
+    ("order", "found"),
+    [
+        ("param:lr", days(1, 0, 3)),  # numbers before texts
+        ("-param:lr", days(0, 1, 3)),
+        ("param:seed", days(1, 3, 0)),  # jobs without a value come last
+        ("-param:seed", days(3, 1, 0)),
+        ("metric:loss", days(3, 1, 0)),
+        ("-metric:loss", days(0, 1, 3)),
+        ("metric:none", days(0, 1, 3)),
+    ],
+)
+def test_jobs_are_sorted_by_metrics_and_parameters(client: As, order: str, found: list[str]) -> None:
+    answer = client("alice").get(f"/tony/api/jobs?dag_id=clicks&order={order}")
+    assert sorted(ids(answer)) == sorted(found)
+    assert order == "metric:none" or ids(answer) == found
+
+
+def test_a_list_has_the_columns_that_were_chosen(client: As) -> None:
+    path = "/tony/api/jobs?dag_id=clicks&order=submitted"
+    answer = client("alice").get(f"{path}&columns=param:seed&columns=metric:loss&columns=param:none").json()
+    assert answer["columns"] == ["metric:loss", "param:seed", "param:lr"]
+    expected = [{"metric:loss": 1.0}, {"param:seed": "7", "metric:loss": 0.5}, {"param:seed": "7", "metric:loss": 0.25}]
+    assert [row["columns"] for row in answer["jobs"]] == expected
+    for row in client("alice").get(path).json()["jobs"]:
+        assert row["columns"] == {}
+        assert not {"metrics", "parameters", "parameter_sources", "model_dir", "returned"} & set(row)
+
+
+@pytest.mark.parametrize("path", [f"/jobs/{CLICKS}", f"/compare?ids={CLICKS}"])
+@pytest.mark.parametrize(("user", "returned"), [("alice", '{"accuracy": 0.5}'), ("kate", None)])
+def test_results_of_a_job(client: As, path: str, user: str, returned: str | None) -> None:
+    """A returned value is an XCom, which Airflow has a permission for."""
+    answer = client(user).get(f"/tony/api{path}").json()
+    found = answer["jobs"][0] if "jobs" in answer else answer["summary"]
+    assert (found["parameters"], found["parameter_sources"]["lr"]) == ({"lr": "0.1"}, "program")
+    assert (found["model_dir"], found["returned"]) == ("hdfs://n/models/0", returned)
 
 
 def test_a_row_has_figures(client: As) -> None:
@@ -243,7 +288,7 @@ def strange(jobs: dict[str, int]) -> dict[str, str]:
 
 
 def test_states_and_summaries_of_any_kind(client: As, strange: dict[str, str]) -> None:
-    answer = client("alice").get("/tony/api/jobs?dag_id=clicks&limit=500").json()
+    answer = client("alice").get("/tony/api/jobs?dag_id=clicks&limit=500&columns=metric:%3Cb%3E").json()
     rows = {row["application_id"]: row for row in answer["jobs"]}
     states = {name: rows[application_id]["state"] for name, application_id in strange.items()}
     expected = {"runs": "RUNNING", "left": "UNWATCHED", "failed": "LOST", "before": "LOST", "after": "RUNNING"}
@@ -252,13 +297,13 @@ def test_states_and_summaries_of_any_kind(client: As, strange: dict[str, str]) -
     assert rows[strange["marked"]]["task_state"] == "success"
     assert rows[strange["cut"]]["task_state"] is None
     assert states["newer"] == "SPLENDID"
-    assert rows[strange["newer"]]["metrics"] == {"<b>": "NaN"}
+    assert rows[strange["newer"]]["columns"] == {"metric:<b>": "NaN"}
     for name, said in (("cut", "damaged"), ("newer", "step"), ("elsewhere", "backend"), ("nested", "metrics")):
         assert said in str(rows[strange[name]]["problems"])
     liar = rows[strange["liar"]]
     assert (liar["dag_id"], liar["task_id"]) == ("clicks", "strange")  # what it says of itself does not count
     assert client("bob").get(f"/tony/api/jobs/{strange['liar']}").status_code == 404
-    for order in ("submitted", "-step", "date", "-state", "duration", "memory", "user"):
+    for order in ("submitted", "-step", "date", "-state", "duration", "memory", "metric:loss", "-param:lr"):
         assert len(client("alice").get(f"/tony/api/jobs?order={order}&limit=500").json()["jobs"]) == answer["total"] + 1
     for name, application_id in strange.items():
         found = client("alice").get(f"/tony/api/jobs/{application_id}")
@@ -282,7 +327,7 @@ def test_a_job_is_that_of_the_task_which_has_said_so_first(client: As, jobs: dic
 
 @pytest.mark.parametrize("query", ["dag_id=%00", "run_id=a%00", "task_id=%00"])
 def test_names_that_no_database_has(client: As, query: str) -> None:
-    assert client("alice").get(f"/tony/api/jobs?{query}").json() == {"jobs": [], "total": 0, "problem": None}
+    assert client("alice").get(f"/tony/api/jobs?{query}").json() == {"jobs": [], "total": 0, "columns": [], "problem": None}
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ from tony_provider.portal.job_views import (
 from tony_provider.portal.pages import PortalFiles
 from tony_provider.portal.store_jobs import CONNECTION_LISTINGS, RUNNING_JOBS, ConnectionJobs
 from tony_provider.portal.stored_jobs import (
+    COLUMN,
     ORDERS,
     ROW_CACHE,
     RUNNING,
@@ -64,11 +65,13 @@ from tony_provider.portal.stored_jobs import (
     JobFilter,
     Row,
     StoredJobs,
+    columns_of,
     dates_of,
     ordered,
     previous_of,
     runs_of,
     what_airflow_does,
+    with_columns,
     with_gaps,
 )
 from tony_provider.runtime.common import contract
@@ -115,6 +118,9 @@ class PortalReader:
 
     def may_read_logs(self, dag_id: str) -> bool:
         return self.may_read(dag_id) and self._may(dag_id, DagAccessEntity.TASK_LOGS)
+
+    def may_read_xcoms(self, dag_id: str) -> bool:
+        return self._may(dag_id, DagAccessEntity.XCOM)
 
     def _may(self, dag_id: str, entity: DagAccessEntity | None, method: Literal["GET", "PUT"] = "GET") -> bool:
         manager = get_auth_manager()
@@ -205,6 +211,12 @@ def _readable(reader: PortalReader, row: Row, plain: Any) -> Any:
     return plain if reader.may_read_logs(row["dag_id"]) else first_lines(plain)
 
 
+def _summary(reader: PortalReader, row: Row, summary: JobSummary) -> Any:
+    """Return the readable part of a summary. The returned value is an XCom of the task."""
+    own = summary if reader.may_read_xcoms(row["dag_id"]) else attrs.evolve(summary, returned=None)
+    return _readable(reader, row, plain_in_order(own))
+
+
 @router.get("/jobs")
 def jobs(
     stored: JobsDep,
@@ -222,10 +234,9 @@ def jobs(
     date_before: datetime | None = None,
     limit: Annotated[int, Query(ge=0, le=500)] = 50,
     offset: Annotated[int, Query(ge=0)] = 0,
-    order: str = "-submitted",
+    order: Annotated[str, Query(pattern=f"^-?({'|'.join(ORDERS)}|{COLUMN})$")] = "-submitted",
+    columns: Annotated[list[Annotated[str, Query(pattern=f"^{COLUMN}$")]], Query(max_length=20)] = [],  # noqa: B006
 ) -> Response:
-    if order.removeprefix("-") not in ORDERS:
-        raise HTTPException(422, f"order: should be one of {', '.join(ORDERS)}, optionally with a leading minus")
     submitted, dates = {"after": after, "before": before}, {"date_after": date_after, "date_before": date_before}
     wanted = JobFilter(user=user, verdict=verdict, text=text, **submitted, **dates)
     found = stored.rows(dag_id=dag_id or None, task_id=task_id or None, run_id=run_id or None, map_index=map_index)
@@ -236,8 +247,8 @@ def jobs(
     rows = wanted.chosen(
         {**row, "reason": first_line(row["reason"])} if row["dag_id"] in hidden else row for row in found
     )
-    chosen = ordered(rows, order)[offset : offset + limit]
-    return PlainJson({"jobs": chosen, "total": len(rows), "problem": stored.problem or None})
+    shown = [with_columns(row, columns) for row in ordered(rows, order)[offset : offset + limit]]
+    return PlainJson({"jobs": shown, "total": len(rows), "columns": columns_of(rows), "problem": stored.problem or None})
 
 
 @router.get("/connections")
@@ -258,7 +269,7 @@ def job(row: FoundDep, stored: JobsDep, reader: ReaderDep) -> Response:
     [row] = RUNNING_JOBS.completed([row])
     return PlainJson(
         {
-            "summary": _readable(reader, row, plain_in_order(summary)),
+            "summary": _summary(reader, row, summary),
             **{name: row[name] for name in _FIGURES},
             "previous": previous,
             "others": [each for each in siblings if each != row["application_id"]],
@@ -461,10 +472,9 @@ def _comparison(
     documents = [each for each in read if isinstance(each, dict)]
     if problems:
         documents = [each.fingerprint for each in summaries]
-    told = zip(rows, [plain_in_order(each) for each in summaries], strict=True)
     return PlainJson(
         {
-            "jobs": [_readable(reader, row, each) for row, each in told],
+            "jobs": [_summary(reader, *each) for each in zip(rows, summaries, strict=True)],
             "states": [row["state"] for row in rows],
             "missing": missing,
             "differences": differences(documents),

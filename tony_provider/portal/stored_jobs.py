@@ -7,6 +7,7 @@ A row of a damaged summary lists the summary's problems.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -25,7 +26,7 @@ from sqlalchemy.orm import Session, synonym
 from sqlalchemy.sql.elements import ColumnElement
 
 from tony_provider.advice.case import ranked
-from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY, JobSummary, plain_of, read_summary
+from tony_provider.cluster.records.summary import DETAILS, DETAILS_KEY, JOB_KEY, JobSummary, plain_of, read_summary
 from tony_provider.compat import PORTAL
 from tony_provider.run_dates import known_run_date, run_date
 from tony_provider.runtime.common.quantities import count
@@ -62,6 +63,7 @@ _MOST = 1 << 63
 _MEMBERS: dict[str, tuple[type, ...]] = {
     "times": (*_NUMBER, type(None)),
     "metrics": (*_NUMBER, str),
+    "parameters": (str,),
     "warnings": (str,),
 }
 # Allowed types in a row of the table, by the type of the field in JobSummary.
@@ -80,7 +82,7 @@ _DEFAULTS = {
     "tony_conn_id": "",  # unknown, not the default connection
 }
 _LEFT_OUT = {"application_id", "dag_id", "run_id", "task_id", "map_index"}  # the row has them from its key and columns
-_LEFT_OUT |= {"use", "curves", "advice", "fingerprint", "links"}  # the row does not show them as they are
+_LEFT_OUT |= {"use", *DETAILS}  # the row does not show them as they are
 _KINDS = {
     # ``field.type`` is text only until another module resolves the types of the class.
     field.name: _TYPES[JobSummary.__annotations__[field.name].partition("[")[0].partition(" ")[0]]
@@ -414,15 +416,48 @@ class JobFilter:
         ]
 
 
-def ordered(rows: Iterable[Row], order: str) -> list[Row]:
-    """Sort rows by the field of ``order``, descending after a minus.
+_COLUMNS = {"metric": "metrics", "param": "parameters"}  # row field of each kind of column
+_MOST_COLUMNS = 500
+COLUMN = "(metric|param):.+"  # pattern of a column: the name of a metric or parameter
 
-    Rows without a value come last. Raises KeyError for an unknown order.
+
+def columns_of(rows: Sequence[Row]) -> list[str]:
+    """Return the columns in which any of the rows has a value, at most ``_MOST_COLUMNS`` of each kind."""
+    names = {kind: ranked({name for row in rows for name in row[field]}) for kind, field in _COLUMNS.items()}
+    return [f"{kind}:{name}" for kind, found in names.items() for name in found[:_MOST_COLUMNS]]
+
+
+def with_columns(row: Row, columns: Iterable[str]) -> Row:
+    """Return the row with the values of ``columns`` instead of all its metrics and parameters."""
+    found = {column: value for column in columns if (value := _in_column(row, column)) is not None}
+    return {name: value for name, value in row.items() if name not in _COLUMNS.values()} | {"columns": found}
+
+
+def _in_column(row: Row, column: str) -> Any:
+    kind, _, name = column.partition(":")
+    return row[_COLUMNS[kind]].get(name)
+
+
+def ordered(rows: Sequence[Row], order: str) -> list[Row]:
+    """Sort rows by the field or column of ``order``, descending after a minus.
+
+    In a column, numbers come before other texts. Rows without a value come last. Raises KeyError for an unknown order.
     """
-    field, down = ORDERS[order.removeprefix("-")], order.startswith("-")
-    key = itemgetter(field, "submitted_ms", "application_id")
-    known = sorted((row for row in rows if row[field] is not None), key=key, reverse=down)
-    return known + [row for row in rows if row[field] is None]
+    name, down = order.removeprefix("-"), order.startswith("-")
+    values = [_number_or_text(_in_column(row, name)) if name not in ORDERS else row[ORDERS[name]] for row in rows]
+    keyed = list(zip(values, map(itemgetter("submitted_ms", "application_id"), rows), rows, strict=True))
+    known = [each for each in keyed if each[0] is not None]
+    known.sort(key=lambda each: (isinstance(each[0], str) != down, *each[:2]), reverse=down)
+    return [row for *_, row in known] + [row for value, _, row in keyed if value is None]
+
+
+def _number_or_text(value: Any) -> Any:
+    """Return a value as a number if possible, and None for NaN, which has no order."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return value
+    return None if math.isnan(number) else number
 
 
 def _has(row: Row, words: Set[str]) -> bool:

@@ -249,7 +249,12 @@ def read_history(storage: Storage, application_dir: str) -> JobHistory:
     status = _status(storage, application_dir, missing)
     events = list(read_events(storage, application_dir, missing))
     samples = read_samples(storage, application_dir, missing)
-    value = _returned(storage, application_dir, missing) if status and status.state.is_final else None
+    value = None
+    try:
+        if status and status.state.is_final:
+            value = returned(storage, application_dir)
+    except RecordUnreadable as error:
+        missing.append(f"returned value: {error}")
     if (more := len(missing) - _MOST_MISSING) > 0:
         missing[_MOST_MISSING:] = [f"and {more} more"]
     return JobHistory(
@@ -262,14 +267,6 @@ def read_history(storage: Storage, application_dir: str) -> JobHistory:
         labels=labels(storage, application_dir),
         missing=missing,
     )
-
-
-def _returned(storage: Storage, application_dir: str, missing: list[str]) -> Any:
-    try:
-        return returned(storage, application_dir)
-    except RecordUnreadable as error:
-        missing.append(f"returned value: {error}")
-        return None
 
 
 def read_specification(storage: Storage, application_dir: str, missing: list[str]) -> SpecificationRecord | None:

@@ -28,14 +28,9 @@ from tony_provider.cluster.training.identity import Identity, Layout, identity_o
 from tony_provider.runtime.application_history import TaskSample
 from tony_provider.runtime.common.bounds import PREVIOUS_RUNS_LIMIT, RECORD_LIMIT, read_json
 from tony_provider.runtime.common.codec import CodecError, dump_json, from_plain, to_plain
-from tony_provider.runtime.common.text import MASK, is_secret_name, replaced
+from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.jobspec.problems import flattened
-from tony_provider.runtime.protocol.limits import (
-    LONGEST_PARAMETER_NAME,
-    MOST_PARAMETERS,
-    is_metric_name,
-    parameter_text,
-)
+from tony_provider.runtime.protocol.limits import MOST_PARAMETERS, valid_parameters
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus, TimeUse, TypeUse
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage, list_existing, read_whole, write_atomically
@@ -162,15 +157,11 @@ def command_parameters(command: str) -> dict[str, str]:
 def with_parameters(summary: JobSummary, source: ParameterSource, found: Mapping[str, object]) -> JobSummary:
     """Return the summary with further parameters, which replace those of the same names.
 
-    Secrets are masked by their names. Parameters with an invalid name or value, and excess parameters, are left out.
+    Invalid and excess parameters are left out; see ``valid_parameters``.
     """
-    fresh = {
-        name: MASK if is_secret_name(name) else text
-        for name, value in found.items()
-        if len(name) <= LONGEST_PARAMETER_NAME and is_metric_name(name) and (text := parameter_text(value)) is not None
-    }
+    fresh = valid_parameters(found)
     values = dict(islice({**fresh, **summary.parameters, **fresh}.items(), MOST_PARAMETERS))
-    sources = summary.parameter_sources | dict.fromkeys(fresh, source.value)
+    sources = summary.parameter_sources | dict.fromkeys(fresh, source)
     return attrs.evolve(summary, parameters=values, parameter_sources={name: sources[name] for name in values})
 
 
@@ -304,8 +295,7 @@ def summarize(
     for path, value in reversed(flattened(job).items()):  # the first task type takes precedence
         if _COMMAND.fullmatch(path):
             found = with_parameters(found, ParameterSource.COMMAND, command_parameters(_text(value)))
-    if status is not None:
-        found = with_parameters(found, ParameterSource.PROGRAM, status.parameters)
+    found = with_parameters(found, ParameterSource.PROGRAM, status.parameters if status else {})
     return _bounded(found, most_bytes)
 
 

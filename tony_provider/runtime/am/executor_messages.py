@@ -13,7 +13,7 @@ from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.frameworks.base import ClusterSpec
 from tony_provider.runtime.outputs.publication import OutputPart
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.protocol.limits import parameter_text
+from tony_provider.runtime.protocol.limits import valid_parameters
 from tony_provider.runtime.protocol.messages import ClusterPacker, resume_message
 from tony_provider.runtime.protocol.metrics import METRICS, MetricValues
 from tony_provider.runtime.protocol.status import ExportedModel, ProcessStatus, TaskProgress
@@ -30,7 +30,7 @@ def heartbeat(message: tony_pb2.Heartbeat) -> Heartbeat:
         notices=tuple(message.notices),
         ready=message.ready,
         output_problem=message.output_problem,
-        parameters=_parameters(message),
+        parameters=valid_parameters(message.parameters),
         further=[_process(each) for each in message.further],
     )
 
@@ -58,7 +58,7 @@ def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
         not_kept=message.not_kept,
         model_dir=message.model_dir,
         progress=_progress(message),
-        parameters=_parameters(message),
+        parameters=valid_parameters(message.parameters),
         output_problem=message.output_problem,
         node_problem=message.node_problem,
         process=message.process,
@@ -237,10 +237,6 @@ def _process(message: tony_pb2.ProcessBeat) -> ProcessStatus:
         cpu_percent=message.cpu_percent,
         progress=_progress(message),
     )
-
-
-def _parameters(message: Union[tony_pb2.Heartbeat, tony_pb2.ProcessExited]) -> dict[str, str]:
-    return {name: text for name, value in message.parameters.items() if (text := parameter_text(value)) is not None}
 
 
 def _progress(

@@ -42,9 +42,9 @@ def _base64_forms(data: bytes) -> Iterator[str]:
 
 
 MASK = "***"
-_NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SECRET_NAME = re.compile(
-    r"(?:^|[^a-z])(?:passw(?:or)?d|passphrase|pwd|secret|token|credentials?|(?:api|access|private|secret)[_.-]?key)$"
+    r"(?:^|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))"  # the beginning of a word, also in hubToken
+    r"(?i:passw(?:or)?d|passphrase|pwd|secret|token|credentials?|(?:api|access|private|secret)[_.-]?key)$"
 )
 SHORTEST_SECRET = 5  # characters; as in Airflow's [logging] min_length_masked_secret
 _IN_A_LINE = re.compile(rb"[^\n]")
@@ -119,7 +119,7 @@ def masked(text: str, secrets: Iterable[str]) -> str:
 
 def is_secret_name(name: str) -> bool:
     """Return whether the last word of a parameter's name says that the value is a secret, as in ``hub.api_key``."""
-    return _SECRET_NAME.search(_NEW_WORD.sub("_", name).lower()) is not None
+    return _SECRET_NAME.search(name) is not None
 
 
 def masked_bytes(data: bytes, secrets: Iterable[str]) -> bytes:

@@ -161,7 +161,7 @@ class ProcessStart:
     @property
     def parameters(self) -> dict[str, str]:
         """Parameters of the first user process that has logged any, as of the last ``progress`` of each process."""
-        return next((each.parameters for each in self._readers if each.parameters), {})
+        return next((each.reports.parameters for each in self._readers if each.reports.parameters), {})
 
     async def read_memory(self) -> None:
         """Read the kernel's counters; see ``UserProcesses.read_memory``."""

@@ -11,6 +11,7 @@ import struct
 from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -19,23 +20,21 @@ import attrs
 from tony_provider.runtime.artifacts.manifest import scan
 from tony_provider.runtime.common import binary
 from tony_provider.runtime.common.binary import InvalidMessage, message_fields
-from tony_provider.runtime.common.text import MASK, is_secret_name, masked
+from tony_provider.runtime.common.text import masked
 from tony_provider.runtime.event_files.event_file_mirror import is_event_file
 from tony_provider.runtime.executor.task_outputs import oldest_first
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.limits import (
-    LONGEST_PARAMETER_NAME,
     MOST_METRICS,
     MOST_PARAMETERS,
     RESERVED_KEY_REASON,
     RESERVED_KEYS,
     is_metric_name,
-    parameter_text,
+    valid_parameters,
 )
 
 log = logging.getLogger(__name__)
 
-PARAMETERS = "parameters"  # key of a report with an object of parameters; a number is a metric of this name
 WINDOW = 60.0  # seconds over which steps per second are measured
 _CHUNK = 1 << 20  # bytes read at a time
 _LONGEST_LINE = 1 << 20  # bytes, enough for some ten thousand metrics; longer lines are malformed
@@ -155,8 +154,8 @@ class ProgressReader:
         counts = {name: _count(report.pop(name)) for name in ("step", "total_steps") if report.get(name) is not None}
         if None in counts.values():
             return self._refuse(f"step and total_steps must be whole numbers, not negative: {line[:200]!r}")
-        if isinstance(report.get(PARAMETERS), dict):
-            self._take_parameters(report.pop(PARAMETERS))
+        if isinstance(report.get("parameters"), dict):  # a number is a metric of this name
+            self._take_parameters(report.pop("parameters"))
         self._step = counts.get("step", self._step)
         self._total = counts.get("total_steps", self._total)
         for name, value in report.items():
@@ -179,14 +178,11 @@ class ProgressReader:
         return None
 
     def _take_parameters(self, found: dict[str, Any]) -> None:
-        for name, value in found.items():
-            text = parameter_text(value)
-            is_full = name not in self.parameters and len(self.parameters) >= MOST_PARAMETERS
-            if text is None or is_full or len(name) > LONGEST_PARAMETER_NAME or not is_metric_name(name):
-                self._warn("parameter", f"invalid and excess parameters are left out, such as {name[:100]!a}")
-            else:
-                text = MASK if is_secret_name(name) else masked(text, self._secrets)
-                self.parameters = {**self.parameters, name: text}  # another thread may read the former value
+        taken = {name: masked(text, self._secrets) for name, text in valid_parameters(found).items()}
+        known = {**self.parameters, **taken}
+        self.parameters = dict(islice(known.items(), MOST_PARAMETERS))  # another thread may read the former value
+        if len(taken) < len(found) or len(known) > MOST_PARAMETERS:
+            self._warn("parameters", f"invalid and excess parameters are left out: {sorted(found)!a:.1000}")
 
     def _refuse(self, why: str, lines: int = 1) -> None:
         self.malformed += lines
@@ -431,21 +427,16 @@ class ProcessProgress:
     """Reads the progress of one user process. Event files count only until the first report in the metrics file."""
 
     def __init__(self, reports: ProgressReader, events: Optional[EventScalars]) -> None:
-        self._reports = reports
+        self.reports = reports
         self._events = events
-
-    @property
-    def parameters(self) -> dict[str, str]:
-        """Parameters in the metrics file, up to the last call of another method."""
-        return self._reports.parameters
 
     def reported(self, now: float) -> Optional[tony_pb2.Progress]:
         """Return the progress in the metrics file, or None. ``now``: seconds of any monotonic clock. Blocks."""
-        return self._reports.poll(now)
+        return self.reports.poll(now)
 
     def poll(self, now: float) -> Optional[tony_pb2.Progress]:
         """Return the progress, or None if there is none yet. ``now``: seconds of any monotonic clock. Blocks."""
-        reported = self._reports.poll(now)
+        reported = self.reports.poll(now)
         if reported is not None:
             self._events = None
         return self._events.poll(now) if self._events else reported

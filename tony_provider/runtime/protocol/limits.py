@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 import attrs
 
-from tony_provider.runtime.common.text import is_writable, one_line
+from tony_provider.runtime.common.text import MASK, is_secret_name, is_writable, one_line
 from tony_provider.runtime.jobspec.problems import child, item
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import JobStatus
@@ -136,12 +136,17 @@ def is_metric_name(text: str) -> bool:
     return len(text) <= LONGEST_NAME and is_writable(text) and one_line(text) == text and text not in RESERVED_KEYS
 
 
-def parameter_text(value: Any) -> Optional[str]:
-    """Return the value of a parameter as one short line, or None if the value is not a text, number or boolean."""
-    if not isinstance(value, (str, int, float)):
-        return None
-    text = one_line(str(value))
-    return text if len(text) <= LONGEST_PARAMETER else None
+def valid_parameters(found: Mapping[str, Any]) -> dict[str, str]:
+    """Return the valid parameters as texts. Values with the name of a secret are masked.
+
+    The name and the value of a parameter are short lines. The value is a text, number or boolean.
+    """
+    return {
+        name: MASK if is_secret_name(name) else text
+        for name, value in found.items()
+        if isinstance(value, (str, int, float)) and len(name) <= LONGEST_PARAMETER_NAME and is_metric_name(name)
+        if len(text := one_line(str(value))) <= LONGEST_PARAMETER
+    }
 
 
 def fit_heartbeat(heartbeat: tony_pb2.Heartbeat) -> None:

@@ -209,4 +209,4 @@ def test_parameters_alone_do_not_replace_event_files(tmp_path: Path, written: by
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "events.out.tfevents.1").write_bytes(written)
     assert progress.poll(1) is not None
-    assert progress.parameters == {"lr": "0.1"}
+    assert progress.reports.parameters == {"lr": "0.1"}
