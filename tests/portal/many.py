@@ -45,6 +45,8 @@ def fill() -> None:
                 dag_id,
                 application_id=stored.application_id(dag * _DATES + number),
                 metrics={f"metric_{n}": n / 7 for n in range(10)},
+                parameters={f"optimizer.parameter_{n}": str((number + n) / 7) for n in range(20)},
+                parameter_sources={f"optimizer.parameter_{n}": "program" for n in range(20)},
                 curves=[stored.curve(f"metric_{n}") for n in range(5)],
                 warnings=["a warning that is about as long as warnings are, and somewhat longer than this line is"] * 2,
                 **verdict,
@@ -65,6 +67,7 @@ def paths() -> list[str]:
     return [
         "/jobs",
         "/jobs?order=-memory&limit=500",
+        "/jobs?order=-param:optimizer.parameter_3&columns=metric:metric_1&columns=param:optimizer.parameter_3",
         "/jobs?text=many_03&verdict=RUNNING,LOST",
         "/jobs?dag_id=many_03",
         f"/jobs/{one}",

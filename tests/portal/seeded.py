@@ -131,6 +131,10 @@ def summary(dag_id: str, number: int, **fields: Any) -> JobSummary:
         "steps_per_second": 3.2,
         "checkpoint_step": 1000,
         "metrics": {"loss": _loss(1000, day), "accuracy": 0.9 + day / 200},
+        "parameters": {"optimizer.lr": f"{0.1 / (1 + number % 50):g}", "batch_size": "32", "day": str(day)},
+        "parameter_sources": {"optimizer.lr": "program", "batch_size": "command", "day": "run"},
+        "model_dir": f"hdfs://nn/models/{number}",
+        "returned": '{"accuracy": 0.875, "classes": ["a", "b"]}',
         "curves": [
             _curve("loss", lambda step: _loss(step, day)),
             _curve("accuracy", lambda step: 1 - _loss(step, day) / 3),

@@ -101,10 +101,19 @@ def test_jobs_are_chosen_and_compared(pages: Pages) -> None:
     pages.see_text("3 of at most 8 jobs selected")
     pages.press("Compare")
     pages.see_text("Comparison of 3 jobs")
-    figures = pages.section("Summary")
+    figures = pages.section("Metrics and parameters")
+    assert "batch_size parameter\t32" in figures
     for number in (1, 2, RESTARTED):
         assert f"{seeded.summary(DAG_ID, number).metrics['accuracy']:g}" in figures
+        assert seeded.summary(DAG_ID, number).parameters["optimizer.lr"] in figures
+    marked = pages.texts("section[aria-labelledby] table mark")
+    assert seeded.summary(DAG_ID, 1).parameters["optimizer.lr"] in marked
+    assert "32" not in marked
+    pages.see("input[type=checkbox]").click()
+    until(lambda: "batch_size" not in pages.section("Metrics and parameters"), "only differences")
     assert "tasks.worker.command" in pages.section("Differences")
+    arguments = [each for each in pages.texts("section mark") if each.startswith("2026-01-")]
+    assert arguments == [seeded.stored.day(number).isoformat() for number in (1, 2, RESTARTED)]
     assert pages.texts(".legend")[0].count("2026-01-") == 3
     ids = " ".join(application_id(DAG_ID, number) for number in (1, 2, RESTARTED))
     assert f"airflow tony tensorboard {ids}" in pages.section("TensorBoard")
@@ -113,6 +122,65 @@ def test_jobs_are_chosen_and_compared(pages: Pages) -> None:
     pages.press("Side by side, with all defaults", "summary")
     until(lambda: "tasks.worker.command differs" in pages.section("Specifications"), "the specifications")
     assert complaints(pages.driver) == []
+
+
+@pytest.mark.long
+def test_words_that_differ_in_commands(pages: Pages) -> None:
+    pages.open(JOBS)
+    pages.see("table.jobs")
+    differ = """
+        const done = arguments[arguments.length - 1];
+        const loaded = performance.getEntriesByType("resource");
+        const { name } = loaded.find((each) => each.name.includes("/specification.js"));
+        import(name).then(({ wordDifferences }) => done(arguments[0].map((texts) => wordDifferences(texts).map(
+          (parts) => parts.filter(({ differs }) => differs).map(({ text }) => text)))));
+    """
+    commands = {
+        ("a --lr 1 --x", "a --lr 2 --x"): [["1"], ["2"]],
+        ("a --lr=1", "a  --lr=1 --amp", "a --lr=2"): [["--lr=1"], ["--lr=1", "--amp"], ["--lr=2"]],
+        ("a b", "a b"): [[], []],
+        ("a b a", "b a"): [["a"], []],
+        ("", "a"): [[], ["a"]],
+    }
+    assert pages.driver.execute_async_script(differ, [list(each) for each in commands]) == list(commands.values())
+
+
+@pytest.mark.long
+def test_columns_are_chosen_and_sorted(pages: Pages) -> None:
+    pages.open(f"{JOBS}?dag_id={SWEEP}&order=submitted")
+    pages.see("table.jobs")
+    pages.press("Columns: 0 of 5 metrics and parameters", "summary")
+    until(lambda: len(pages.all(".choice .names label")) == 5, lambda: str(pages.texts(".choice")))
+    for name in ("accuracy", "optimizer.lr"):
+        next(each for each in pages.all(".choice .names label") if each.text == name).click()
+        until(lambda name=name: name in pages.texts("table.jobs thead th"), "the column")
+    assert "columns=metric%3Aaccuracy&columns=param%3Aoptimizer.lr" in pages.driver.current_url
+    pages.press("optimizer.lr", "th/button")
+    rates = sorted((seeded.summary(SWEEP, number).parameters["optimizer.lr"] for number in range(3)), reverse=True)
+    until(lambda: pages.texts("table.jobs tbody tr > :nth-child(7)") == rates, lambda: str(pages.texts("table.jobs")))
+    pages.press("optimizer.lr ▼", "th/button")
+    until(
+        lambda: pages.texts("table.jobs tbody tr > :nth-child(7)") == rates[::-1],
+        lambda: str(pages.texts("table.jobs")),
+    )
+    assert "order=param%3Aoptimizer.lr" in pages.driver.current_url
+    assert complaints(pages.driver) == []
+
+
+@pytest.mark.long
+def test_results(pages: Pages) -> None:
+    pages.open(job(DAG_ID, 1))
+    found = pages.section("Results")
+    for said in (
+        "hdfs://nn/models/1",
+        "accuracy\n0.875",
+        'classes\n["a","b"]',
+        "optimizer.lr\t0.05\tprogram",
+        "day\t1\tparams",
+    ):
+        assert said in found
+    pages.open(job(MARKED, 0))
+    assert "optimizer.lr" in pages.section("Results")
 
 
 @pytest.mark.long
@@ -175,7 +243,7 @@ def test_a_store_that_is_away(pages: Pages) -> None:
 @pytest.mark.long
 def test_metrics_with_odd_names_and_values(pages: Pages) -> None:
     pages.open(job(ODD, 0))
-    figures = pages.section("Summary")
+    figures = pages.section("Results")
     assert seeded.HTML[:20] in figures
     assert f"{seeded.MANY - 9} more metrics" in figures
     assert "29 values are NaN or infinite and shown as gaps" in pages.section("Learning curves")

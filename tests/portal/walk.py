@@ -115,9 +115,9 @@ class Walk:
 
     def succeeded(self, application_id: str) -> None:
         self.job(application_id)
-        figures = self.pages.section("Summary")
-        assert f"loss\n{loss_of(13):.5g}" in figures, figures
-        assert "40 of 40" in figures
+        results = self.pages.section("Results")
+        assert f"loss\n{loss_of(13):.5g}" in results, results
+        assert "40 of 40" in self.pages.section("Summary")
         until(lambda: len(self.pages.all("section canvas")) >= 2, "the curves")
         self._in_section("Changes since the previous run", "portal_fit.py 13 well")
         self.pages.press("Output of the tasks", "summary")
@@ -157,7 +157,7 @@ class Walk:
         self.pages.open(f"{JOBS}?compare={','.join(chosen)}")
         self.pages.see_text("Comparison of 3 jobs")
         self._in_section("Differences", "tasks.worker.command")
-        figures = self.pages.section("Summary")
+        figures = self.pages.section("Metrics and parameters")
         for day in (1, 5, 13):
             assert f"{loss_of(day):.5g}" in figures, (day, figures)
 

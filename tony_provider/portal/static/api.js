@@ -6,7 +6,7 @@ const SECONDS = 60; // timeout of a request; the store has its own, shorter time
 export function address(path, query = {}) {
   const url = new URL(`tony/api/${path}`, document.baseURI);
   for (const [name, value] of Object.entries(query)) {
-    if (value !== "" && value !== null && value !== undefined) url.searchParams.set(name, value);
+    for (const each of [value].flat()) if (each !== "" && each !== null && each !== undefined) url.searchParams.append(name, each);
   }
   return url.href;
 }

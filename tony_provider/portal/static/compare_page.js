@@ -1,15 +1,15 @@
 // Several jobs side by side: figures, curves, specifications.
 import { address, jobPath, useAllJson, useJson } from "./api.js";
 import { Curves, fromSummary } from "./curves.js";
-import { duration, figure, known, runDate, moment, NOTHING, short, shortened } from "./format.js";
+import { duration, figure, runDate, moment, short, shortened } from "./format.js";
 import { html, useMemo } from "./html.js";
 import { Fold, Loading, Problem, Section, State, Table, To } from "./parts.js";
 import { toJob, toJobs } from "./routes.js";
+import { ComparedResults } from "./results.js";
 import { Differences, SideBySide } from "./specification.js";
 import { TensorBoard } from "./tensorboard.js";
 
 const MOST = 8; // jobs
-const METRICS = 50; // rows of the table of figures
 
 export function ComparePage({ ids: asked }) {
   const ids = asked.filter(Boolean).slice(0, MOST);
@@ -31,6 +31,7 @@ function Comparison({ jobs, states, missing, differences, differences_of: of, re
   return html`<div>
     ${missing.length > 0 && html`<${Problem} title="Not found, or you may not read them:" text=${missing.join(", ")} />`}
     <${Section} title="Summary"><${Figures} jobs=${jobs} states=${states} heads=${heads} /><//>
+    <${Section} title="Metrics and parameters"><${ComparedResults} jobs=${jobs} heads=${heads} /><//>
     <${Section} title="Learning curves" note="of the leader of each job"><${Curves} sources=${sources} empty="None of these jobs has reported a metric." /><//>
     ${tensorboard.length > 0 && html`<${TensorBoard} commands=${tensorboard} />`}
     <${Section} title="Differences" note=${of === "fingerprints" ? "between fingerprints (hashes)" : "between specifications"}>
@@ -54,7 +55,6 @@ function labels(jobs) {
 
 function Figures({ jobs, states, heads }) {
   const took = (job) => (job.finished_ms ? (job.finished_ms - job.submitted_ms) / 1000 : null);
-  const metrics = [...new Set(jobs.flatMap((job) => Object.keys(job.metrics)))]; // the API has ranked them
   const row = (name, value) => [name, ...jobs.map(value)];
   const rows = [
     row("State", (_, at) => html`<${State} state=${states[at]} />`),
@@ -65,12 +65,8 @@ function Figures({ jobs, states, heads }) {
     row("Restarts", (job) => figure(job.restarts)),
     row("Step", (job) => figure(job.step)),
     row("Steps per second", (job) => short(job.steps_per_second)),
-    ...metrics.slice(0, METRICS).map((metric) => row(html`<code>${shortened(metric, 80)}</code>`, (job) => (known(job.metrics[metric]) ? figure(job.metrics[metric]) : NOTHING))),
   ];
-  return html`<div>
-    <${Table} caption="Summary of the jobs" head=${["Property", ...heads]} rows=${rows} />
-    ${metrics.length > METRICS && html`<p className="soft">The first ${METRICS} of ${metrics.length} metrics.</p>`}
-  </div>`;
+  return html`<${Table} caption="Summary of the jobs" head=${["Property", ...heads]} rows=${rows} />`;
 }
 
 function Specifications({ jobs, heads }) {

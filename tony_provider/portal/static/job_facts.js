@@ -1,29 +1,22 @@
 // Facts about a job: its summary, and the run that it belongs to.
 import { duration, figure, known, moment, NOTHING, runDate, short } from "./format.js";
 import { html } from "./html.js";
-import { Facts, Fold, Outside, To } from "./parts.js";
+import { Facts, Outside, To } from "./parts.js";
 import { toDates, toRun, toTaskInstance } from "./routes.js";
-
-const METRICS = 12; // that are always visible
 
 export function JobSummary({ summary, running }) {
   const until = summary.finished_ms ?? (running ? Date.now() : null);
-  const metrics = Object.entries(summary.metrics).map(([name, value]) => [name, figure(value)]);
   const step = known(summary.step) ? `${figure(summary.step)}${known(summary.total_steps) ? ` of ${figure(summary.total_steps)}` : ""}` : null;
-  return html`<div>
-    <${Facts} facts=${[
-      ["Submitted", moment(summary.submitted_ms, { seconds: true })],
-      ["Finished", summary.finished_ms ? moment(summary.finished_ms, { seconds: true }) : null],
-      ["Duration", until && duration((until - summary.submitted_ms) / 1000)],
-      ["Step", step],
-      ["Steps per second", known(summary.steps_per_second) ? short(summary.steps_per_second) : null],
-      ["Restarts", figure(summary.restarts)],
-      ["Resumed from step", known(summary.resumed_step) ? figure(summary.resumed_step) : null],
-      ["Checkpoint", known(summary.checkpoint_step) ? `step ${figure(summary.checkpoint_step)}` : null],
-    ]} />
-    ${metrics.length > 0 && html`<h3>Metrics</h3><${Facts} facts=${metrics.slice(0, METRICS)} />`}
-    ${metrics.length > METRICS && html`<${Fold} title=${`${metrics.length - METRICS} more metrics`}>${() => html`<${Facts} facts=${metrics.slice(METRICS, 500)} />`}<//>`}
-  </div>`;
+  return html`<${Facts} facts=${[
+    ["Submitted", moment(summary.submitted_ms, { seconds: true })],
+    ["Finished", summary.finished_ms ? moment(summary.finished_ms, { seconds: true }) : null],
+    ["Duration", until && duration((until - summary.submitted_ms) / 1000)],
+    ["Step", step],
+    ["Steps per second", known(summary.steps_per_second) ? short(summary.steps_per_second) : null],
+    ["Restarts", figure(summary.restarts)],
+    ["Resumed from step", known(summary.resumed_step) ? figure(summary.resumed_step) : null],
+    ["Checkpoint", known(summary.checkpoint_step) ? `step ${figure(summary.checkpoint_step)}` : null],
+  ]} />`;
 }
 
 export function JobRun({ summary }) {

@@ -10,6 +10,7 @@ import { Logs } from "./logs.js";
 import { Announcement, Contents, Fold, Loading, Problem, Section, To, Warnings } from "./parts.js";
 import { toComparison, toJob, toJobs } from "./routes.js";
 import { Differences } from "./specification.js";
+import { Results } from "./results.js";
 import { State } from "./states.js";
 import { TensorBoard } from "./tensorboard.js";
 import { TimeLine } from "./time_line.js";
@@ -71,7 +72,7 @@ function Job({ summary: kept, state: listed, task_state: taskState, previous, ot
     <${Head} summary=${summary} state=${state} />
     ${OPEN[state] && html`<p>${OPEN[state]} ${taskState && html`<span className="soft">State of the task: ${taskState.replaceAll("_", " ")}.</span>`}</p>`}
     <${Announcement} text=${`${summary.name || summary.application_id}: ${state}`} />
-    <${Contents} titles=${["Learning curves", ...(previous ? ["Changes"] : []), "Resources", ...(history ? ["Timeline"] : []), "Time by phase", ...(stored.error ? [] : ["Logs"]), ...(history ? ["Specification"] : [])]} />
+    <${Contents} titles=${["Learning curves", "Results", ...(previous ? ["Changes"] : []), "Resources", ...(history ? ["Timeline"] : []), "Time by phase", ...(stored.error ? [] : ["Logs"]), ...(history ? ["Specification"] : [])]} />
     ${!kept.verdict && html`<${LiveJob} live=${live} />`}
     ${running && html`<${Actions} applicationId=${kept.application_id} state=${newest} counts=${countsOf(live.answer?.status)} />`}
     <${Warnings} title="Unreadable data" warnings=${problems} />
@@ -83,6 +84,7 @@ function Job({ summary: kept, state: listed, task_state: taskState, previous, ot
       <${Section} title="Run"><${JobRun} summary=${summary} /><//>
     </div>
     <${Section} title="Learning curves"><${LearningCurves} summary=${summary} stored=${stored} /><//>
+    <${Results} summary=${summary} status=${live.answer?.status} />
     ${previous && html`<${Section} title="Changes since the previous run"><${Changes} previous=${previous} applicationId=${summary.application_id} /><//>`}
     <${Section} title="Resources: requested and used"><${TypeUse} use=${summary.use} /><${ResourcesOverTime} stored=${stored} /><//>
     <div className="columns wide-first">

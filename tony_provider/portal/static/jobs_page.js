@@ -1,9 +1,10 @@
 // The list of jobs, with filters that stand in the address.
 import { address, useJson } from "./api.js";
+import { ColumnChoice, MOST_COLUMNS } from "./columns.js";
 import { JobsTable } from "./jobs_table.js";
 import { Filters, FILTERS } from "./filters.js";
 import { count } from "./format.js";
-import { html, useNavigate } from "./html.js";
+import { html, useNavigate, useRef } from "./html.js";
 import { Announcement, Empty, Loading, Problem } from "./parts.js";
 import { useQuery } from "./query.js";
 import { toComparison } from "./routes.js";
@@ -18,19 +19,24 @@ export function JobsPage() {
   const order = query.get("order") ?? "-submitted";
   const filters = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
   const chosen = query.getAll("chosen").slice(0, COMPARED);
-  const asked = { ...filters, limit: PAGE, offset, order };
+  const columns = query.getAll("columns").slice(0, MOST_COLUMNS);
+  const asked = { ...filters, limit: PAGE, offset, order, columns };
   const { data, error, loading } = useJson(address("jobs", asked), RENEWED);
+  const known = useRef([]); // also while a list with other columns loads
+  if (data) known.current = data.columns;
   const change = (values) => setQuery((old) => changed(old, values));
   const choose = (ids) => setQuery((old) => changed(old, { chosen: ids }), { replace: true });
+  const show = (some) => setQuery((old) => changed(old, { columns: some }), { replace: true });
   const filtered = FILTERS.some((name) => filters[name] !== "");
   return html`<div>
     <header><h1>Training jobs</h1></header>
     <${Filters} filters=${filters} onChange=${(values) => change({ ...values, offset: null })} />
+    <${ColumnChoice} columns=${known.current} chosen=${columns} onChoose=${show} />
     ${error && html`<${Problem} title="The jobs cannot be listed:" text=${error} />`}
     ${loading && html`<${Loading} what="jobs" />`}
     ${data && data.jobs.length === 0 && html`<${NoJobs} filtered=${filtered} beyond=${offset > 0} onChange=${change} />`}
     ${data && data.jobs.length > 0 &&
-    html`<${JobsTable} jobs=${data.jobs} chosen=${chosen} most=${COMPARED} order=${order} onChoose=${choose} onOrder=${(value) => change({ order: value, offset: null })} />
+    html`<${JobsTable} jobs=${data.jobs} columns=${columns} chosen=${chosen} most=${COMPARED} order=${order} onChoose=${choose} onOrder=${(value) => change({ order: value, offset: null })} />
       <${Paging} offset=${offset} total=${data.total} onChange=${(value) => change({ offset: value || null })} />`}
     ${data && html`<${Announcement} text=${`${count(data.total, "job")} found`} />`}
     ${chosen.length > 0 && html`<${Chosen} chosen=${chosen} onChoose=${choose} />`}

@@ -1,4 +1,5 @@
 // The table of jobs: a row for each, with a box to choose it for comparison.
+import { columnValue, isNumber, nameOf } from "./columns.js";
 import { duration, figure, hours, known, runDate, moment, NOTHING, shortened, ZONE } from "./format.js";
 import { html } from "./html.js";
 import { State, To } from "./parts.js";
@@ -20,15 +21,19 @@ const COLUMNS = [
   ["User", false, "user"],
 ];
 
-export function JobsTable({ jobs, chosen, most, order, onChoose, onOrder }) {
+const FIRST = 4; // columns before those of metrics and parameters
+
+// `columns`: of metrics and parameters.
+export function JobsTable({ jobs, columns, chosen, most, order, onChoose, onOrder }) {
+  const own = columns.map((each) => [shortened(nameOf(each), 40), isNumber(jobs, each), each]);
   return html`<div className="wide" role="region" aria-label="Training jobs" tabIndex=${0}>
     <table className="jobs">
       <caption className="unseen">Training jobs; times in ${ZONE}</caption>
       <thead><tr>
         <th scope="col"><span className="unseen">Compare</span></th>
-        ${COLUMNS.map(([text, number, by]) => html`<${Head} key=${text} ...${{ text, number, by, order, onOrder }} />`)}
+        ${[...COLUMNS.slice(0, FIRST), ...own, ...COLUMNS.slice(FIRST)].map(([text, number, by]) => html`<${Head} key=${by} ...${{ text, number, by, order, onOrder }} />`)}
       </tr></thead>
-      <tbody>${jobs.map((job) => html`<${Row} key=${job.application_id} ...${{ job, chosen, most, onChoose }} />`)}</tbody>
+      <tbody>${jobs.map((job) => html`<${Row} key=${job.application_id} ...${{ job, own, chosen, most, onChoose }} />`)}</tbody>
     </table>
   </div>`;
 }
@@ -41,7 +46,7 @@ function Head({ text, number, by, order, onOrder }) {
   </th>`;
 }
 
-function Row({ job, chosen, most, onChoose }) {
+function Row({ job, own, chosen, most, onChoose }) {
   const isChosen = chosen.includes(job.application_id);
   const toggle = () => onChoose(isChosen ? chosen.filter((id) => id !== job.application_id) : [...chosen, job.application_id]);
   const name = job.name || job.application_id;
@@ -51,6 +56,7 @@ function Row({ job, chosen, most, onChoose }) {
     <th scope="row"><${To} to=${toJob(job.application_id)}>${shortened(name, 60)}<//>${(job.reason || job.application_id).split("\n").map((line, at) => html`<small key=${at}>${shortened(line, 120)}</small>`)}</th>
     <td><${To} to=${toTaskInstance(job)}>${job.task_id}${job.map_index >= 0 ? ` [${job.map_index}]` : ""}<//><small><${To} to=${toDates(job.dag_id)}>${job.dag_id}<//></small></td>
     <td>${runDate(job.run_date)}</td>
+    ${own.map(([, number, by]) => html`<td key=${by} className=${number ? "number" : undefined}>${columnValue(job, by)}</td>`)}
     <td>${moment(job.submitted_ms)}</td>
     <td className="number">${duration(job.duration_s)}</td>
     <td className="number">${duration(job.waiting_s)}</td>
