@@ -58,7 +58,11 @@ def _table_of(named: str) -> str:
     """The table of a job that calls everything this, as a terminal gets it; it shows colours."""
     further = [ProcessStatus(1, 3)]
     task = TaskStatus(named, 1, TaskState.RUNNING, node=named, further=further)
-    more: dict[str, Any] = {"message": named, "failure": Failure(FailureKind.USER, named), "model_dir": named}
+    more: dict[str, Any] = {
+        "message": named,
+        "failure": Failure(FailureKind.USER, "ended", cause=named),
+        "model_dir": named,
+    }
     running = attrs.evolve(status("RUNNING"), tasks=[task], warnings=[named], troubles=[named], **more)
     of_cluster = application("RUNNING", queue=named, user=named, tracking_url=named, diagnostics=named)
     text = StringIO()

@@ -44,7 +44,9 @@ FAILURE = Failure(
     "worker:1 on node7 ended with exit code 3\nTraceback (most recent call last):\nValueError: \x1b[31mno\x1b[0m data",
     task="worker:1",
     exit_code=3,
+    cause="ValueError: no data",
 )
+CAUSE = "ValueError: no data; worker:1 on node7 ended with exit code 3"
 FAILED = status("FAILED", step=120, total_steps=900, metrics={"loss": 0.25}, failure=FAILURE)
 
 
@@ -105,7 +107,7 @@ def test_of_a_task(left: Left, dag: DAG) -> None:
     news = told(of_task(dag, error, state="up_for_retry"))
     assert news.message.splitlines() == [
         "clicks.train of 2026-01-05 failed (try 2 of 3; will be retried)",
-        "Cause: worker:1 on node7 ended with exit code 3",
+        "Cause: ValueError: no data; worker:1 on node7 ended with exit code 3",
         "Last lines of worker:1:",
         "    Traceback (most recent call last):",
         "    ValueError: no data",
@@ -116,6 +118,7 @@ def test_of_a_task(left: Left, dag: DAG) -> None:
     ]
     assert '<a href="http://airflow/log">Task in Airflow</a>' in news.html
     assert "<pre>Traceback (most recent call last):\nValueError: no data</pre>" in news.html
+    assert told(of_task(dag, error), lines=0).cause == "worker:1 on node7 ended with exit code 3"
 
 
 def test_a_mapped_task_is_named_by_its_label(left: Left, dag: DAG) -> None:
@@ -163,7 +166,7 @@ def test_of_a_dag_it_is_the_first_training_that_has_failed(left: Left, dag: DAG)
     left.leave(FAILED)
     failed = told({**of_task(dag), "reason": "task_failure"})
     assert (failed.title, failed.task_id, failed.verdict) == ("clicks of 2026-01-05 failed", "train", "failed")
-    assert failed.cause == "worker:1 on node7 ended with exit code 3"
+    assert failed.cause == CAUSE
     assert "Run in Airflow" in failed.links or not failed.links
     bare = told({"dag": dag, "run_id": RUN, "reason": "success"}, task_id="evaluate")  # as where its task is gone
     assert (bare.title, bare.task_id) == (f"clicks of {RUN} succeeded", "evaluate")
@@ -205,7 +208,7 @@ def test_of_a_deadline_as_airflow_calls_it_in_a_triggerer_and_in_a_worker(left: 
     RecordingNotifier.everything.clear()
     assert len(asyncio.run(in_triggerer())) == 2  # that it runs, and that it has succeeded
     assert execute_callback(callback.path, sent, Path(), None, structlog.get_logger()) == (True, None)
-    assert RecordingNotifier.everything == ["worker:1 on node7 ended with exit code 3"] * 2
+    assert RecordingNotifier.everything == [CAUSE] * 2
 
 
 def test_its_templates_are_for_each_call_and_arguments_make_a_notifier_of_a_class(left: Left, dag: DAG) -> None:
@@ -256,7 +259,7 @@ def test_a_store_out_of_reach_costs_what_it_knows_and_not_the_message(
     monkeypatch.setattr(LocalStorage, "list", failing)
     error = TonyJobFailed("failed", application_id=ID, failure=FAILURE)
     news = told(of_task(dag, error))
-    assert news.cause == "worker:1 on node7 ended with exit code 3"
+    assert news.cause == "ValueError: no data; worker:1 on node7 ended with exit code 3"
     assert news.tail.splitlines()[-1] == "ValueError: no data"  # as the failure itself has it
     assert "it is gone" in news.message.splitlines()[-1]
 

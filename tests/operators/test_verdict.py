@@ -32,11 +32,11 @@ def test_success(cluster: Application | None, job: JobStatus | None) -> None:
             application("FINISHED", final_status=FAILED),
             status(
                 "FAILED",
-                failure=Failure(FailureKind.USER, "worker:0 exited with 3", task="worker:0", exit_code=3),
+                failure=Failure(FailureKind.USER, "worker:0 exited with 3", "worker:0", 3, cause="ValueError: no data"),
                 resumed=ResumePoint(120, "hdfs://n/c"),
             ),
             TonyJobFailed,
-            "worker:0 exited with 3",
+            f"{ID} failed: ValueError: no data; worker:0 exited with 3",
         ),
         (
             application("FINISHED", final_status=FAILED),

@@ -75,7 +75,9 @@ def jobs(api_server: FastAPI) -> dict[str, Any]:
         stored.add(runs[f"clicks-{number}"], stored.summary(number, metrics={"loss": 1.0 / (number + 1)}, **details))
     failed: dict[str, Any] = {
         "verdict": FinalStatus.FAILED,
+        "cause": "ValueError: <i>secret</i> data",
         "reason": "worker:0 <b>died</b>\nits last words",
+        "warnings": ["worker:1 ended\nits printed text"],
         "user": "bob",
     }
     date = {"run_id": stored.run_id(0), "run_date": stored.day(0).isoformat()}

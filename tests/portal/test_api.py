@@ -12,6 +12,7 @@ from airflow.sdk import CronPartitionTimetable
 from tests.portal import stored
 from tests.portal.conftest import As
 from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY, JobSummary
+from tony_provider.portal.job_views import without_output
 from tony_provider.portal.pages import version
 from tony_provider.portal.plugin import TonyPlugin
 
@@ -85,11 +86,21 @@ def test_whoever_may_not_read_task_logs_finds_none(client: As) -> None:
 
 @pytest.mark.parametrize("path", ["/jobs", f"/jobs/{DIGITS}", f"/compare?ids={DIGITS}"])
 def test_what_a_program_has_printed_is_for_those_who_may_read_task_logs(client: As, path: str) -> None:
-    assert r"worker:0 <b>died</b>\nits last words" in client("bob").get(f"/tony/api{path}").text
+    printed = [r"worker:0 <b>died</b>\nits last words", "ValueError: <i>secret</i> data", r"ended\nits printed text"]
+    told = client("bob").get(f"/tony/api{path}").text
+    assert [each for each in printed if each not in told] == []
     told = client("judy").get(f"/tony/api{path}").text
     assert "worker:0 <b>died</b>" in told
-    assert "last words" not in told
-    assert ids(client("judy").get("/tony/api/jobs?text=words")) == []
+    assert "worker:1 ended" in told
+    assert [each for each in ("last words", "secret", "printed text") if each in told] == []
+    for word in ("words", "secret"):
+        assert ids(client("bob").get(f"/tony/api/jobs?text={word}")) == [DIGITS]
+        assert ids(client("judy").get(f"/tony/api/jobs?text={word}")) == []
+
+
+def test_a_value_that_is_named_cause_is_no_output() -> None:
+    plain = {"metrics": {"cause": 0.5}, "failure": {"cause": "ValueError: x", "message": "worker:0 ended\nx"}}
+    assert without_output(plain) == {"metrics": {"cause": 0.5}, "failure": {"cause": "", "message": "worker:0 ended"}}
 
 
 def test_a_comparison_leaves_out_what_somebody_may_not_read(client: As) -> None:

@@ -186,7 +186,7 @@ def _named(
         if status.restarts:
             facts.append(("restarts", as_text(str(status.restarts))))
         if status.failure is not None:
-            facts.append(("failure", as_text(status.failure.message, "red")))
+            facts.append(("failure", as_text(status.failure.full_message, "red")))
         if not status.state.is_final:
             facts.append(("as of", as_text(moment(status.updated_ms))))
         facts += [("unreachable", as_text(each, "yellow")) for each in status.troubles]

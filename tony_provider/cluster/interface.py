@@ -57,7 +57,8 @@ def _lines(lines: Sequence[str], what: str) -> list[str]:
 
 
 def _failure(failure: Failure) -> Failure:
-    return attrs.evolve(failure, message=failure.message[:_LONG], task=failure.task and failure.task[:_TEXT])
+    task, cause = failure.task and failure.task[:_TEXT], failure.cause[:_TEXT]
+    return attrs.evolve(failure, message=failure.message[:_LONG], task=task, cause=cause)
 
 
 def _task(task: TaskStatus) -> TaskStatus:

@@ -197,7 +197,7 @@ def compose_message(occasion: CallbackEvent, data: TrainingData, lines: int, mis
     return TrainingMessage(
         title=_line(_title(occasion, verdict)),
         verdict=verdict,
-        cause=_line(_cause(occasion, data, failure)) if has_failed else "",
+        cause=_line(_cause(occasion, data, failure, shows_output=lines > 0)) if has_failed else "",
         tail=last_lines(_masked(tail), lines) if has_failed and lines > 0 else "",
         tail_of=failure.task or "" if failure is not None else "",
         metrics=_metrics(status.metrics) if status is not None else {},
@@ -260,13 +260,13 @@ def _failure(occasion: CallbackEvent, status: JobStatus | None) -> Failure | Non
     return status.failure if status is not None else None
 
 
-def _cause(occasion: CallbackEvent, data: TrainingData, failure: Failure | None) -> str:
+def _cause(occasion: CallbackEvent, data: TrainingData, failure: Failure | None, *, shows_output: bool) -> str:
     """Return the first line of the cause: an exception from Airflow, the job's failure, or another known reason."""
     error = occasion.exception
     if error is not None and not isinstance(error, TonyJobFailed):
         return f"{type(error).__name__}: {first_line(_said(error))}"
     if failure is not None:
-        return first_line(failure.message.strip())
+        return first_line((failure.full_message if shows_output else failure.message).strip())
     if error is not None:
         return first_line(_said(error))
     if data.application is not None and data.application.diagnostics:

@@ -65,7 +65,7 @@ def _failure_of_job(application_id: str, application: Application | None, status
     if status.state is JobState.SUCCEEDED:
         return None
     why = status.failure
-    message = (why.message if why else status.message) or "no reason was given"
+    message = (why.full_message if why else status.message) or "no reason was given"
     if status.state is JobState.KILLED or (why is not None and why.kind is FailureKind.KILLED):
         reason = (application.diagnostics if application else "") or message
         return TonyKilledExternally(

@@ -44,7 +44,6 @@ from tony_provider.portal.job_views import (
     UserOrder,
     differences,
     end_of_output,
-    first_lines,
     has_event_files,
     live_state,
     offered_orders,
@@ -53,6 +52,7 @@ from tony_provider.portal.job_views import (
     resizable_types,
     sample_columns,
     tensorboard_commands,
+    without_output,
 )
 from tony_provider.portal.pages import PortalFiles
 from tony_provider.portal.store_jobs import CONNECTION_LISTINGS, RUNNING_JOBS, ConnectionJobs
@@ -207,8 +207,13 @@ LoggedDep = Annotated[Row, Depends(_found_with_logs)]
 
 
 def _readable(reader: PortalReader, row: Row, plain: Any) -> Any:
-    """Return ``plain``, reduced to the first line of each text if the user may not read task logs."""
-    return plain if reader.may_read_logs(row["dag_id"]) else first_lines(plain)
+    """Return ``plain``, without program output if the user may not read task logs."""
+    return plain if reader.may_read_logs(row["dag_id"]) else without_output(plain)
+
+
+def _row_without_output(row: Row) -> Row:
+    shown = {name: without_output(row[name]) for name in ("reason", "warnings")}  # the only long texts: lists are large
+    return {**row, **shown, "cause": ""}
 
 
 def _summary(reader: PortalReader, row: Row, summary: JobSummary) -> Any:
@@ -242,11 +247,9 @@ def jobs(
     found = stored.rows(dag_id=dag_id or None, task_id=task_id or None, run_id=run_id or None, map_index=map_index)
     stored.close()
     found = RUNNING_JOBS.completed(found)
-    printed = {row["dag_id"] for row in found if "\n" in row["reason"]}
+    printed = {row["dag_id"] for row in found if row["cause"] or row["warnings"] or "\n" in row["reason"]}
     hidden = {dag_id for dag_id in printed if not reader.may_read_logs(dag_id)}
-    rows = wanted.chosen(
-        {**row, "reason": first_line(row["reason"])} if row["dag_id"] in hidden else row for row in found
-    )
+    rows = wanted.chosen(_row_without_output(row) if row["dag_id"] in hidden else row for row in found)
     shown = [with_columns(row, columns) for row in ordered(rows, order)[offset : offset + limit]]
     return PlainJson({"jobs": shown, "total": len(rows), "columns": columns_of(rows), "problem": stored.problem or None})
 
@@ -328,6 +331,7 @@ async def live(row: FoundDep, reader: ReaderDep) -> Response:
         told = {
             "status": to_plain(status) if status else None,
             "verdict": verdict(application, status),
+            "cause": status.failure.cause if status and status.failure else "",
             "reason": reason(application, status),
             "missing": found.missing,
         }

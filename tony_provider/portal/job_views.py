@@ -129,14 +129,15 @@ def end_of_output(data: bytes, tail: int) -> str:
     return CUT + text if len(data) > tail else text
 
 
-def first_lines(plain: Any) -> Any:
-    """Return plain data with each text reduced to its first line."""
+def without_output(plain: Any) -> Any:
+    """Return plain data without program output: each text is reduced to its first line, and each ``cause`` is empty."""
     if isinstance(plain, str):
         return first_line(plain)
     if isinstance(plain, dict):
-        return {name: first_lines(value) for name, value in plain.items()}
+        shown = {name: without_output(value) for name, value in plain.items()}
+        return {**shown, "cause": ""} if isinstance(plain.get("cause"), str) else shown
     if isinstance(plain, list):
-        return [first_lines(each) for each in plain]
+        return [without_output(each) for each in plain]
     return plain
 
 

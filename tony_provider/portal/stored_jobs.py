@@ -362,6 +362,7 @@ _SEARCHED = (
     "queue",
     "framework",
     "state",
+    "cause",
     "reason",
     "failure_kind",
     "failed_task",

@@ -230,7 +230,7 @@ def _how_ended(seen: JobObservation) -> str:
     name = seen.found.application_id if seen.found is not None else "it"
     why = application.diagnostics.strip() if application is not None else ""
     if status is not None and status.state.is_final:
-        why = (status.failure.message if status.failure else status.message) or why
+        why = (status.failure.full_message if status.failure else status.message) or why
     return f"{name} has ended: {state_of(seen)}" + (f", {why}" if why else "")
 
 

@@ -92,10 +92,17 @@ def test_of_a_traceback_its_end_is_kept() -> None:
     frames = "".join(f'  File "/tmp/train.py", line {at}, in call\n    call()\n' for at in range(100))
     message = f"worker:0 ended with exit code 1\nTraceback (most recent call last):\n{frames}ValueError: no data\n"
     found = of(status("FAILED", failure=Failure(FailureKind.USER, message, task="worker:0")))
-    assert found.reason == "worker:0 ended with exit code 1\nValueError: no data"
+    assert (found.reason, found.cause) == ("worker:0 ended with exit code 1\nValueError: no data", "")
     long = of(status("FAILED", failure=Failure(FailureKind.USER, f"ended\n{'x' * 5000} no data", task="worker:0")))
     assert long.reason.startswith("ended\n…x")
     assert long.reason.endswith("x no data")
+
+
+def test_program_output_is_only_in_the_cause_and_below_first_lines() -> None:
+    failure = Failure(FailureKind.USER, "worker:0 ended\nsecret", task="worker:0", cause="ValueError: secret")
+    found = of(status("FAILED", failure=failure, warnings=["worker:1 ended\nsecret words\n"]))
+    assert found.cause == "ValueError: secret"
+    assert (found.reason, found.warnings) == ("worker:0 ended\nsecret", ["worker:1 ended\nsecret words"])
 
 
 def test_what_the_leader_did() -> None:

@@ -103,6 +103,7 @@ class JobSummary:
     name: str = ""
     framework: str = ""
     verdict: FinalStatus | None = None  # None if the application was running when this try last checked
+    cause: str = ""  # the program's error; users who may not read task logs must not read it either
     reason: str = ""  # reason of a failure, with the task that failed first; see the function ``reason``
     failure_kind: str | None = None  # value of a FailureKind
     failed_task: str | None = None  # such as worker:0
@@ -325,7 +326,12 @@ def reason(application: Application | None, status: JobStatus | None) -> str:
         [status.failure.message if status.failure else "", status.message] if status and status.state.is_final else []
     )
     messages = [of_cluster, *of_job] if ended is FinalStatus.KILLED else [*of_job, of_cluster]
-    why, _, printed = next((each for each in messages if each.strip()), "").strip().partition("\n")
+    return _with_last_words(next((each for each in messages if each.strip()), ""))
+
+
+def _with_last_words(message: str) -> str:
+    """Return a message's first line, and the end of the program's output in the message as a second line."""
+    why, _, printed = message.strip().partition("\n")
     return "\n".join(line for line in (_line(why), _last_words(printed)) if line)
 
 
@@ -336,6 +342,7 @@ def figures_of_status(status: JobStatus) -> dict[str, Any]:
     node = next((each.node for each in status.tasks if each.name == task), None)
     metrics = {name: value for name, value in status.metrics.items() if len(name) <= LONGEST_NAME}
     return {
+        "cause": _line(failure.cause) if failure else "",
         "failure_kind": failure.kind.value if failure else None,
         "failed_task": task,
         "failed_node": node,
@@ -350,7 +357,7 @@ def figures_of_status(status: JobStatus) -> dict[str, Any]:
         "metrics": {name: to_plain(value) for name, value in list(metrics.items())[:_METRICS]},
         "model_dir": status.model_dir,
         "export_dir": status.export.uri if status.export else None,
-        "warnings": [_line(each) for each in status.warnings[:_WARNINGS]],
+        "warnings": [_with_last_words(each) for each in status.warnings[:_WARNINGS]],
     }
 
 

@@ -112,7 +112,7 @@ function Head({ summary, state }) {
   return html`<header>
     <h1>${summary.name || summary.application_id} <${State} state=${state} /></h1>
     <p className="soft">${summary.application_id}</p>
-    ${failed && html`<div className="problem"><strong>${KINDS[summary.failure_kind] ?? summary.failure_kind ?? state}${where && ` · ${where}`}:</strong> <span>${summary.reason || "the reason is unknown"}</span></div>`}
+    ${failed && html`<div className="problem">${summary.cause && html`<p><strong>${summary.cause}</strong></p>`}<strong>${KINDS[summary.failure_kind] ?? summary.failure_kind ?? state}${where && ` · ${where}`}:</strong> <span>${summary.reason || "the reason is unknown"}</span></div>`}
   </header>`;
 }
 

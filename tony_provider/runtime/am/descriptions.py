@@ -9,6 +9,7 @@ from typing import Optional
 from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.common import exit_codes
 from tony_provider.runtime.common.quantities import GPU, MEMORY, VCORES, amount
+from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.jobspec import placement
 from tony_provider.runtime.jobspec.model import TaskSpec
 
@@ -93,6 +94,49 @@ def last_error(output: str) -> str:
     said = last_traceback(output)
     lines = said.splitlines()[-(3 if _TRACEBACK in said else 2) :]
     return "\n".join(line for line in lines if not _WARNING.match(line))
+
+
+_LINE_PREFIX = re.compile(
+    r"^(?: *\| |\[[\w,]+\](?:<\w+>)?: ?|\(\w+ pid=[^)\n]*\) |\d{4}-\d\d-\d\d[T ][\d:.,]+\S* (?:std(?:out|err) [FP] )?)",
+    re.MULTILINE,
+)
+"""Prefixes of exception groups, torchrun, mpirun, Ray, and logs with times."""
+_ASIDE = re.compile(
+    r"^(?:Exception ignored|Error in atexit|--- Logging error).*\n(?:Traceback| ).*\n(?: .*\n)*.*", re.MULTILINE
+)
+"""Exceptions that do not end the program."""
+_BELOW_FRAMES = re.compile(
+    r'^( *)  File ".*\n(?:\1 .*\n|\n)*\1((?!Extension modules|Traceback )(?:\S.*:\n.*\w.*|\S.*))', re.MULTILINE
+)
+"""The line below Python's stack frames, and the next line if this line ends with a colon."""
+_LAUNCHERS = re.compile(r"\b(?:ChildFailedError|CalledProcessError|TrainingFailedError)\b")
+"""Exceptions of programs that start the user's program, such as torchrun, accelerate and Ray Train."""
+_ERROR = re.compile(
+    r"(?:Error|Exception|Interrupt)\b(?:: |:?$)|\b(?i:error:|fatal\b|what\(\):|not found|no such file|"
+    r"permission denied|cannot |failed\b(?! \(exitcode)|abort|segmentation fault)"
+)
+_LATER_LINES = 20  # limit of lines that a program prints after its error
+LONGEST_CAUSE = 300
+
+
+def cause(output: str) -> str:
+    """Return the line of a failed program's last output that names its error, or an empty string.
+
+    This is the last exception, or else the last line that looks like an error. The exception of a launcher counts only
+    if the output has no other error.
+    """
+    text = _ASIDE.sub("", _LINE_PREFIX.sub("", printable(output)))
+    raised = list(_BELOW_FRAMES.finditer(text))
+    of_program = [each for each in raised if not _LAUNCHERS.search(each[2])]
+    if of_program and (_LAUNCHERS.search(raised[-1][2]) or text.count("\n", raised[-1].end()) <= _LATER_LINES):
+        found = of_program[-1][2]
+    else:
+        of_launcher = raised[0] if raised and not of_program else None
+        lines = text[: of_launcher.start() if of_launcher else None].splitlines()[-_LATER_LINES:]
+        errors = [line for line in lines if _ERROR.search(line) and not _WARNING.match(line)]
+        found = errors[-1] if errors else of_launcher[2] if of_launcher else ""
+    line = " ".join(found.split()).rstrip(":")
+    return line if len(line) <= LONGEST_CAUSE else f"{line[: LONGEST_CAUSE - 1]}…"
 
 
 _HINTS = (  # pairs of a pattern and the hint for output that matches the pattern

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _FILES = 4  # files per process: the current and the previous file of stdout and of stderr
 _LEAST = 256 << 10  # bytes that a file may have even on a nearly full disk
 KEPT_LIMIT = 10_000_000  # bytes of both streams together that are uploaded at the end
-TAIL_LINES = 40
+TAIL_LINES = 100  # the end of torchrun's own output has 50 lines
 TAIL_LIMIT = limits.OUTPUT_TAIL
 _CHUNK = 256 << 10  # bytes read at a time
 _BEGINNING = re.compile(rb"(?:\A|(?<=[\r\n]))(?=[^\r\n])")  # start of a line that is not empty

@@ -178,6 +178,12 @@ class Failure:
     exit_code: Optional[int] = None
     signal: Optional[int] = None
     permanent: bool = False  # the same job would fail again, so neither a restart nor another application helps
+    cause: str = ""  # the program's error, for users who may read its output; empty if unknown
+
+    @property
+    def full_message(self) -> str:
+        """The cause and the message, for users who may read the program's output."""
+        return f"{self.cause}; {self.message}" if self.cause else self.message
 
 
 @attrs.frozen

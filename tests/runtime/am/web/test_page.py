@@ -204,7 +204,7 @@ async def test_what_a_job_says_is_text_and_never_html() -> None:
         export_request=ExportRequest(1, evil, 1),
         model_dir=evil,
         tasks=[task],
-        failure=Failure(FailureKind.USER, evil),
+        failure=Failure(FailureKind.USER, evil, cause=evil),
     )
     page = await page_of(status, "", PageLink(evil, "tensorboard/"))
     seen = Seen(page)
@@ -213,6 +213,12 @@ async def test_what_a_job_says_is_text_and_never_html() -> None:
     assert seen.texts.count(evil) >= 10
     assert "<script>alert" not in page
     assert f"{evil}:0" in [text for row in seen.rows for text in row]
+
+
+async def test_a_failure_has_its_cause_as_title() -> None:
+    assert "<h2>Failure: USER</h2>" in await page_of(FULL)
+    failure = Failure(FailureKind.USER, "worker:1 ended with exit code 1", cause="ValueError: no data")
+    assert "<h2>Failure: ValueError: no data</h2>" in await page_of(attrs.evolve(FULL, failure=failure))
 
 
 async def facts_of(status: JobStatus) -> dict[str, str]:

@@ -29,7 +29,8 @@ def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
     """Return the failure of a user process that failed or could not be started."""
     what = f"{_where(task)}{':' if end.process else ''} {end.in_words}"
     known = end.node_problem or error_hint(end.output_tail)
-    return _failure(
+    is_killed = (end.signal or exit_codes.killing_signal(end.exit_code)) in KILL_SIGNALS
+    failure = _failure(
         task,
         _process_kind(end, started),
         f"{what}; {known}" if known else what,
@@ -37,6 +38,7 @@ def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
         exit_code=None if end.signal else end.exit_code,
         signal=end.signal or None,
     )
+    return failure if end.stopped or is_killed else attrs.evolve(failure, cause=descriptions.cause(end.output_tail))
 
 
 def of_early_end(task: Task, others: Sequence[Task], seconds: float) -> Failure:

@@ -225,7 +225,7 @@ def failure(page: PageContent) -> Html:
     found = page.status.failure
     if found is None:
         return Html()
-    return join(element("h2", f"Failure: {found.kind.value}"), element("pre", found.message))
+    return join(element("h2", f"Failure: {found.cause or found.kind.value}"), element("pre", found.message))
 
 
 def warnings(page: PageContent) -> Html:
