@@ -492,7 +492,8 @@ def test_restarts_within_the_job_are_told_and_counted(training: Training) -> Non
     training.mended.touch()
     result = training.again(spec).results["train"]
     assert (result["resumed_step"], result["step"], result["generation"], result["restarts"]) == (40, 60, 3, 2)
-    assert training.said(r"The job resumes from snapshot \d+ \(step 40\b[^)]*\) \(generation 3\)")
+    why = r"worker:0 on \S+ ended with exit code 4; restart 2 resumes from snapshot \d+"
+    assert training.said(rf"{why} \(step 40\b[^)]*\) \(generation 3\)")
 
 
 def test_a_warm_start_reaches_the_user_process(training: Training) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.operators.statuses import ID, application, status, worker
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.protocol.status import Failure, FailureKind
 from tony_provider.watching.progress_log import MAX_ROWS, PROGRESS_INTERVAL, ProgressLog
 
 
@@ -88,7 +89,7 @@ def test_restarts_in_plain_words() -> None:
     ]
     assert lines("RUNNING", generation=2, restarts=1) == [
         "Job is RUNNING (restart 1)",
-        "Training from the beginning (generation 2): no checkpoint was on the store",
+        "The job trains from the beginning (generation 2): no checkpoint was on the store",
     ]
     lines("RESTARTING", generation=2, restarts=2)
     assert lines("RUNNING", generation=3, restarts=2, resumed=ResumePoint(120, "hdfs://n/c")) == [
@@ -98,6 +99,32 @@ def test_restarts_in_plain_words() -> None:
     lines("RESTARTING", generation=3, restarts=3)
     assert lines("SUCCEEDED", generation=4, restarts=3, resumed=ResumePoint(240, "hdfs://n/c"))[-1].endswith(
         "(step 240) (generation 4)"
+    )
+
+
+def test_the_cause_of_a_restart_is_logged_even_if_the_restart_itself_was_not_observed() -> None:
+    log = ProgressLog()
+
+    def lines(state: str, **fields: Any) -> list[str]:
+        return log.lines(application(), status(state, **fields))
+
+    killed = Failure(FailureKind.USER, "worker:1 on n1 was killed by SIGKILL", "worker:1", signal=9)
+    raised = Failure(FailureKind.USER, "worker:0 on n0 ended with exit code 1", "worker:0", 1, cause="ValueError: no")
+    lines("RUNNING", generation=1)
+    resumed = ResumePoint(39, "hdfs://n/c")
+    assert lines("RUNNING", generation=2, restarts=1, resumed=resumed, restarted_after=killed)[-1] == (
+        "worker:1 on n1 was killed by SIGKILL; restart 1 resumes from a snapshot (step 39) (generation 2)"
+    )
+    assert lines("RUNNING", generation=2, restarts=1, resumed=resumed, restarted_after=killed) == []
+    assert lines("RUNNING", generation=3, restarts=2, restarted_after=raised)[-1] == (
+        "ValueError: no; worker:0 on n0 ended with exit code 1; restart 2 trains from the beginning (generation 3): "
+        "no checkpoint was on the store"
+    )
+    assert lines("RUNNING", generation=3, restarts=3, restarted_after=killed)[-1] == (
+        "worker:1 on n1 was killed by SIGKILL; worker:1 restarts (restart 3)"
+    )
+    assert lines("RUNNING", generation=4, restarts=4, resumed=resumed)[-1] == (
+        "The job resumes from a snapshot (step 39) (generation 4)"
     )
 
 
@@ -123,7 +150,7 @@ def test_a_job_that_begins_again_without_a_restart() -> None:
     log = ProgressLog()
     log.lines(application(), status("RUNNING", generation=1))
     assert log.lines(application(), status("RUNNING", generation=2, am_attempt=2))[-1] == (
-        "Training from the beginning: no checkpoint was on the store"
+        "The job trains from the beginning: no checkpoint was on the store"
     )
 
 

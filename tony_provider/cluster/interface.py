@@ -42,7 +42,8 @@ def bounded_status(status: JobStatus) -> JobStatus:
         message=status.message[:_LONG],
         tasks=[_task(each) for each in status.tasks],
         model_dir=status.model_dir if len(status.model_dir or "") <= _TEXT else None,
-        failure=_failure(status.failure) if status.failure is not None else None,
+        failure=_failure(status.failure),
+        restarted_after=_failure(status.restarted_after),
         warnings=_lines(status.warnings, "warnings"),
         troubles=_lines(status.troubles, "troubles"),
         inputs=status.inputs[:_MANY],
@@ -56,7 +57,9 @@ def _lines(lines: Sequence[str], what: str) -> list[str]:
     return [*(each[:_TEXT] for each in lines[:MOST_WARNINGS]), *([f"{more} more {what} are left out"] * (more > 0))]
 
 
-def _failure(failure: Failure) -> Failure:
+def _failure(failure: Failure | None) -> Failure | None:
+    if failure is None:
+        return None
     task, cause = failure.task and failure.task[:_TEXT], failure.cause[:_TEXT]
     return attrs.evolve(failure, message=failure.message[:_LONG], task=task, cause=cause)
 

@@ -270,7 +270,7 @@ class ProgressLog:
         self._application_line = ""
         self._job_line = ""
         self._message = ""
-        self._generation = 0
+        self._generation = self._restarts = 0
         self._tasks: dict[str, tuple[TaskState, int, int, str | None]] = {}
         self._step: int | None = None
         self._progress_at: float | None = None
@@ -306,17 +306,24 @@ class ProgressLog:
         return [f"{line}: {status.message}" if status.message and is_new else line]
 
     def _generation_lines(self, status: JobStatus) -> list[str]:
-        """Return the line that names the step from which the tasks train, each time that they start together."""
-        if status.state in _NOT_TOGETHER or status.generation <= self._generation:
+        """Return the line that names the cause of a restart, and the step from which the tasks train.
+
+        Return it each time that tasks start together, or that a task has restarted alone.
+        """
+        if status.state in _NOT_TOGETHER:
             return []
-        self._generation = status.generation
-        number = status.generation_after_restart
+        why = status.restarted_after if status.restarts > self._restarts else None
+        started, number = status.generation > self._generation, status.generation_after_restart
+        self._generation, self._restarts = status.generation, status.restarts
+        if not started:
+            return [f"{why.full_message}; {why.task} restarts (restart {status.restarts})"] if why else []
         again = f" (generation {number})" if number is not None else ""
+        job = f"{why.full_message}; restart {status.restarts}" if why and again else "The job"
         if status.resumed is not None:
-            return [f"The job resumes from {status.resumed.label}{again}"]
+            return [f"{job} resumes from {status.resumed.label}{again}"]
         if status.generation == 1:
             return []
-        return [f"Training from the beginning{again}: no checkpoint was on the store"]
+        return [f"{job} trains from the beginning{again}: no checkpoint was on the store"]
 
     def _task_lines(self, status: JobStatus) -> list[str]:
         seen = {task.name: (task.state, task.attempt, task.start, task.node) for task in status.tasks}

@@ -293,6 +293,7 @@ class JobStatus:
     export: Optional[ExportedModel] = None  # newest export of the model on the store
     export_request: Optional[ExportRequest] = None  # request that is not yet answered
     restarts: int = 0  # number of restarts of the gang or of single tasks, for any reason
+    restarted_after: Optional[Failure] = None  # failure that caused the newest restart; None if it had another cause
     resizing: dict[str, int] = attrs.field(factory=dict)  # target number of tasks, for types being resized
     failure: Optional[Failure] = None
     warnings: list[str] = attrs.field(factory=list)  # such as a failed sidecar or a checkpoint that is not stored

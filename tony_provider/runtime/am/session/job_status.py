@@ -50,6 +50,7 @@ def job_status(
         export=state.export,
         export_request=state.export_request,
         restarts=state.restarts,
+        restarted_after=state.restarted_after,
         resizing=session.sizes.requested,
         failure=verdict.failure if verdict else None,
         times=session.times.figures(now),

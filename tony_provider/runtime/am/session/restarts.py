@@ -228,7 +228,7 @@ class Restarts(Part):
             return
         self._open(group, cause.failure.message, now)
         group.damaged = 0
-        self._schedule(group, cause.failure.message, now, decision.delay)
+        self._schedule(group, cause.failure.message, now, decision.delay, cause.failure)
 
     def _note_failed_resume(self, group: RestartGroup, cause: Task, failure: Failure) -> Optional[ResumePoint]:
         """Record that a task failed without a step or a save after it resumed from a checkpoint.
@@ -280,7 +280,9 @@ class Restarts(Part):
                 self._groups.of(task).forget_start()
             self._starts.stop(task, now, reason, stacks=stacks)
 
-    def _schedule(self, group: RestartGroup, reason: str, now: float, delay: float = 0.0) -> None:
+    def _schedule(
+        self, group: RestartGroup, reason: str, now: float, delay: float = 0.0, failure: Optional[Failure] = None
+    ) -> None:
         if group.restart is None:
             return
         group.root_cause.reset()
@@ -290,6 +292,7 @@ class Restarts(Part):
             if task.state in (TaskState.FAILED, TaskState.LOST) and task.has_container:
                 task.enter(TaskState.REGISTERED)
         self._state.restarts += 1
+        self._state.restarted_after = failure and attrs.evolve(failure, message=group.restart.reason)
         what = "the gang" if group.is_gang else group.name
         wait = f" in {delay:g} s" if delay else ""
         self._state.note("restarting", f"{what} restarts{wait}: {group.restart.reason}", data=self._data(group))

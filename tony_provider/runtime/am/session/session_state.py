@@ -587,6 +587,7 @@ class SessionState:
         self.export_problem = ""  # reason why the newest export is not on the store; empty if it is, or if none exists
         self.went_back = ""  # URI of the checkpoint of the last resume, if it was not the newest one
         self.restarts = 0
+        self.restarted_after: Optional[Failure] = None  # failure that caused the newest restart
         self.verdict: Optional[Verdict] = None
         self.parts: tuple[OutputPart, ...] = ()  # parts of outputs to publish, once all deciding tasks have succeeded
         self.warnings: list[str] = []
