@@ -24,6 +24,9 @@ class TonyJobRejected(AirflowFailException):
     """
 
 
+REFUSALS = (TonySpecError, TonyJobRejected)
+
+
 class TonyJobFailed(AirflowException):
     """The application ended without success.
 
@@ -32,7 +35,7 @@ class TonyJobFailed(AirflowException):
     or if the step is unknown.
 
     ``permanent`` is True if the application master reports that the same job would fail again: the job declares the
-    program's exit code as permanent, or its command cannot run.
+    program's exit code as permanent, or two nodes, or the only node, lack a command or a Python module.
     """
 
     def __init__(
@@ -48,6 +51,10 @@ class TonyJobFailed(AirflowException):
         self.failure = failure
         self.resumed_step = resumed_step
         self.permanent = failure is not None and failure.permanent
+
+
+class TonyPermanentFailure(TonyJobFailed, AirflowFailException):
+    """The same job would fail again, so Airflow does not retry the task. ``permanent`` is True."""
 
 
 class TonyQueueTimeout(TonyJobFailed):

@@ -113,6 +113,19 @@ def test_the_diagnostics_say_why(local: Place, command: str, kind: FailureKind, 
     assert_nothing_left(local, job)
 
 
+def test_a_failure_begins_with_its_cause_and_a_missing_module_is_final(local: Place) -> None:
+    command = "exec python3 -c 'import nothing_at_all'"
+    job = local.run({"restart": {"budget": 3}, "tasks": {"worker": {"memory": "128MiB", "command": command}}})
+
+    first_line = job.failed().partition("\n")[0]
+    assert "nothing_at_all" not in first_line, "everyone may read it"
+    assert first_line.endswith("ended with exit code 1; this happened on 1 node; a retry would fail the same way")
+    status = job.status()
+    assert status.failure is not None
+    assert status.failure.cause == "ModuleNotFoundError: No module named 'nothing_at_all'"
+    assert (status.failure.permanent, status.restarts) == (True, 0)
+
+
 def test_a_command_that_does_not_exist_on_the_nodes(yarn: YarnPlace) -> None:
     job = yarn.run(
         {

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from tests.operators.statuses import ID, application, status
 from tony_provider.cluster.interface import Application
@@ -82,6 +83,7 @@ def test_whether_it_is_permanent_is_the_masters_word(permanent: bool) -> None:
     error = failure(ID, application("FINISHED", final_status=FAILED), status("FAILED", failure=why))
     assert error is not None
     assert error.permanent is permanent
+    assert isinstance(error, AirflowFailException) is permanent
 
 
 def test_without_the_masters_word_nothing_is_permanent() -> None:

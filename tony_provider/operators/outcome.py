@@ -9,7 +9,7 @@ import attrs
 
 from tony_provider.cluster.errors import logging_errors
 from tony_provider.cluster.interface import Application, ApplicationState
-from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
+from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyPermanentFailure, TonyQueueTimeout
 from tony_provider.hooks.job import TonyJob
 from tony_provider.operators.try_state import TryInfo
 from tony_provider.runtime.common import contract
@@ -74,7 +74,9 @@ def _failure_of_job(application_id: str, application: Application | None, status
             failure=why,
             resumed_step=status.resumed_step,
         )
-    kind = TonyQueueTimeout if why is not None and why.kind is FailureKind.QUEUE_TIMEOUT else TonyJobFailed
+    kind = TonyPermanentFailure if why is not None and why.permanent else TonyJobFailed
+    if why is not None and why.kind is FailureKind.QUEUE_TIMEOUT:
+        kind = TonyQueueTimeout
     return kind(
         f"{application_id} failed: {message}",
         application_id=application_id,

@@ -115,8 +115,9 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
     :param multiple_outputs: whether each key of the result is a separate XCom, such as ``train.output["model_dir"]``.
     :return: see ``JobResult``.
 
-    Raises TonySpecError and TonyJobRejected, which Airflow does not retry. Also raises TonyJobFailed, TonyQueueTimeout,
-    TonyKilledExternally and AirflowTaskTimeout, and ClusterError or StorageError during an outage.
+    Raises TonySpecError, TonyJobRejected and TonyPermanentFailure, which Airflow does not retry. Also raises
+    TonyJobFailed, TonyQueueTimeout, TonyKilledExternally and AirflowTaskTimeout, and ClusterError or StorageError
+    during an outage.
     """
 
     template_fields: Sequence[str] = (

@@ -25,6 +25,7 @@ from tony_provider.runtime.am.resource_manager import (
     Largest,
     Launch,
     LaunchFailed,
+    NodesCounted,
     Registered,
     ResourceManager,
     ResourceManagerError,
@@ -97,6 +98,7 @@ class LocalResourceManager(ResourceManager):
 
     async def register(self, *, host: str, port: int, tracking_url: str) -> Registered:
         await asyncio.to_thread(master_files.write_tracking_url, self._root, tracking_url)
+        self._events.put(NodesCounted(1))
         return Registered(Largest(self._whole.memory, self._whole.vcores, {GPU: self._whole.gpus}))
 
     def request(self, requests: Sequence[ContainerRequest]) -> None:

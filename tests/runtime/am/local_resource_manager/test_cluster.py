@@ -22,6 +22,7 @@ from tony_provider.runtime.am.resource_manager import (
     ExitReason,
     Launch,
     LaunchFailed,
+    NodesCounted,
     ResourceManagerError,
     Room,
 )
@@ -113,7 +114,9 @@ async def inside(tmp_path: Path) -> AsyncIterator[Inside]:
     description = describe(tmp_path, access)
     manager = LocalResourceManager(description, access)
     await manager.register(host="127.0.0.1", port=1, tracking_url="http://127.0.0.1:2/")
-    yield Inside(manager, Path(access.root), manager.events().__aiter__())
+    inside = Inside(manager, Path(access.root), manager.events().__aiter__())
+    assert await inside.next() == NodesCounted(1)
+    yield inside
     await manager.close()
 
 

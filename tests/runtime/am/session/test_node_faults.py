@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.runtime.am.session.test_restarts import workers
-from tests.runtime.am.session.world import task_type
+from tests.runtime.am.session.world import World, task_type
 from tony_provider.runtime.am.resource_manager import NodesCounted
+from tony_provider.runtime.am.session.failures import FIRST_SECONDS
 from tony_provider.runtime.am.session.restart_policy import COMPARISON, FREE_MOVES
 from tony_provider.runtime.protocol.status import FailureKind
 
@@ -164,6 +165,77 @@ def test_a_program_that_no_node_has_fails_the_job(steps: bool) -> None:
     assert failure is not None
     assert failure.kind is FailureKind.LAUNCH
     assert failure.permanent
+
+
+IMPORT = "Traceback (most recent call last):\n  File \"t.py\", line 1\nModuleNotFoundError: No module named 'x'"
+MISSING: list[Any] = [{"exit_code": 127}, {"exit_code": 126}, {"exit_code": 1, "output_tail": IMPORT}]
+
+
+def lone(nodes: int, budget: int = 5) -> World:
+    """A worker on a cluster with this number of nodes."""
+    world = workers({"worker": 1}, budget=budget)
+    world.nodes = nodes
+    world.handle(NodesCounted(nodes))
+    return world.run()
+
+
+@pytest.mark.parametrize("how", MISSING)
+def test_what_is_missing_on_the_only_node_is_final(how: dict[str, Any]) -> None:
+    world = lone(1)
+    world.end("worker:0", **how)
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure is not None
+    assert failure.permanent
+    assert failure.message.partition("\n")[0].endswith("; this happened on 1 node; a retry would fail the same way")
+
+
+@pytest.mark.parametrize("how", MISSING)
+@pytest.mark.parametrize("budget", [0, 5])
+def test_what_is_missing_on_two_nodes_is_final(how: dict[str, Any], budget: int) -> None:
+    world = lone(3, budget)
+    world.end("worker:0", **how)
+    world.tick()
+    assert not world.finished
+    assert any("that other nodes may have" in message for message in world.noted("node_loss"))
+    world.restarted()
+    world.end("worker:0", **how)
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure is not None
+    assert failure.permanent
+    assert failure.message.partition("\n")[0].endswith("; this happened on 2 nodes; a retry would fail the same way")
+
+
+def test_all_workers_without_a_module_end_the_job_at_once() -> None:
+    world = workers(budget=5).run()
+    for name in list(world.states):
+        world.end(name, exit_code=1, output_tail=IMPORT)
+    world.wait(6)
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure is not None
+    assert (failure.permanent, failure.cause) == (True, "ModuleNotFoundError: No module named 'x'")
+    assert world.generation == 1
+
+
+@pytest.mark.parametrize("how", ["late", "after a step", "after a step of an earlier start"])
+def test_a_later_import_error_is_an_ordinary_failure(how: str) -> None:
+    world = lone(1)
+    if how == "late":
+        world.wait(FIRST_SECONDS + 1)
+    else:
+        world.beat("worker:0", step=1)
+    if how.endswith("start"):
+        world.end("worker:0", exit_code=3)
+        world.tick()
+        world.restarted()
+    world.end("worker:0", exit_code=1, output_tail=IMPORT)
+    world.tick()
+    world.restarted()
+    assert not world.finished
+    assert world.status.restarted_after is not None
+    assert world.status.restarted_after.cause == "ModuleNotFoundError: No module named 'x'"
 
 
 def test_exit_codes_that_the_job_calls_permanent_are_so_on_any_node() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.am.session.world import World, job, point, task_type
-from tony_provider.runtime.am.resource_manager import ExitReason
+from tony_provider.runtime.am.resource_manager import ExitReason, NodesCounted
 from tony_provider.runtime.am.session.actions import StopProcess
 from tony_provider.runtime.am.session.restart_policy import DOUBT
 from tony_provider.runtime.common import exit_codes
@@ -586,9 +586,12 @@ def test_an_executors_own_exit_code_is_none_of_the_programs() -> None:
     assert not world.verdict.failure.permanent
 
 
-@pytest.mark.parametrize(("exit_code", "permanent"), [(exit_codes.REFUSED, False), (127, True)])
-def test_a_container_that_ends_before_anything_has_run(exit_code: int, permanent: bool) -> None:
+@pytest.mark.parametrize(
+    ("exit_code", "nodes", "permanent"), [(exit_codes.REFUSED, 1, False), (127, 1, True), (127, 3, False)]
+)
+def test_a_container_that_ends_before_anything_has_run(exit_code: int, nodes: int, permanent: bool) -> None:
     world = workers(permanent_exit_codes=[exit_codes.REFUSED])
+    world.handle(NodesCounted(nodes))
     world.grant_all()
     world.lose("worker:1", exit_code)
     world.complete_all()

@@ -158,7 +158,7 @@ class Containers:
 
         If the job names a node label, only nodes that have run its containers count.
         """
-        job = self._state.job
+        job, self._state.nodes_in_cluster = self._state.job, nodes
         if not any((job.node_label, *(spec.node_label for spec in job.tasks.values()))):
             self.nodes.counted(nodes)
 

@@ -170,6 +170,8 @@ _GPU_PROBLEMS = (
 )
 """``_PROBLEMS`` and ``_GPU_PROBLEMS`` map error messages of the C library, CUDA and NVIDIA's driver to problems."""
 _SHARED_LIBRARY = re.compile(r"error while loading shared libraries|cannot open shared object file")
+_IMPORT_ERROR = re.compile(r"(?:ModuleNotFound|Import)Error\b")
+FIRST_SECONDS = 60.0  # from the start of a process; imports of large libraries from a slow disk take this long
 _PROGRAMS = {exit_codes.NOT_FOUND: "a program", exit_codes.NOT_EXECUTABLE: "permission to execute a program"}
 
 
@@ -194,10 +196,21 @@ def suspected_node_problem(task: Task, failure: Failure, state: SessionState) ->
     lacks = missing_on_node(failure)
     if lacks is None:
         return node_problem_in(descriptions.last_error(failure.message.partition("\n")[2]), gpus=task.spec.gpus > 0)
-    running = [peer for peer in peers_on_other_nodes(task, state) if peer.runs]
-    if not running or (task.process and task.process.stepped):  # a process that took a step lacked nothing
+    if task.process and task.process.stepped:  # a process that took a step lacked nothing
         return ""
-    return f"its node lacks {lacks} that {running[0].node} has"
+    if running := [peer for peer in peers_on_other_nodes(task, state) if peer.runs]:
+        return f"its node lacks {lacks} that {running[0].node} has"
+    if lacks not in state.nodes_without or certain_to_recur(failure, state):
+        return ""
+    return f"its node lacks {lacks} that other nodes may have"
+
+
+def certain_to_recur(failure: Failure, state: SessionState) -> str:
+    """Return why another application would fail like this process, which lacked something at its start, or ""."""
+    nodes = state.nodes_without.get(missing_on_node(failure) or "", ())
+    if len(nodes) < min(2, state.nodes_in_cluster or 2):
+        return ""
+    return f"this happened on {count(len(nodes), 'node')}; a retry would fail the same way"
 
 
 def node_problem_kind(problem: str) -> str:
@@ -217,7 +230,16 @@ def missing_on_node(failure: Failure) -> Optional[str]:
         return _PROGRAMS[failure.exit_code]
     if failure.kind is FailureKind.USER and _SHARED_LIBRARY.search(failure.message):
         return "a shared library"
+    if failure.kind is FailureKind.USER and _IMPORT_ERROR.match(failure.cause):
+        return "a Python module"
     return None
+
+
+def note_missing(task: Task, failure: Failure, state: SessionState, now: float) -> None:
+    """Note the node of a process that lacked something within its first seconds."""
+    process, missing = task.process, missing_on_node(failure)
+    if missing and process and not process.stepped and now - (process.started_at or now) <= FIRST_SECONDS:
+        state.nodes_without.setdefault(missing, set()).add(task.node or "")
 
 
 _PLACES = 3  # limit of different stacks in a message

@@ -293,5 +293,6 @@ class ContainerFailures(Part):
             task.enter(TaskState.LOST)
             self._state.note("given_up", "no more containers are requested: the gang continues without the task", task)
         else:
-            why, permanent = _IN_A_ROW if too_many else "", is_permanent(failure, self._state.job.restart)
+            why, is_only_node = _IN_A_ROW if too_many else "", self._state.nodes_in_cluster == 1
+            permanent = is_only_node and is_permanent(failure, self._state.job.restart)
             self._restarts.give_up(task, failures.given_up(failure, why, permanent=permanent), now)

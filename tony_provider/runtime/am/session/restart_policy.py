@@ -55,17 +55,17 @@ def decide(
     *,
     times: int = 1,
     moves: int = 0,
+    recurs: str = "",
 ) -> Decision:
     """Decide whether a failed task with this restart scope restarts. Use one restart of the budget if necessary.
 
     ``times`` is the number of equal failures since the last progress, see RepeatedFailures. ``moves`` is the number of
-    times since the last progress that a task has left a node because the node lacked something.
+    times since the last progress that a task has left a node because the node lacked something. ``recurs`` is the
+    reason if another application would fail in the same way, see ``certain_to_recur``.
     """
-    permanent = is_permanent(failure, policy)
-    if scope is RestartScope.NEVER:
-        return NoRestart(permanent=permanent)
-    if permanent:
-        return NoRestart(_why_permanent(failure), permanent=True)
+    permanent = bool(recurs) or is_permanent(failure, policy)
+    if permanent or scope is RestartScope.NEVER:
+        return NoRestart(recurs or (_why_permanent(failure) if permanent else ""), permanent=permanent)
     if failure.kind is FailureKind.UPLOAD:  # the training is complete; another application may upload its files
         return NoRestart()
     if failure.kind is FailureKind.PREEMPTED:  # caused by the cluster, not by the job

@@ -77,6 +77,8 @@ class Restarts(Part):
     def record_failure(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
         """Record the failure of a running task; see RootCause.failed. ``decide`` handles the consequences."""
         group = self._groups.of(task)
+        if not group.progress.reported:  # otherwise the job has had all that it needs
+            failures.note_missing(task, failure, self._state, now)
         peers = failures.peers_on_other_nodes(task, self._state) if failures.missing_on_node(failure) else ()
         group.root_cause.failed(task, failure, now, doubtful=doubtful, peers=peers)
         self._active[group.name] = group
@@ -215,8 +217,9 @@ class Restarts(Part):
             group.moves += 1
         times = group.repeats.add(cause.failure, cause.type, _newest_step(group), now)
         resume = self._note_failed_resume(group, cause, cause.failure) if times else None
+        policy, recurs = self._state.job.restart, failures.certain_to_recur(cause.failure, self._state)
         decision = decide(
-            cause.failure, cause.scope, self._state.job.restart, group.budget, now, times=times, moves=group.moves
+            cause.failure, cause.scope, policy, group.budget, now, times=times, moves=group.moves, recurs=recurs
         )
         if isinstance(decision, NoRestart) and decision.repeated and resume and not self._state.went_back:
             delay = group.budget.spend(now)

@@ -588,6 +588,8 @@ class SessionState:
         self.went_back = ""  # URI of the checkpoint of the last resume, if it was not the newest one
         self.restarts = 0
         self.restarted_after: Optional[Failure] = None  # failure that caused the newest restart
+        self.nodes_in_cluster = 0  # 0 if unknown
+        self.nodes_without: dict[str, set[str]] = {}  # nodes on which processes began and failed, by what they lacked
         self.verdict: Optional[Verdict] = None
         self.parts: tuple[OutputPart, ...] = ()  # parts of outputs to publish, once all deciding tasks have succeeded
         self.warnings: list[str] = []
