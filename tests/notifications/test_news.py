@@ -25,7 +25,7 @@ from tests.notifications.recording import RecordingNotifier
 from tests.operators.statuses import status, worker
 from tests.owners import open_after, own
 from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, new_chain
-from tony_provider.exceptions import TonyJobFailed, TonySpecError
+from tony_provider.exceptions import TonyJobFailed, TonyJobRejected, TonySpecError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.notifications import message
 from tony_provider.notifications.message import TrainingMessage, last_lines, line
@@ -140,6 +140,19 @@ def test_of_a_job_that_was_never_started_the_problems_are_told(left: Left, dag: 
     news = told(of_task(dag, TonySpecError("tasks: missing\nframework: missing")))
     assert (news.verdict, news.cause, news.application_id) == ("failed", "TonySpecError: tasks: missing", None)
     assert news.metrics == {}
+    assert news.message.splitlines()[1:3] == ["Cause: TonySpecError: tasks: missing", "framework: missing"]
+
+
+@pytest.mark.parametrize("error", [TonySpecError, TonyJobRejected])
+def test_no_problem_of_a_refused_job_is_cut(dag: DAG, error: type[Exception]) -> None:
+    problems = [f"tasks.worker{number}.command: must be shorter (got {'x' * 900})" for number in range(100)]
+    news = told(of_task(dag, error("\n".join(["the job specification has 100 problems:", *problems]))))
+    assert [each for each in problems if each not in news.message or each not in news.html] == []
+    assert problems[0] in told(of_task(dag, error(problems[0]))).message
+
+
+def test_the_problems_of_other_errors_are_only_in_their_first_line(dag: DAG) -> None:
+    assert told(of_task(dag, ValueError("first\nsecond"))).problems == ""
 
 
 def test_of_a_task_that_trains_nothing(left: Left, dag: DAG) -> None:

@@ -29,6 +29,7 @@ class TrainingMessage:
     title: str  # one line: subject, date and result
     verdict: str  # succeeded, failed, killed, running or unknown
     cause: str = ""  # one line about the failure, with the task that failed first; empty without a failure
+    problems: str = ""  # all problems of a job that was refused before it started, one a line, never cut
     tail: str = ""  # the last lines that the failed task printed
     tail_of: str = ""  # the failed task, such as worker:0
     metrics: Metrics = attrs.field(factory=dict)
@@ -52,6 +53,8 @@ class TrainingMessage:
         parts = [self.title]
         if self.cause:
             parts.append(f"Cause: {self.cause}")
+        if self.problems:
+            parts.append(self.problems)
         if self.tail:
             parts.append("\n".join([f"{self._tail_title}:", *(f"    {line}" for line in self.tail.splitlines())]))
         parts += [f"{name}: {text}" for name, text in self._facts()]
@@ -65,6 +68,8 @@ class TrainingMessage:
         parts = [f"<p><b>{_escaped(self.title)}</b></p>"]
         if self.cause:
             parts.append(f"<p>Cause: {_escaped(self.cause)}</p>")
+        if self.problems:
+            parts.append(f"<pre>{_escaped(self.problems)}</pre>")
         if self.tail:
             parts.append(f"<p>{_escaped(self._tail_title)}:</p><pre>{_escaped(self.tail)}</pre>")
         parts += [f"<p>{name}: {_escaped(text)}</p>" for name, text in self._facts()]

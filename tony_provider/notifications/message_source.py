@@ -18,10 +18,19 @@ from tony_provider.advice.case import ranked
 from tony_provider.arguments import DEFAULT_CONN_ID
 from tony_provider.cluster.interface import Application, Pages
 from tony_provider.cluster.training.identity import Identity
-from tony_provider.exceptions import TonyJobFailed, TonyJobRejected, TonyKilledExternally, TonySpecError
+from tony_provider.exceptions import REFUSALS, TonyJobFailed, TonyKilledExternally
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.links.job_links import portal_page
-from tony_provider.notifications.message import MOST_METRICS, MOST_WARNINGS, Metrics, TrainingMessage, last_lines, line
+from tony_provider.notifications.message import (
+    LONGEST_LINE,
+    MOST_METRICS,
+    MOST_WARNINGS,
+    Metrics,
+    TrainingMessage,
+    cleaned,
+    last_lines,
+    line,
+)
 from tony_provider.operators.outcome import task_log_tail
 from tony_provider.operators.submission import render_secrets
 from tony_provider.operators.tony import TonyTrainOperator
@@ -198,6 +207,7 @@ def compose_message(occasion: CallbackEvent, data: TrainingData, lines: int, mis
         title=_line(_title(occasion, verdict)),
         verdict=verdict,
         cause=_line(_cause(occasion, data, failure, shows_output=lines > 0)) if has_failed else "",
+        problems=_problems(occasion.exception),
         tail=last_lines(_masked(tail), lines) if has_failed and lines > 0 else "",
         tail_of=failure.task or "" if failure is not None else "",
         metrics=_metrics(status.metrics) if status is not None else {},
@@ -274,6 +284,13 @@ def _cause(occasion: CallbackEvent, data: TrainingData, failure: Failure | None,
     return occasion.reason
 
 
+def _problems(error: BaseException | None) -> str:
+    """Return the lines below the first line of an error that refused a job, or all of it if the first line is long."""
+    text = cleaned(_masked(_said(error))) if isinstance(error, REFUSALS) else ""
+    first, _, rest = text.partition("\n")
+    return rest if len(first) < LONGEST_LINE // 2 else text
+
+
 def _said(error: BaseException) -> str:
     try:
         return str(error).strip()
@@ -331,7 +348,7 @@ class MessageSource:
         return compose_message(occasion, foremost, self.lines, missing)
 
     def _looked(self, context: Mapping[str, Any], occasion: CallbackEvent, missing: list[str]) -> list[TrainingFacts]:
-        if isinstance(occasion.exception, (TonySpecError, TonyJobRejected)):  # no application was started
+        if isinstance(occasion.exception, REFUSALS):  # no application was started
             return []
         tasks = self._tasks(context, occasion)
         looks = []

@@ -42,8 +42,8 @@ class TonyNotifier(BaseNotifier):
         ``tony_default`` for a deadline.
     :param medium: markup language of the message: ``text``, ``slack``, ``html`` or ``markdown``. All texts in ``tony``
         are escaped for this language; default: the language of the notifier's provider, or ``text`` for a function.
-    :param lines: maximum number of lines that the message shows from the end of the failed task's output. With 0, the
-        message shows no text of the program.
+    :param lines: maximum number of lines that the message shows from the end of the failed task's output; 0 also omits
+        the program's error.
     :param seconds: time limit in seconds for requests to the cluster and its store. The message omits data that are not
         available in time.
     :param context: context of the callback, if Airflow passes the context to the constructor; default: the context of
