@@ -18,7 +18,8 @@ from tests.operators import dying
 from tests.operators.jobs import DAG_ID, DEADLINE, Marker, job, train
 from tests.operators.trainings import MORNING, RUN_ID, Training
 from tests.waiting import until
-from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY
+from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY, REFUSAL_KEY
+from tony_provider.exceptions import TonyPermanentFailure, TonySpecError
 
 LONG = pytest.mark.long
 
@@ -52,6 +53,37 @@ def test_a_failure_and_the_try_after_it(training: Training) -> None:
     assert set(kept(DETAILS_KEY)) == set(kept(JOB_KEY)) == set(training.applications)
     assert "tasks.worker.command" in kept(DETAILS_KEY)[succeeded["application_id"]]["fingerprint"]
     assert "The summary" not in training.log
+
+
+def test_a_refused_job_leaves_the_reason_until_a_later_try_submits_its_job(training: Training) -> None:
+    training.mended.touch()
+    done = training.again(training.spec(tasks={"worker": {"memory": "lots", "instances": 0}}))
+    assert isinstance(done.errors["train"], TonySpecError)
+    (refusal,) = kept(REFUSAL_KEY).values()
+    assert refusal["try_number"] == 1
+    assert "the job specification has" in refusal["text"]
+    assert [key for key in ("tasks.worker.memory", "tasks.worker.instances") if key not in refusal["text"]] == []
+    assert kept(JOB_KEY) == {}
+    training.cleared(
+        TaskInstanceState.FAILED, training.spec(queue="no-such-queue", tasks={"worker": {"memory": "1TiB"}})
+    )
+    (refusal,) = kept(REFUSAL_KEY).values()
+    assert refusal["try_number"] == 2
+    training.cleared(TaskInstanceState.FAILED, training.spec())
+    assert kept(REFUSAL_KEY) == {}
+    assert only()["verdict"] == "SUCCEEDED"
+
+
+def test_an_import_error_is_not_retried_by_airflow(training: Training) -> None:
+    done = training.retried(training.mended.touch, training.spec("exec python3 -c 'import nothing_at_all'"))
+    error = done.errors["train"]
+    assert isinstance(error, TonyPermanentFailure)
+    assert str(error).startswith(
+        f"{error.application_id} failed: ModuleNotFoundError: No module named 'nothing_at_all'"
+    )
+    assert "; this happened on 1 node; a retry would fail the same way" in str(error)
+    assert only()["cause"] == "ModuleNotFoundError: No module named 'nothing_at_all'"
+    assert not training.mended.exists()
 
 
 def test_the_next_try_of_a_cleared_task_has_the_summaries_that_airflow_has_discarded(training: Training) -> None:

@@ -14,6 +14,7 @@ from tests.cli.test_suspend import COMMAND
 from tests.hooks.jobs import ended, job, running
 from tests.operators.conftest import local
 from tests.portal import stored
+from tony_provider.cluster.records.summary import REFUSAL_KEY
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
@@ -82,6 +83,8 @@ def jobs(api_server: FastAPI) -> dict[str, Any]:
     }
     date = {"run_id": stored.run_id(0), "run_date": stored.day(0).isoformat()}
     stored.add(runs["digits-0"], stored.summary(100, "digits", **date, **failed))
+    stored.add_refusal(runs["digits-0"], 0, "digits", "the job specification has one problem:\n  tasks: missing")
+    stored.add_values([stored.value(runs["clicks-0"], stored.summary(0), REFUSAL_KEY, '{"text": 3}')])
     return runs
 
 

@@ -21,7 +21,15 @@ from airflow.utils.session import create_session
 from airflow.utils.types import DagRunType
 from sqlalchemy import insert
 
-from tony_provider.cluster.records.summary import CURVE_POINTS, DETAILS_KEY, JOB_KEY, Curve, JobSummary, in_parts
+from tony_provider.cluster.records.summary import (
+    CURVE_POINTS,
+    DETAILS_KEY,
+    JOB_KEY,
+    REFUSAL_KEY,
+    Curve,
+    JobSummary,
+    in_parts,
+)
 from tony_provider.runtime.protocol.status import FinalStatus, TimeUse, TypeUse
 
 MORNING = datetime(2026, 1, 5, 6, tzinfo=UTC)
@@ -158,6 +166,12 @@ def add(dag_run_id: int, about: JobSummary) -> None:
 def add_values(columns: list[dict[str, Any]]) -> None:
     with create_session() as session:
         session.execute(insert(TaskStateStoreModel), columns)
+
+
+def add_refusal(dag_run_id: int, number: int, dag_id: str, text: str) -> None:
+    """As the operator keeps why the second try of the run was refused."""
+    refusal = {"text": text, "try_number": 2, "time_ms": 1_767_600_000_000}
+    add_values([value(dag_run_id, summary(number, dag_id), REFUSAL_KEY, json.dumps(refusal))])
 
 
 def curve(metric: str) -> Curve:

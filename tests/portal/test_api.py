@@ -19,6 +19,7 @@ from tony_provider.portal.plugin import TonyPlugin
 CLICKS, DIGITS, NOBODYS = stored.application_id(0), stored.application_id(100), stored.application_id(99_999)
 OF_ONE = ["", "/history", "/specification", "/live"]
 OF_CLICKS = [*(f"/jobs/{CLICKS}{each}" for each in OF_ONE), f"/compare?ids={CLICKS}"]
+REFUSED = f"/refusal?dag_id=clicks&run_id={stored.run_id(0)}&task_id=train"
 LOGS = [f"/jobs/{CLICKS}/logs", f"/jobs/{CLICKS}/logs/worker:0"]
 DATES = "/dags/clicks/dates"
 
@@ -38,7 +39,7 @@ def days(*numbers: int) -> list[str]:
     return [stored.application_id(number) for number in numbers]
 
 
-@pytest.mark.parametrize("path", ["/jobs", *OF_CLICKS, *LOGS, DATES])
+@pytest.mark.parametrize("path", ["/jobs", *OF_CLICKS, *LOGS, DATES, REFUSED])
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer nonsense"}])
 def test_whoever_has_not_logged_in_gets_nothing(client: As, path: str, headers: dict[str, str]) -> None:
     answer = client(None).get(f"/tony/api{path}", headers=headers)
@@ -96,6 +97,28 @@ def test_what_a_program_has_printed_is_for_those_who_may_read_task_logs(client: 
     for word in ("words", "secret"):
         assert ids(client("bob").get(f"/tony/api/jobs?text={word}")) == [DIGITS]
         assert ids(client("judy").get(f"/tony/api/jobs?text={word}")) == []
+
+
+@pytest.mark.parametrize(
+    ("user", "text"),
+    [
+        ("bob", "the job specification has one problem:\n  tasks: missing"),
+        ("judy", "the job specification has one problem:"),
+        ("carol", None),
+        ("erin", None),
+    ],
+)
+def test_a_refused_job_has_its_reason(client: As, user: str, text: str | None) -> None:
+    instance = {"dag_id": "digits", "run_id": stored.run_id(0), "task_id": "train"}
+    found = client(user).get("/tony/api/refusal", params=instance).json()["refusal"]
+    assert found == (text and {"text": text, "try_number": 2, "time_ms": 1_767_600_000_000})
+
+
+@pytest.mark.parametrize("more", [{}, {"run_id": "none"}, {"task_id": "a\0"}, {"map_index": 3}, {"dag_id": "nobodys"}])
+def test_no_refusal_or_a_damaged_one(client: As, more: dict[str, Any]) -> None:
+    instance = {"dag_id": "clicks", "run_id": stored.run_id(0), "task_id": "train", **more}
+    answer = client("alice").get("/tony/api/refusal", params=instance)
+    assert (answer.status_code, answer.json()) == (200, {"refusal": None})
 
 
 def test_a_value_that_is_named_cause_is_no_output() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
+from airflow.providers.common.compat.sdk import redact
 
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.interface import Application
@@ -19,14 +20,16 @@ from tony_provider.cluster.records.summary import (
     DETAILS_KEY,
     JOB_KEY,
     JOBS_KEY,
+    REFUSAL_KEY,
     Advice,
     JobSummary,
     ParameterSource,
+    Refusal,
     in_parts,
     summarize,
     with_parameters,
 )
-from tony_provider.exceptions import TonySpecError
+from tony_provider.exceptions import REFUSALS, TonySpecError
 from tony_provider.hooks.connection import mask_of
 from tony_provider.operators.try_state import StateStore, TaskInstanceInfo
 from tony_provider.run_dates import known_run_date
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST_NUMBER = 10  # digits
+_LONGEST_REFUSAL = 16_000  # characters
 
 T = TypeVar("T")
 
@@ -109,17 +113,28 @@ class Summaries:
         date = known_run_date(context.get("dag_run"))
         self._run_date = date.isoformat() if date is not None else None
         self._params: dict[str, Any] = mask_values(flattened(context.get("params") or {}), mask_of({}))
+        self.begun = False  # whether an application of this try was submitted or attached
         self._ended: set[str] = set()  # applications whose final summary is stored
 
     def begin(self, job: TonyJob) -> None:
         """Add a submitted or attached job to the stored summaries, so that Airflow's pages list it."""
+        self.begun = True
         if self._store is None:
             return
         look = self._in_time(READ_SECONDS, "looked up", "the cluster", job.application)
         self._keep(job, look, JobHistory(application_id=job.application_id))
         if self._run.try_number > 1:
+            self._store.delete(REFUSAL_KEY)
             self._restore(self._store, job)
         self._list(self._store, job)
+
+    def record_refusal(self, error: BaseException | None) -> None:
+        """Store ``error`` for Airflow's pages if it refused the job of this try."""
+        if (store := self._store) is None or self.begun or not isinstance(error, REFUSALS):
+            return
+        text = str(redact(str(error)))[:_LONGEST_REFUSAL]  # a part of a secret would not be masked
+        refusal = to_plain(Refusal(text=text, try_number=self._run.try_number, time_ms=epoch_ms()))
+        self._in_time(KEEP_SECONDS, "stored", "Airflow", lambda: store.set(REFUSAL_KEY, refusal, forever=True))
 
     def end(
         self,

@@ -314,6 +314,7 @@ class TrainingTry:
             with self._telemetry.reporting(), self._ending_application():
                 yield
         finally:
+            self._summary.record_refusal(sys.exception())
             self._record_exit()
             self._hook.close()
 
@@ -352,6 +353,7 @@ class TrainingTry:
         """Register an application of this try, started by another process, so that the kill switch can end it."""
         self._hook.get_conn()  # import now: a kill's thread would block on an import that the main thread has begun
         self._job = self._switch.job = self._hook.job(application_id, self._identity)
+        self._summary.begun = True
 
     def _is_mine(self, application_id: str) -> bool:
         """Return whether the application has this training's tag; False if the cluster does not answer."""

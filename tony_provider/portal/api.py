@@ -263,6 +263,19 @@ def connections(session: SessionDep, reader: ReaderDep) -> Response:
     return PlainJson({"connections": sorted(each for each in known if each and reader.may_use(each))})
 
 
+@router.get("/refusal")
+def refusal(
+    stored: JobsDep,
+    reader: ReaderDep,
+    dag_id: str,
+    run_id: str,
+    task_id: str,
+    map_index: Annotated[int, Query(ge=-1, lt=1 << 31)] = -1,
+) -> Response:
+    found = stored.refusal(dag_id, run_id, task_id, map_index) if reader.may_read(dag_id) else None
+    return PlainJson({"refusal": found and _readable(reader, {"dag_id": dag_id}, to_plain(found))})
+
+
 @router.get("/jobs/{application_id}")
 def job(row: FoundDep, stored: JobsDep, reader: ReaderDep) -> Response:
     summary, problems = stored.summary(row)
@@ -331,7 +344,6 @@ async def live(row: FoundDep, reader: ReaderDep) -> Response:
         told = {
             "status": to_plain(status) if status else None,
             "verdict": verdict(application, status),
-            "cause": status.failure.cause if status and status.failure else "",
             "reason": reason(application, status),
             "missing": found.missing,
         }

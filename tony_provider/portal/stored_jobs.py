@@ -26,9 +26,19 @@ from sqlalchemy.orm import Session, synonym
 from sqlalchemy.sql.elements import ColumnElement
 
 from tony_provider.advice.case import ranked
-from tony_provider.cluster.records.summary import DETAILS, DETAILS_KEY, JOB_KEY, JobSummary, plain_of, read_summary
+from tony_provider.cluster.records.summary import (
+    DETAILS,
+    DETAILS_KEY,
+    JOB_KEY,
+    REFUSAL_KEY,
+    JobSummary,
+    Refusal,
+    plain_of,
+    read_summary,
+)
 from tony_provider.compat import PORTAL
 from tony_provider.run_dates import known_run_date, run_date
+from tony_provider.runtime.common.codec import CodecError, from_plain
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.jobspec.problems import shown
 from tony_provider.runtime.protocol.status import FinalStatus
@@ -304,6 +314,16 @@ class StoredJobs:
         own = {name: row[name] for name in _REQUIRED}
         summary, problems = read_summary({**parts[0][0], **parts[1][0], **own})
         return summary, [*parts[0][1], *parts[1][1], *problems]
+
+    def refusal(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> Refusal | None:
+        """Return why the newest job of a task instance was refused, or None."""
+        wanted = zip(COLUMNS, (dag_id, run_id, task_id, map_index), strict=True)
+        query = select(VALUE).where(Stored.key == REFUSAL_KEY, *(column == value for column, value in wanted))
+        plain = plain_of(self.session.scalar(query))[0] if dag_id in self.dags and "\0" not in run_id + task_id else {}
+        try:
+            return from_plain(plain, Refusal)
+        except CodecError:  # there is none, or another program has written it
+            return None
 
     def _rows(self, *where: ColumnElement[bool]) -> list[Row]:
         # The query selects the DAGs, so that response times reveal nothing about other DAGs. Each thread reads the

@@ -132,6 +132,15 @@ class JobSummary:
     version: int = 1  # format version of this record
 
 
+@attrs.frozen(kw_only=True)
+class Refusal:
+    """Why a try's job was refused before it was submitted."""
+
+    text: str
+    try_number: int
+    time_ms: int  # epoch milliseconds
+
+
 _COMMAND = re.compile(r"tasks\.[^.]+\.command")  # path in a job
 _OPTION = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
 _NO_VALUE = re.compile(r"-[-A-Za-z]|[;<>|&]+$")  # another option, or an operator of the shell
@@ -411,6 +420,7 @@ def _text(value: object) -> str:
 # Keys in Airflow's state of a task instance. An application id is appended to JOB_KEY and to DETAILS_KEY.
 JOB_KEY = "tony_job:"
 DETAILS_KEY = "tony_job_details:"
+REFUSAL_KEY = "tony_refusal"  # a Refusal; deleted when a later try submits its job
 JOBS_KEY = "tony_jobs"  # ids of the applications with a kept summary, oldest first
 _RESULTS = ("parameter_sources", "model_dir", "export_dir", "returned")
 DETAILS = ("curves", "advice", "fingerprint", "links", *_RESULTS)  # fields under DETAILS_KEY; JOB_KEY has all others

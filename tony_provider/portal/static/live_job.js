@@ -57,11 +57,11 @@ function progress({ step, total_steps: total, steps_per_second: pace }) {
   ].filter(Boolean).join(", ");
 }
 
-function End({ verdict, cause, reason, status, missing }) {
+function End({ verdict, reason, status, missing }) {
   const last = status && `The last status of its application master is ${status.state}, at ${moment(status.updated_ms, { seconds: true })}.`;
   return html`<${Section} title="End of the job" note="read from the cluster and the store">
     ${verdict
-      ? html`<p><${State} state=${verdict} /> ${[cause, reason || status?.message].filter(Boolean).join("; ")}</p><${Announcement} text=${`The job has ended: ${verdict}`} />`
+      ? html`<p><${State} state=${verdict} /> ${[status?.failure?.cause, reason || status?.message].filter(Boolean).join("; ")}</p><${Announcement} text=${`The job has ended: ${verdict}`} />`
       : html`<p>The cluster does not list this job any more, and its application master has not reported how it ended. ${last || "The store has no status of it."}</p>`}
     ${missing.map((each) => html`<p key=${each} className="soft">${each}</p>`)}
   <//>`;
