@@ -38,6 +38,7 @@ from tony_provider.runtime.protocol.status import TaskState as State
 READER = "frank"
 DAG_ID, SWEEP, ODD, MARKED = "seeded_clicks", "seeded_sweep", "seeded_odd", "seeded_marked"
 DAYS = 12
+REFUSAL = "the job specification has one problem:\n  tasks.worker.memory: must be a size (got 'lots')"
 GAP, FAILED, RESTARTED, RUNNING = 4, 6, 8, 11  # days of DAG_ID
 MAPPED = 3  # instances of SWEEP's task
 MANY = 3_000  # metrics of ODD's job: more than a summary has, and less than the portal leaves unread
@@ -71,7 +72,10 @@ def _add_day(dag_id: str, day: int, run: int) -> None:
             nothing: dict[str, Any] = {} if index else {"metrics": {}, "curves": []}  # the first one reports no metric
             stored.add(run, summary(dag_id, index, map_index=index, run_id=stored.run_id(0), **nothing))
         return
+    if dag_id == DAG_ID and day in (GAP, FAILED):
+        stored.add_refusal(run, day, dag_id, REFUSAL)
     if dag_id == DAG_ID and day == GAP:
+        stored.add_instance(dag_id, day, "failed")
         return
     runs = dag_id == DAG_ID and day == RUNNING
     failed = dag_id == DAG_ID and day == FAILED
@@ -162,6 +166,7 @@ def _special(dag_id: str, number: int) -> dict[str, Any]:
             "failure_kind": FailureKind.OUT_OF_MEMORY,
             "failed_task": "worker:1",
             "failed_node": "node-7.example.com",
+            "cause": "MemoryError: cannot allocate 8.2 GiB",
             "step": 412,
             "reason": "worker:1 on node-7.example.com was killed: it used 8.2 of 8 GiB",
         }

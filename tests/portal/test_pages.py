@@ -389,6 +389,13 @@ def test_the_tab_on_a_task_instance(pages: Pages) -> None:
     assert application_id(DAG_ID, 50 + FAILED) in pages.section("Other tries of this task")
     pages.open(f"/dags/{DAG_ID}/runs/{run}/tasks/prepare/plugin/training")
     pages.see_text("This task has not submitted a training job")
+    refused = seeded.summary(DAG_ID, seeded.GAP).run_id.replace("+", "%2B")
+    for each, job_text in ((refused, ""), (run, "MemoryError: cannot allocate 8.2 GiB")):
+        pages.open(f"/dags/{DAG_ID}/runs/{each}/tasks/train/plugin/training")
+        pages.see_text("The job of try 2 was refused at")
+        pages.see_text("tasks.worker.memory: must be a size (got 'lots')")
+        pages.see_text(job_text)
+    photograph(pages.driver, "portal-refused")
     run = seeded.summary(SWEEP, 1).run_id.replace("+", "%2B")
     pages.open(f"/dags/{SWEEP}/runs/{run}/tasks/train/mapped/1/plugin/training")
     assert "train [1]" in pages.section("Run")
