@@ -361,7 +361,8 @@ def test_a_job_is_that_of_the_task_which_has_said_so_first(client: As, jobs: dic
 
 @pytest.mark.parametrize("query", ["dag_id=%00", "run_id=a%00", "task_id=%00"])
 def test_names_that_no_database_has(client: As, query: str) -> None:
-    assert client("alice").get(f"/tony/api/jobs?{query}").json() == {"jobs": [], "total": 0, "columns": [], "problem": None}
+    found = client("alice").get(f"/tony/api/jobs?{query}").json()
+    assert found == {"jobs": [], "total": 0, "columns": [], "problem": None}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from tests.axe import violations
 from tests.browser import browser, complaints, photograph, prefer
-from tests.portal import seeded
+from tests.portal import seeded, stored
 from tests.portal.seeded import DAG_ID, FAILED, MARKED, ODD, READER, RESTARTED, SWEEP, application_id
 from tests.portal.seen import JOBS, Pages
 from tests.portal.served import seed_the_store, served, token
@@ -113,7 +114,7 @@ def test_jobs_are_chosen_and_compared(pages: Pages) -> None:
     until(lambda: "batch_size" not in pages.section("Metrics and parameters"), "only differences")
     assert "tasks.worker.command" in pages.section("Differences")
     arguments = [each for each in pages.texts("section mark") if each.startswith("2026-01-")]
-    assert arguments == [seeded.stored.day(number).isoformat() for number in (1, 2, RESTARTED)]
+    assert arguments == [stored.day(number).isoformat() for number in (1, 2, RESTARTED)]
     assert pages.texts(".legend")[0].count("2026-01-") == 3
     ids = " ".join(application_id(DAG_ID, number) for number in (1, 2, RESTARTED))
     assert f"airflow tony tensorboard {ids}" in pages.section("TensorBoard")
@@ -153,7 +154,7 @@ def test_columns_are_chosen_and_sorted(pages: Pages) -> None:
     until(lambda: len(pages.all(".choice .names label")) == 5, lambda: str(pages.texts(".choice")))
     for name in ("accuracy", "optimizer.lr"):
         next(each for each in pages.all(".choice .names label") if each.text == name).click()
-        until(lambda name=name: name in pages.texts("table.jobs thead th"), "the column")
+        until(partial(_has_column, pages, name), "the column")
     assert "columns=metric%3Aaccuracy&columns=param%3Aoptimizer.lr" in pages.driver.current_url
     pages.press("optimizer.lr", "th/button")
     rates = sorted((seeded.summary(SWEEP, number).parameters["optimizer.lr"] for number in range(3)), reverse=True)
@@ -504,3 +505,7 @@ def _click(pages: Pages, element: WebElement, across: float, down: float) -> Non
     pages.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
     x, y = int(across * element.size["width"] / 2), int(down * element.size["height"] / 2)
     ActionChains(pages.driver).move_to_element_with_offset(element, x, y).pause(0.1).click().perform()
+
+
+def _has_column(pages: Pages, name: str) -> bool:
+    return name in pages.texts("table.jobs thead th")

@@ -175,9 +175,16 @@ def _no_such(what: str) -> HTTPException:
     return HTTPException(404, f"No such {what}")
 
 
-def _jobs(reader: ReaderDep, session: SessionDep) -> StoredJobs | ConnectionJobs:
+def _jobs_of_dags(reader: ReaderDep, session: SessionDep) -> StoredJobs:
+    return StoredJobs(session, reader.readable_dags())
+
+
+DagJobsDep = Annotated[StoredJobs, Depends(_jobs_of_dags)]
+
+
+def _jobs(reader: ReaderDep, of_dags: DagJobsDep) -> StoredJobs | ConnectionJobs:
     if reader.conn_id is None:
-        return StoredJobs(session, reader.readable_dags())
+        return of_dags
     if "\0" in reader.conn_id or not reader.may_use(reader.conn_id):  # no database has such an id
         raise _no_such("connection")
     return CONNECTION_LISTINGS.jobs(reader.conn_id)
@@ -251,21 +258,25 @@ def jobs(
     hidden = {dag_id for dag_id in printed if not reader.may_read_logs(dag_id)}
     rows = wanted.chosen(_row_without_output(row) if row["dag_id"] in hidden else row for row in found)
     shown = [with_columns(row, columns) for row in ordered(rows, order)[offset : offset + limit]]
-    return PlainJson({"jobs": shown, "total": len(rows), "columns": columns_of(rows), "problem": stored.problem or None})
+    problem = stored.problem or None
+    return PlainJson({"jobs": shown, "total": len(rows), "columns": columns_of(rows), "problem": problem})
 
 
 @router.get("/connections")
-def connections(session: SessionDep, reader: ReaderDep) -> Response:
+def connections(stored: DagJobsDep, reader: ReaderDep) -> Response:
     """Return the connections whose jobs without a DAG the user may list."""
-    stored = StoredJobs(session, reader.readable_dags())
     query = select(Connection.conn_id).where(Connection.conn_type == TonyHook.conn_type)
-    known = {*session.scalars(query), *(row["tony_conn_id"] for row in stored.rows()), TonyHook.default_conn_name}
+    known = {
+        *stored.session.scalars(query),
+        *(row["tony_conn_id"] for row in stored.rows()),
+        TonyHook.default_conn_name,
+    }
     return PlainJson({"connections": sorted(each for each in known if each and reader.may_use(each))})
 
 
 @router.get("/refusal")
 def refusal(
-    stored: JobsDep,
+    stored: DagJobsDep,
     reader: ReaderDep,
     dag_id: str,
     run_id: str,
@@ -520,11 +531,10 @@ async def _read_specification(row: Row) -> dict[str, Any] | str:
 
 
 @router.get("/dags/{dag_id}/dates")
-def dates(dag_id: str, session: SessionDep, reader: ReaderDep, task_id: str | None = None) -> Response:
-    stored = StoredJobs(session, reader.readable_dags())
+def dates(dag_id: str, stored: DagJobsDep, reader: ReaderDep, task_id: str | None = None) -> Response:
     if dag_id not in stored.dags or not reader.may_read(dag_id):
         raise _no_such("DAG")
-    runs = with_gaps(session, dag_id, runs_of(session, dag_id))
+    runs = with_gaps(stored.session, dag_id, runs_of(stored.session, dag_id))
     rows = stored.rows(dag_id=dag_id, task_id=task_id or None)
     stored.close()
     return PlainJson({"tasks": dates_of(RUNNING_JOBS.completed(rows), runs)})

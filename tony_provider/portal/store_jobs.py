@@ -133,7 +133,7 @@ class RunningJobs:
 
 def _figures(status: JobStatus) -> Row:
     """Return the fields of a row that a status knows. ``finished_ms`` is None for a running job."""
-    plain = to_plain(figures_of_status(status))
+    plain = to_plain(figures_of_status(status)) | {"parameters": status.parameters}
     figures = {**plain, "waiting_s": waiting_of(plain["times"]), **hours_of(plain.pop("use"))}
     if (ended := verdict(None, status)) is not None:
         return {**figures, "state": ended.value, "finished_ms": status.finished_ms}
@@ -145,6 +145,7 @@ def _completed(row: Row, figures: Row | None) -> Row:
     if figures is None and row["state"] == UNWATCHED:  # the job may have ended long ago
         return row
     found = {**row, **(figures or {})}
+    found["parameters"] = {**row["parameters"], **found["parameters"]}
     until_ms = found["finished_ms"] or time.time() * 1000
     return {**found, "duration_s": max(0.0, until_ms - row["submitted_ms"]) / 1000}
 
