@@ -3,9 +3,12 @@ import { useEffect, useState } from "./html.js";
 
 const SECONDS = 60; // timeout of a request; the store has its own, shorter timeout
 
+// The connection whose jobs without a DAG the page shows, or null for the jobs of DAGs.
+export const connectionId = () => new URLSearchParams(window.location.search).get("conn_id");
+
 export function address(path, query = {}) {
   const url = new URL(`tony/api/${path}`, document.baseURI);
-  for (const [name, value] of Object.entries(query)) {
+  for (const [name, value] of Object.entries({ conn_id: connectionId(), ...query })) {
     for (const each of [value].flat()) if (each !== "" && each !== null && each !== undefined) url.searchParams.append(name, each);
   }
   return url.href;

@@ -1,7 +1,8 @@
 // The filters of the list of jobs. On a phone, they are hidden until the user opens them.
+import { address, useJson } from "./api.js";
 import { html, useEffect, useId, useState } from "./html.js";
 
-export const FILTERS = ["text", "dag_id", "task_id", "run_id", "user", "verdict", "date_after", "date_before", "after", "before"];
+export const FILTERS = ["conn_id", "text", "dag_id", "task_id", "run_id", "user", "verdict", "date_after", "date_before", "after", "before"];
 const LABELS = { text: "Search", dag_id: "DAG", task_id: "Task", run_id: "Run ID", user: "User", date_after: "Run date from (UTC)", date_before: "Run date before (UTC)", after: "Submitted from (UTC)", before: "Submitted before (UTC)" };
 const STATES = [
   ["", "Any"],
@@ -9,16 +10,19 @@ const STATES = [
   ["FAILED", "Failed"],
   ["KILLED", "Killed"],
   ["RUNNING", "Running"],
+  ["SUSPENDED", "Suspended"],
   ["UNSEEN", "Unseen (no task watches it now)"],
   ["UNWATCHED", "Unwatched (task does not wait)"],
   ["LOST", "Lost (end not recorded)"],
 ];
 
-// Typed values apply when the form is submitted. A selected state applies at once.
+// Typed values apply when the form is submitted. Selected values apply at once.
 export function Filters({ filters, onChange }) {
   const [typed, setTyped] = useState(filters);
   const [open, setOpen] = useState(false);
   const form = useId();
+  const { data } = useJson(address("connections"));
+  const sources = [["", "DAGs"], ...(data?.connections ?? []).map((each) => [each, `No DAG, connection ${each}`])];
   const current = JSON.stringify(filters);
   useEffect(() => setTyped(JSON.parse(current)), [current]); // also after the browser's back button
   const active = FILTERS.filter((name) => filters[name] !== "").length;
@@ -35,12 +39,13 @@ export function Filters({ filters, onChange }) {
   return html`<div>
     <button type="button" className="filters-toggle" aria-expanded=${open} aria-controls=${form} onClick=${() => setOpen(!open)}>Filters${active > 0 && ` (${active} active)`}</button>
     <form id=${form} className=${`filters${open ? " open" : ""}`} role="search" aria-label="Filter the jobs" onSubmit=${send}>
+      <${Selection} label="Jobs of" name="conn_id" options=${sources} value=${typed.conn_id} onPick=${pick} />
       <${Field} name="text" type="search" ...${fields} />
       <${Field} name="dag_id" ...${fields} />
       <${Field} name="task_id" ...${fields} />
       <${Field} name="run_id" ...${fields} />
       <${Field} name="user" ...${fields} />
-      <${StateFilter} value=${typed.verdict} onPick=${(value) => pick("verdict", value)} />
+      <${Selection} label="State" name="verdict" options=${STATES} value=${typed.verdict} onPick=${pick} />
       <${Field} name="date_after" type="date" ...${fields} />
       <${Field} name="date_before" type="date" ...${fields} />
       <${Field} name="after" type="date" ...${fields} />
@@ -61,12 +66,12 @@ function Field({ name, type = "text", typed, set }) {
   </div>`;
 }
 
-function StateFilter({ value, onPick }) {
+function Selection({ label, name, options, value, onPick }) {
   const id = useId();
   return html`<div>
-    <label htmlFor=${id}>State</label>
-    <select id=${id} name="verdict" value=${value} onChange=${(event) => onPick(event.target.value)}>
-      ${STATES.map(([state, text]) => html`<option key=${state} value=${state}>${text}</option>`)}
+    <label htmlFor=${id}>${label}</label>
+    <select id=${id} name=${name} value=${value} onChange=${(event) => onPick(name, event.target.value)}>
+      ${options.map(([each, text]) => html`<option key=${each} value=${each}>${text}</option>`)}
     </select>
   </div>`;
 }

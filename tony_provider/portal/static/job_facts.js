@@ -21,12 +21,14 @@ export function JobSummary({ summary, running }) {
 
 export function JobRun({ summary }) {
   const mapped = summary.map_index >= 0 ? ` [${summary.map_index}]` : "";
+  const task = html`${summary.task_id}${mapped}`;
+  const ofDag = Boolean(summary.dag_id);
   return html`<${Facts} facts=${[
-    ["DAG", html`<${To} to=${toDates(summary.dag_id)}>${summary.dag_id}<//>`],
-    ["Run ID", html`<${To} to=${toRun(summary)}>${summary.run_id}<//>`, true],
-    ["Run date", runDate(summary.run_date)],
-    ["Task", html`<${To} to=${toTaskInstance(summary)}>${summary.task_id}${mapped}<//>`],
-    ["Try", figure(summary.try_number)],
+    ["DAG", ofDag && html`<${To} to=${toDates(summary.dag_id)}>${summary.dag_id}<//>`],
+    ["Run ID", ofDag ? html`<${To} to=${toRun(summary)}>${summary.run_id}<//>` : summary.run_id, true],
+    ["Run date", ofDag && runDate(summary.run_date)],
+    ["Task", ofDag ? html`<${To} to=${toTaskInstance(summary)}>${task}<//>` : task],
+    ["Try", ofDag && figure(summary.try_number)],
     ["User", summary.proxy_user ? `${summary.user} (for ${summary.proxy_user})` : summary.user || NOTHING],
     ["Queue", summary.queue || NOTHING],
     ["Framework", summary.framework],

@@ -54,7 +54,9 @@ function Row({ job, own, chosen, most, onChoose }) {
     <td><input type="checkbox" aria-label=${`Compare ${name}, ${job.application_id}`} checked=${isChosen} disabled=${!isChosen && chosen.length >= most} onChange=${toggle} /></td>
     <td><${State} state=${job.state} /></td>
     <th scope="row"><${To} to=${toJob(job.application_id)}>${shortened(name, 60)}<//>${([job.cause, job.reason].filter(Boolean).join("\n") || job.application_id).split("\n").map((line, at) => html`<small key=${at}>${shortened(line, 120)}</small>`)}</th>
-    <td><${To} to=${toTaskInstance(job)}>${job.task_id}${job.map_index >= 0 ? ` [${job.map_index}]` : ""}<//><small><${To} to=${toDates(job.dag_id)}>${job.dag_id}<//></small></td>
+    <td>${job.dag_id
+      ? html`<${To} to=${toTaskInstance(job)}>${job.task_id}${job.map_index >= 0 ? ` [${job.map_index}]` : ""}<//><small><${To} to=${toDates(job.dag_id)}>${job.dag_id}<//></small>`
+      : html`${job.task_id}<small>${job.run_id}</small>`}</td>
     <td>${runDate(job.run_date)}</td>
     ${own.map(([, number, by]) => html`<td key=${by} className=${number ? "number" : undefined}>${columnValue(job, by)}</td>`)}
     <td>${moment(job.submitted_ms)}</td>

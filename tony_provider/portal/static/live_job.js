@@ -42,18 +42,19 @@ export function LiveJob({ live: { answer, error, time } }) {
     <${Announcement} text=${`The job is ${status.state}`} />
     ${error && html`<${Problem} title="The status cannot be refreshed:" text=${error} />`}
     ${leader && html`<p className="progress"><progress value=${status.progress} max=${1} aria-label="Progress of the job"></progress>
-      <span>${progress(leader)}</span></p>`}
+      <span>${progress(leader, status.state)}</span></p>`}
     ${answer.missing.map((each) => html`<p key=${each} className="soft">${each}</p>`)}
     ${status.troubles.map((each) => html`<p key=${each} className="bad">${each}</p>`)}
     <${Tasks} tasks=${status.tasks} metrics=${answer.metrics.filter((each) => each.in_status)} />
   <//>`;
 }
 
-function progress({ step, total_steps: total, steps_per_second: pace }) {
+function progress({ step, total_steps: total, steps_per_second: pace }, state) {
+  const running = state === "RUNNING";
   return [
     `step ${figure(step)}${known(total) ? ` of ${figure(total)}` : ""}`,
-    known(pace) && `${short(pace)} steps/s`,
-    total > step && pace > 0 && `about ${duration((total - step) / pace)} left`,
+    running && known(pace) && `${short(pace)} steps/s`,
+    running && total > step && pace > 0 && `about ${duration((total - step) / pace)} left`,
   ].filter(Boolean).join(", ");
 }
 
@@ -77,7 +78,7 @@ function Tasks({ tasks, metrics }) {
     `${task.type}:${task.index}`,
     html`<${State} state=${task.state} />`,
     task.node ?? NOTHING,
-    ...metrics.map(({ name, unit }) => written(task[name], unit)),
+    ...metrics.map(({ name, unit }) => (task.state === "RUNNING" ? written(task[name], unit) : NOTHING)),
     figure(task.progress?.step),
     ...(hasActivity ? [task.activity] : []),
   ]);

@@ -61,7 +61,7 @@ export function Table({ caption, head, rows, hideCaption = true, keys }) {
 // A list of names and values, without the pairs that have no value. A third element `true` gives the pair its own line.
 export const Facts = ({ facts }) => html`<dl>
   ${facts
-    .filter(([, value]) => value !== null && value !== undefined && value !== "")
+    .filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "")
     .map(([name, value, long]) => html`<div key=${name} className=${long ? "long" : undefined}><dt>${name}</dt><dd>${value}</dd></div>`)}
 </dl>`;
 
