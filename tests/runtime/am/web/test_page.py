@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import re
@@ -12,7 +13,9 @@ import attrs
 import pytest
 from hypothesis import given, settings
 
-from tests.runtime.am.web.site import Master, OpenGate, ask, router, serving, tails
+from tests.axe import violations
+from tests.browser import browser, prefer
+from tests.runtime.am.web.site import HOST, Master, OpenGate, ask, router, serving, tails
 from tests.runtime.am.web.statuses import FULL, NOW, any_status, gang
 from tony_provider.runtime.am.web import web_app
 from tony_provider.runtime.am.web.job_view import MOST_TASKS, PageLink
@@ -101,6 +104,21 @@ async def server() -> AsyncIterator[WebServer]:
         yield running
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["", "logs/worker-0"])
+async def test_axe_finds_nothing_in_both_themes(server: WebServer, path: str) -> None:
+    def found() -> list[str]:
+        with browser() as driver:
+            lines = []
+            for scheme in ("light", "dark"):
+                prefer(driver, scheme)
+                driver.get(f"http://{HOST}:{server.address.port}/{path}")
+                lines += violations(driver, "html")
+            return lines
+
+    assert await asyncio.to_thread(found) == []
+
+
 @pytest.mark.parametrize(("rate", "left"), [(7.5, "1 min 40 s"), (0.51, "25 min"), (0.1, "2 h 5 min")])
 async def test_a_long_forecast_is_not_told_to_the_second(rate: float, left: str) -> None:
     leader = attrs.evolve(FULL.tasks[0], progress=TaskProgress(250, 1000, rate))
@@ -126,7 +144,7 @@ async def test_everything_that_is_known_of_a_job_is_on_its_page() -> None:
         "CPU": "151 %",
         "Heartbeat": "2 s ago",
         "Node": "node-1",
-        "Container": "3",
+        "Containers": "3",
         "Starts": "5",
         "Exit": "",
     }

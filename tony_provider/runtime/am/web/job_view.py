@@ -29,23 +29,28 @@ Row = Union[TaskStatus, ProcessStatus]
 
 
 class Tone(str, Enum):
-    """The meaning of a state for users. The style sheet has a colour for each tone."""
+    """The meaning of a state for users. Style sheets have a colour for each tone; the portal's is in states.js."""
 
     GOOD = "good"
+    ACTIVE = "active"
     BUSY = "busy"
+    RESTART = "restart"
+    PAUSED = "paused"
     BAD = "bad"
     QUIET = "quiet"
 
 
 _JOB_TONES = {
-    JobState.RUNNING: Tone.GOOD,
+    JobState.RUNNING: Tone.ACTIVE,
+    JobState.RESTARTING: Tone.RESTART,
+    JobState.RECOVERING: Tone.RESTART,
     JobState.SUCCEEDED: Tone.GOOD,
     JobState.FAILED: Tone.BAD,
     JobState.KILLED: Tone.QUIET,
-    JobState.SUSPENDED: Tone.QUIET,
+    JobState.SUSPENDED: Tone.PAUSED,
 }
 _TASK_TONES = {
-    TaskState.RUNNING: Tone.GOOD,
+    TaskState.RUNNING: Tone.ACTIVE,
     TaskState.SUCCEEDED: Tone.GOOD,
     TaskState.FAILED: Tone.BAD,
     TaskState.LOST: Tone.BAD,
@@ -80,14 +85,14 @@ def done_percent(status: JobStatus) -> str:
     return "" if fraction is None else quantities.percent(fraction)
 
 
-def course_facts(status: JobStatus) -> list[tuple[str, str]]:
+def summary_facts(status: JobStatus) -> list[tuple[str, str]]:
     facts = []
     if status.started_ms:
         until = status.finished_ms or status.updated_ms
         word = "Duration" if status.finished_ms else "Elapsed"
         facts.append(("Started", moment(status.started_ms)))
         facts.append((word, quantities.span((until - status.started_ms) / 1000)))
-    facts.append(("Master", f"attempt {status.am_attempt}"))
+    facts.append(("Application master", f"attempt {status.am_attempt}"))
     if status.generation_after_restart is not None:
         facts.append(("Generation", str(status.generation_after_restart)))
     facts.append(("Restarts", str(status.restarts)))

@@ -30,11 +30,11 @@ from tony_provider.runtime.am.web.job_view import (
     Row,
     Tone,
     checkpoint_facts,
-    course_facts,
     done,
     done_percent,
     job_tone,
     metric_value,
+    summary_facts,
     task_counts,
     task_tone,
 )
@@ -237,8 +237,8 @@ def troubles(page: PageContent) -> Html:
     return _section_lines("Unreachable systems", page.status.troubles)
 
 
-def course(page: PageContent) -> Html:
-    return join(element("h2", "Summary"), _list(course_facts(page.status)))
+def summary(page: PageContent) -> Html:
+    return join(element("h2", "Summary"), _list(summary_facts(page.status)))
 
 
 def metrics(page: PageContent) -> Html:
@@ -301,7 +301,7 @@ SECTIONS: dict[str, Section] = {
     "tasks": tasks,
     "metrics": metrics,
     "checkpoint": checkpoint,
-    "course": course,
+    "summary": summary,
     "actions": actions,
 }
 """Functions that build the sections of the page, by HTML id, in the order of the page."""
@@ -390,7 +390,7 @@ _FIRST = (
 _LAST = (
     Column("Heartbeat", _heartbeat, kind=_NUMBER),
     Column("Node", _node),
-    Column("Container", _container, kind=_NUMBER),
+    Column("Containers", _container, kind=_NUMBER),
     Column("Starts", lambda page, task: task.start, kind=_NUMBER),
 )
 _EXIT = Column("Exit", _exit)
