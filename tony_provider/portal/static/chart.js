@@ -12,13 +12,13 @@ const HEIGHT = 220;
 const DESCRIBED = 8; // limit of series in the description for screen readers
 // `all`: results of series(). A single series may have `colours`: a CSS variable, or undefined, for each point.
 // `x`, `y`: scales of ticks.js. `x` also has `label`; `time` if x is seconds of the epoch, `utc` to show them in UTC;
-// `tell` to format an x as a phrase. `onPick(series, x)` handles clicks. `points`: whether to draw all points.
+// `describe` to format an x as a phrase. `onPick(series, x)` handles clicks. `points`: whether to draw all points.
 export function Chart({ title, all, x: horizontal, y = NUMBER, onPick = null, points = false, height = HEIGHT }) {
   const x = useMemo(() => ({ ...NUMBER, ...horizontal }), [horizontal]);
   const theme = useTheme();
   const id = useId();
   const shown = useMemo(() => all.filter((each) => each.xs.length), [all]);
-  const notes = remarks(shown, Boolean(x.time ?? x.tell));
+  const notes = remarks(shown, Boolean(x.time ?? x.describe));
   if (!shown.length) return html`<figure className="chart"><figcaption>${title}</figcaption><p className="soft">No values.</p></figure>`;
   return html`<figure className="chart">
     <figcaption id=${id}>${title}</figcaption>
@@ -81,7 +81,7 @@ function Values({ all, x, y, title }) {
   const [xs, ...columns] = joined(all);
   const every = Math.ceil(xs.length / ROWS);
   const chosen = xs.map((_, at) => at).filter((at) => at % every === 0 || at === xs.length - 1);
-  const when = x.tell || x.time ? phrase(x) : x.write;
+  const when = x.describe || x.time ? phrase(x) : x.write;
   const value = (column, at) => (typeof column[at] === "number" ? y.write(column[at]) : column[at] === null ? "none" : NOTHING);
   const caption = `${title}: ${chosen.length} of ${xs.length} points`;
   return html`<${Table} caption=${caption} hideCaption=${false}

@@ -11,7 +11,7 @@ import { COUNT, DURATION } from "./ticks.js";
 const METRICS = 12; // limit of charts
 const FIRST = 4; // charts before the user selects metrics
 const STEP = { label: "step", ...COUNT };
-const TIME = { label: "time", ...DURATION, tell: (seconds) => `after ${duration(seconds)}` };
+const TIME = { label: "time", ...DURATION, describe: (seconds) => `after ${duration(seconds)}` };
 
 // `sources`: [{label, metrics: names, curve: (metric) => {steps, seconds, values} or null}]. The URL contains the
 // selection: `metric`, once for each metric, and `over`. `children`: a further selector.

@@ -90,7 +90,7 @@ const dated = (points) => points
   .filter((point) => Number.isFinite(point.seconds))
   .sort((one, other) => one.seconds - other.seconds);
 
-const DATES = { label: "run date (UTC)", time: true, utc: true, tell: (seconds) => runDate(new Date(seconds * 1000).toISOString()) };
+const DATES = { label: "run date (UTC)", time: true, utc: true, describe: (seconds) => runDate(new Date(seconds * 1000).toISOString()) };
 
 function DateChart({ title, points, read, scale, onPick }) {
   const all = useMemo(() => {

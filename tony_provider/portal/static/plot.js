@@ -19,7 +19,7 @@ const UTC = (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC");
 export const lineOf = (at) => ({ variable: `--line-${(at % COLOURS) + 1}`, dashed: at >= COLOURS });
 
 // Format an x as a phrase.
-export const phrase = (x) => x.tell ?? (x.time ? (seconds) => new Date(seconds * 1000).toLocaleString() : (number) => `${x.label} ${x.write(number)}`);
+export const phrase = (x) => x.describe ?? (x.time ? (seconds) => new Date(seconds * 1000).toLocaleString() : (number) => `${x.label} ${x.write(number)}`);
 
 // Return uPlot's options. `current`: a React reference to the current {all, onPick}.
 export function options({ element, x, y, points, height, current, pickable }) {
