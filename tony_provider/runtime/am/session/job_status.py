@@ -135,7 +135,8 @@ def _model_dir(leader: Optional[Task]) -> Optional[str]:
 
 def _task_status(task: Task, now: float, now_ms: int) -> TaskStatus:
     end = task.end
-    values: dict[str, Any] = {name: task.values.get(name) for name in _VALUES}
+    measured = task.values if task.has_container else {}
+    values: dict[str, Any] = {name: measured.get(name) for name in _VALUES}
     return TaskStatus(
         **values,
         type=task.type,
