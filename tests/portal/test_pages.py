@@ -327,7 +327,7 @@ def test_a_log_is_searched(pages: Pages) -> None:
     field = pages.see(".log-search input")
     field.send_keys("STEP 1")
     until(lambda: "1 of 11 matches" in pages.section("Logs"), lambda: pages.section("Logs")[:200])
-    assert pages.texts("mark") == ["step 1"] * 11
+    assert pages.texts(".log mark") == ["step 1"] * 11
     field.send_keys(Keys.ENTER)
     until(lambda: "2 of 11 matches" in pages.section("Logs"), "the next match")
     pages.press("Previous")
@@ -371,6 +371,7 @@ def test_the_sections_of_a_job_are_reached_by_buttons(pages: Pages) -> None:
     pages.see_text("step 800 is on the store")
     assert pages.texts(".contents button") == [
         "Learning curves",
+        "Results",
         "Changes",
         "Resources",
         "Timeline",
