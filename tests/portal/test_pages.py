@@ -501,6 +501,10 @@ def test_keys_reach_everything(pages: Pages) -> None:
     pages.see_text("Time by phase")
 
 
+def _has_column(pages: Pages, name: str) -> bool:
+    return name in pages.texts("table.jobs thead th")
+
+
 def _click(pages: Pages, element: WebElement, across: float, down: float) -> None:
     """At this part of its width and height, from its middle: -1 to 1."""
     pages.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)

@@ -18,6 +18,8 @@ Lightning and transformers also report progress: ``keras_callback``, ``lightning
 
 The module needs only Python 3.8. Outside a job it has no effect and raises no errors, so the same script runs on a
 laptop. The module is a thin layer over the TONY_* variables. Programs in any language can use these variables instead.
+If you copy this file, also copy the other ``tony_*.py`` files of its directory: ``track``, ``stopping``, the inputs and
+the callbacks need them.
 """
 
 from __future__ import annotations
@@ -70,8 +72,8 @@ def task() -> Optional[TaskInfo]:
 def model_dir() -> Optional[str]:
     """Return the path of the local directory for the job's model. Return None outside a job.
 
-    The content of the chief's directory becomes the job's model. In a job without a chief, the first worker's directory
-    is used. The directories of all other tasks are discarded.
+    The directory of the chief becomes the job's model, or without a chief the directory of the first worker. Other
+    directories are discarded.
     """
     return os.environ.get("TONY_MODEL_DIR") or None
 
@@ -107,7 +109,7 @@ def tensorboard_dir() -> Optional[str]:
 def warm_start() -> Optional[str]:
     """Return the path of the local directory that contains the model for a warm start at step 0.
 
-    Return None if the training has no such model, which is the usual case.
+    Return None if the training has no such model.
     """
     return os.environ.get("TONY_WARM_START") or None
 
@@ -116,7 +118,7 @@ def checkpoint_requested() -> bool:
     """Return whether the job has requested a checkpoint. Return True only once for each request.
 
     The job requests checkpoints before preemptions, suspensions and resizes. Users can also request checkpoints. Call
-    this function after each step. A call takes only microseconds.
+    this function after each step.
     """
     return _taken("TONY_CHECKPOINT_REQUEST")
 
@@ -129,7 +131,7 @@ def commit_checkpoint(step: int, *paths: Union[str, os.PathLike[str]]) -> bool:
     call. You may remove the files when a newer checkpoint exists. Without this call, the job takes a snapshot when the
     directory has not changed for a few seconds.
 
-    Return True if the call had an effect. Return False outside a job, or if the disk is full. Raises ValueError if the
+    Return False outside a job, or if the disk is full. Raises ValueError if the
     step is negative, or if a path is missing, is a link, or is outside the directory.
     """
     directory = checkpoint_dir()
@@ -155,7 +157,7 @@ def export_requested() -> bool:
     """Return whether an export of the model has been requested. Return True only once for each request.
 
     Exports are requested by users, or regularly by the job. Only the chief or rank 0 receives requests. Call this
-    function after each step. A call takes only microseconds.
+    function after each step.
     """
     return _taken("TONY_EXPORT_REQUEST")
 
@@ -193,8 +195,7 @@ def inputs(
     """Yield this task's shards of an input. See ``tony_inputs``.
 
     Outside a job, ``local`` is a file pattern or the paths of files to read, and ``format`` is the format of these
-    files. The function needs ``tony_inputs.py`` in the directory of ``tony_sdk.py``. To read records, it also needs
-    ``tony_records.py``.
+    files.
     """
     shards: Iterator[tony_inputs.TaskShard] = importlib.import_module("tony_inputs").inputs(name, local, format)
     return shards
@@ -254,8 +255,7 @@ def report(step: Optional[int] = None, total_steps: Optional[int] = None, **metr
     ``metrics`` are numbers, or arrays with a single number. Other values are ignored. By default, ``step`` and
     ``total_steps`` come from the current ``track`` loop. Without such a loop, the call reports only metrics.
 
-    The call takes microseconds, but one call per second is enough. Return True if the report was written. Return False
-    outside a job, or if the disk is full.
+    One call per second is enough. Return False outside a job, or if the disk is full.
     """
     path = os.environ.get("TONY_METRICS_FILE")
     if not path:
@@ -275,19 +275,16 @@ def report(step: Optional[int] = None, total_steps: Optional[int] = None, **metr
 
 
 def log_params(params: Any = None, **more: Any) -> bool:
-    """Report the hyper-parameters of this training: ``log_params({"lr": 0.1}, epochs=3)`` or ``log_params(args)``.
+    """Report hyper-parameters to the job: ``log_params({"lr": 0.1}, epochs=3)`` or ``log_params(args)``.
 
-    ``params`` is a mapping, such as a Hydra configuration or a dictionary of Lightning, or a namespace of ``argparse``.
-    The names in nested mappings are joined by dots, such as ``optimizer.lr``. Values are texts, integers, floats,
-    booleans, and arrays with a single value. None, lists, paths and enumerations become texts. A process reports at
-    most 100 names with at most 100 characters each, and values of at most 250 characters. The call prints a warning
-    about other parameters. A later call adds names, and replaces the values of known names.
+    ``params`` is a mapping or an ``argparse`` namespace. Names in nested mappings are joined by dots: ``optimizer.lr``.
+    Values are texts, integers, floats, booleans, or arrays with one value. None, lists, paths and enumerations become
+    texts. The limits are 100 names of 100 characters, and values of 250 characters. The call prints a warning about
+    other parameters. Later calls add names or replace values.
 
-    Every rank may call this function. The job shows the values of the chief or rank 0, or those of another task if the
-    chief or rank 0 reports none. The job masks values of its secrets, and of names such as ``api_key`` or
-    ``hub_token``. Parameters that a program logs only to MLflow or TensorBoard are not read.
-
-    Return True if parameters were written. Return False outside a job, or if the disk is full.
+    Any rank may call this function. The job shows the values of the chief or rank 0, otherwise those of another task.
+    The job masks secrets, and values of names such as ``api_key``. Parameters that are only in MLflow or TensorBoard
+    are not read. Return False outside a job, or if no parameters were written.
     """
     path = os.environ.get("TONY_METRICS_FILE")
     if not path:
@@ -377,8 +374,6 @@ def track(
     range. ``stop=True`` ends the loop after the current item if the job asks this process to stop (see ``stopping``).
     The returned loop has the attributes ``stopped`` and ``step`` (the number of completed steps). Its method
     ``report(loss=…)`` adds metrics to the next report.
-
-    The function needs ``tony_progress.py`` in the directory of ``tony_sdk.py``.
     """
     made: tony_progress.Track[Item] = importlib.import_module("tony_progress").Track(
         items, total, start, resume=resume, stop=stop
@@ -394,8 +389,7 @@ def stopping() -> bool:
     of the program is still called.
 
     Ranks receive the signal at different times. If the ranks train synchronously, they must exit together or ignore the
-    signal. Return False outside a job, or if the first call is not in the main thread. The function needs
-    ``tony_progress.py`` in the directory of ``tony_sdk.py``.
+    signal. Return False outside a job, or if the first call is not in the main thread.
     """
     requested: bool = importlib.import_module("tony_progress").stopping()
     return requested
