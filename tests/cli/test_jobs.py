@@ -226,7 +226,7 @@ def test_all_that_is_wrong_is_said_at_once(tony: Tony, local: TonyHook, job: str
         (["submit", "{job}", "--set", "env=1", "--set", "env.A=1"], "is below a key that also has a value"),
         (["submit", "{job}", "--set", "env.A=1", "--set", "env=1"], "has a value, and so does a key below"),
         (["status", "application_1_0001"], "knows of application_1_0001"),
-        (["status"], "name one application"),
+        (["status"], "name a job: by its application ID"),
         (["logs", "application_1_0001"], "knows of application_1_0001"),
         (["kill", "--tag", "tony-none"], "knows of tony-none"),
         (["list", "--conn-id", "tony_missing"], "there is no connection 'tony_missing'"),

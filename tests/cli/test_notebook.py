@@ -109,7 +109,7 @@ def test_objects_of_a_record_want_confirmation(tony: Tony, hook: TonyHook) -> No
         (("JOB", "--keep", "much"), "--keep: "),
         (("JOB", "--local-port", "70000"), "--local-port 70000 is not a port: use 1 to 65535"),
         (("--of", "application_1700000000000_0001"), "neither the cluster nor"),
-        (("--dag-id", "d"), "name a training by all of --dag-id, --task-id and --run-id"),
+        (("--dag-id", "d"), "name the job of a task by both --dag-id and --task-id"),
         (("--name", "mine", "--param", "a=1"), "name the file"),
     ],
 )

@@ -242,9 +242,12 @@ def test_what_cannot_be_drawn_is_said_and_nothing_is_started(desk: Desk, kept: l
     assert f"there are no event files in {local.layout.chain_dir(empty.identity, 1)}" in none.error
     assert "TONY_TENSORBOARD_DIR" in none.error
     for arguments, problem in (
-        ((), "name applications: by their ids"),
-        (("--dag-id", "clicks", "--run-id", "x"), "all of --dag-id, --task-id and --run-id"),
-        (("--dag-id", "clicks", "--task-id", "train", "--run-id", "x"), "the task train of clicks in the run x"),
+        ((), "name a job: by its application ID"),
+        (("--dag-id", "clicks", "--run-id", "x"), "by both --dag-id and --task-id"),
+        (
+            ("--dag-id", "clicks", "--task-id", "train", "--run-id", "x"),
+            "of the task train of the DAG clicks; its jobs: ",
+        ),
         ((kept[0].id, "--port", "99999"), "99999 is not a port"),
         ((kept[0].id, "--most", "much"), "--most: not an amount of memory"),
         ((kept[0].id, "--refresh", "soon"), "--refresh: not a time"),

@@ -13,6 +13,8 @@ from airflow.cli.cli_config import ActionCommand, Arg, CLICommand
 
 from tony_provider.cli.definition import get_tony_cli_commands
 
+_NAME = "`--tag`, `--dag-id`, `--task-id`, `--run-id`, `--map-index`, `--try`"  # the options that name a job
+
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 _MANY = 2  # an argument that so many commands share is described once, in a table of its own
@@ -47,7 +49,7 @@ def _section(path: str, command: ActionCommand, shared: list[Arg]) -> str:
     if own:
         text += f"\n{_table(own)}"
     if also:
-        text += f"\nShared arguments: {', '.join(also)}.\n"
+        text += f"\nShared arguments: {', '.join(also).replace(_NAME, '`--tag` to `--try`')}.\n"
     return text
 
 

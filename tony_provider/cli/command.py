@@ -23,7 +23,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.interface import Application
+from tony_provider.cluster.interface import Application, ApplicationFilter
 from tony_provider.compat import AirflowTooOld
 from tony_provider.configuration import ConfigurationProblem
 from tony_provider.exceptions import TonySpecError
@@ -31,7 +31,8 @@ from tony_provider.hooks.connection import connections_of_database
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common import clock
-from tony_provider.runtime.common.quantities import span
+from tony_provider.runtime.common.contract import TAG_PREFIX
+from tony_provider.runtime.common.quantities import some, span
 from tony_provider.runtime.common.text import one_line, printable
 from tony_provider.runtime.jobspec.units import UnitError, parse_duration, parse_memory
 from tony_provider.runtime.storage.errors import StorageError
@@ -161,23 +162,73 @@ NamedJob = tuple[TonyJob, Application | None]
 """A job, and its application as the cluster reports it, or None if the cluster does not know the job (anymore)."""
 
 
+_NAMES = "its application ID, --tag, or --dag-id and --task-id"
+
+
 def job_of(hook: TonyHook, args: Namespace) -> NamedJob:
-    """Return the job that the arguments name, by application ID or by the tag of a training. Raises NotFound."""
-    application_id, tag = args.application_id or "", getattr(args, "tag", None) or ""
-    if bool(application_id) == bool(tag):
-        raise NotFound("name one application: by its id, or by its training's tag with --tag")
-    return find_job(hook, application_id=application_id, tag=tag)
+    """Return the only job that the arguments name, see ``jobs_of``. Raises NotFound."""
+    named = jobs_of(hook, args)
+    if len(named) != 1:
+        raise NotFound(f"name one job: by {_NAMES}")
+    return named[0]
 
 
-def find_job(hook: TonyHook, *, application_id: str = "", tag: str = "", what: str = "") -> NamedJob:
-    """Return the job with this ID or tag. The error message names the job by ``what``, if given. Raises NotFound."""
-    found = hook.application_ref(application_id=application_id, tag=tag)
+def names_a_job(args: Namespace) -> bool:
+    """Return whether the arguments name a job, even incompletely."""
+    return any((args.application_id, args.tag, args.dag_id, args.task_id, args.run_id))
+
+
+def jobs_of(hook: TonyHook, args: Namespace) -> list[NamedJob]:
+    """Return all jobs that the arguments name: by application IDs, by tags, or by DAG, task, runs, map index and try.
+
+    Raises NotFound if the arguments name no job, an unknown job, or a task that has several jobs in the run.
+    """
+    if not names_a_job(args):
+        raise NotFound(f"name a job: by {_NAMES}")
+    ids = [args.application_id] if isinstance(args.application_id, str) else args.application_id or []
+    found = [_find(hook, each, application_id=each) for each in ids]
+    found += [_of_tag(hook, each) for each in args.tag or []]
+    if args.dag_id or args.task_id or args.run_id:
+        if not (args.dag_id and args.task_id):
+            raise NotFound("name the job of a task by both --dag-id and --task-id")
+        found += [_of_task(hook, args, run_id) for run_id in args.run_id or [""]]
+    return found
+
+
+def _find(hook: TonyHook, what: str, **which: str) -> NamedJob:
+    found = hook.application_ref(**which)
     if found is None:
         raise NotFound(
-            f"neither the cluster nor {hook.layout.root} knows of {what or application_id or tag}; `airflow tony list "
-            "--all` lists the applications that the cluster knows"
+            f"neither the cluster nor {hook.layout.root} knows of {what}; `airflow tony list --all` lists the "
+            "applications that the cluster knows"
         )
     return TonyJob(hook, found.application_id, found.identity), found.application
+
+
+def _of_tag(hook: TonyHook, tag: str) -> NamedJob:
+    """Return the newest job with this tag. A tag that the jobs set themselves may select only one running job."""
+    running = [] if tag.startswith(TAG_PREFIX) else hook.get_conn().applications(ApplicationFilter(live=True, tag=tag))
+    if len(running) > 1:
+        raise NotFound(
+            f"{len(running)} running jobs have the tag {tag}: {some(f'{each.id} ({each.name})' for each in running)}"
+        )
+    return _find(hook, tag, tag=tag)
+
+
+def _of_task(hook: TonyHook, args: Namespace, run_id: str) -> NamedJob:
+    """Return the job of a task in this run, or in the run with the newest job if ``run_id`` is empty."""
+    task = {"dag_id": args.dag_id, "task_id": args.task_id}
+    more = {"run_id": run_id or None, "map_index": args.map_index, "try_number": args.try_number}
+    given = {key: str(value) for key, value in more.items() if value is not None}
+    found = hook.applications_of_task({**task, **given})
+    mine = [each for each in found if each.run_id == found[0].run_id]
+    if len(mine) == 1:
+        return _find(hook, mine[0].id, application_id=mine[0].id)
+    candidates = some(map(str, mine or hook.applications_of_task(task)), 20)
+    raise NotFound(
+        f"{hook.layout.root} has {'several jobs' if mine else 'no such job'} of the task {args.task_id} of the DAG "
+        f"{args.dag_id}; {'name one by its ID' if mine else 'its jobs'}: {candidates or 'none, check both IDs'}"
+    )
 
 
 @contextmanager
@@ -197,27 +248,6 @@ def running_job(args: Namespace, advice: str = "") -> Iterator[TonyJob]:
 def reason_of(args: Namespace) -> str:
     """Return the reason in the arguments, or a default reason with the user and the machine of the command."""
     return args.reason or f"requested by {getpass.getuser()} on {socket.gethostname()}"
-
-
-def jobs_of(hook: TonyHook, args: Namespace) -> list[TonyJob]:
-    """Return all jobs that the arguments name: by application IDs, by tags, or by DAG, task and runs.
-
-    Raises NotFound if a job is unknown, or if the staging directory has no files of it.
-    """
-    tags = [(tag, tag) for tag in args.tag or []]
-    training = (args.dag_id, args.task_id, args.run_id)
-    if any(training):
-        if not all(training):
-            raise NotFound("name a training by all of --dag-id, --task-id and --run-id")
-        for run_id in args.run_id:
-            which = {"dag_id": args.dag_id, "task_id": args.task_id, "run_id": run_id}
-            tag = hook.identity(**which, map_index=args.map_index).tag
-            tags.append((tag, f"the task {args.task_id} of {args.dag_id} in the run {run_id}"))
-    if not args.application_ids and not tags:
-        raise NotFound("name applications: by their ids, by --tag, or by --dag-id, --task-id and --run-id")
-    found = [find_job(hook, application_id=each) for each in args.application_ids]
-    found += [find_job(hook, tag=tag, what=what) for tag, what in tags]
-    return [expect_directory(job) for job, _ in found]
 
 
 def expect_directory(job: TonyJob) -> TonyJob:

@@ -23,8 +23,24 @@ _CONNECTION = (
 _APPLICATION = _arg(
     "application_id", nargs="?", help="Application ID of the job, such as application_1700000000000_0001"
 )
-_TAG = _arg("--tag", help="Tag of a training (tony-…). Use a tag instead of an ID to select the newest application.")
-_WHICH = (_APPLICATION, _TAG, *_CONNECTION)
+_BY_TASK = (
+    _arg(
+        "--tag",
+        action="append",
+        help="Tag of a training (tony-…), to select its newest application. Some commands accept several tags.",
+    ),
+    _arg("--dag-id", help="ID of the job's DAG. Use it with --task-id instead of an application ID or tag."),
+    _arg("--task-id", help="ID of the job's task in the DAG"),
+    _arg(
+        "--run-id",
+        action="append",
+        help="ID of the DAG run (default: the run with the newest job). Some commands accept several runs.",
+    ),
+    _arg("--map-index", type=int, help="Map index of the task, if the task is mapped"),
+    _arg("--try", dest="try_number", type=int, help="Number of the try that submitted the job (default: the last)"),
+)
+_WHICH = (_APPLICATION, *_BY_TASK, *_CONNECTION)
+_SEVERAL = (_arg("application_id", nargs="*", help="Application IDs of the jobs"), *_BY_TASK, *_CONNECTION)
 _JOB = _arg("job", metavar="JOB.tony.yaml", help="Path of the job file, in YAML or JSON")
 _SET = _arg(
     "--set",
@@ -219,17 +235,12 @@ _RENEW = ActionCommand(
     description=(
         "Replace the HDFS tokens of running jobs on a Kerberos cluster. Airflow tasks that wait for their job send new "
         "tokens themselves. For tasks with wait_for_completion=False, run this command regularly, for example hourly. "
-        "A job receives a new token after half the lifetime of its current token."
+        "A job receives a new token after half the lifetime of its current token. If no job is named, the command "
+        "sends tokens to all running jobs."
     ),
     func=lazily("tony_provider.cli.maintenance.renew"),
     args=(
-        _arg(
-            "application_ids",
-            nargs="*",
-            metavar="application_id",
-            help="Application IDs (default: all running applications)",
-        ),
-        *_CONNECTION,
+        *_SEVERAL,
         _arg("--now", action="store_true", help="Send each job a new token, even if the current token is still new"),
     ),
 )
@@ -242,22 +253,7 @@ _TENSORBOARD = ActionCommand(
     ),
     func=lazily("tony_provider.cli.local_tensorboard.tensorboard"),
     args=(
-        _arg(
-            "application_ids",
-            nargs="*",
-            metavar="application_id",
-            help="Application IDs of the jobs to show, such as application_1700000000000_0001",
-        ),
-        _arg(
-            "--tag",
-            action="append",
-            help="Tag of a training (tony-…), to show its newest application. You can repeat this option.",
-        ),
-        _arg("--dag-id", help="DAG ID. Use it with --task-id and --run-id to select a training's newest application."),
-        _arg("--task-id", help="ID of the training task in the DAG"),
-        _arg("--run-id", action="append", help="ID of the DAG run. You can repeat this option."),
-        _arg("--map-index", type=int, default=-1, help="Map index of the training task (default: not mapped)"),
-        *_CONNECTION,
+        *_SEVERAL,
         _arg("--port", type=int, help="Local port of TensorBoard (default: the first free port from 6006)"),
         _arg("--refresh", default="30s", help="Time between two checks for new data (default: %(default)s)"),
         _arg("--most", default="8GiB", help="Maximum total size of the local copies (default: %(default)s)"),
@@ -273,13 +269,12 @@ _TUNNEL = ActionCommand(
     ),
     func=lazily("tony_provider.cli.open_tunnel.tunnel"),
     args=(
-        _arg("application_id", help="Application ID of the running job, such as application_1700000000000_0001"),
+        *_WHICH,
         _arg(
             "task",
             metavar="TASK[:PORT]",
             help="Task and port of the server, such as worker:0:20888 (default port: the task's TONY_PORT)",
         ),
-        *_CONNECTION,
         _arg("--local-port", type=int, default=0, help="Local port of the tunnel (default: any free port)"),
     ),
 )
@@ -297,17 +292,11 @@ _NOTEBOOK = ActionCommand(
         *_CONNECTION,
         _arg(
             "--of",
+            dest="application_id",
             metavar="APPLICATION",
             help="ID of the application that provides the task and the newest checkpoint",
         ),
-        _arg(
-            "--tag",
-            help="Tag of a training (tony-…). Use a tag instead of --of to select the newest application.",
-        ),
-        _arg("--dag-id", help="DAG ID. Use it with --task-id and --run-id to select a training's newest application."),
-        _arg("--task-id", help="ID of the training task in the DAG"),
-        _arg("--run-id", help="ID of the DAG run"),
-        _arg("--map-index", type=int, default=-1, help="Map index of the training task (default: not mapped)"),
+        *_BY_TASK,
         _arg(
             "-y",
             "--yes",

@@ -28,6 +28,7 @@ from tony_provider.cli.command import (
     NotFound,
     bytes_of,
     command,
+    expect_directory,
     hook_of,
     jobs_of,
     say,
@@ -319,8 +320,8 @@ def _jobs(hook: TonyHook, args: Namespace) -> _Jobs:
     """Return the jobs to show. Applications of the same checkpoint chain have the same curves, and appear once."""
     labels: dict[str, str] = {}
     trainings = []
-    for job in jobs_of(hook, args):
-        source = job.event_files()
+    for job, _ in jobs_of(hook, args):
+        source = expect_directory(job).event_files()
         labels.setdefault(source.uri, source.label)
         trainings.append(job.training)
     return _Jobs(labels, trainings)

@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from tony_provider.cli.command import age_of, command, find_job, hook_of, print_rows, say, seconds_of
+from tony_provider.cli.command import age_of, command, hook_of, jobs_of, names_a_job, print_rows, say, seconds_of
 from tony_provider.cluster.environments.built_environments import BuildFailed, BuildTarget, build_environment
 from tony_provider.cluster.environments.requirements import read_requirements
 from tony_provider.cluster.environments.runtime_archive import PLATFORMS
@@ -26,7 +26,7 @@ from tony_provider.cluster.environments.runtime_archive import build as build_ar
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.garbage import Garbage, GarbageItem, RemovedGarbage
 from tony_provider.cluster.records.summary import JobSummary, summarize
-from tony_provider.cluster.training.identity import Identity
+from tony_provider.cluster.training.identity import Identity, labelled_identity
 from tony_provider.compat import PORTAL
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
@@ -117,7 +117,7 @@ def renew(args: Namespace) -> None:
     needs a token and does not receive it.
     """
     with hook_of(args) as hook:
-        named = [find_job(hook, application_id=each)[0] for each in args.application_ids]
+        named = [job for job, _ in jobs_of(hook, args)] if names_a_job(args) else []
         live = [] if named else [hook.job(each.id) for each in hook.live()]
         wanted = named or [job for job in live if job.identity is not None]
         failed = [job.application_id for job in wanted if not _renew(job, now=args.now)]
@@ -196,7 +196,7 @@ def _outcome(job: TonyJob) -> str:
         int(index) if index.isdecimal() else -1,
         submitted_by(labels),
     )
-    if run.identity(job.hook, labels.get("checkpoint_key")) != job.identity:  # a job may forge its labels
+    if labelled_identity(job.hook.settings.namespace, labels) != job.identity:  # a job may forge its labels
         return f"its labels name another training: {run.task_id} of {run.dag_id}"
     kept = kept_instance(run)
     if kept is None:

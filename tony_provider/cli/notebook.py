@@ -24,8 +24,10 @@ from tony_provider.cli.command import (
     NotFound,
     bytes_of,
     command,
+    expect_directory,
     hook_of,
-    jobs_of,
+    job_of,
+    names_a_job,
     say,
     seconds_of,
     until_interrupted,
@@ -89,20 +91,9 @@ def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
         origin = NotebookOrigin(read_job(file, hook)[0], overrides, search_path(file), file_roots(args))
     elif args.param:
         raise NotFound("--param is for the parameters of a job's file: name the file")
-    if not (args.of or args.tag or args.dag_id or args.task_id or args.run_id):
+    if not names_a_job(args):
         return origin
-    named = Namespace(
-        application_ids=[args.of] if args.of else [],
-        tag=[args.tag] if args.tag else None,
-        dag_id=args.dag_id,
-        task_id=args.task_id,
-        run_id=[args.run_id] if args.run_id else None,
-        map_index=args.map_index,
-    )
-    found = jobs_of(hook, named)
-    if len(found) > 1:
-        raise NotFound("name one application: by --of, by --tag, or by --dag-id, --task-id and --run-id")
-    [job] = found
+    job = expect_directory(job_of(hook, args)[0])
     news = []
     if origin is None:
         kept = job.job_for_rerun(confirmed=args.yes)

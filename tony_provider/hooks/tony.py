@@ -23,6 +23,7 @@ from tony_provider.cluster.training.results import (
     ApplicationFinder,
     ApplicationRef,
     PreviousApplication,
+    TaskApplication,
     previous_application,
 )
 from tony_provider.hooks.connection import CONN_TYPE, mask_of, read_connection
@@ -236,6 +237,10 @@ class TonyHook(BaseHook):
         """
         finder = self._finder()
         return finder.of_application(application_id) if application_id else finder.of_tag(tag)
+
+    def applications_of_task(self, whose: Mapping[str, str]) -> list[TaskApplication]:
+        """Return the applications of a DAG's task, the newest first. See ``ApplicationFinder.of_task``."""
+        return self._finder().of_task(self.settings.namespace, whose)
 
     def trainings(self) -> Iterator[Identity]:
         """Yield the identities of all trainings that have a directory in the staging directory, newest first."""

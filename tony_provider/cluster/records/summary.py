@@ -24,7 +24,7 @@ import attrs
 from tony_provider.cluster.application_state import ApplicationState
 from tony_provider.cluster.interface import Application
 from tony_provider.cluster.records.history import JobHistory
-from tony_provider.cluster.training.identity import Identity, Layout, identity_of, read_record
+from tony_provider.cluster.training.identity import Identity, Layout, labelled_identity, read_record
 from tony_provider.runtime.application_history import TaskSample
 from tony_provider.runtime.common.bounds import PREVIOUS_RUNS_LIMIT, RECORD_LIMIT, read_json
 from tony_provider.runtime.common.codec import CodecError, dump_json, from_plain, to_plain
@@ -504,17 +504,7 @@ def task_identity(namespace: str, labels: Mapping[str, str]) -> Identity | None:
 
     Return None if the application does not belong to a task.
     """
-    if "dag_id" not in labels or "task_id" not in labels:
-        return None
-    index = labels.get("map_index", "-1")
-    return identity_of(
-        namespace=namespace,
-        dag_id=labels["dag_id"],
-        run_id="",
-        task_id=labels["task_id"],
-        map_index=int(index) if index.lstrip("-").isdecimal() else -1,
-        checkpoint_key=labels.get("checkpoint_key"),
-    )
+    return labelled_identity(namespace, {**labels, "run_id": ""})
 
 
 def read_previous_runs(storage: Storage, layout: Layout, task: Identity) -> PreviousRuns:

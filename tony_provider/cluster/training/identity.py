@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 import unicodedata
+from collections.abc import Mapping
 from typing import TypeVar
 
 import attrs
@@ -44,6 +45,10 @@ class Identity:
         match = _NAME.fullmatch(name)
         return None if match is None else cls(match[1], match[2])
 
+    def may_be_of(self, dag_id: str, task_id: str) -> bool:
+        """Return False if the training certainly belongs to another task."""
+        return self.slug.startswith(_words(dag_id, task_id))
+
     @property
     def name(self) -> str:
         return f"{self.slug}-{self.digest}"
@@ -75,13 +80,32 @@ def identity_of(
     return Identity(_slug(dag_id, task_id, which, run_id), digest[:_HASH_LENGTH])
 
 
+def labelled_identity(namespace: str, labels: Mapping[str, str]) -> Identity | None:
+    """Return the identity of the training whose application has these labels, or None if no task submitted it."""
+    if not {"dag_id", "run_id", "task_id"} <= labels.keys():
+        return None
+    index = labels.get("map_index", "-1")
+    return identity_of(
+        namespace=namespace,
+        dag_id=labels["dag_id"],
+        run_id=labels["run_id"],
+        task_id=labels["task_id"],
+        map_index=int(index) if index.lstrip("-").isdecimal() else -1,
+        checkpoint_key=labels.get("checkpoint_key"),
+    )
+
+
 def _slug(*parts: str) -> str:
+    return _words(*parts) or "training"
+
+
+def _words(*parts: str) -> str:
     words = []
     for part in parts:
         ascii_part = unicodedata.normalize("NFKD", part).encode("ascii", "ignore").decode().lower()
         if word := re.sub(r"[^a-z0-9]+", "-", ascii_part).strip("-"):
             words.append(word)
-    return "-".join(words)[:_SLUG_LENGTH].strip("-") or "training"
+    return "-".join(words)[:_SLUG_LENGTH].strip("-")
 
 
 APPLICATIONS = "applications"  # subdirectory of a training's directory, with a directory for each application

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -23,12 +24,13 @@ import attrs
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.interface import Application, ApplicationFilter, Cluster, bounded_status
 from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, TrainingOwners
-from tony_provider.cluster.training.identity import Identity, Layout, read_record
+from tony_provider.cluster.training.identity import Identity, Layout, labelled_identity, read_record
 from tony_provider.runtime.application_history import first_event
 from tony_provider.runtime.common import bounds, contract
 from tony_provider.runtime.common.bounds import RETURNED_DEEPEST, BoundedJsonError, read_json
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import dump_json
+from tony_provider.runtime.common.concurrency import in_parallel
 from tony_provider.runtime.protocol.limits import RESERVED_KEY_REASON, RESERVED_KEYS, foreign_places, reserved_key
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 from tony_provider.runtime.storage import uris
@@ -45,6 +47,26 @@ class ApplicationRef:
     application_id: str
     application: Application | None  # cluster's report; None if the cluster does not know the application (any more)
     identity: Identity | None  # None if the staging directory has no files of the application
+
+
+_MOST_TRAININGS = 64  # trainings of a task to search for its newest applications
+_READERS = 8  # threads
+
+
+@attrs.frozen
+class TaskApplication:
+    """An application that a task of a DAG has started."""
+
+    id: str
+    labels: dict[str, str]  # dag_id, run_id, task_id, try_number, …
+
+    @property
+    def run_id(self) -> str:
+        return self.labels["run_id"]
+
+    def __str__(self) -> str:
+        index = f", map index {self.labels['map_index']}" if "map_index" in self.labels else ""
+        return f"{self.id} (run {self.run_id}{index}, try {self.labels.get('try_number')})"
 
 
 @attrs.frozen
@@ -86,6 +108,28 @@ class ApplicationFinder:
             return ApplicationRef(kept[-1], None, identity)
         return others[0] if others else None
 
+    def of_task(self, namespace: str, whose: Mapping[str, str]) -> list[TaskApplication]:
+        """Return the newest application with these labels of each training, the newest application first.
+
+        ``whose`` has ``dag_id`` and ``task_id``, and may have further labels. If the labels do not identify a training,
+        only the trainings whose directories have changed last are considered.
+        """
+        exact = labelled_identity(namespace, whose)
+        found = [each for each in self._directories() if each[1].may_be_of(whose["dag_id"], whose["task_id"])]
+        newest = sorted(found, key=lambda each: (each[1] == exact, each[0]), reverse=True)[:_MOST_TRAININGS]
+        trainings = (identity for _, identity in newest)
+        read = in_parallel(partial(self._newest_with, namespace, whose), trainings, _READERS, "trainings")
+        return sorted(filter(None, read), key=lambda each: [(len(part), part) for part in each.id.split("_")])[::-1]
+
+    def _newest_with(self, namespace: str, whose: Mapping[str, str], identity: Identity) -> TaskApplication | None:
+        for application_id in reversed(self.ids_of(identity)):
+            found = labels(self.storage, self.layout.application_dir(identity, application_id))
+            if (
+                whose.items() <= found.items() and labelled_identity(namespace, found) == identity
+            ):  # labels may be forged
+                return TaskApplication(application_id, found)
+        return None
+
     def live_of(self, identity: Identity) -> list[Application]:
         """Return the training's applications that have not ended, newest first."""
         found = self.cluster.applications(ApplicationFilter(live=True, tag=identity.tag))
@@ -97,11 +141,14 @@ class ApplicationFinder:
         return identity.tag in application.tags and application.id in self.ids_of(identity)
 
     def identities(self) -> Iterator[Identity]:
-        """Yield the identities of all trainings that have a directory, the newest first."""
+        """Return the identities of all trainings that have a directory, the newest first."""
+        return (identity for _, identity in self._directories())
+
+    def _directories(self) -> Iterator[tuple[int, Identity]]:
         found = list_existing(self.storage, self.layout.jobs_dir)
         for directory in sorted(found, key=lambda directory: directory.modified_ms, reverse=True):
             if directory.is_directory and (identity := Identity.parse(directory.name)) is not None:
-                yield identity
+                yield directory.modified_ms, identity
 
     def _by_tags(self, application: Application) -> Identity | None:
         """Return the training of a tagged application. Usually this lists the directory of only one training."""
