@@ -49,7 +49,8 @@ def test_a_job_of_a_task_is_named_by_its_ids_and_by_default_the_newest(tony: Ton
     assert named(tony, *TASK) == named(tony, *TASK, "--try", "2") == again.application_id
     assert named(tony, *TASK, "--run-id", TUESDAY, "--try", "1") == first.application_id
     missing = named(tony, *TASK, "--try", "3")
-    assert "has no such job of the task train of the DAG clicks; its jobs: " in missing
+    assert "the task train of the DAG clicks in file://" in missing
+    assert "no such job; known jobs of this task: " in missing
     assert f"{again} (run {TUESDAY}, try 2), {second} (run {MONDAY}, try 1)" in missing
 
 
@@ -57,14 +58,16 @@ def test_what_names_no_job_or_several_lists_the_candidates(tony: Tony, local: To
     jobs = [submitted(local, MONDAY, index=0), submitted(local, MONDAY, index=1, key="fr")]
     one, other = (each.application_id for each in finished(local, *jobs))
     several = named(tony, *TASK)
-    assert "has several jobs of the task train of the DAG clicks; name one by its ID: " in several
-    assert f"{other} (run {MONDAY}, map index 1, try 1), {one} (run {MONDAY}, map index 0, try 1)" in several
+    assert (
+        f"name one of the jobs {other} (run {MONDAY}, map index 1, try 1), {one} (run {MONDAY}, map index 0, try 1)"
+        in several
+    )
     assert named(tony, *TASK, "--map-index", "0") == one
     assert named(tony, *TASK, "--map-index", "1") == named(tony, *TASK, "--run-id", MONDAY, "--map-index", "1") == other
     for unknown in (("--map-index", "7"), ("--run-id", TUESDAY)):
-        assert f"has no such job of the task train of the DAG clicks; its jobs: {other}" in named(tony, *TASK, *unknown)
+        assert f"no such job; known jobs of this task: {other}" in named(tony, *TASK, *unknown)
     missing = named(tony, "--dag-id", "clicks", "--task-id", "fit")
-    assert "of the task fit of the DAG clicks; its jobs: none, check both IDs" in missing
+    assert "no such job; known jobs of this task: none" in missing
 
 
 @pytest.mark.parametrize(
@@ -85,7 +88,7 @@ def test_forged_labels_do_not_make_a_job_that_of_another_task(tony: Tony, local:
     labels = {"dag_id": "clicks", "run_id": MONDAY, "task_id": "train"}
     theirs = local.identity(dag_id="clicks-train", run_id=MONDAY, task_id="")
     finished(local, local.submit(SubmissionRequest(job("true"), theirs, labels=labels)))
-    assert "of the task train of the DAG clicks; its jobs: none" in named(tony, *TASK)
+    assert "known jobs of this task: none" in named(tony, *TASK)
 
 
 def test_every_command_takes_every_name(tony: Tony, local: TonyHook) -> None:

@@ -49,9 +49,11 @@ def test_a_job_is_suspended_and_resumed_from_the_command_line(tony: Tony, local:
     reached(local, which, application_id, "SUSPENDED")
     shown = tony("status", application_id).out
     assert "the day belongs to others" in " ".join(shown.split())
+    (listed,) = json.loads(tony("list", "--output", "json").out)
+    assert (listed["application_id"], listed["state"]) == (application_id, "SUSPENDED")
     assert re.search(r"checkpoint +snapshot 1 \(step 7, saved \S+ UTC\): \d+ B in 2 files,", shown)
     (told,) = json.loads(tony("status", application_id, "--output", "json").out)
-    assert [(each["files"], each["suspicion"]) for each in told["checkpoints"]] == [("2", "")]
+    assert [(each["files"], each["suspicion"]) for each in told["checkpoints"]] == [(2, "")]
     assert local.storage().exists(told["checkpoints"][0]["uri"])
     copied = tony("checkpoint", application_id, str(tmp_path / "copy"))
     assert copied.out.startswith(f"{tmp_path}/copy holds snapshot 1 (step 7, saved ")

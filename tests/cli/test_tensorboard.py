@@ -246,7 +246,7 @@ def test_what_cannot_be_drawn_is_said_and_nothing_is_started(desk: Desk, kept: l
         (("--dag-id", "clicks", "--run-id", "x"), "by both --dag-id and --task-id"),
         (
             ("--dag-id", "clicks", "--task-id", "train", "--run-id", "x"),
-            "of the task train of the DAG clicks; its jobs: ",
+            "no such job; known jobs of this task: ",
         ),
         ((kept[0].id, "--port", "99999"), "99999 is not a port"),
         ((kept[0].id, "--most", "much"), "--most: not an amount of memory"),

@@ -11,10 +11,11 @@ import signal
 import socket
 import sys
 import threading
-import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
 
 from airflow.cli.simple_table import AirflowConsole
 from airflow.utils.cli import suppress_logs_and_warning
@@ -30,9 +31,8 @@ from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.connection import connections_of_database
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.common import clock
 from tony_provider.runtime.common.contract import TAG_PREFIX
-from tony_provider.runtime.common.quantities import some, span
+from tony_provider.runtime.common.quantities import some
 from tony_provider.runtime.common.text import one_line, printable
 from tony_provider.runtime.jobspec.units import UnitError, parse_duration, parse_memory
 from tony_provider.runtime.storage.errors import StorageError
@@ -42,20 +42,34 @@ _WIDE = 1 << 14  # characters; width of output to a file or pipe, wider than any
 _MEBIBYTE = 1 << 20
 
 
-def print_rows(rows: Sequence[Mapping[str, object]], output: str, *, whole: bool = False) -> None:
-    """Print rows in the format ``output``. With ``whole``, a terminal wraps cells such as paths, and cuts none."""
+Row = Mapping[str, Any]
+
+
+def print_rows(rows: Sequence[Row], output: str, *, table: Callable[[Row], Row] = dict, whole: bool = False) -> None:
+    """Print rows in the format ``output``.
+
+    The keys of ``rows`` are the names in JSON and YAML, which keep numbers, and null for missing values.
+
+    :param table: converts a row for a table, which omits empty columns.
+    :param whole: let a terminal wrap cells such as paths, and cut none.
+    """
     console = AirflowConsole(emoji=False)
-    if output == "table" and (whole or not console.is_terminal):  # only tables: JSON would be padded with blanks
-        console.width = _WIDE
-    if output not in ("json", "yaml"):  # those formats escape control characters
-        rows = [{key: _cell(value, output) for key, value in row.items()} for row in rows]
-    console.print_as(rows, output)
+    if output in ("json", "yaml"):  # without Airflow's ``print_as``, which turns numbers into text
+        getattr(console, f"print_as_{output}")([dict(row) for row in rows])
+    elif output == "plain":
+        console.print_as(
+            [{key: "-" if value is None else _cell(value) for key, value in row.items()} for row in rows], output
+        )
+    else:
+        if whole or not console.is_terminal:
+            console.width = _WIDE
+        cells = [{key: escape(_cell(value)) for key, value in table(row).items()} for row in rows]  # may contain markup
+        used = [key for row in cells[:1] for key in row if any(each[key] for each in cells)]
+        console.print_as([{key: row[key] for key in used} for row in cells], output)
 
 
-def _cell(value: object, output: str) -> object:
-    if not isinstance(value, str):
-        return value
-    return escape(one_line(value)) if output == "table" else one_line(value)  # rich parses cells as markup
+def _cell(value: object) -> str:
+    return "" if value is None else one_line(str(value))
 
 
 def as_text(text: str, style: str = "") -> Text:
@@ -76,14 +90,9 @@ def print_whole(renderable: RenderableType) -> None:
     console.print(renderable)
 
 
-def age_of(epoch_ms: int) -> str:
-    """Format the time since ``epoch_ms``."""
-    return span(time.time() - epoch_ms / 1000)
-
-
-def utc_time(epoch_ms: int | None) -> str:
-    """Format a time in UTC, which the column's title states. Return an empty string for None."""
-    return clock.moment(epoch_ms).removesuffix(" UTC") if epoch_ms else ""
+def iso_time(epoch_ms: int | None) -> str | None:
+    """Format a time for programs. Return None if it is unknown."""
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds") if epoch_ms else None
 
 
 def seconds_of(option: str, text: str) -> float:
@@ -224,11 +233,9 @@ def _of_task(hook: TonyHook, args: Namespace, run_id: str) -> NamedJob:
     mine = [each for each in found if each.run_id == found[0].run_id]
     if len(mine) == 1:
         return _find(hook, mine[0].id, application_id=mine[0].id)
-    candidates = some(map(str, mine or hook.applications_of_task(task)), 20)
-    raise NotFound(
-        f"{hook.layout.root} has {'several jobs' if mine else 'no such job'} of the task {args.task_id} of the DAG "
-        f"{args.dag_id}; {'name one by its ID' if mine else 'its jobs'}: {candidates or 'none, check both IDs'}"
-    )
+    known = some(map(str, mine or hook.applications_of_task(task)), 20)
+    problem = f"name one of the jobs {known}" if mine else f"no such job; known jobs of this task: {known or 'none'}"
+    raise NotFound(f"the task {args.task_id} of the DAG {args.dag_id} in {hook.layout.root}: {problem}")
 
 
 @contextmanager

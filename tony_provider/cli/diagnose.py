@@ -31,7 +31,7 @@ def doctor(args: Namespace) -> None:
             "checked": finding.what,
             "outcome": finding.outcome.value,
             "found": finding.detail,
-            "what to do": finding.advice,
+            "advice": finding.advice or None,
         }
         for finding in report.findings
     ]

@@ -12,13 +12,23 @@ import sys
 import time
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import track
 
-from tony_provider.cli.command import age_of, command, hook_of, jobs_of, names_a_job, print_rows, say, seconds_of
+from tony_provider.cli.command import (
+    Row,
+    command,
+    hook_of,
+    iso_time,
+    jobs_of,
+    names_a_job,
+    print_rows,
+    say,
+    seconds_of,
+)
 from tony_provider.cluster.environments.built_environments import BuildFailed, BuildTarget, build_environment
 from tony_provider.cluster.environments.requirements import read_requirements
 from tony_provider.cluster.environments.runtime_archive import PLATFORMS
@@ -34,7 +44,7 @@ from tony_provider.operators.job_summaries import KEPT, begun_summary, submitted
 from tony_provider.operators.try_state import TaskInstanceInfo
 from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.common.python_packages import Version
-from tony_provider.runtime.common.quantities import size
+from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import observe
 from tony_provider.watching.token_refresher import TokenRefresher
@@ -50,13 +60,14 @@ def gc(args: Namespace) -> None:
         items = garbage.old_items(before_ms)
         going = [item for item in items if not item.kept_because]
         if args.dry_run or not args.yes:
-            _show(args, [_row(item) for item in items])
+            stay = len(items) - len(going)
+            _show(args, hook, [_row(item) for item in items])
             if not items:
                 _say(args, f"Nothing in the staging directory has been unchanged for {args.older_than}")
-            _say(args, f"{_sum(going)} would be removed with --yes; {len(items) - len(going)} old items stay")
+            _say(args, f"{_sum(going)} would be removed with --yes, and {count(stay, 'old item')} kept")
             return
         removed, error = _remove(args, garbage, going, before_ms)
-    _show(args, [{**_row(each.item), "outcome": each.problem or "removed"} for each in removed])
+    _show(args, hook, [{**_row(each.item), "outcome": each.problem or "removed"} for each in removed])
     _say(args, f"{_sum([each.item for each in removed if not each.problem])} removed")
     if error is not None:
         raise error
@@ -69,9 +80,15 @@ def _before(option: str, text: str) -> int:
     return int((time.time() - seconds_of(option, text)) * 1000)
 
 
-def _show(args: Namespace, rows: Sequence[Mapping[str, object]]) -> None:
+def _show(args: Namespace, hook: TonyHook, rows: Sequence[Row]) -> None:
+    """Print the rows. A table contains paths relative to the staging directory."""
+
+    def cells(row: Row) -> Row:
+        path, day = row["directory"].removeprefix(f"{hook.layout.root}/"), row["changed"][:10]
+        return {**row, "directory": path, "size": size(row["size"]), "changed": day}
+
     if rows or args.output != "table":
-        print_rows(rows, args.output, whole=True)
+        print_rows(rows, args.output, table=cells, whole=True)
 
 
 def _remove(
@@ -90,13 +107,13 @@ def _remove(
     return removed, None
 
 
-def _row(item: GarbageItem) -> dict[str, str]:
+def _row(item: GarbageItem) -> Row:
     return {
         "what": f"{item.kind.value}, not its history" if item.keeps_history else item.kind.value,
         "directory": item.uri,
-        "size": size(item.size),
-        "unchanged for": age_of(item.newest_ms),
-        "stays because": item.kept_because,
+        "size": item.size,
+        "changed": iso_time(item.newest_ms),
+        "stays_because": item.kept_because or None,
     }
 
 
@@ -165,7 +182,8 @@ def rebuild(args: Namespace) -> None:
                 rows.append({"application_id": application_id, "training": identity.slug, "outcome": outcome})
                 failures += failed
     shown = [row for row in rows if row["outcome"] != KNOWN]
-    _show(args, shown)
+    if shown or args.output != "table":
+        print_rows(shown, args.output, whole=True)
     if args.output == "table":
         counts = Counter(row["outcome"] if row["outcome"] in (LISTED, KNOWN) else "left out" for row in rows)
         say(", ".join(f"{counts[each]} {each}" for each in (LISTED, KNOWN, "left out")))

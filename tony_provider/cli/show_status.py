@@ -5,6 +5,7 @@ The status includes the reasons why the shown state may be outdated.
 
 from __future__ import annotations
 
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -18,28 +19,31 @@ from rich.text import Text
 
 from tony_provider.cli.command import (
     NotFound,
+    Row,
     as_text,
     command,
     expect_directory,
     hook_of,
+    iso_time,
     job_of,
     print_rows,
     print_whole,
     say,
-    utc_time,
 )
 from tony_provider.cluster.errors import ClusterError, RecordUnreadable
 from tony_provider.cluster.interface import Application, ApplicationFilter, ApplicationState
 from tony_provider.cluster.training.checkpoint_chains import KeptCheckpoint
-from tony_provider.cluster.training.results import tag_of
+from tony_provider.cluster.training.results import date_of_run, tag_of
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.common.codec import to_plain
-from tony_provider.runtime.common.quantities import count, number, size, span, steps
+from tony_provider.runtime.common.concurrency import run_in_threads
+from tony_provider.runtime.common.quantities import count, number, size, span, steps, steps_and_percent
+from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.protocol.limits import STATUS_STALE
 from tony_provider.runtime.protocol.metrics import IN_TASK_TABLES
-from tony_provider.runtime.protocol.status import JobStatus, ProcessStatus, TaskStatus
+from tony_provider.runtime.protocol.status import JobState, JobStatus, ProcessStatus, TaskStatus
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import Observation, UnansweredCalls, observe_status, status_of_master
 from tony_provider.watching.progress_log import MAX_ROWS, ReachabilityLog, progress_line
@@ -281,7 +285,7 @@ def status(args: Namespace) -> None:
         raise seen.error
 
 
-def _story(job: TonyJob, application: Application | None, task: str) -> list[dict[str, str]]:
+def _story(job: TonyJob, application: Application | None, task: str) -> list[Row]:
     """Return a task's state transitions if its job runs, or its events if the job has ended. Raises NotFound."""
     if application is not None and not application.is_final:
         story = job.story(task)
@@ -301,20 +305,20 @@ def _story(job: TonyJob, application: Application | None, task: str) -> list[dic
     return rows
 
 
-def _story_row(time_ms: object, subject: str, change: str, why: str, event: str = "") -> dict[str, str]:
-    when = moment(time_ms) if isinstance(time_ms, int) else ""
-    return {"time": when, "subject": subject, "change": change, "reason": why, "event": event}
+def _story_row(time_ms: object, subject: str, change: str, why: str, event: str = "") -> Row:
+    when = iso_time(time_ms) if isinstance(time_ms, int) else None
+    return {"time": when, "subject": subject, "change": change, "reason": why or None, "event": event or None}
 
 
-def _task_rows(job_status: JobStatus | None) -> list[dict[str, Any]]:
+def _task_rows(job_status: JobStatus | None) -> list[Row]:
     """Return one row per task, for scripts that read columns."""
     return [
         {
             "task": task.name,
             "state": task.state.value,
-            "node": task.node or "-",
+            "node": task.node,
             "start": task.start,
-            "step": task.progress.step if task.progress else "-",
+            "step": task.progress.step if task.progress else None,
         }
         for task in (job_status.tasks if job_status is not None else [])
     ]
@@ -337,15 +341,15 @@ def list_applications(args: Namespace) -> None:
     live = None if args.all else not args.ended
     with hook_of(args) as hook:
         found = hook.get_conn().applications(ApplicationFilter(live=live, user=args.user))
-    rows = [
-        _listing_row(application)
-        for application in found
-        if args.queue in (None, application.queue, _last(application))
-    ]
-    if not rows and args.output == "table":
+        listed = [each for each in found if args.queue in (None, each.queue, _last(each))]
+        known = _ask_masters(hook, [each for each in listed if each.state is ApplicationState.RUNNING])
+    if not listed and args.output == "table":
         say(_nothing(args))
         return
-    print_rows(rows, args.output, whole=True)
+    print_rows([_row_of(each, known.get(each.id)) for each in listed], args.output, table=_cells, whole=True)
+    if unknown := [f"{name}: {each or 'no answer'}" for name, each in known.items() if not isinstance(each, JobStatus)]:
+        missing = f"Not known: the progress of {count(len(unknown), 'job')}, such as {unknown[0]}"
+        print(printable(missing), file=sys.stderr)  # noqa: T201
 
 
 def _nothing(args: Namespace) -> str:
@@ -360,16 +364,55 @@ def _last(application: Application) -> str:
     return application.queue.rpartition(".")[2]
 
 
-def _listing_row(application: Application) -> dict[str, str]:
-    final = application.final_status.value if application.final_status and application.is_final else ""
+_ASK_SECONDS = 10.0  # time limit for the answers of all masters
+_THREADS = 8
+
+Answer = JobStatus | ClusterError | None  # None if the master has not answered yet
+
+
+def _ask_masters(hook: TonyHook, running: Sequence[Application]) -> dict[str, Answer]:
+    """Return the statuses of running jobs by application ID. The masters report them, so the store is not read."""
+    known: dict[str, Answer] = {each.id: None for each in running}
+    rest = iter(list(known))
+
+    def ask() -> None:
+        for application_id in rest:
+            known[application_id] = status_of_master(TonyJob(hook, application_id, None))
+
+    run_in_threads([ask] * min(len(known), _THREADS), _ASK_SECONDS, "statuses")
+    return dict(known)
+
+
+def _row_of(application: Application, answer: Answer) -> Row:
+    status = answer if isinstance(answer, JobStatus) else JobStatus(application.id, "", JobState.WAITING)
+    final = application.final_status if application.is_final else None
     return {
         "application_id": application.id,
         "name": application.name,
+        **{key: status.labels.get(key) for key in ("dag_id", "task_id", "run_id")},
+        "map_index": int(status.labels["map_index"]) if "map_index" in status.labels else None,
         "user": application.user,
-        "queue": application.queue,
-        "state": application.state.value,
-        "final_status": final,
-        "started (UTC)": utc_time(application.started_ms),
-        "ended (UTC)": utc_time(application.finished_ms),
-        "tag": tag_of(application) or "",
+        "queue": application.queue or None,
+        "state": (status if status.state is JobState.SUSPENDED else application).state.value,
+        "final_status": final and final.value,
+        "step": status.step,
+        "total_steps": status.total_steps,
+        "started": iso_time(application.started_ms),
+        "ended": iso_time(application.finished_ms),
+        "tag": tag_of(application),
+    }
+
+
+def _cells(row: Row) -> Row:
+    """Return the columns of the table, which fits a terminal of 160 columns."""
+    index = f"[{row['map_index']}]" if row["map_index"] is not None else ""
+    return {
+        "application_id": row["application_id"],
+        "job": f"{row['dag_id']}.{row['task_id']}{index}" if row["dag_id"] else row["name"],
+        "run": date_of_run(row["run_id"] or ""),
+        "user": row["user"],
+        "queue": row["queue"],
+        "state": row["final_status"] or row["state"],
+        "progress": "" if row["step"] is None else steps_and_percent(row["step"], row["total_steps"]),
+        **{f"{time} (UTC)": (row[time] or "")[:16] for time in ("started", "ended")},
     }

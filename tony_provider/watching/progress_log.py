@@ -15,7 +15,7 @@ import attrs
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.cluster.interface import Application, ApplicationState
 from tony_provider.runtime.common.clock import moment
-from tony_provider.runtime.common.quantities import left, number, percent, span, speed, steps
+from tony_provider.runtime.common.quantities import left, number, span, speed, steps, steps_and_percent
 from tony_provider.runtime.protocol.limits import SLOW_ANSWER, STATUS_STALE
 from tony_provider.runtime.protocol.metrics import IN_TASK_TABLES
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
@@ -358,9 +358,7 @@ def _says_all(application: Application, status: JobStatus | None) -> bool:
 
 def progress_line(status: JobStatus) -> str:
     """Format like ``step 120 of 900 (13 %), 8.4 steps/s, about 1 min 33 s left, loss=0.31, checkpoint 100``."""
-    line = f"step {steps(status.step or 0, status.total_steps)}"
-    if status.step is not None and status.total_steps:
-        line += f" ({percent(status.step / status.total_steps)})"
+    line = f"step {steps_and_percent(status.step or 0, status.total_steps)}"
     if status.steps_per_second is not None:
         line += f", {speed(status.steps_per_second)}"
     forecast = left(status.step, status.total_steps, status.steps_per_second)

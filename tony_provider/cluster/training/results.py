@@ -402,11 +402,11 @@ def label_of(labels: Mapping[str, str], identity: Identity, application_id: str)
     what = ".".join(labels[key] for key in ("dag_id", "task_id") if key in labels)
     if "map_index" in labels:
         what += f"-{labels['map_index']}"
-    words = [what[:_LONGEST], _date(labels.get("run_id", "")), application_id]
+    words = [what[:_LONGEST], date_of_run(labels.get("run_id", "")), application_id]
     return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(word for word in words if word)).strip("-.")
 
 
-def _date(run_id: str) -> str:
+def date_of_run(run_id: str) -> str:
     """Return the date in an Airflow run id, with the time unless it is midnight. Return "" if there is no date."""
     found = _DATE.search(run_id)
     if found is None:

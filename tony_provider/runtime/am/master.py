@@ -270,6 +270,7 @@ class Master:
             inputs=self._inputs.status,
             outputs=self._outputs.status,
             store_token=self._access.life,
+            labels=self.description.labels,
         )
         return without_foreign_places(whole, self.description.application_dir)
 

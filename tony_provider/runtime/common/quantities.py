@@ -134,6 +134,11 @@ def steps(done: int, total: Optional[int] = None) -> str:
     return f"{done:,} of {total:,}" if total else f"{done:,}"
 
 
+def steps_and_percent(done: int, total: Optional[int]) -> str:
+    """Format progress: ``120 of 900 (13 %)``, or ``120`` if the total is unknown."""
+    return f"{steps(done, total)} ({percent(done / total)})" if total else steps(done)
+
+
 def left(done: Optional[int], total: Optional[int], steps_per_second: Optional[float]) -> str:
     """Format the remaining time: ``about 12 min left``. Return an empty string if it is unknown."""
     if done is None or not total or not steps_per_second or not steps_per_second > 0:

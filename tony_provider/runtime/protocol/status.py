@@ -304,6 +304,7 @@ class JobStatus:
     times: Optional[TimeUse] = None  # None if an older master wrote the status
     use: list[TypeUse] = attrs.field(factory=list)  # by task type, in the job's order
     store_token: Optional[TokenLife] = None  # None if the store needs no token, or if an older master wrote this
+    labels: dict[str, str] = attrs.field(factory=dict)  # origin of the job (dag_id, run_id, …), from its submission
     version: int = 1  # version of this message's format
 
     @property
