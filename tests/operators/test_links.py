@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
+from airflow.models.xcom import XComModel
+from airflow.utils.session import create_session
+from sqlalchemy import select
 
-from tests.operators.jobs import job, train
+from tests.operators.jobs import Marker, job, train
 from tony_provider.cluster.interface import Pages
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.links.job_links import (
@@ -54,6 +57,24 @@ def test_the_pages_of_a_master_go_with_it() -> None:
 def test_the_portal_is_where_airflow_says_that_it_is(monkeypatch: pytest.MonkeyPatch, base: str, page: str) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", base)
     assert portal_page(ID) == page
+
+
+def test_a_running_task_has_its_result_so_far(local: TonyHook, marker: Marker) -> None:
+    """Tasks downstream get it if a user marks the running task as success, and would otherwise get None."""
+    found: list[Any] = []
+
+    def look(application_id: str) -> None:
+        with create_session() as session:
+            mine = select(XComModel).where(XComModel.key == "return_value", XComModel.task_id == "train")
+            found.extend(XComModel.deserialize_value(row) for row in session.scalars(mine))
+        local.kill(application_id, "seen")
+
+    with marker.then(look):
+        done = train(job(marker.forever))
+    (so_far,) = found
+    assert so_far["application_id"] in str(done.errors["train"])
+    assert so_far["application_dir"].endswith(f"/applications/{so_far['application_id']}")
+    assert (so_far["model_dir"], so_far["final_status"]) == (None, None)
 
 
 def test_a_job_that_has_ended_leads_to_its_page_inside_airflow(local: TonyHook) -> None:

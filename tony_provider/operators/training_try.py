@@ -37,7 +37,7 @@ from tony_provider.links.job_links import push_links, withdraw_links
 from tony_provider.operators import try_state
 from tony_provider.operators.advice import Adviser
 from tony_provider.operators.job_summaries import Summaries
-from tony_provider.operators.outcome import Outcome, RemainingOutput, failure, with_own_outputs
+from tony_provider.operators.outcome import JobResult, Outcome, RemainingOutput, failure, with_own_outputs
 from tony_provider.operators.submission import ParsedJob, check_shown, render_secrets, request_of
 from tony_provider.operators.telemetry import Telemetry
 from tony_provider.operators.try_state import (
@@ -246,7 +246,7 @@ class TrainingTry:
         try_state.end_abandoned_application(self._store, mine, self._log)
         with self._task.sent(job) as sent:
             started = self._start(request_of(self._task, self._run, self._parsed, sent, secrets))
-        self._show_links(tensorboard=job.tensorboard is not None)
+        self._push_xcoms(tensorboard=job.tensorboard is not None)
         self._summary.begin(self._job)
         self._end_if_killed()
         if not self._task.wait_for_completion and not started.has_ended:
@@ -402,11 +402,16 @@ class TrainingTry:
             self._switch.job = None  # it will not be submitted
             self._end_if_killed()
 
-    def _show_links(self, *, tensorboard: bool) -> None:
+    def _push_xcoms(self, *, tensorboard: bool) -> None:
+        """Push the links, and the result so far, which tasks downstream get if a user marks this task as success."""
+        ti = self._context["ti"]
         try:
             pages = self._job.pages()
             self._task.has_links = True
-            push_links(self._context["ti"], self._job.application_id, pages, tensorboard=tensorboard)
+            push_links(ti, self._job.application_id, pages, tensorboard=tensorboard)
+            if self._task.do_xcom_push:
+                so_far = JobResult.of(self._job.application_id, self._job.directory, None, None)
+                ti.xcom_push("return_value", self._task.answer(self._context, so_far.to_dict()))
         except (ClusterError, AirflowRuntimeError) as error:
             self._log.warning("Cannot add links for %s to Airflow's pages: %s", self._job, error)
 
