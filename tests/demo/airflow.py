@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 DAG = "digits_train"
 # What of Airflow's log is about the job, for people who watch.
 _TOLD = re.compile(r"\[info\s*\] (?P<text>.*?)\s*\[(airflow\.task\.(operators|hooks)\.)?tony_provider")
+
+# Parts of it that are of no use after the demonstration: its connection, and perhaps its cluster, are gone.
+_GONE = re.compile(r" ?(Full output|Details of the advice|Page): (airflow tony|https?:).*")
 
 
 class DemoFailed(Exception):
@@ -44,6 +48,12 @@ class Airflow:
         # Airflow's processes have the DAGs' folder on the import path; its command line only from 3.1 on.
         path = os.pathsep.join(filter(None, (str(REPOSITORY / "dags"), os.environ.get("PYTHONPATH"))))
         return {**os.environ, **own, "PYTHONPATH": path, "AIRFLOW_CONN_TONY_DEFAULT": json.dumps(self.connection)}
+
+    def command(self, *words: str) -> str:
+        """A command line for this Airflow, which works in any shell."""
+        names = ("AIRFLOW_HOME", "AIRFLOW_CONN_TONY_DEFAULT")
+        variables = [f"{name}={shlex.quote(self.environment[name])}" for name in names]
+        return " ".join([*variables, sys.executable, "-m", "airflow", *words])
 
     def migrate(self) -> None:
         """Make the database. Raises DemoFailed."""
@@ -80,8 +90,8 @@ class Airflow:
             assert process.stdout is not None
             for line in process.stdout:
                 output.write(line)
-                if told := _TOLD.search(line):
-                    print(f"  {told['text']}", flush=True)
+                if (told := _TOLD.search(line)) and (text := _GONE.sub("", told["text"])):
+                    print(f"  {text}", flush=True)
         if process.returncode != 0:
             raise DemoFailed(f"the DAG {DAG} failed; {log} ends with:\n{_tail(log)}")
 

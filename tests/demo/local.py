@@ -32,3 +32,5 @@ def _run(home: Path) -> None:
     print(published)
     if published.accuracy < MINIMUM_ACCURACY:
         raise DemoFailed(f"the accuracy is below {MINIMUM_ACCURACY}")
+    print(f"The jobs: {airflow.command('tony', 'list', '--all')}")
+    print(f"Their logs: {airflow.command('tony', 'logs', '--dag-id', 'digits_train', '--task-id', 'train')}")
