@@ -11,6 +11,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from airflow.cli.cli_parser import get_parser
+from starlette.testclient import TestClient
 
 from tests.files import files_below
 from tests.hooks.conftest import AddConnection
@@ -416,3 +418,31 @@ def test_nobody_is_impersonated_here(local: TonyHook) -> None:
         hook.submit(SubmissionRequest(job(), identity(hook)))
     with TonyHook(proxy_user=local.get_conn().user) as hook:
         hook.get_conn()
+
+
+def test_airflows_button_tests_a_connection_that_was_added_as_documented(
+    local: TonyHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow's form sends the port 0 for a connection without a port, and rejects the difference."""
+    from airflow.api_fastapi.app import create_app, get_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    monkeypatch.setenv("AIRFLOW__CORE__TEST_CONNECTION", "Enabled")
+    app = create_app(apps="core")
+    token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="admin", role="admin"))
+    extra = json.loads(os.environ["AIRFLOW_CONN_TONY_DEFAULT"])["extra"]
+    answers = {}
+    with TestClient(app, headers={"Authorization": f"Bearer {token}"}) as client:
+        for name, *port in (("without",), ("with", "--conn-port", "0")):
+            words = ["connections", "add", name, "--conn-type", "tony", "--conn-extra", json.dumps(extra), *port]
+            args = get_parser().parse_args(words)
+            args.func(args)
+            form = client.get(f"/api/v2/connections/{name}").json()
+            sent = {
+                **form,
+                "port": form["port"] or 0,
+                **{key: form[key] or "" for key in ("host", "login", "password")},
+            }
+            answer = client.post("/api/v2/connections/test", json={key: sent[key] for key in sent if key != "schema"})
+            answers[name] = answer.status_code, answer.json().get("status")
+    assert answers == {"without": (400, None), "with": (200, True)}

@@ -134,10 +134,10 @@ def missing_connection(conn_id: str) -> str:
     return (
         f"there is no connection {conn_id!r}. For a YARN cluster add it with\n"
         f'  airflow connections add {conn_id} --conn-type tony --conn-login "$(id -un)" \\\n'
-        "    --conn-host http://resourcemanager.example.com:8088 \\\n"
+        "    --conn-host http://resourcemanager.example.com:8088 --conn-port 0 \\\n"
         """    --conn-extra '{"webhdfs": "http://namenode.example.com:9870"}'\n"""
         "or, to run jobs on the Airflow worker's own machine, with\n"
-        f"  airflow connections add {conn_id} --conn-type tony \\\n"
+        f"  airflow connections add {conn_id} --conn-type tony --conn-port 0 \\\n"
         """    --conn-extra '{"backend": "local", "staging_dir": "/var/lib/tony"}'"""
     )
 

@@ -333,7 +333,7 @@ FIELD_BEHAVIOUR: dict[str, Any] = {
     # Grey example texts. They must not look like entered values, and must be short enough to be fully visible.
     "placeholders": {
         "host": "on YARN, such as http://rm1:8088,http://rm2:8088",
-        "port": "port of hosts without a port; needed by Airflow's test",
+        "port": "port of hosts without a port, or 0 for Airflow's test",
         "login": "user of jobs on a cluster without Kerberos",
     },
 }
