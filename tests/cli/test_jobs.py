@@ -34,6 +34,7 @@ SAY = """
 echo "hello from $TONY_TASK_INDEX with $API_KEY"
 echo '{"step": 3, "total_steps": 9, "loss": 0.5}' >> "$TONY_METRICS_FILE"
 while [ -n "$WAIT" ] && [ ! -e "$WAIT" ]; do sleep 0.1; done
+[ "$TONY_TASK_INDEX" != 0 ] || echo '{"auc": 0.75}' > "$TONY_RESULT_FILE"
 echo "goodbye from $TONY_TASK_INDEX"
 exit "${EXIT:-0}"
 """
@@ -60,6 +61,7 @@ def test_a_job_is_submitted_and_waited_for(tony: Tony, hook: TonyHook, job: str)
     assert done.code == 0, done.error
     assert "(greeting), of the training tony-" in done.out
     assert "Job is SUCCEEDED" in done.out
+    assert done.out.endswith('Succeeded\nReturned: {"auc": 0.75}\n')
     application_id = next(word for word in done.out.split() if word.startswith("application_"))
     tag = hook.identity(dag_id=f"cli:{hook.get_conn().user}", run_id="one", task_id="greeting").tag
 
@@ -196,7 +198,7 @@ def test_as_a_process(local: TonyHook, job: str) -> None:
 
     done = airflow("submit", job, "--secret", "API_KEY", "--wait")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.rstrip().endswith("Succeeded")
+    assert "\nSucceeded\n" in done.stdout
     # A connection of Airflow's database, where `airflow connections add` puts it.
     extra = json.loads(os.environ["AIRFLOW_CONN_TONY_DEFAULT"])["extra"]
     with create_session() as session:

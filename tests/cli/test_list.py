@@ -55,6 +55,7 @@ def test_a_running_job_is_listed_with_its_task_run_and_step(tony: Tony, local: T
 
     found.kill("seen")
     ended(local, found.application_id)
+    assert " ago" not in tony("status", found.application_id).out  # its last heartbeat is of no use
     assert tony("list").out.startswith("No job is running")
     assert "| KILLED |" in tony("list", "--ended").out
 

@@ -55,7 +55,7 @@ def print_rows(rows: Sequence[Row], output: str, *, table: Callable[[Row], Row] 
     """
     console = AirflowConsole(emoji=False)
     if output in ("json", "yaml"):  # without Airflow's ``print_as``, which turns numbers into text
-        getattr(console, f"print_as_{output}")([dict(row) for row in rows])
+        getattr(console, f"print_as_{output}")(list(rows))
     elif output == "plain":
         console.print_as(
             [{key: "-" if value is None else _cell(value) for key, value in row.items()} for row in rows], output
@@ -218,9 +218,7 @@ def _of_tag(hook: TonyHook, tag: str) -> NamedJob:
     """Return the newest job with this tag. A tag that the jobs set themselves may select only one running job."""
     running = [] if tag.startswith(TAG_PREFIX) else hook.get_conn().applications(ApplicationFilter(live=True, tag=tag))
     if len(running) > 1:
-        raise NotFound(
-            f"{len(running)} running jobs have the tag {tag}: {some(f'{each.id} ({each.name})' for each in running)}"
-        )
+        raise NotFound(f"name one of the running jobs with the tag {tag}: {some(each.id for each in running)}")
     return _find(hook, tag, tag=tag)
 
 

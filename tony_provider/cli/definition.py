@@ -481,7 +481,12 @@ _RUNTIME_BUILD = ActionCommand(
     ),
     func=lazily("tony_provider.cli.maintenance.build_runtime"),
     args=(
-        _arg("--python", required=True, help="Comma-separated Python versions of the nodes, such as 3.9,3.12"),
+        _arg(
+            "--python",
+            action="append",
+            required=True,
+            help="Comma-separated Python versions of the nodes, such as 3.9,3.12",
+        ),
         _arg(
             "--platform",
             help="Comma-separated platforms of the nodes, as in wheel names (default: Linux on x86_64)",

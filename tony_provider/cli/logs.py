@@ -26,7 +26,7 @@ def logs(args: Namespace) -> None:
     with hook_of(args) as hook:
         job, application = job_of(hook, args)
         if args.task == _AM:
-            _print(job.master_log().encode())
+            _print(f"{job.master_log().rstrip()}\n".encode())
             return
         expect_directory(job)
         if application is not None and not application.is_final:
@@ -91,7 +91,11 @@ def _kept(job: TonyJob, task: str | None) -> None:
     wanted = job.stored_logs(task)
     if not wanted:
         tasks = dict.fromkeys(contract.task_of_log(log.name)[0] for log in job.stored_logs())
-        known = f"; there are logs of {some(tasks, 20)}" if tasks else ""
+        known = (
+            f"; there are logs of {some(tasks, 20)}"
+            if tasks
+            else f"; on YARN, also try `yarn logs -applicationId {job}`"
+        )
         raise NotFound(f"no log of {task or 'any task'} is stored in {job.directory}{known}")
     for log in wanted:
         if len(wanted) > 1:

@@ -269,7 +269,7 @@ def _version(text: str, example: str) -> Version:
 
 def build_runtime(args: Namespace) -> None:
     """Build a runtime archive. Exits with a message if that fails."""
-    pythons = [version.strip() for version in args.python.split(",") if version.strip()]
+    pythons = [version.strip() for version in ",".join(args.python).split(",") if version.strip()]
     platforms = args.platform.split(",") if args.platform else list(PLATFORMS)
     output = Path(args.output)
     try:

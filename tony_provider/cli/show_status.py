@@ -161,7 +161,7 @@ def job_table(
             bar = Table.grid()  # without a table, rich prints no line break after a bar
             bar.add_row(ProgressBar(total=status.total_steps, completed=status.step or 0, width=60))
             parts.append(bar)
-        parts.append(_tasks(status))
+        parts.append(_tasks(status, over=status.state.is_final or application is None or application.is_final))
     return Group(*parts)
 
 
@@ -215,10 +215,10 @@ def _named(
     return facts
 
 
-def _tasks(status: JobStatus) -> Table:
+def _tasks(status: JobStatus, *, over: bool) -> Table:
     table = Table(*_COLUMNS, box=None, pad_edge=False, header_style="bold")
     for task in status.tasks[:MAX_ROWS]:
-        table.add_row(*_row(task, status.state.is_final))
+        table.add_row(*_row(task, over))
         for process in task.further:
             table.add_row(*_process_row(process))
     if len(status.tasks) > MAX_ROWS:
@@ -379,8 +379,8 @@ def _ask_masters(hook: TonyHook, running: Sequence[Application]) -> dict[str, An
         for application_id in rest:
             known[application_id] = status_of_master(TonyJob(hook, application_id, None))
 
-    run_in_threads([ask] * min(len(known), _THREADS), _ASK_SECONDS, "statuses")
-    return dict(known)
+    run_in_threads([ask] * _THREADS, _ASK_SECONDS, "statuses")
+    return known
 
 
 def _row_of(application: Application, answer: Answer) -> Row:

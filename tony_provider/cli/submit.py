@@ -214,6 +214,8 @@ def submit(args: Namespace) -> None:
                 status = wait_for_job(submitted, limits)
                 model = f"; the model is in {status.model_dir}" if status is not None and status.model_dir else ""
                 say(f"Succeeded{model}")
+                if (returned := submitted.returned()) is not None:
+                    say(f"Returned: {json.dumps(returned)}")
                 return
         except KeyboardInterrupt:
             _tell(args, "", "\nThe job continues.")

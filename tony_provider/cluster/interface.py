@@ -49,7 +49,6 @@ def bounded_status(status: JobStatus) -> JobStatus:
         inputs=status.inputs[:_MANY],
         outputs=[each for each in status.outputs[:_MANY] if len(each.name) + len(each.uri) <= _TEXT],
         use=status.use[:_MANY],
-        labels={key: text[:_TEXT] for key, text in islice(status.labels.items(), _MANY) if len(key) <= _TEXT},
     )
 
 

@@ -434,7 +434,9 @@ def host() -> str:
 
 
 def _limits(limits: LocalSettings) -> Iterator[Finding]:
-    detail = f"one job may use {limits.memory} MiB, {limits.vcores} vcores and {limits.gpus} GPUs of this host"
+    detail = (
+        f"limits of one job: {limits.memory} MiB, {limits.vcores} vcores (may share processors), {limits.gpus} GPUs"
+    )
     yield ok("Limits", detail)
 
 

@@ -32,6 +32,7 @@ from tony_provider.cluster.training.plan import ChainOrigin, Resume, TrainingPla
 from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.checkpoint.stored_checkpoint import NO_TRY, Epoch, WaitingTry
 from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage, upload
@@ -86,7 +87,7 @@ class StagingCounts:
 
     def __str__(self) -> str:
         return (
-            f"{self.uploaded} files uploaded ({self.uploaded_bytes} bytes), "
+            f"{count(self.uploaded, 'file')} uploaded ({self.uploaded_bytes} bytes), "
             f"{self.reused} reused ({self.reused_bytes} bytes)"
         )
 
