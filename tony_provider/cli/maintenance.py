@@ -1,4 +1,4 @@
-"""The commands ``airflow tony doctor``, ``advise``, ``gc``, ``renew``, ``portal rebuild``, ``env build``, ``runtime build``.
+"""Commands for a connection and its files: ``doctor``, ``advise``, ``gc``, ``renew``, ``portal rebuild``, and builds.
 
 ``doctor`` checks a connection, and ``advise`` suggests changes to a job. ``gc`` removes files of old trainings from the
 staging directory. ``renew`` sends newer HDFS tokens to running jobs. ``portal rebuild`` adds jobs to the portal's list
