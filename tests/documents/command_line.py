@@ -13,7 +13,12 @@ from airflow.cli.cli_config import ActionCommand, Arg, CLICommand
 
 from tony_provider.cli.definition import get_tony_cli_commands
 
-_NAME = "`--tag`, `--dag-id`, `--task-id`, `--run-id`, `--map-index`, `--try`"  # the options that name a job
+# Short names of arguments that commands share. The page explains these names.
+_GROUPS = {
+    "`--tag`, `--dag-id`, `--task-id`, `--run-id`, `--map-index`, `--try`": "job options",
+    "`application_id`, job options": "job",
+    "`--conn-id`, `--proxy-user`, `--verbose`": "connection",
+}
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
@@ -49,7 +54,10 @@ def _section(path: str, command: ActionCommand, shared: list[Arg]) -> str:
     if own:
         text += f"\n{_table(own)}"
     if also:
-        text += f"\nShared arguments: {', '.join(also).replace(_NAME, '`--tag` to `--try`')}.\n"
+        line = ", ".join(also)
+        for names, group in _GROUPS.items():
+            line = line.replace(names, group)
+        text += f"\nShared arguments: {line}.\n"
     return text
 
 
