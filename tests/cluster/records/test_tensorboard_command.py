@@ -13,5 +13,5 @@ def test_the_command_is_one_that_airflow_reads_and_no_more_than_that() -> None:
     assert tony_command("tensorboard", *IDS) == f"airflow tony tensorboard {' '.join(IDS)}"
     line = tony_command("tensorboard", *IDS, tony_conn_id="my cluster; rm -rf ~", proxy_user="al'ice")
     args = get_parser().parse_args(shlex.split(line)[1:])
-    assert (args.application_ids, args.conn_id, args.proxy_user) == (IDS, "my cluster; rm -rf ~", "al'ice")
+    assert (args.application_id, args.conn_id, args.proxy_user) == (IDS, "my cluster; rm -rf ~", "al'ice")
     assert args.subcommand == "tensorboard"
