@@ -130,6 +130,7 @@ _LOGS = ActionCommand(
         _arg("-f", "--follow", action="store_true", help="Follow the output until the job ends"),
     ),
 )
+_REASON = _arg("--reason", help="Reason to show in the job's log, in its events and on its page")
 _KILL = ActionCommand(
     name="kill",
     help="Kill a job after a grace period",
@@ -137,17 +138,13 @@ _KILL = ActionCommand(
     func=lazily("tony_provider.cli.job_actions.kill"),
     args=(
         *_WHICH,
-        _arg(
-            "--reason",
-            help="Reason to show in the job's diagnostics, and in the log of an Airflow task that watches the job",
-        ),
+        _REASON,
         _arg(
             "--grace",
             help="Time between SIGTERM and SIGKILL, such as 30s (default: the job's own grace period)",
         ),
     ),
 )
-_REASON = _arg("--reason", help="Reason to show in the job's log, in its events and on its page")
 _SAVE = ActionCommand(
     name="save",
     help="Ask a running job to save a checkpoint",
