@@ -8,12 +8,12 @@ from typing import Any
 
 from selenium.webdriver.common.by import By
 
-from tests.browser import browser
+from tests.browser import browser, prefer
 from tests.e2e.rest import Rest
 from tests.jobs.job import Job
 from tests.portal.seen import JOBS, Pages
 from tests.portal.site import READER, VIEWER, Site
-from tests.portal.walk import Walk, log_in
+from tests.portal.walk import PHONE, Walk, log_in
 from tests.waiting import until
 
 # Actions that the page offers, by the state of the job.
@@ -35,7 +35,7 @@ def every_action(walk: Walk, site: Site) -> None:
 
     page.shows("RUNNING")
     not_permitted(site, application_id)
-    walk.keep(page.path, "job-actions-light")
+    photograph(walk, page.path, "job-actions")
     page.open("Request a checkpoint").confirm("Request a checkpoint", "Requested a checkpoint of")
     page.open("Export the model").confirm("Export the model", "Requested an export of the model")
     page.open("Resize")
@@ -50,7 +50,7 @@ def every_action(walk: Walk, site: Site) -> None:
     page.shows("SUSPENDED")
     until(lambda: "SUSPENDED" in walk.pages.texts("header")[0], lambda: walk.pages.texts("header")[0])
     not_permitted(site, application_id)
-    walk.keep(page.path, "job-suspended-light")
+    photograph(walk, page.path, "job-suspended")
     walk.pages.open(f"{JOBS}?verdict=SUSPENDED")
     until(lambda: walk.said() == {application_id: "SUSPENDED"}, lambda: f"the suspended job; {walk.said()}")
 
@@ -130,9 +130,19 @@ def refused(walk: Walk, site: Site) -> None:
     """The tab of a task whose job was refused shows the reason, and no action."""
     run = site.trigger("portal_refused")
     assert run.end(120) == "failed", run.describe()
-    walk.pages.open(f"/dags/portal_refused/runs/{run.run_id.replace('+', '%2B')}/tasks/train/plugin/training")
+    path = f"/dags/portal_refused/runs/{run.run_id.replace('+', '%2B')}/tasks/train/plugin/training"
+    walk.pages.open(path)
     walk.pages.see_text("tasks.worker.memory")
     assert not walk.pages.all(".actions")
+    photograph(walk, path, "job-refused")
+
+
+def photograph(walk: Walk, path: str, name: str) -> None:
+    for theme in ("light", "dark"):
+        prefer(walk.driver, theme)
+        walk.keep(path, f"{name}-{theme}")
+    prefer(walk.driver, "light")
+    walk.keep(path, f"{name}-phone", PHONE)
 
 
 def audit_log(rest: Rest, run_id: str) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ with DAG("portal_long", schedule=None):
     TonyTrainOperator(task_id="train", job=job("1", "long", workers=2), **DEFERRED)
 
 # Its worker type can be resized, and users act on it.
-acted = job("1", "long")
+acted = job("1", "long") | {"framework": "generic"}
 acted["tasks"]["worker"]["max_instances"] = 2
 with DAG("portal_acted", schedule=None):
     TonyTrainOperator(task_id="train", job=acted, **DEFERRED)
