@@ -15,6 +15,7 @@ from tests.portal.seen import JOBS, Pages
 from tests.portal.site import READER, VIEWER, Site
 from tests.portal.walk import PHONE, Walk, log_in
 from tests.waiting import until
+from tony_provider.cluster.training.identity import Identity
 
 # Actions that the page offers, by the state of the job.
 OFFERED = {
@@ -30,7 +31,7 @@ def every_action(walk: Walk, site: Site) -> None:
     application_id = until(lambda: _application_of(site, run.run_id), "the job to act on")
     identity = site.hook.identity(dag_id="portal_acted", run_id=run.run_id, task_id="train")
     job = Job(site.hook, identity, application_id, site.place.log_folders)
-    until(lambda: job.status().state.value == "RUNNING" and job.status().step, job.describe)
+    until(lambda: _runs(site, identity, application_id), job.describe)
     page = ActionPage(walk.pages, application_id)
 
     page.shows("RUNNING")
@@ -148,6 +149,11 @@ def photograph(walk: Walk, path: str, name: str) -> None:
 def audit_log(rest: Rest, run_id: str) -> list[dict[str, Any]]:
     found = rest.call("GET", "/eventLogs", dag_id="portal_acted", run_id=run_id, limit=100, order_by="id")
     return [each for each in found["event_logs"] if each["event"].startswith("tony_")]
+
+
+def _runs(site: Site, identity: Identity, application_id: str) -> bool:
+    status = site.hook.job_status(identity, application_id)
+    return status is not None and status.state.value == "RUNNING" and bool(status.step)
 
 
 def _application_of(site: Site, run_id: str) -> str | None:
