@@ -203,7 +203,7 @@ class Walk:
         size: dict[str, object] = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width == PHONE}
         self._resize(size)
         self.pages.open(path)
-        self.pages.see("section, table")
+        self.pages.see("section, table, .problem")
         until(lambda: not self._loading(), "what is loading")
         assert self.driver.execute_script("return document.documentElement.scrollWidth") <= width, path
         height = self.driver.execute_script("return document.querySelector('.tony-portal').scrollHeight") + 250
