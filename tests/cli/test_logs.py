@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.hooks.jobs import ended, identity, job
-from tony_provider.cli import follow_job as logs
+from tony_provider.cli import logs
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 

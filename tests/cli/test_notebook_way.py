@@ -9,8 +9,8 @@ import pytest
 
 from tests.waiting import until
 from tony_provider.cli import notebook
-from tony_provider.cli.follow_job import JobEndedBadly
 from tony_provider.cli.notebook import NotebookConnection
+from tony_provider.cli.wait_for_job import JobEndedBadly
 from tony_provider.cluster.errors import MasterOutOfReach, TunnelEnded
 from tony_provider.cluster.interface import Application, ApplicationState
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint

@@ -16,7 +16,7 @@ import requests
 from tests.airflow_dags import run
 from tests.operators.jobs import DEADLINE, Marker, dag_of, ended, job, train
 from tests.waiting import until
-from tony_provider.cli.follow_job import JobEndedBadly, wait_for_job
+from tony_provider.cli.wait_for_job import JobEndedBadly, wait_for_job
 from tony_provider.cluster.interface import ApplicationState, Pages
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.exceptions import TonyJobRejected, TonyQueueTimeout, TonyTaskKilled

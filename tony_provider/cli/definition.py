@@ -117,7 +117,7 @@ _LOGS = ActionCommand(
     name="logs",
     help="Show the output of a job's tasks",
     description="Show the stored logs of an ended job, or the latest output of a running job's tasks.",
-    func=lazily("tony_provider.cli.follow_job.logs"),
+    func=lazily("tony_provider.cli.logs.logs"),
     args=(
         *_WHICH,
         _arg(
@@ -335,7 +335,7 @@ _ADVISE = ActionCommand(
         "Print at most three recommendations for a job. The recommendations are based on requested and used resources, "
         "and on earlier runs."
     ),
-    func=lazily("tony_provider.cli.maintenance.advise"),
+    func=lazily("tony_provider.cli.diagnose.advise"),
     args=(
         *_WHICH,
         ARG_OUTPUT,
@@ -381,7 +381,7 @@ _DOCTOR = ActionCommand(
         "Check everything that jobs need: ResourceManagers, NameNodes, Kerberos, the queue and the staging directory. "
         "The command runs on this host, and takes at most 10 seconds. It exits with 1 if it finds a problem."
     ),
-    func=lazily("tony_provider.cli.maintenance.doctor"),
+    func=lazily("tony_provider.cli.diagnose.doctor"),
     args=(*_CONNECTION, ARG_OUTPUT),
 )
 _GC = ActionCommand(

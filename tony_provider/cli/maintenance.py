@@ -1,36 +1,28 @@
-"""Commands for a connection and its files: ``doctor``, ``advise``, ``gc``, ``renew``, ``portal rebuild``, and builds.
+"""The commands ``airflow tony gc``, ``renew``, ``portal rebuild``, ``env build`` and ``runtime build``.
 
-``doctor`` checks a connection, and ``advise`` suggests changes to a job. ``gc`` removes files of old trainings from the
-staging directory. ``renew`` sends newer HDFS tokens to running jobs. ``portal rebuild`` adds jobs to the portal's list
-again. ``env build`` builds a Python environment for jobs, and ``runtime build`` builds a runtime archive for the Python
-versions of the nodes.
+``gc`` removes files of old trainings from the staging directory. ``renew`` sends newer HDFS tokens to running jobs.
+``portal rebuild`` adds jobs to the portal's list again. ``env build`` builds a Python environment for jobs, and
+``runtime build`` builds a runtime archive for the Python versions of the nodes.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-import textwrap
 import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import track
 
-from tony_provider.advice.advise import advise as advice_on
-from tony_provider.advice.advise import merged_change, rule_documentation
 from tony_provider.cli.command import (
     Row,
     command,
-    expect_directory,
     hook_of,
     iso_time,
-    job_of,
     jobs_of,
     names_a_job,
     print_rows,
@@ -42,10 +34,8 @@ from tony_provider.cluster.environments.requirements import read_requirements
 from tony_provider.cluster.environments.runtime_archive import PLATFORMS
 from tony_provider.cluster.environments.runtime_archive import build as build_archive
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.findings import await_late_checks
 from tony_provider.cluster.garbage import Garbage, GarbageItem, RemovedGarbage
-from tony_provider.cluster.records.history import JobHistory
-from tony_provider.cluster.records.summary import Advice, JobSummary, summarize
+from tony_provider.cluster.records.summary import JobSummary, summarize
 from tony_provider.cluster.training.identity import Identity, labelled_identity
 from tony_provider.compat import PORTAL
 from tony_provider.hooks.job import TonyJob
@@ -53,82 +43,11 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.job_summaries import KEPT, begun_summary, submitted_by
 from tony_provider.operators.try_state import TaskInstanceInfo
 from tony_provider.runtime.common.clock import moment
-from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.python_packages import Version
 from tony_provider.runtime.common.quantities import count, size
-from tony_provider.runtime.common.text import one_line
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import observe
 from tony_provider.watching.token_refresher import TokenRefresher
-
-_TIDYING_SECONDS = 5.0  # extra time for a slow store to remove the test file, after the output is complete
-
-
-@command
-def doctor(args: Namespace) -> None:
-    """Check a connection. Exits with 1 if a problem keeps jobs from running."""
-    with hook_of(args) as hook:
-        report = hook.diagnose()
-    rows = [
-        {
-            "checked": finding.what,
-            "outcome": finding.outcome.value,
-            "found": finding.detail,
-            "advice": finding.advice or None,
-        }
-        for finding in report.findings
-    ]
-    print_rows(rows, args.output)
-    if args.output == "table":
-        who = f" as {report.user}" if report.user else ""
-        say(f"Checked the {report.cluster} cluster from host {report.host}{who}")
-    sys.stdout.flush()
-    await_late_checks(_TIDYING_SECONDS)
-    if not report.is_good:
-        raise SystemExit(f"{count(len(report.problems), 'problem')} found")
-
-
-@command
-def advise(args: Namespace) -> None:
-    """Print at most three pieces of advice. With ``--patch``, print the advised changes as a merge patch instead."""
-    with hook_of(args) as hook:
-        job = expect_directory(job_of(hook, args)[0]).history()
-        former = hook.former_runs(job.labels).summaries
-    advice = advice_on(job, former)
-    if args.patch:
-        say(json.dumps(merged_change(advice), indent=2))
-    elif args.output == "table":
-        say("\n".join(map(one_line, _advice_lines(job, advice, explain=args.explain))))
-    elif args.output == "plain":
-        print_rows([_advice_row(each) for each in advice], "plain")
-    else:
-        print_rows([to_plain(each) for each in advice], args.output)
-
-
-def _advice_lines(job: JobHistory, advice: Sequence[Advice], *, explain: bool) -> list[str]:
-    lines = []
-    for each in advice:
-        figures = ", ".join(f"{name} {_short(value)}" for name, value in each.evidence.items() if value is not None)
-        lines += [each.text, f"  {each.rule}, {each.confidence.value} confidence: {figures}"]
-        lines += [f"  overrides: {json.dumps(each.change)}"] if each.change else []
-        lines += ["", *textwrap.indent(rule_documentation(each.rule), "  ").splitlines(), ""] if explain else []
-    return [
-        *(lines or [f"There is no advice on {job.application_id}"]),
-        *(f"Not known: {each}" for each in job.missing),
-    ]
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _advice_row(advice: Advice) -> dict[str, Any]:
-    return {
-        "rule": advice.rule,
-        "confidence": advice.confidence.value,
-        "gain": f"{advice.gain:.2f}",
-        "text": one_line(advice.text),
-    }
 
 
 @command

@@ -32,7 +32,6 @@ from tony_provider.cli.command import (
     seconds_of,
     until_interrupted,
 )
-from tony_provider.cli.follow_job import JobEndedBadly, watch_until_end
 from tony_provider.cli.job_file import (
     file_roots,
     overrides_of,
@@ -43,6 +42,7 @@ from tony_provider.cli.job_file import (
     typed_files,
 )
 from tony_provider.cli.open_tunnel import expect_local_port, open_browser, port_in_use_message
+from tony_provider.cli.wait_for_job import JobEndedBadly, watch_until_end
 from tony_provider.cluster.errors import ClusterError, TunnelEnded
 from tony_provider.cluster.interface import wait_for_end
 from tony_provider.cluster.notebooks import TASK, TOKEN, NotebookRequest, notebook_job, secrets_left_out

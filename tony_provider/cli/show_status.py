@@ -266,7 +266,7 @@ def status(args: Namespace) -> None:
             print_rows(_story(*job_of(hook, args), args.story), args.output, whole=True)
             return
         if args.watch:
-            from tony_provider.cli.follow_job import wait_for_job  # imported only when needed
+            from tony_provider.cli.wait_for_job import wait_for_job  # imported only when needed
 
             wait_for_job(expect_directory(job_of(hook, args)[0]))
             return

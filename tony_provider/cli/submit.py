@@ -207,7 +207,7 @@ def submit(args: Namespace) -> None:
         _tell(args, "", f"Its results and logs go to {submitted.directory}")
         try:
             if args.wait:
-                from tony_provider.cli.follow_job import wait_for_job
+                from tony_provider.cli.wait_for_job import wait_for_job
                 from tony_provider.watching.job_watch import deadlines_of
 
                 limits = deadlines_of(submitted, job, started=None, execution_timeout=None)

@@ -1,0 +1,89 @@
+"""``airflow tony doctor`` checks a connection, and ``airflow tony advise`` suggests changes to a job."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any
+
+from tony_provider.advice.advise import advise as advice_on
+from tony_provider.advice.advise import merged_change, rule_documentation
+from tony_provider.cli.command import command, expect_directory, hook_of, job_of, print_rows, say
+from tony_provider.cluster.findings import await_late_checks
+from tony_provider.cluster.records.history import JobHistory
+from tony_provider.cluster.records.summary import Advice
+from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.common.text import one_line
+
+_TIDYING_SECONDS = 5.0  # extra time for a slow store to remove the test file, after the output is complete
+
+
+@command
+def doctor(args: Namespace) -> None:
+    """Check a connection. Exits with 1 if a problem keeps jobs from running."""
+    with hook_of(args) as hook:
+        report = hook.diagnose()
+    rows = [
+        {
+            "checked": finding.what,
+            "outcome": finding.outcome.value,
+            "found": finding.detail,
+            "advice": finding.advice or None,
+        }
+        for finding in report.findings
+    ]
+    print_rows(rows, args.output)
+    if args.output == "table":
+        who = f" as {report.user}" if report.user else ""
+        say(f"Checked the {report.cluster} cluster from host {report.host}{who}")
+    sys.stdout.flush()
+    await_late_checks(_TIDYING_SECONDS)
+    if not report.is_good:
+        count = len(report.problems)
+        raise SystemExit(f"{count} problem{'s' if count > 1 else ''} found")
+
+
+@command
+def advise(args: Namespace) -> None:
+    """Print at most three pieces of advice. With ``--patch``, print the advised changes as a merge patch instead."""
+    with hook_of(args) as hook:
+        job = expect_directory(job_of(hook, args)[0]).history()
+        former = hook.former_runs(job.labels).summaries
+    advice = advice_on(job, former)
+    if args.patch:
+        say(json.dumps(merged_change(advice), indent=2))
+    elif args.output == "table":
+        say("\n".join(map(one_line, _lines(job, advice, explain=args.explain))))
+    elif args.output == "plain":
+        print_rows([_row(each) for each in advice], "plain")
+    else:
+        print_rows([to_plain(each) for each in advice], args.output)
+
+
+def _lines(job: JobHistory, advice: Sequence[Advice], *, explain: bool) -> list[str]:
+    lines = []
+    for each in advice:
+        figures = ", ".join(f"{name} {_short(value)}" for name, value in each.evidence.items() if value is not None)
+        lines += [each.text, f"  {each.rule}, {each.confidence.value} confidence: {figures}"]
+        lines += [f"  overrides: {json.dumps(each.change)}"] if each.change else []
+        lines += ["", *textwrap.indent(rule_documentation(each.rule), "  ").splitlines(), ""] if explain else []
+    return [
+        *(lines or [f"There is no advice on {job.application_id}"]),
+        *(f"Not known: {each}" for each in job.missing),
+    ]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _row(advice: Advice) -> dict[str, Any]:
+    return {
+        "rule": advice.rule,
+        "confidence": advice.confidence.value,
+        "gain": f"{advice.gain:.2f}",
+        "text": one_line(advice.text),
+    }
