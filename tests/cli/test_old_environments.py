@@ -138,7 +138,7 @@ def test_the_commands(local: TonyHook, tony: Tony, tmp_path: Path) -> None:
     assert (again.out, "nothing was built" in again.error) == (built.out, True)
     age(archive.parent)
     listed = tony("gc")
-    assert str(archive.parent) in listed.out
+    assert f"cache/environments/{archive.parent.name}" in listed.out
     assert "1 (" in listed.out
     assert archive.exists()
     removed = tony("gc", "--yes")

@@ -510,7 +510,3 @@ def _click(pages: Pages, element: WebElement, across: float, down: float) -> Non
     pages.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
     x, y = int(across * element.size["width"] / 2), int(down * element.size["height"] / 2)
     ActionChains(pages.driver).move_to_element_with_offset(element, x, y).pause(0.1).click().perform()
-
-
-def _has_column(pages: Pages, name: str) -> bool:
-    return name in pages.texts("table.jobs thead th")

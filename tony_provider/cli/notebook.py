@@ -57,7 +57,7 @@ from tony_provider.operators.outcome import failure
 from tony_provider.runtime.common.quantities import span
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.jobspec.problems import SpecError
-from tony_provider.runtime.notebook.options import NotebookOptions
+from tony_provider.runtime.notebook.serving import NotebookOptions
 from tony_provider.runtime.protocol.status import JobStatus, TaskState
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import Observation

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import attrs
 
-from tony_provider.cluster.application_state import ApplicationState as ApplicationState
 from tony_provider.cluster.errors import MasterOutOfReach, UnexpectedAnswer
 from tony_provider.cluster.findings import Finding
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
@@ -26,6 +25,7 @@ from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.launch.launch_context import container_files, launch_command
 from tony_provider.runtime.protocol import limits
 from tony_provider.runtime.protocol.http_messages import STORY_PATH, OutputPiece, output_request
+from tony_provider.runtime.protocol.status import ApplicationState as ApplicationState
 from tony_provider.runtime.protocol.status import Failure, FinalStatus, JobStatus, TaskProgress, TaskStatus, TaskStory
 
 MOST_WARNINGS = 200

@@ -44,7 +44,7 @@ from tony_provider.runtime.jobspec.container_content import (
 )
 from tony_provider.runtime.jobspec.model import CheckpointFormat, JobSpec, PythonEnv, Resource, leading_type
 from tony_provider.runtime.jobspec.problems import child
-from tony_provider.runtime.notebook.options import NotebookOptions
+from tony_provider.runtime.notebook.serving import NotebookOptions
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage, write_atomically

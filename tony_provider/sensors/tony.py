@@ -30,9 +30,8 @@ from tony_provider.arguments import (
     with_readable_errors,
     yes_or_no,
 )
-from tony_provider.cluster.application_state import ApplicationState
 from tony_provider.compat import RESCHEDULED_MEMORY
-from tony_provider.runtime.protocol.status import JobState
+from tony_provider.runtime.protocol.status import ApplicationState, JobState
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

@@ -222,7 +222,7 @@ def state_of(seen: JobObservation) -> str:
         return (application.final_status or FinalStatus.FAILED).value
     if application.state is ApplicationState.RUNNING and status is not None:
         return status.state.value
-    return application.state.value
+    return str(application.state)
 
 
 def _how_ended(seen: JobObservation) -> str:

@@ -12,7 +12,7 @@ from tony_provider.cluster.errors import JobRejected
 from tony_provider.cluster.notebooks import TOKEN, NotebookRequest, notebook_job, secrets_left_out
 from tony_provider.runtime.jobspec.model import AccessNames, CheckpointFormat, Resource
 from tony_provider.runtime.jobspec.problems import SpecError
-from tony_provider.runtime.notebook.options import NotebookOptions
+from tony_provider.runtime.notebook.serving import NotebookOptions
 from tony_provider.runtime.parsing.parse import parse_job
 
 JOB: dict[str, Any] = {

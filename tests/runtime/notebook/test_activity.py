@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.runtime.notebook.jupyter import Idleness, ServerActivity
-from tony_provider.runtime.notebook.options import NotebookOptions
+from tony_provider.runtime.notebook.serving import NotebookOptions
 
 
 def kernel(state: str = "idle", last: str = "2026-11-25T20:00:00Z", name: str = "k") -> dict[str, Any]:

@@ -21,8 +21,7 @@ from tests.waiting import until
 from tony_provider.runtime.notebook import jupyter, serving
 from tony_provider.runtime.notebook.jupyter import Jupyter
 from tony_provider.runtime.notebook.kept_work import KeptWork, unpack_work
-from tony_provider.runtime.notebook.options import NotebookOptions
-from tony_provider.runtime.notebook.serving import CANNOT_RUN, TOLD_TO_END, Serving, main
+from tony_provider.runtime.notebook.serving import CANNOT_RUN, TOLD_TO_END, NotebookOptions, Serving, main
 from tony_provider.runtime.sdk import tony_sdk
 
 ROOT = Path(__file__).parents[3]

@@ -21,8 +21,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from tony_provider.cluster.application_state import ApplicationState
-from tony_provider.cluster.interface import Application
+from tony_provider.cluster.interface import Application, ApplicationState
 from tony_provider.cluster.records.history import JobHistory
 from tony_provider.cluster.training.identity import Identity, Layout, labelled_identity, read_record
 from tony_provider.runtime.application_history import TaskSample

@@ -121,6 +121,26 @@ class JobState(str, Enum):
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED)
 
 
+class ApplicationState(str, Enum):
+    """State of an application, with YARN's names; the local cluster uses the same names."""
+
+    NEW = "NEW"
+    NEW_SAVING = "NEW_SAVING"
+    SUBMITTED = "SUBMITTED"
+    ACCEPTED = "ACCEPTED"  # waits for the application master's container
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"  # the application master reported the outcome, see final_status
+    FAILED = "FAILED"  # the application master died or never started
+    KILLED = "KILLED"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def is_final(self) -> bool:
+        return self in (ApplicationState.FINISHED, ApplicationState.FAILED, ApplicationState.KILLED)
+
+
 class FinalStatus(str, Enum):
     """Final status of an application, with the values of YARN's FinalApplicationStatus."""
 
