@@ -23,6 +23,7 @@ from tony_provider.runtime.protocol.status import JobStatus, TaskProgress
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats()), max_size=300))
 @example([(0.0, 1.7e308), (0.0, 1.7e308), (5.0, 0.0)])
+@example([(0.0, 0.0), (0.0, 5e-324), (5.0, 5e-324)])
 def test_a_curve_is_bounded_and_drawn_whatever_comes(steps: list[tuple[float, float]]) -> None:
     curve, now = CoarseCurve(), 1e9
     for pause, value in steps:

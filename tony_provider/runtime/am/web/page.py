@@ -170,9 +170,9 @@ def _lines(points: Sequence[float], low: float, high: float) -> list[list[str]]:
 def _down(point: float, low: float, high: float) -> float:
     """Return the distance of a point from the upper edge of the picture."""
     height = _HEIGHT - 2 * _MARGIN
-    if high == low:
-        return _HEIGHT / 2
     half = high / 2 - low / 2  # halved, because the full difference may overflow
+    if half == 0:  # equal, or differ by less than a float can halve
+        return _HEIGHT / 2
     return _MARGIN + height * (1 - (point / 2 - low / 2) / half)
 
 
