@@ -72,7 +72,7 @@ def test_a_master_that_does_not_answer_does_not_break_the_list(tony: Tony, local
             os.kill(pid, signal.SIGCONT)
     steps = {row["application_id"]: row["step"] for row in json.loads(said.out)}
     assert (said.code, steps) == (0, {found[0].application_id: None, found[1].application_id: 405})
-    assert said.error.startswith(f"Not known: the progress of 1 job, such as {found[0]}: ")
+    assert said.error.startswith(f"The progress of 1 job is unavailable, for example {found[0]}: ")
     for each in found:
         each.kill("seen")
         ended(local, each.application_id)

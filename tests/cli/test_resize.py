@@ -26,7 +26,7 @@ def test_a_job_is_resized_from_the_command_line(tony: Tony, local: TonyHook) -> 
     asked = tony("resize", application_id, "worker=2", "--reason", "there is room")
 
     assert asked.code == 0, asked.error
-    assert asked.out == f"{application_id} requests 1 container, and then continues with 2\n"
+    assert asked.out == f"{application_id} requests 1 container, and then continues with 2 workers\n"
 
     def tasks() -> bool:
         status = local.job_status(which, application_id)

@@ -19,7 +19,7 @@ from tony_provider.cluster.training.identity import Identity
 
 # Actions that the page offers, by the state of the job.
 OFFERED = {
-    "RUNNING": ["Request a checkpoint", "Export the model", "Suspend", "Resize", "Stop"],
+    "RUNNING": ["Save a checkpoint", "Export the model", "Suspend", "Resize", "Stop"],
     "SUSPENDED": ["Resume", "Resize", "Stop"],
 }
 NAMES = ["checkpoint", "export", "suspend", "resume", "resize", "stop"]
@@ -37,7 +37,7 @@ def every_action(walk: Walk, site: Site) -> None:
     page.shows("RUNNING")
     not_permitted(site, application_id)
     photograph(walk, page.path, "job-actions")
-    page.open("Request a checkpoint").confirm("Request a checkpoint", "Requested a checkpoint of")
+    page.open("Save a checkpoint").confirm("Save a checkpoint", "Requested a checkpoint of")
     page.open("Export the model").confirm("Export the model", "Requested an export of the model")
     page.open("Resize")
     page.fill("2")
@@ -70,7 +70,7 @@ def every_action(walk: Walk, site: Site) -> None:
     recorded = [(each["event"], each["owner"]) for each in audit_log(site.rest, run.run_id)]
     sent = ["checkpoint", "export", "resize", "suspend", "resume", "stop"]
     assert recorded == [(f"tony_{name}", READER) for name in sent], recorded
-    print("every action was carried out for who may edit the DAG, and for nobody else", flush=True)
+    print("only the user who may edit the DAG could send each action", flush=True)
 
 
 class ActionPage:
@@ -121,9 +121,9 @@ def not_permitted(site: Site, application_id: str) -> None:
         until(lambda: reason in pages.section("Actions"), lambda: pages.section("Actions"))
         assert not pages.all(".actions")
     rest = site.rest_of(VIEWER)
-    token = site.rest.ask(f"/tony/api/jobs/{application_id}/orders")[1]["token"]
+    token = site.rest.ask(f"/tony/api/jobs/{application_id}/actions")[1]["token"]
     for name in NAMES:
-        status, answer = rest.ask(f"/tony/api/jobs/{application_id}/orders/{name}", "POST", {"token": token})
+        status, answer = rest.ask(f"/tony/api/jobs/{application_id}/actions/{name}", "POST", {"token": token})
         assert (status, reason in json.dumps(answer)) == (403, True), (name, status, answer)
 
 

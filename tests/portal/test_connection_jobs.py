@@ -70,10 +70,10 @@ def test_jobs_without_a_dag_are_listed_through_their_connection(
     assert client("peggy").get(f"/tony/api/compare?ids={first},{second}&{CONNECTION}").json()["missing"] == []
     assert client("peggy").get(f"/tony/api/jobs/{first}").status_code == 404  # it has no DAG
 
-    refused = client("peggy").get(f"/tony/api/jobs/{second}/orders?{CONNECTION}").json()
+    refused = client("peggy").get(f"/tony/api/jobs/{second}/actions?{CONNECTION}").json()
     assert refused["reason"].endswith("Airflow does not permit you to edit the connection tony_default.")
-    token = client("rita").get(f"/tony/api/jobs/{second}/orders?{CONNECTION}").json()["token"]
-    stop = f"/tony/api/jobs/{second}/orders/stop?{CONNECTION}"
+    token = client("rita").get(f"/tony/api/jobs/{second}/actions?{CONNECTION}").json()["token"]
+    stop = f"/tony/api/jobs/{second}/actions/stop?{CONNECTION}"
     assert client("peggy").post(stop, json={"token": token}).status_code == 403
     assert client("rita").post(stop, json={"token": token, "grace": 1}).status_code == 200
     assert "the Airflow user rita" in ended(local, second).diagnostics

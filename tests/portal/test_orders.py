@@ -25,7 +25,7 @@ class Orders:
 
     def __init__(self, client: As, user: str, job: TonyJob) -> None:
         self._client = client(user)
-        self._path = f"/tony/api/jobs/{job.application_id}/orders"
+        self._path = f"/tony/api/jobs/{job.application_id}/actions"
 
     def offered(self) -> dict[str, Any]:
         answer = self._client.get(self._path)
@@ -60,17 +60,17 @@ def test_a_user_who_may_edit_the_dag_acts_on_a_running_job(client: As, running_j
     which, application_id = _of(running_job), running_job.application_id
     orders = Orders(client, "rita", running_job)
     offered = orders.offered()
-    assert [each["name"] for each in offered["orders"]] == NAMES
+    assert [each["name"] for each in offered["actions"]] == NAMES
     assert (offered["resizable"], offered["reason"], offered["missing"]) == ({"worker": [1, 2]}, None, [])
-    stop = offered["orders"][-1]
+    stop = offered["actions"][-1]
     assert stop["command"] == f"airflow tony kill {application_id}"
-    assert "may be retried 2 more times" in stop["effect"]
+    assert "with 2 of its retries left" in stop["effect"]
 
     assert orders.send("export")[0] == f"Requested an export of the model of {application_id}"
     noted(running_job, "export_requested", "requested by the Airflow user rita")
     assert orders.send("checkpoint") == [
         f"Requested a checkpoint of {application_id}",
-        "newest checkpoint so far: none",
+        "Newest checkpoint: none",
     ]
     noted(running_job, "checkpoint_requested", "requested by the Airflow user rita")
 
@@ -98,14 +98,14 @@ def test_a_user_who_may_edit_the_dag_acts_on_a_running_job(client: As, running_j
 def test_a_user_who_may_only_read_the_dag_sends_no_order(client: As, running_job: TonyJob) -> None:
     orders = Orders(client, "peggy", running_job)
     offered = orders.offered()
-    assert (offered["orders"], offered["token"]) == ([], None)
+    assert (offered["actions"], offered["token"]) == ([], None)
     assert "does not permit you to edit the DAG ordered" in offered["reason"]
     token = Orders(client, "rita", running_job).offered()["token"]
     for name in NAMES:
         assert orders.try_to_send(name, token=token).status_code == 403
     for user in ("bob", "carol", "erin"):  # may not even read the DAG
-        assert client(user).get(f"/tony/api/jobs/{running_job.application_id}/orders").status_code == 404
-    assert client(None).post(f"/tony/api/jobs/{running_job.application_id}/orders/stop", json={}).status_code == 401
+        assert client(user).get(f"/tony/api/jobs/{running_job.application_id}/actions").status_code == 404
+    assert client(None).post(f"/tony/api/jobs/{running_job.application_id}/actions/stop", json={}).status_code == 401
     assert logged(running_job) == []
 
 

@@ -394,7 +394,7 @@ def test_the_tab_on_a_task_instance(pages: Pages) -> None:
     refused = seeded.summary(DAG_ID, seeded.GAP).run_id.replace("+", "%2B")
     for each, job_text in ((refused, ""), (run, "MemoryError: cannot allocate 8.2 GiB")):
         pages.open(f"/dags/{DAG_ID}/runs/{each}/tasks/train/plugin/training")
-        pages.see_text("The job of try 2 was refused at")
+        pages.see_text("Try 2 submitted no job, because its job was rejected at")
         pages.see_text("tasks.worker.memory: must be a size (got 'lots')")
         pages.see_text(job_text)
     photograph(pages.driver, "portal-refused")

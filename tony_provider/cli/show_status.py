@@ -348,7 +348,7 @@ def list_applications(args: Namespace) -> None:
         return
     print_rows([_row_of(each, known.get(each.id)) for each in listed], args.output, table=_cells, whole=True)
     if unknown := [f"{name}: {each or 'no answer'}" for name, each in known.items() if not isinstance(each, JobStatus)]:
-        missing = f"Not known: the progress of {count(len(unknown), 'job')}, such as {unknown[0]}"
+        missing = f"The progress of {count(len(unknown), 'job')} is unavailable, for example {unknown[0]}"
         print(printable(missing), file=sys.stderr)  # noqa: T201
 
 

@@ -67,10 +67,10 @@ from tony_provider.portal.stored_jobs import (
     StoredJobs,
     columns_of,
     dates_of,
+    describe_retries,
     ordered,
     previous_of,
     runs_of,
-    what_airflow_does,
     with_columns,
     with_gaps,
 )
@@ -112,8 +112,8 @@ class PortalReader:
         """Return whether the user may edit the DAG and its task instances, and so change its jobs."""
         return all(self._may(dag_id, entity, "PUT") for entity in (None, DagAccessEntity.TASK_INSTANCE))
 
-    def owner_of(self, row: Row) -> str:
-        """Return what the permissions of the job's readers are about."""
+    def permission_subject(self, row: Row) -> str:
+        """Return the name of the DAG or connection whose permissions apply to the job."""
         return f"the connection {self.conn_id}" if self.conn_id is not None else f"the DAG {row['dag_id']}"
 
     def may_read_logs(self, dag_id: str) -> bool:
@@ -393,30 +393,30 @@ async def log(row: LoggedDep, task: str, tail: Annotated[int, Query(ge=1, le=_MO
     return PlainTextResponse(text, headers={"X-Content-Type-Options": "nosniff"})
 
 
-_TOKEN_SECONDS = 24 * 3600  # for which a page may stay open before the user sends an order
+_TOKEN_SECONDS = 24 * 3600  # maximum age of a token
 
 
 _NOT_PERMITTED = "You may not change this job: Airflow does not permit you to edit {}."
 
 
 def _order_tokens() -> URLSafeTimedSerializer:
-    """Return the signer of form tokens. A page of another site knows no token, so it cannot send orders for a user."""
+    """Return the signer of form tokens. They protect against other sites, whose pages cannot read a token."""
     return URLSafeTimedSerializer(conf.get_mandatory_value("api", "secret_key"), salt="tony-job-orders")
 
 
 def _offered(row: FoundDep, reader: ReaderDep, session: SessionDep) -> dict[str, Any]:
     if not reader.may_edit(row["dag_id"]):
-        return {"orders": [], "token": None, "reason": _NOT_PERMITTED.format(reader.owner_of(row))}
-    retries = what_airflow_does(session, row) if row["state"] in (RUNNING, UNSEEN) else ""
+        return {"actions": [], "token": None, "reason": _NOT_PERMITTED.format(reader.permission_subject(row))}
+    retries = describe_retries(session, row) if row["state"] in (RUNNING, UNSEEN) else ""
     session.close()
     token = _order_tokens().dumps([reader.user.get_id(), row["application_id"]])
-    return {"orders": offered_orders(row, retries), "token": token, "reason": None}
+    return {"actions": offered_orders(row, retries), "token": token, "reason": None}
 
 
-@router.get("/jobs/{application_id}/orders")
+@router.get("/jobs/{application_id}/actions")
 async def orders(row: FoundDep, offered: Annotated[dict[str, Any], Depends(_offered)]) -> Response:
     """Return the orders that the user may send to the job, and a token that an order needs."""
-    if not offered["orders"]:
+    if not offered["actions"]:
         return PlainJson({**offered, "resizable": {}, "missing": []})
     try:
         return PlainJson({**offered, "resizable": await read_from_job(row, resizable_types), "missing": []})
@@ -425,9 +425,9 @@ async def orders(row: FoundDep, offered: Annotated[dict[str, Any], Depends(_offe
 
 
 class OrderBody(BaseModel):
-    """Body of ``POST /jobs/ID/orders/NAME``."""
+    """Body of ``POST /jobs/ID/actions/NAME``."""
 
-    token: str  # from ``GET /jobs/ID/orders``
+    token: str  # from ``GET /jobs/ID/actions``
     grace: Annotated[float, Field(ge=0, le=86400)] | None = None  # seconds, for the order ``stop``
     tasks: dict[str, int] = {}  # new number of tasks by type, for the order ``resize``
 
@@ -435,15 +435,15 @@ class OrderBody(BaseModel):
 def _sent(name: str, body: OrderBody, row: FoundDep, reader: ReaderDep, session: SessionDep) -> UserOrder:
     """Return an order that the user may send, after recording it in Airflow's audit log."""
     if name not in {each.name for each in JOB_ORDERS}:
-        raise _no_such("order")
+        raise _no_such("action")
     if not reader.may_edit(row["dag_id"]):
-        raise HTTPException(403, _NOT_PERMITTED.format(reader.owner_of(row)))
+        raise HTTPException(403, _NOT_PERMITTED.format(reader.permission_subject(row)))
     try:
         signed = _order_tokens().loads(body.token, max_age=_TOKEN_SECONDS)
     except BadData:
         signed = None
     if signed != [reader.user.get_id(), row["application_id"]]:
-        raise HTTPException(403, "The token of this page is invalid or too old: reload the page")
+        raise HTTPException(403, "The page has expired: reload the page, and send the action again")
     user = printable(reader.user.get_name())
     order = UserOrder(order=name, user=user, grace=body.grace, counts=body.tasks)
     details = {"application_id": row["application_id"], "grace": body.grace, "tasks": body.tasks}
@@ -456,7 +456,7 @@ def _sent(name: str, body: OrderBody, row: FoundDep, reader: ReaderDep, session:
     return order
 
 
-@router.post("/jobs/{application_id}/orders/{name}")
+@router.post("/jobs/{application_id}/actions/{name}")
 async def send_order(row: FoundDep, order: Annotated[UserOrder, Depends(_sent)]) -> Response:
     try:
         return PlainJson({"lines": await read_from_job(row, order.send)})

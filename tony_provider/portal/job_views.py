@@ -206,7 +206,9 @@ class UserOrder:
             kill = KillOrder("requested on the job's page", by=by, grace=self.grace)
             ends_within = stop_job(job, kill, seconds=MASTER_SECONDS)
             if ends_within is None:
-                return [f"{job} is killed without a grace period, because no application master answers"]
+                return [
+                    f"The cluster kills {job} without a grace period, because its application master is unreachable"
+                ]
             answer: dict[str, Any] = {"ends_within": ends_within}
         elif self.order == "resize":
             answer = job.resize(self.counts, f"requested by {by}")

@@ -1,9 +1,9 @@
-"""Jobs as the store knows them, for the portal's lists: running jobs, and jobs without a DAG.
+"""Running jobs, and jobs without a DAG, as the store records them, for the portal's lists.
 
 A job's summary in Airflow's database is written when the job starts and when it ends. In between, ``RunningJobs`` reads
-the status: at most once per job and interval, however many users have the list open. The database knows nothing of
-jobs that `airflow tony submit` has submitted, so ``ConnectionListings`` lists them from the store of a connection. Both
-read in threads of their own, and requests use what these threads have read, because a store may be slow.
+the status: at most once per job and interval, however many users have the list open. The database has no record of jobs
+that `airflow tony submit` has submitted, so ``ConnectionListings`` lists them from the store of a connection. Both use
+their own threads, because a store may be slow. Requests return what these threads have read.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _FORGOTTEN = 20  # intervals after which figures of a job are dropped
 
 @attrs.define
 class _Reading:
-    asked: float  # monotonic time at which the newest read began
+    read_started: float  # monotonic time at which the newest read began
     figures: Row | None = None  # None before the first status
     is_checked: bool = False  # the files belong to the job's DAG
 
@@ -70,14 +70,14 @@ class RunningJobs:
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="tony-portal-running")
 
     def completed(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the rows, those without a verdict with the newest known figures and state of their jobs.
+        """Return all rows, and refresh the figures and the state of rows without a verdict.
 
         Start reading figures that are older than the interval. Wait shortly for jobs whose figures are unknown.
         """
         running = [row for row in rows if row["verdict"] is None and row["state"] != LOST]
         if not running:
             return list(rows)
-        of_dags = [row for row in running if row["dag_id"]]  # other rows are as new as their list
+        of_dags = [row for row in running if row["dag_id"]]  # rows without a DAG are already current
         first = self._refresh(sorted(of_dags, key=lambda row: row["submitted_ms"], reverse=True)[:_MOST])
         wait(first, _FIRST_FIGURES)
         with self._lock:
@@ -89,14 +89,14 @@ class RunningJobs:
         """Start reading. Return the reads of jobs without figures."""
         now, by_connection = time.monotonic(), defaultdict(list)
         with self._lock:
-            for key in [key for key, each in self._readings.items() if each.asked < now - _FORGOTTEN * INTERVAL]:
+            for key in [key for key, each in self._readings.items() if each.read_started < now - _FORGOTTEN * INTERVAL]:
                 del self._readings[key]
             for row in rows:
                 reading = self._readings.get(row["application_id"])
                 has_ended = reading is not None and reading.figures is not None and reading.figures["finished_ms"]
-                if reading is None or (reading.asked <= now - INTERVAL and not has_ended):
+                if reading is None or (reading.read_started <= now - INTERVAL and not has_ended):
                     kept = self._readings.setdefault(row["application_id"], _Reading(now))
-                    kept.asked = now
+                    kept.read_started = now
                     is_first = kept.figures is None
                     by_connection[row["tony_conn_id"], row["proxy_user"] or None, is_first].append(row)
         reads = {which: self._threads.submit(self._read, *which[:2], some) for which, some in by_connection.items()}
@@ -110,7 +110,7 @@ class RunningJobs:
                 for row in rows:
                     self._read_one(hook, row)
         except (ClusterError, StorageError) as error:
-            log.info("The list shows no newer figures of running jobs through %s: %s", tony_conn_id, error)
+            log.info("Refreshing the running jobs of the connection %s failed: %s", tony_conn_id, error)
         except Exception:
             log.exception("The status of running jobs cannot be read through %s", tony_conn_id)
 
@@ -166,7 +166,7 @@ class _Job:
 
 @attrs.define
 class _Listing:
-    asked: float = float("-inf")  # monotonic time at which the newest read began
+    read_started: float = float("-inf")  # monotonic time at which the newest read began
     jobs: dict[str, _Job] = attrs.field(factory=dict)
     problem: str = ""
     reading: Future[None] | None = None
@@ -220,10 +220,10 @@ class ConnectionListings:
         now = time.monotonic()
         with self._lock:
             listing = self._listings.setdefault(tony_conn_id, _Listing())
-            is_first = listing.asked == float("-inf")
+            is_first = listing.read_started == float("-inf")
             is_read = listing.reading is None or listing.reading.done()
-            if listing.asked <= now - INTERVAL and is_read:
-                listing.asked = now
+            if listing.read_started <= now - INTERVAL and is_read:
+                listing.read_started = now
                 listing.reading = self._threads.submit(self._read, tony_conn_id, listing)
             reading = listing.reading
         if reading is not None and (is_first or not listing.jobs):
@@ -242,7 +242,7 @@ class ConnectionListings:
             listing.problem = str(error)
         except Exception as error:
             log.exception("The jobs of %s cannot be listed", tony_conn_id)
-            listing.problem = f"The jobs cannot be listed ({type(error).__name__}); see the API server's log."
+            listing.problem = f"Reading the store failed ({type(error).__name__}); see the API server's log."
 
 
 def _jobs_of(hook: TonyHook, known: dict[str, _Job]) -> Iterator[tuple[str, _Job]]:

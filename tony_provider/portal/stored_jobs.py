@@ -39,7 +39,6 @@ from tony_provider.cluster.records.summary import (
 from tony_provider.compat import PORTAL
 from tony_provider.run_dates import known_run_date, run_date
 from tony_provider.runtime.common.codec import CodecError, from_plain
-from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.jobspec.problems import shown
 from tony_provider.runtime.protocol.status import FinalStatus
 
@@ -524,17 +523,18 @@ def previous_of(row: Row, rows: Iterable[Row]) -> str | None:
     return newest["application_id"] if newest is not None else None
 
 
-def what_airflow_does(session: Session, row: Row) -> str:
-    """Return sentences on what Airflow does after a stop of the job: its task fails, and may have retries left."""
+def describe_retries(session: Session, row: Row) -> str:
+    """Return what happens to the Airflow task after a stop of the job, or "" if the task instance does not exist."""
     which = [getattr(TaskInstance, name) == row[name] for name in ("dag_id", "run_id", "task_id", "map_index")]
     found = session.execute(select(TaskInstance.try_number, TaskInstance.max_tries).where(*which)).one_or_none()
-    left = max(0, found.max_tries - found.try_number + 1) if found is not None else 0
-    if not left:
+    if found is None:
+        return ""
+    left = found.max_tries - found.try_number + 1
+    if left <= 0:
         return "Its Airflow task then fails, and has no retries left."
     return (
-        f"Its Airflow task then fails, and may be retried {count(left, 'more time')}: the next try submits the job "
-        "again, and resumes from its newest checkpoint. To end the training permanently, mark the task as failed "
-        "instead."
+        f"Its Airflow task then fails, with {left} of its retries left. A retry submits the job again from its newest "
+        "checkpoint. To end the training permanently, mark the task as failed instead."
     )
 
 

@@ -22,7 +22,7 @@ export function Filters({ filters, onChange }) {
   const [open, setOpen] = useState(false);
   const form = useId();
   const { data } = useJson(address("connections"));
-  const sources = [["", "DAGs"], ...(data?.connections ?? []).map((each) => [each, `No DAG, connection ${each}`])];
+  const sources = [["", "Airflow DAGs"], ...(data?.connections ?? []).map((each) => [each, `Command line, connection ${each}`])];
   const current = JSON.stringify(filters);
   useEffect(() => setTyped(JSON.parse(current)), [current]); // also after the browser's back button
   const active = FILTERS.filter((name) => filters[name] !== "").length;
@@ -39,7 +39,7 @@ export function Filters({ filters, onChange }) {
   return html`<div>
     <button type="button" className="filters-toggle" aria-expanded=${open} aria-controls=${form} onClick=${() => setOpen(!open)}>Filters${active > 0 && ` (${active} active)`}</button>
     <form id=${form} className=${`filters${open ? " open" : ""}`} role="search" aria-label="Filter the jobs" onSubmit=${send}>
-      <${Selection} label="Jobs of" name="conn_id" options=${sources} value=${typed.conn_id} onPick=${pick} />
+      <${Selection} label="Source" name="conn_id" options=${sources} value=${typed.conn_id} onPick=${pick} />
       <${Field} name="text" type="search" ...${fields} />
       <${Field} name="dag_id" ...${fields} />
       <${Field} name="task_id" ...${fields} />

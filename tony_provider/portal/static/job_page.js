@@ -22,7 +22,7 @@ const refresh = (job) => (["RUNNING", "SUSPENDED", "UNSEEN"].includes(job?.state
 
 // Why the final state is unknown, except if the task simply waits for it.
 const OPEN = {
-  UNSEEN: "No task watches this job now. Its task will run again, and will then report the state of the job.",
+  UNSEEN: "No task watches this job now. The next try of its task reports the state of the job.",
   UNWATCHED: "The task does not wait for the end of this job.",
   LOST: "The end of this job was not recorded: its task was marked or cleared, or the Airflow worker died.",
 };

@@ -32,7 +32,8 @@ export function JobsPage() {
     <header><h1>Training jobs</h1></header>
     <${Filters} filters=${filters} onChange=${(values) => change({ ...values, offset: null })} />
     <${ColumnChoice} columns=${known.current} chosen=${columns} onChoose=${show} />
-    ${(error || data?.problem) && html`<${Problem} title="The jobs cannot be listed:" text=${error || data.problem} />`}
+    ${error && html`<${Problem} title="The jobs cannot be listed:" text=${error} />`}
+    ${data?.problem && html`<${Problem} title="The list may be incomplete:" text=${data.problem} />`}
     ${loading && html`<${Loading} what="jobs" />`}
     ${data && data.jobs.length === 0 && html`<${NoJobs} filtered=${filtered} beyond=${offset > 0} onChange=${change} />`}
     ${data && data.jobs.length > 0 &&

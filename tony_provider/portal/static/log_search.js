@@ -47,9 +47,9 @@ export function LogSearch({ text, matches, current, find, move, onFind }) {
     step(event.shiftKey ? -1 : 1);
   };
   const found = matches ? `${(current + 1).toLocaleString("en")} of ${count(matches, "match", "matches")}${matches === MATCHES ? " or more" : ""}` : "no matches";
-  return html`<div className="log-search" role="search" aria-label="Search the log">
-    <label htmlFor=${field} className="unseen">Search the shown output</label>
-    <input id=${field} type="search" value=${text} placeholder="Search this output" onKeyDown=${onKeyDown}
+  return html`<div className="log-search" role="search" aria-label="Search the displayed output">
+    <label htmlFor=${field} className="unseen">Search the displayed output</label>
+    <input id=${field} type="search" value=${text} placeholder="Search the displayed output" onKeyDown=${onKeyDown}
       onChange=${(event) => { onFind(); find(event.target.value); }} />
     ${text && html`<span role="status" className="soft">${found}</span>
       <button type="button" disabled=${!matches} onClick=${() => step(-1)}>Previous</button>

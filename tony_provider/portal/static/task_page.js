@@ -23,6 +23,6 @@ export function TaskPage({ dagId, runId, taskId, mapIndex }) {
 }
 
 const Refusal = ({ text, try_number: number, time_ms: time }) => html`<div className="problem" role="alert">
-  <strong>The job of try ${number} was refused at ${moment(time, { seconds: true })}, so this try submitted nothing:</strong>
+  <strong>Try ${number} submitted no job, because its job was rejected at ${moment(time, { seconds: true })}:</strong>
   <pre>${text}</pre>
 </div>`;

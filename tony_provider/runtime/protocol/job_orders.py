@@ -29,25 +29,25 @@ _RUNNING = (JobState.RUNNING,)
 JOB_ORDERS = (
     JobOrder(
         "checkpoint",
-        "Request a checkpoint",
-        "The program receives a request to save a checkpoint, and continues. A program that does not check for such "
-        "requests ignores this one.",
+        "Save a checkpoint",
+        "The program receives a request to save a checkpoint, and continues. Programs that do not check for requests "
+        "save none.",
         "save {}",
         _RUNNING,
     ),
     JobOrder(
         "export",
         "Export the model",
-        "The program of the leading task receives a request to export its model to the store, and continues. A program "
-        "that does not check for such requests ignores this one.",
+        "The program of the leading task receives a request to export its model to the store, and continues. Programs "
+        "that do not check for requests export none.",
         "export {}",
         _RUNNING,
     ),
     JobOrder(
         "suspend",
         "Suspend",
-        "The job saves a checkpoint, stops all tasks and releases their containers. The application master keeps its "
-        "container, and the Airflow task continues to wait until the job is resumed.",
+        "Running programs save a checkpoint. The job then stops all tasks and releases their containers. The "
+        "application master keeps its container, and the Airflow task waits until the job is resumed.",
         "suspend {}",
         _BEFORE_END,
     ),
@@ -61,7 +61,7 @@ JOB_ORDERS = (
     JobOrder(
         "resize",
         "Resize",
-        "The job requests or releases containers. It changes to the new number of tasks at its next checkpoint.",
+        "The job requests or releases containers, saves a checkpoint, and continues with the new number of tasks.",
         "resize {}",
         (*_BEFORE_END, JobState.SUSPENDED),
     ),
@@ -103,7 +103,7 @@ def describe_answer(order: str, job: str, answer: Mapping[str, Any], counts: Map
         if order == "export":
             newest = {"export": answer.get("newest"), "checkpoint": answer.get("checkpoint")}
         for what, known in newest.items():
-            yield f"newest {what} so far: {known['uri'] if known else 'none'}"
+            yield f"Newest {what}: {known['uri'] if known else 'none'}"
 
 
 def _resized(task_type: str, number: int, before: int, state: Any) -> str:
@@ -112,5 +112,5 @@ def _resized(task_type: str, number: int, before: int, state: Any) -> str:
     if state == JobState.SUSPENDED:
         return f"is suspended, and will have {count(number, task_type)} when it is resumed"
     if number > before:
-        return f"requests {count(number - before, 'container')}, and then continues with {number}"
+        return f"requests {count(number - before, 'container')}, and then continues with {count(number, task_type)}"
     return f"saves a checkpoint, and continues with {count(number, task_type)}"

@@ -210,7 +210,8 @@ def certain_to_recur(failure: Failure, state: SessionState) -> str:
     nodes = state.nodes_without.get(missing_on_node(failure) or "", ())
     if len(nodes) < min(2, state.nodes_in_cluster or 2):
         return ""
-    return f"this happened on {count(len(nodes), 'node')}; a retry would fail the same way"
+    where = "the cluster's only node lacks" if len(nodes) == 1 else f"{len(nodes)} nodes lack"
+    return f"{where} {missing_on_node(failure)}, so a retry would fail the same way"
 
 
 def node_problem_kind(problem: str) -> str:

@@ -288,7 +288,7 @@ def actions(page: PageContent) -> Html:
         element("div", element("dt", order.title), element("dd", element("code", line), element("p", order.effect)))
         for order, line in commands
     )
-    note = "Run these commands on a machine with Airflow, or use the buttons on the job's page in Airflow."
+    note = "Run these commands on a machine with Airflow, or use the buttons on the job's page of Airflow's portal."
     return join(element("h2", "Actions ", element("small", note)), element("dl", *items))
 
 
