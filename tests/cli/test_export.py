@@ -29,8 +29,8 @@ def test_a_model_is_exported_from_the_command_line(tony: Tony, local: TonyHook) 
     asked = tony("export", application_id, "--timeout", "0s")
     assert asked.out.splitlines() == [
         f"Requested an export of the model of {application_id}",
-        f"Newest export: {uri}",
-        "Newest checkpoint: none",
+        f"Newest export so far: step 7, {uri}",
+        "Newest checkpoint so far: none",
     ]
     late = tony("export", application_id, "--timeout", "1s")
     assert late.code == 1

@@ -70,7 +70,7 @@ def test_a_user_who_may_edit_the_dag_acts_on_a_running_job(client: As, running_j
     noted(running_job, "export_requested", "requested by the Airflow user rita")
     assert orders.send("checkpoint") == [
         f"Requested a checkpoint of {application_id}",
-        "Newest checkpoint: none",
+        "Newest checkpoint so far: none",
     ]
     noted(running_job, "checkpoint_requested", "requested by the Airflow user rita")
 

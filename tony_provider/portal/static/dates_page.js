@@ -36,7 +36,7 @@ export function DatesPage({ dagId }) {
     <p><${To} to=${toJobs({ dag_id: dagId })}>All jobs of this DAG<//></p>
     ${loading && html`<${Loading} what="the dates" />`}
     ${error && html`<${Problem} title="The dates cannot be loaded:" text=${error} />`}
-    ${data && (data.tasks.length ? html`<${Tasks} dagId=${dagId} tasks=${data.tasks} />` : html`<${Empty}>No task of this DAG has run a training yet.<//>`)}
+    ${data && (data.tasks.length ? html`<${Tasks} dagId=${dagId} tasks=${data.tasks} />` : html`<${Empty}>No task of this DAG has submitted a job yet. If a job was rejected, the tab Training of its task shows the reason.<//>`)}
   </div>`;
 }
 

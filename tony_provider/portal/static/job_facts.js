@@ -15,7 +15,7 @@ export function JobSummary({ summary, running }) {
     ["Steps per second", known(summary.steps_per_second) ? short(summary.steps_per_second) : null],
     ["Restarts", figure(summary.restarts)],
     ["Resumed from step", known(summary.resumed_step) ? figure(summary.resumed_step) : null],
-    ["Checkpoint", known(summary.checkpoint_step) ? `step ${figure(summary.checkpoint_step)}` : null],
+    ["Newest checkpoint", known(summary.checkpoint_step) ? `step ${figure(summary.checkpoint_step)}` : null],
   ]} />`;
 }
 

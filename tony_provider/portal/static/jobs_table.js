@@ -40,9 +40,11 @@ export function JobsTable({ jobs, columns, chosen, most, order, onChoose, onOrde
 
 function Head({ text, number, by, order, onOrder }) {
   const sorted = order === by ? "ascending" : order === `-${by}` ? "descending" : undefined;
+  // Of a metric, the lowest values come first, and of other columns the highest or newest.
+  const [first, second] = by.startsWith("metric:") ? [by, `-${by}`] : [`-${by}`, by];
   const arrow = { ascending: " ▲", descending: " ▼" }[sorted] ?? "";
   return html`<th scope="col" className=${number ? "number" : undefined} aria-sort=${sorted}>
-    <button type="button" className="plain" onClick=${() => onOrder(sorted === "descending" ? by : `-${by}`)}>${text}${arrow}</button>
+    <button type="button" className="plain" onClick=${() => onOrder(order === first ? second : first)}>${text}${arrow}</button>
   </th>`;
 }
 
@@ -53,9 +55,9 @@ function Row({ job, own, chosen, most, onChoose }) {
   return html`<tr className=${isChosen ? "chosen-row" : undefined}>
     <td><input type="checkbox" aria-label=${`Compare ${name}, ${job.application_id}`} checked=${isChosen} disabled=${!isChosen && chosen.length >= most} onChange=${toggle} /></td>
     <td><${State} state=${job.state} /></td>
-    <th scope="row"><${To} to=${toJob(job.application_id)}>${shortened(name, 60)}<//>${([job.cause, job.reason].filter(Boolean).join("\n") || job.application_id).split("\n").map((line, at) => html`<small key=${at}>${shortened(line, 120)}</small>`)}</th>
+    <th scope="row"><${To} to=${toJob(job.application_id)}>${shortened(name, 60)}<//>${[job.cause, job.reason, job.application_id].filter(Boolean).join("\n").split("\n").map((line, at) => html`<small key=${at}>${shortened(line, 120)}</small>`)}</th>
     <td>${job.dag_id
-      ? html`<${To} to=${toTaskInstance(job)}>${job.task_id}${job.map_index >= 0 ? ` [${job.map_index}]` : ""}<//><small><${To} to=${toDates(job.dag_id)}>${job.dag_id}<//></small>`
+      ? html`<${To} to=${toTaskInstance(job)}>${job.task_id}${job.map_index >= 0 ? ` [${job.map_index}]` : ""}<//>${job.try_number > 1 && ` (try ${job.try_number})`}<small><${To} to=${toDates(job.dag_id)}>${job.dag_id}<//></small>`
       : html`${job.task_id}<small>${job.run_id}</small>`}</td>
     <td>${runDate(job.run_date)}</td>
     ${own.map(([, number, by]) => html`<td key=${by} className=${number ? "number" : undefined}>${columnValue(job, by)}</td>`)}

@@ -22,7 +22,8 @@ export function withStatus(summary, status) {
   if (!status) return summary;
   const { step, total_steps, steps_per_second, metrics } = leaderOf(status) ?? {};
   const { times, use, restarts, warnings, finished_ms } = status;
-  const newer = { step, total_steps, steps_per_second, metrics, times, use, restarts, warnings, finished_ms };
+  const [checkpoint_step, resumed_step] = [status.checkpoint?.step, status.resumed?.step];
+  const newer = { step, total_steps, steps_per_second, metrics, times, use, restarts, warnings, finished_ms, checkpoint_step, resumed_step };
   const given = (value) => known(value) && !(Array.isArray(value) && !value.length);
   return { ...summary, ...Object.fromEntries(Object.entries(newer).filter(([, value]) => given(value))) };
 }

@@ -103,7 +103,6 @@ _NOTEBOOK = (
     "__main__.py",
     "jupyter.py",
     "kept_work.py",
-    "options.py",
     "serving.py",
 )
 

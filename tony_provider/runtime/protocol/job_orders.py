@@ -103,7 +103,8 @@ def describe_answer(order: str, job: str, answer: Mapping[str, Any], counts: Map
         if order == "export":
             newest = {"export": answer.get("newest"), "checkpoint": answer.get("checkpoint")}
         for what, known in newest.items():
-            yield f"Newest {what}: {known['uri'] if known else 'none'}"
+            step = f"step {known['step']}, " if known and known.get("step") is not None else ""
+            yield f"Newest {what} so far: {step}{known['uri'] if known else 'none'}"
 
 
 def _resized(task_type: str, number: int, before: int, state: Any) -> str:
