@@ -126,6 +126,15 @@ def test_a_value_that_is_named_cause_is_no_output() -> None:
     assert without_output(plain) == {"metrics": {"cause": 0.5}, "failure": {"cause": "", "message": "worker:0 ended"}}
 
 
+def test_a_connection_gives_no_access_to_the_data_of_a_dag(client: As) -> None:
+    which = f"dag_id=digits&run_id={stored.run_id(0).replace('+', '%2B')}&task_id=train"
+    for user, path in (("judy", f"/refusal?{which}"), ("erin", "/dags/clicks/dates?")):
+        plain = client(user).get(f"/tony/api{path}")
+        with_connection = client(user).get(f"/tony/api{path}&conn_id=tony_default")
+        assert (plain.status_code, plain.text) == (with_connection.status_code, with_connection.text)
+    assert "missing" not in client("judy").get(f"/tony/api/refusal?{which}&conn_id=tony_default").text
+
+
 def test_a_comparison_leaves_out_what_somebody_may_not_read(client: As) -> None:
     answer = client("bob").get(f"/tony/api/compare?ids={DIGITS},{CLICKS},{NOBODYS}").json()
     assert [job["application_id"] for job in answer["jobs"]] == [DIGITS]

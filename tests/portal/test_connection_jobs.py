@@ -79,6 +79,18 @@ def test_jobs_without_a_dag_are_listed_through_their_connection(
     assert "the Airflow user rita" in ended(local, second).diagnostics
 
 
+def test_a_job_with_an_unreadable_record_does_not_hide_the_others(
+    client: As, submit: Callable[[str, float], str], local: TonyHook, tmp_path: Path
+) -> None:
+    bad, good = submit("bad", 0), submit("good", 0)
+    ended(local, bad)
+    ended(local, good)
+    (result,) = tmp_path.rglob(f"{bad}/result.json")
+    result.write_text('{"application_id": 3}')
+    until(lambda: good in listed(client, "peggy"), "the other job", SECONDS)
+    assert bad not in listed(client, "peggy")
+
+
 def test_a_connection_that_a_user_may_not_read_does_not_exist(client: As, submit: Callable[[str, float], str]) -> None:
     application_id = submit("three", 0)
     for path in ("/jobs", f"/jobs/{application_id}", f"/jobs/{application_id}/live", f"/compare?ids={application_id}"):

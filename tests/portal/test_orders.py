@@ -64,7 +64,7 @@ def test_a_user_who_may_edit_the_dag_acts_on_a_running_job(client: As, running_j
     assert (offered["resizable"], offered["reason"], offered["missing"]) == ({"worker": [1, 2]}, None, [])
     stop = offered["actions"][-1]
     assert stop["command"] == f"airflow tony kill {application_id}"
-    assert "with 2 of its retries left" in stop["effect"]
+    assert "with 2 of its retries left" in offered["retries"]
 
     assert orders.send("export")[0] == f"Requested an export of the model of {application_id}"
     noted(running_job, "export_requested", "requested by the Airflow user rita")

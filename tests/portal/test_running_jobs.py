@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.test_suspend import reached
 from tests.hooks.jobs import SECONDS
+from tests.portal import stored
 from tests.portal.conftest import As
 from tests.waiting import until
 from tony_provider.cluster.training import results
@@ -64,6 +65,20 @@ def test_many_users_cause_one_read_of_the_store_per_interval(
     for _ in range(20):
         assert listed(client, running_job)
     assert reads.count(running_job.directory) == 1
+
+
+def test_a_summary_with_the_id_of_another_dags_job_gets_none_of_its_figures(
+    client: As, running_job: TonyJob, dag_run: int
+) -> None:
+    """Any task can store such a summary."""
+    until(lambda: _with_figures(listed(client, running_job)), "the figures of a running job", SECONDS)
+    about = {"application_id": running_job.application_id, "application_dir": running_job.directory}
+    forged = stored.summary(0, "ordered", verdict=None, finished_ms=None, task_id="thief", **about)
+    stored.add(dag_run, forged)
+    stored.add_instance("ordered", 0, "running", task_id="thief", try_number=1, max_tries=0)
+    rows = client("rita").get("/tony/api/jobs?task_id=thief").json()["jobs"]
+    assert [row["checkpoint_step"] for row in rows] == [None]
+    assert store_jobs._key(rows[0]) != store_jobs._key(listed(client, running_job) or {})
 
 
 def _with_figures(row: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -49,6 +49,8 @@ def bounded_status(status: JobStatus) -> JobStatus:
         inputs=status.inputs[:_MANY],
         outputs=[each for each in status.outputs[:_MANY] if len(each.name) + len(each.uri) <= _TEXT],
         use=status.use[:_MANY],
+        parameters=dict(islice(limits.valid_parameters(status.parameters).items(), limits.MOST_PARAMETERS)),
+        labels={name: value[:_TEXT] for name, value in islice(status.labels.items(), _MANY)},
     )
 
 

@@ -137,6 +137,13 @@ def _reader(user: GetUserDep, conn_id: str | None = None) -> PortalReader:
 
 ReaderDep = Annotated[PortalReader, Depends(_reader)]
 
+
+def _dag_reader(user: GetUserDep) -> PortalReader:
+    return PortalReader(user)
+
+
+DagReaderDep = Annotated[PortalReader, Depends(_dag_reader)]
+
 _TASKS = 50  # tasks whose samples are returned if the request names no tasks
 _EVENTS = 10_000  # newest events of a job that are returned
 _COMPARED = 8
@@ -175,7 +182,7 @@ def _no_such(what: str) -> HTTPException:
     return HTTPException(404, f"No such {what}")
 
 
-def _jobs_of_dags(reader: ReaderDep, session: SessionDep) -> StoredJobs:
+def _jobs_of_dags(reader: DagReaderDep, session: SessionDep) -> StoredJobs:
     return StoredJobs(session, reader.readable_dags())
 
 
@@ -263,7 +270,7 @@ def jobs(
 
 
 @router.get("/connections")
-def connections(stored: DagJobsDep, reader: ReaderDep) -> Response:
+def connections(stored: DagJobsDep, reader: DagReaderDep) -> Response:
     """Return the connections whose jobs without a DAG the user may list."""
     query = select(Connection.conn_id).where(Connection.conn_type == TonyHook.conn_type)
     known = {
@@ -271,13 +278,15 @@ def connections(stored: DagJobsDep, reader: ReaderDep) -> Response:
         *(row["tony_conn_id"] for row in stored.rows()),
         TonyHook.default_conn_name,
     }
-    return PlainJson({"connections": sorted(each for each in known if each and reader.may_use(each))})
+    return PlainJson(
+        {"connections": sorted(each for each in known if each and "\0" not in each and reader.may_use(each))}
+    )
 
 
 @router.get("/refusal")
 def refusal(
     stored: DagJobsDep,
-    reader: ReaderDep,
+    reader: DagReaderDep,
     dag_id: str,
     run_id: str,
     task_id: str,
@@ -410,18 +419,20 @@ def _offered(row: FoundDep, reader: ReaderDep, session: SessionDep) -> dict[str,
     retries = describe_retries(session, row) if row["state"] in (RUNNING, UNSEEN) else ""
     session.close()
     token = _order_tokens().dumps([reader.user.get_id(), row["application_id"]])
-    return {"actions": offered_orders(row, retries), "token": token, "reason": None}
+    return {"actions": offered_orders(row), "retries": retries, "token": token, "reason": None}
 
 
 @router.get("/jobs/{application_id}/actions")
 async def orders(row: FoundDep, offered: Annotated[dict[str, Any], Depends(_offered)]) -> Response:
     """Return the orders that the user may send to the job, and a token that an order needs."""
-    if not offered["actions"]:
-        return PlainJson({**offered, "resizable": {}, "missing": []})
-    try:
-        return PlainJson({**offered, "resizable": await read_from_job(row, resizable_types), "missing": []})
-    except JobUnavailable as error:
-        return PlainJson({**offered, "resizable": {}, "missing": [str(error)]})
+    missing: list[str] = []
+    resizable: dict[str, tuple[int, int]] = {}
+    if offered["actions"]:
+        try:
+            resizable = await read_from_job(row, resizable_types)
+        except JobUnavailable as error:
+            missing.append(str(error))
+    return PlainJson({**offered, "resizable": resizable, "missing": missing})
 
 
 class OrderBody(BaseModel):
@@ -429,7 +440,9 @@ class OrderBody(BaseModel):
 
     token: str  # from ``GET /jobs/ID/actions``
     grace: Annotated[float, Field(ge=0, le=86400)] | None = None  # seconds, for the order ``stop``
-    tasks: dict[str, int] = {}  # new number of tasks by type, for the order ``resize``
+    tasks: Annotated[
+        dict[str, int], Field(max_length=100)
+    ] = {}  # new number of tasks by type, for the order ``resize``
 
 
 def _sent(name: str, body: OrderBody, row: FoundDep, reader: ReaderDep, session: SessionDep) -> UserOrder:
@@ -446,12 +459,13 @@ def _sent(name: str, body: OrderBody, row: FoundDep, reader: ReaderDep, session:
         raise HTTPException(403, "The page has expired: reload the page, and send the action again")
     user = printable(reader.user.get_name())
     order = UserOrder(order=name, user=user, grace=body.grace, counts=body.tasks)
-    details = {"application_id": row["application_id"], "grace": body.grace, "tasks": body.tasks}
-    which = {each: row[each] for each in ("run_id", "task_id", "map_index", "try_number")}
-    extra = json.dumps({key: value for key, value in details.items() if value not in (None, {})})
-    session.add(
-        Log(f"tony_{name}", owner=user, owner_display_name=user, extra=extra, dag_id=row["dag_id"] or None, **which)
-    )
+    details: dict[str, Any] = {
+        "application_id": row["application_id"],
+        **body.model_dump(exclude={"token"}, exclude_defaults=True),
+    }
+    which: dict[str, Any] = {each: row[each] for each in ("run_id", "task_id", "map_index", "try_number")}
+    which |= {"owner": user, "owner_display_name": user, "dag_id": row["dag_id"] or None}
+    session.add(Log(f"tony_{name}", extra=json.dumps(details), **which))
     session.commit()
     return order
 
@@ -531,7 +545,7 @@ async def _read_specification(row: Row) -> dict[str, Any] | str:
 
 
 @router.get("/dags/{dag_id}/dates")
-def dates(dag_id: str, stored: DagJobsDep, reader: ReaderDep, task_id: str | None = None) -> Response:
+def dates(dag_id: str, stored: DagJobsDep, reader: DagReaderDep, task_id: str | None = None) -> Response:
     if dag_id not in stored.dags or not reader.may_read(dag_id):
         raise _no_such("DAG")
     runs = with_gaps(stored.session, dag_id, runs_of(stored.session, dag_id))

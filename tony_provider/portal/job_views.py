@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -158,20 +159,19 @@ def tensorboard_commands(rows: Iterable[Row]) -> list[str]:
     ]
 
 
-def offered_orders(row: Row, retries: str) -> list[dict[str, Any]]:
-    """Return the orders to a job that its page offers, with their commands.
-
-    ``retries`` is a sentence for the order that ends the job: what Airflow does next.
-    """
+def offered_orders(row: Row) -> list[dict[str, Any]]:
+    """Return the orders to a job that its page offers, with their commands."""
     through = {"tony_conn_id": row["tony_conn_id"], "proxy_user": row["proxy_user"] or None}
     return [
         {
             **attrs.asdict(order),
-            "effect": f"{order.effect} {retries}".strip() if order.name == STOP else order.effect,
             "command": tony_command(*order.command.format(row["application_id"]).split(), **through),
         }
         for order in JOB_ORDERS
     ]
+
+
+_TYPE = re.compile(r"[A-Za-z][\w.-]*")  # a name that is safe in a command line
 
 
 def resizable_types(job: TonyJob) -> dict[str, tuple[int, int]]:
@@ -186,7 +186,7 @@ def resizable_types(job: TonyJob) -> dict[str, tuple[int, int]]:
     return {
         name: (task.least_instances, task.max_instances)
         for name, task in tasks.items()
-        if task.max_instances is not None
+        if task.max_instances is not None and _TYPE.fullmatch(name)
     }
 
 

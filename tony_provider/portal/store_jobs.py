@@ -15,11 +15,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from itertools import islice
+from typing import Any
 
 import attrs
 
-from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.errors import ClusterError, RecordUnreadable
 from tony_provider.cluster.records.history import JobHistory
 from tony_provider.cluster.records.summary import (
     JOB_KEY,
@@ -43,6 +45,7 @@ from tony_provider.portal.stored_jobs import (
     waiting_of,
 )
 from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.protocol.limits import STATUS_STALE
 from tony_provider.runtime.protocol.status import JobState, JobStatus
 from tony_provider.runtime.storage.errors import StorageError
 
@@ -51,21 +54,33 @@ log = logging.getLogger(__name__)
 INTERVAL = 15.0  # seconds between two reads of a job's status; the page of the list refreshes as often
 _MOST = 200  # newest running jobs whose status is read
 _FIRST_FIGURES = 0.5  # seconds that a list waits for the first status of its jobs
-_FORGOTTEN = 20  # intervals after which figures of a job are dropped
+_MOST_CACHED = 2000  # jobs; above it, the cache is emptied
+
+
+_CONNECTION = ("tony_conn_id", "proxy_user")
 
 
 @attrs.define
 class _Reading:
-    read_started: float  # monotonic time at which the newest read began
+    read_started: float = float("-inf")  # monotonic time at which the newest read began
     figures: Row | None = None  # None before the first status
     is_checked: bool = False  # the files belong to the job's DAG
+
+
+_Key = tuple[Any, ...]
+
+
+def _key(row: Row) -> _Key:
+    """Return what identifies a row. Any task can store a summary with the application ID of another task's job."""
+    return tuple(row[name] for name in ("application_id", "dag_id", "run_id", "task_id", "map_index", *_CONNECTION))
 
 
 class RunningJobs:
     """Thread-safe cache of the figures of running jobs."""
 
     def __init__(self) -> None:
-        self._readings: dict[str, _Reading] = {}
+        self._readings: dict[_Key, _Reading] = {}
+        self._reads: dict[_Key, Future[None]] = {}  # newest read of each connection
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="tony-portal-running")
 
@@ -81,31 +96,33 @@ class RunningJobs:
         first = self._refresh(sorted(of_dags, key=lambda row: row["submitted_ms"], reverse=True)[:_MOST])
         wait(first, _FIRST_FIGURES)
         with self._lock:
-            known = {key: reading.figures for key, reading in self._readings.items()}
-        found = {row["application_id"]: _completed(row, known.get(row["application_id"])) for row in running}
-        return [found.get(row["application_id"], row) for row in rows]
+            found = {_key(row): _completed(row, self._readings.get(_key(row))) for row in running}
+        return [found.get(_key(row), row) for row in rows]
 
     def _refresh(self, rows: Sequence[Row]) -> list[Future[None]]:
-        """Start reading. Return the reads of jobs without figures."""
+        """Start reading, unless a read of the same connection runs. Return the reads of jobs without figures."""
         now, by_connection = time.monotonic(), defaultdict(list)
+        first = []
         with self._lock:
-            for key in [key for key, each in self._readings.items() if each.read_started < now - _FORGOTTEN * INTERVAL]:
-                del self._readings[key]
+            if len(self._readings) > _MOST_CACHED:
+                self._readings.clear()
             for row in rows:
-                reading = self._readings.get(row["application_id"])
-                has_ended = reading is not None and reading.figures is not None and reading.figures["finished_ms"]
-                if reading is None or (reading.read_started <= now - INTERVAL and not has_ended):
-                    kept = self._readings.setdefault(row["application_id"], _Reading(now))
-                    kept.read_started = now
-                    is_first = kept.figures is None
-                    by_connection[row["tony_conn_id"], row["proxy_user"] or None, is_first].append(row)
-        reads = {which: self._threads.submit(self._read, *which[:2], some) for which, some in by_connection.items()}
-        return [read for (*_, is_first), read in reads.items() if is_first]
+                reading = self._readings.setdefault(_key(row), _Reading())
+                if reading.read_started <= now - INTERVAL and not (reading.figures or {}).get("finished_ms"):
+                    by_connection[tuple(row[name] for name in _CONNECTION)].append(row)
+            for which, some in by_connection.items():
+                read = self._reads.get(which)
+                if read is None or read.done():
+                    for row in some:
+                        self._readings[_key(row)].read_started = now
+                    read = self._reads[which] = self._threads.submit(self._read, which[0], which[1], some)
+                first += [read] * any(self._readings[_key(row)].figures is None for row in some)
+        return first
 
     def _read(self, tony_conn_id: str, proxy_user: str | None, rows: Sequence[Row]) -> None:
-        """Read the statuses of jobs of one connection. Stop at the first error of the cluster or the store."""
+        """Read the statuses of jobs of one connection. Stop if the cluster or the store is unreachable."""
         try:
-            with TonyHook(tony_conn_id, proxy_user) as hook:
+            with TonyHook(tony_conn_id, proxy_user or None) as hook:
                 hook.expect_store(REFUSED_SECONDS)
                 for row in rows:
                     self._read_one(hook, row)
@@ -116,7 +133,7 @@ class RunningJobs:
 
     def _read_one(self, hook: TonyHook, row: Row) -> None:
         with self._lock:
-            reading = self._readings.get(row["application_id"])
+            reading = self._readings.get(_key(row))
         if reading is None:
             return
         try:
@@ -125,7 +142,7 @@ class RunningJobs:
                 return
             if not reading.is_checked:
                 job_of_row(hook, row)
-        except JobUnavailable as error:
+        except (JobUnavailable, RecordUnreadable) as error:
             log.debug("No figures: %s", error)
             return
         reading.is_checked, reading.figures = True, _figures(status)
@@ -135,13 +152,13 @@ def _figures(status: JobStatus) -> Row:
     """Return the fields of a row that a status knows. ``finished_ms`` is None for a running job."""
     plain = to_plain(figures_of_status(status)) | {"parameters": status.parameters}
     figures = {**plain, "waiting_s": waiting_of(plain["times"]), **hours_of(plain.pop("use"))}
-    if (ended := verdict(None, status)) is not None:
-        return {**figures, "state": ended.value, "finished_ms": status.finished_ms}
-    suspended = {"state": SUSPENDED} if status.state is JobState.SUSPENDED else {}
-    return {**figures, **suspended, "finished_ms": None}
+    ended = verdict(None, status)
+    state = ended.value if ended else SUSPENDED if status.state is JobState.SUSPENDED else ""
+    return {**figures, "finished_ms": status.finished_ms} | ({"state": state} if state else {})
 
 
-def _completed(row: Row, figures: Row | None) -> Row:
+def _completed(row: Row, reading: _Reading | None) -> Row:
+    figures = reading and reading.figures
     if figures is None and row["state"] == UNWATCHED:  # the job may have ended long ago
         return row
     found = {**row, **(figures or {})}
@@ -155,6 +172,7 @@ RUNNING_JOBS = RunningJobs()
 
 _SLUG = "cli-"  # start of the directory of a training without a DAG; see ``cli.submit``
 _MOST_TRAININGS = 200  # newest trainings of a connection
+_LONGEST_ID = 250  # characters, as in Airflow's database
 _FIRST_WAIT = 2.0  # seconds that a request waits for the first list of a connection
 
 
@@ -167,7 +185,7 @@ class _Job:
 @attrs.define
 class _Listing:
     read_started: float = float("-inf")  # monotonic time at which the newest read began
-    jobs: dict[str, _Job] = attrs.field(factory=dict)
+    jobs: dict[str, _Job] | None = None  # None before the first list
     problem: str = ""
     reading: Future[None] | None = None
 
@@ -188,8 +206,8 @@ class ConnectionJobs:
         map_index: int | None = None,
     ) -> list[Row]:
         wanted = {"dag_id": dag_id, "task_id": task_id, "run_id": run_id, "map_index": map_index}
-        given = [(name, value) for name, value in wanted.items() if value is not None]
-        return [job.row for job in self.jobs.values() if all(job.row[name] == value for name, value in given)]
+        rows = [job.row for job in self.jobs.values()]
+        return [row for row in rows if all(value in (None, row[name]) for name, value in wanted.items())]
 
     def row(self, application_id: str) -> Row | None:
         found = self.jobs.get(application_id)
@@ -220,23 +238,22 @@ class ConnectionListings:
         now = time.monotonic()
         with self._lock:
             listing = self._listings.setdefault(tony_conn_id, _Listing())
-            is_first = listing.read_started == float("-inf")
             is_read = listing.reading is None or listing.reading.done()
             if listing.read_started <= now - INTERVAL and is_read:
                 listing.read_started = now
                 listing.reading = self._threads.submit(self._read, tony_conn_id, listing)
             reading = listing.reading
-        if reading is not None and (is_first or not listing.jobs):
+        if listing.jobs is None and reading is not None:
             wait([reading], _FIRST_WAIT)
-            if not reading.done():
-                return ConnectionJobs({}, "The store is still being read.")
+        if listing.jobs is None:
+            return ConnectionJobs({}, listing.problem or "The store is still being read.")
         return ConnectionJobs(listing.jobs, listing.problem)
 
     def _read(self, tony_conn_id: str, listing: _Listing) -> None:
         try:
             with TonyHook(tony_conn_id) as hook:
                 hook.expect_store(REFUSED_SECONDS)
-                found = dict(_jobs_of(hook, listing.jobs))
+                found = dict(_jobs_of(hook, listing.jobs or {}))
             listing.jobs, listing.problem = found, ""
         except (ClusterError, StorageError) as error:
             listing.problem = str(error)
@@ -252,7 +269,8 @@ def _jobs_of(hook: TonyHook, known: dict[str, _Job]) -> Iterator[tuple[str, _Job
         for application_id in hook.application_ids(identity):
             job = known.get(application_id)
             if job is None or job.summary.verdict is None:
-                job = _job_of(hook.job(application_id, identity))
+                with suppress(RecordUnreadable):  # the record of one job must not hide the others
+                    job = _job_of(hook.job(application_id, identity))
             if job is not None:
                 yield application_id, job
 
@@ -267,17 +285,20 @@ def _job_of(job: TonyJob) -> _Job | None:
         application_id=job.application_id,
         application_dir=job.directory,
         dag_id="",
-        run_id=labels.get("run_id", ""),
-        task_id=status.name,
+        run_id=labels.get("run_id", "")[:_LONGEST_ID],
+        task_id=status.name[:_LONGEST_ID],
         watched=False,
         tony_conn_id=job.hook.tony_conn_id,
         user=labels.get("submitted_by", ""),
     )
-    summary = summarize(begun, JobHistory(application_id=job.application_id, status=status))
+    is_old = not status.state.is_final and time.time() - status.updated_ms / 1000 > STATUS_STALE
+    application = job.application() if is_old else None
+    summary = summarize(begun, JobHistory(application_id=job.application_id, status=status), application)
     columns = {name: getattr(summary, name) for name in ("dag_id", "run_id", "task_id", "map_index")}
     row = row_of(columns, JOB_KEY + job.application_id, json.dumps(in_parts(summary)[0]))
     if row["state"] is None:
-        row["state"] = SUSPENDED if status.state is JobState.SUSPENDED else RUNNING
+        running = SUSPENDED if status.state is JobState.SUSPENDED else RUNNING
+        row["state"] = LOST if is_old and application is None else running
     return _Job(row, summary)
 
 

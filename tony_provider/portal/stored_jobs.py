@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from itertools import islice
@@ -443,8 +443,11 @@ COLUMN = "(metric|param):.+"  # pattern of a column: the name of a metric or par
 
 def columns_of(rows: Sequence[Row]) -> list[str]:
     """Return the columns in which any of the rows has a value, at most ``_MOST_COLUMNS`` of each kind."""
-    names = {kind: ranked({name for row in rows for name in row[field]}) for kind, field in _COLUMNS.items()}
-    return [f"{kind}:{name}" for kind, found in names.items() for name in found[:_MOST_COLUMNS]]
+    columns: list[str] = []
+    for kind, field in _COLUMNS.items():
+        used = Counter(name for row in rows for name in row[field]).most_common(_MOST_COLUMNS)
+        columns += [f"{kind}:{name}" for name in ranked(name for name, _ in used)]
+    return columns
 
 
 def with_columns(row: Row, columns: Iterable[str]) -> Row:

@@ -13,6 +13,7 @@ from tony_provider.cluster.interface import MOST_WARNINGS, bounded_status
 from tony_provider.cluster.training import results
 from tony_provider.operators.outcome import JobResult
 from tony_provider.runtime.common.codec import dump_json
+from tony_provider.runtime.protocol.limits import MOST_PARAMETERS
 from tony_provider.runtime.protocol.status import (
     Failure,
     FailureKind,
@@ -87,3 +88,10 @@ def test_a_look_at_such_a_status_takes_a_triggerers_loop_no_longer_than_others()
         seen = bounded_status(attrs.evolve(endless(number), state=USUAL.state))
         watch.judge(Observation(application(), seen))
     assert len(told) < 2 * MOST_WARNINGS + 20
+
+
+def test_parameters_and_labels_are_bounded() -> None:
+    parameters = {f"p{number}": "x" * 1000 for number in range(20_000)}
+    found = bounded_status(status("RUNNING", parameters=parameters, labels={"dag_id": "x" * (1 << 20)}))
+    assert len(found.parameters) <= MOST_PARAMETERS
+    assert len(found.labels["dag_id"]) <= 4 << 10

@@ -28,7 +28,7 @@ export function Actions({ applicationId, state, counts }) {
       (action) => html`<li key=${action.name}>
         <button type="button" aria-expanded=${open === action.name} onClick=${() => { setResult(null); setOpen(open === action.name ? null : action.name); }}>${action.title} …</button>
         <${Command} text=${action.name === "resize" ? `${action.command} ${words(starting(resizable, counts))}` : action.command} label=${`Command: ${action.title}`} />
-        ${open === action.name && html`<${Confirmation} key=${action.name} ...${{ applicationId, action, token: data.token, counts: starting(resizable, counts), limits: data.resizable, close }} />`}
+        ${open === action.name && html`<${Confirmation} key=${action.name} ...${{ applicationId, action, token: data.token, retries: data.retries, counts: starting(resizable, counts), limits: data.resizable, close }} />`}
       </li>`,
     )}</ul>
     <div role="status">${result?.map((each) => html`<p key=${each} className="good">${each}</p>`)}</div>
@@ -39,7 +39,7 @@ const starting = (resizable, counts) => Object.fromEntries(resizable.map(([type,
 
 const words = (counts) => Object.entries(counts).map(([type, number]) => `${type}=${number}`).join(" ");
 
-function Confirmation({ applicationId, action, token, counts, limits, close }) {
+function Confirmation({ applicationId, action, token, retries, counts, limits, close }) {
   const [grace, setGrace] = useState("");
   const [numbers, setNumbers] = useState(counts);
   const [problem, setProblem] = useState(null);
@@ -63,7 +63,7 @@ function Confirmation({ applicationId, action, token, counts, limits, close }) {
     }
   };
   return html`<form className="confirmation" role="group" aria-labelledby=${about} onSubmit=${send} onKeyDown=${(event) => event.key === "Escape" && close(null)}>
-    <p id=${about}>${action.effect}</p>
+    <p id=${about}>${action.effect}${stops && retries && ` ${retries}`}</p>
     ${stops && html`<${NumberField} label="Grace period in seconds (default: the job's setting)" value=${grace} least=${0} most=${86400} required=${false} onChange=${setGrace} />`}
     ${resizes && Object.entries(limits).map(([type, [least, most]]) => html`<${NumberField} key=${type} label=${`Tasks of type ${type} (${least} to ${most})`} value=${numbers[type]} least=${least} most=${most} onChange=${(text) => setNumbers({ ...numbers, [type]: Number(text) })} />`)}
     ${options && html`<${Command} text=${action.command + options} label="Command with these values" />`}
