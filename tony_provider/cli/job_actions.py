@@ -9,11 +9,10 @@ import threading
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 
 from tony_provider.cli.command import command, hook_of, job_of, reason_of, running_job, say, seconds_of
 from tony_provider.cluster.training.checkpoint_chains import kept_checkpoints
-from tony_provider.hooks.job import TonyJob
 from tony_provider.runtime.checkpoint.catalog import copy_checkpoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint
 from tony_provider.runtime.jobspec.model import RESIZE_EXAMPLE_WORDS
@@ -67,20 +66,15 @@ def resume(args: Namespace) -> None:
 @command
 def resize(args: Namespace) -> None:
     """Ask the job's master to resize task types. It is no error if a type already has the requested size."""
-    counts = _counts(args.counts)
+    _order(args, "resize", _counts(args.counts))
+
+
+def _order(args: Namespace, order: str, counts: Mapping[str, int] = MappingProxyType({})) -> None:
+    """Send an order, and print what happens next. ``counts`` are the new numbers of tasks of a resize."""
+    reason = reason_of(args)
     with running_job(args) as job:
-        answer = job.resize(counts, reason_of(args))
-    _say_answer("resize", job, answer, counts)
-
-
-def _order(args: Namespace, order: str) -> None:
-    with running_job(args) as job:
-        answer = job.control(order, {"reason": reason_of(args)})
-    _say_answer(order, job, answer)
-
-
-def _say_answer(order: str, job: TonyJob, answer: Mapping[str, Any], counts: Mapping[str, int] | None = None) -> None:
-    for line in describe_answer(order, str(job), answer, counts or {}):
+        answer = job.resize(counts, reason) if counts else job.control(order, {"reason": reason})
+    for line in describe_answer(order, str(job), answer, counts):
         say(line)
 
 

@@ -390,7 +390,7 @@ def _row_of(application: Application, answer: Answer) -> Row:
         "application_id": application.id,
         "name": application.name,
         **{key: status.labels.get(key) for key in ("dag_id", "task_id", "run_id")},
-        "map_index": int(status.labels["map_index"]) if "map_index" in status.labels else None,
+        "map_index": int(index) if (index := status.labels.get("map_index", "")).isdecimal() else None,
         "user": application.user,
         "queue": application.queue or None,
         "state": (status if status.state is JobState.SUSPENDED else application).state.value,

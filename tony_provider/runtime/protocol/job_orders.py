@@ -83,11 +83,11 @@ def describe_answer(order: str, job: str, answer: Mapping[str, Any], counts: Map
     """
     state = answer.get("state")
     if order == STOP:
-        yield f"{job} ends within {span(float(answer['ends_within']))}"
+        yield f"{job} ends within {span(answer['ends_within'])}"
     elif order == "suspend" and state == JobState.SUSPENDED:
         yield f"{job} is suspended already"
     elif order == "suspend":
-        within = span(float(answer["suspended_within"]))
+        within = span(answer["suspended_within"])
         yield f"{job} saves a checkpoint, and releases its containers within {within}"
         yield f"`airflow tony resume {job}` resumes the job"
     elif order == "resume" and state == JobState.SUSPENDED:
@@ -96,7 +96,7 @@ def describe_answer(order: str, job: str, answer: Mapping[str, Any], counts: Map
         yield f"{job} continues; it was not suspended"
     elif order == "resize":
         for task_type, number in counts.items():
-            yield f"{job} {_resized(task_type, number, int(answer['before'][task_type]), state)}"
+            yield f"{job} {_resized(task_type, number, answer['before'][task_type], state)}"
     else:
         yield f"Requested {'an export of the model' if order == 'export' else 'a checkpoint'} of {job}"
         newest = {"checkpoint": answer.get("newest")}

@@ -149,15 +149,45 @@ def test_what_fails_in_the_same_way_on_another_node_is_the_programs_fault() -> N
     assert len(world.noted("node_loss")) == 1
 
 
-@pytest.mark.parametrize("steps", [True, False])
-def test_a_program_that_no_node_has_fails_the_job(steps: bool) -> None:
-    """Also one that a program looks for after it has taken steps: its node has all that others have."""
+def test_a_program_that_is_missing_after_steps_does_not_fail_the_job() -> None:
+    """The job has trained, so a restart may find what this start did not."""
     world = workers(budget=5).run()
-    names = list(world.states)
-    if steps:
-        world.beat("worker:1", step=3)
-        names = ["worker:1"]
-    for name in names:
+    world.beat("worker:1", step=3)
+    world.end("worker:1", exit_code=127)
+    world.wait(6)
+    assert not world.finished
+    world.restarted()
+
+
+HANDLED = "Traceback (most recent call last):\n  File \"t.py\", line 1\nModuleNotFoundError: No module named 'apex'"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"exit_code": 1, "output_tail": f"{HANDLED}\nfalling back to torch\nthe data server is not ready, giving up"},
+        {"exit_code": 1, "output_tail": f"{HANDLED[:-33]}ImportError: /nfs/x.so: Stale file handle"},
+        {"exit_code": 127, "output_tail": "x: error while loading shared libraries: y: Input/output error"},
+    ],
+)
+def test_a_handled_import_error_and_an_unreadable_file_are_not_final(how: dict[str, Any]) -> None:
+    world = lone(1)
+    world.end("worker:0", **how)
+    assert not world.finished
+
+
+def test_different_modules_on_two_nodes_are_not_one_missing_module() -> None:
+    world = lone(3)
+    world.end("worker:0", exit_code=1, output_tail=IMPORT)
+    world.tick()
+    world.restarted()
+    world.end("worker:0", exit_code=1, output_tail=IMPORT.replace("'x'", "'y'"))
+    assert not world.finished
+
+
+def test_a_program_that_no_node_has_fails_the_job() -> None:
+    world = workers(budget=5).run()
+    for name in list(world.states):
         world.end(name, exit_code=127)
     world.wait(6)
     world.complete_all()

@@ -171,6 +171,7 @@ _GPU_PROBLEMS = (
 """``_PROBLEMS`` and ``_GPU_PROBLEMS`` map error messages of the C library, CUDA and NVIDIA's driver to problems."""
 _SHARED_LIBRARY = re.compile(r"error while loading shared libraries|cannot open shared object file")
 _IMPORT_ERROR = re.compile(r"(?:ModuleNotFound|Import)Error\b")
+_UNREADABLE = re.compile(r"Stale file handle|Input/output error|Transport endpoint|timed out")
 FIRST_SECONDS = 60.0  # from the start of a process; imports of large libraries from a slow disk take this long
 _PROGRAMS = {exit_codes.NOT_FOUND: "a program", exit_codes.NOT_EXECUTABLE: "permission to execute a program"}
 
@@ -200,18 +201,19 @@ def suspected_node_problem(task: Task, failure: Failure, state: SessionState) ->
         return ""
     if running := [peer for peer in peers_on_other_nodes(task, state) if peer.runs]:
         return f"its node lacks {lacks} that {running[0].node} has"
-    if lacks not in state.nodes_without or certain_to_recur(failure, state):
+    if (lacks, failure.cause) not in state.nodes_without or certain_to_recur(failure, state):
         return ""
     return f"its node lacks {lacks} that other nodes may have"
 
 
 def certain_to_recur(failure: Failure, state: SessionState) -> str:
     """Return why another application would fail like this process, which lacked something at its start, or ""."""
-    nodes = state.nodes_without.get(missing_on_node(failure) or "", ())
+    lacks = missing_on_node(failure)
+    nodes = state.nodes_without.get((lacks, failure.cause), ())
     if len(nodes) < min(2, state.nodes_in_cluster or 2):
         return ""
     where = "the cluster's only node lacks" if len(nodes) == 1 else f"{len(nodes)} nodes lack"
-    return f"{where} {missing_on_node(failure)}, so a retry would fail the same way"
+    return f"{where} {lacks}, so a retry would fail the same way"
 
 
 def node_problem_kind(problem: str) -> str:
@@ -231,7 +233,9 @@ def missing_on_node(failure: Failure) -> Optional[str]:
         return _PROGRAMS[failure.exit_code]
     if failure.kind is FailureKind.USER and _SHARED_LIBRARY.search(failure.message):
         return "a shared library"
-    if failure.kind is FailureKind.USER and _IMPORT_ERROR.match(failure.cause):
+    # A program may handle an import error and fail later.
+    is_last = failure.message.rstrip().endswith(failure.cause)
+    if failure.kind is FailureKind.USER and _IMPORT_ERROR.match(failure.cause) and is_last:
         return "a Python module"
     return None
 
@@ -239,8 +243,14 @@ def missing_on_node(failure: Failure) -> Optional[str]:
 def note_missing(task: Task, failure: Failure, state: SessionState, now: float) -> None:
     """Note the node of a process that lacked something within its first seconds."""
     process, missing = task.process, missing_on_node(failure)
-    if missing and process and not process.stepped and now - (process.started_at or now) <= FIRST_SECONDS:
-        state.nodes_without.setdefault(missing, set()).add(task.node or "")
+    if (
+        missing
+        and not _UNREADABLE.search(failure.message)
+        and process
+        and not process.stepped
+        and now - (process.started_at or now) <= FIRST_SECONDS
+    ):
+        state.nodes_without.setdefault((missing, failure.cause), set()).add(task.node or "")
 
 
 _PLACES = 3  # limit of different stacks in a message

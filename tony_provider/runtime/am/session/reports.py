@@ -8,7 +8,6 @@ from typing import Optional
 from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.actions import ReleaseContainers
-from tony_provider.runtime.am.session.restart_policy import is_permanent
 from tony_provider.runtime.am.session.session_state import (
     Heartbeat,
     Part,
@@ -294,5 +293,5 @@ class ContainerFailures(Part):
             self._state.note("given_up", "no more containers are requested: the gang continues without the task", task)
         else:
             why, is_only_node = _IN_A_ROW if too_many else "", self._state.nodes_in_cluster == 1
-            permanent = is_only_node and is_permanent(failure, self._state.job.restart)
+            permanent = is_only_node and failure.exit_code in failures.NOT_RUNNABLE
             self._restarts.give_up(task, failures.given_up(failure, why, permanent=permanent), now)

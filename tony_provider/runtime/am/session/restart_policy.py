@@ -14,7 +14,7 @@ from typing import Optional, Union
 import attrs
 
 from tony_provider.runtime.am import descriptions
-from tony_provider.runtime.am.session.failures import KILL_SIGNALS, NOT_RUNNABLE
+from tony_provider.runtime.am.session.failures import KILL_SIGNALS
 from tony_provider.runtime.am.session.session_state import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common import exit_codes
@@ -63,9 +63,11 @@ def decide(
     times since the last progress that a task has left a node because the node lacked something. ``recurs`` is the
     reason if another application would fail in the same way, see ``certain_to_recur``.
     """
-    permanent = bool(recurs) or is_permanent(failure, policy)
-    if permanent or scope is RestartScope.NEVER:
-        return NoRestart(recurs or (_why_permanent(failure) if permanent else ""), permanent=permanent)
+    # not an exit code of the executor itself
+    if failure.kind in (FailureKind.USER, FailureKind.NODE) and failure.exit_code in policy.permanent_exit_codes:
+        recurs = recurs or "this exit code is permanent (restart.permanent_exit_codes)"
+    if recurs or scope is RestartScope.NEVER:
+        return NoRestart(recurs, permanent=bool(recurs))
     if failure.kind is FailureKind.UPLOAD:  # the training is complete; another application may upload its files
         return NoRestart()
     if failure.kind is FailureKind.PREEMPTED:  # caused by the cluster, not by the job
@@ -82,23 +84,6 @@ def decide(
         return RestartAt(delay)
     restarts = count(policy.budget, "restart")
     return NoRestart(f"given up after {restarts} without progress (restart.budget)" if policy.budget else "")
-
-
-def is_permanent(failure: Failure, policy: RestartPolicy) -> bool:
-    """Return whether the same job would fail again: its command cannot be run, or its exit code is permanent.
-
-    ``permanent_exit_codes`` do not apply to exit codes of the executor itself.
-    """
-    if failure.kind is FailureKind.LAUNCH:
-        return failure.exit_code in NOT_RUNNABLE
-    return failure.kind in (FailureKind.USER, FailureKind.NODE) and failure.exit_code in policy.permanent_exit_codes
-
-
-def _why_permanent(failure: Failure) -> str:
-    """Return the reason, unless the failure's message already contains it."""
-    if failure.kind is FailureKind.LAUNCH:
-        return ""
-    return "this exit code is permanent (restart.permanent_exit_codes)"
 
 
 class RestartBudget:

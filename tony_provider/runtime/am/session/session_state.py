@@ -589,7 +589,8 @@ class SessionState:
         self.restarts = 0
         self.restarted_after: Optional[Failure] = None  # failure that caused the newest restart
         self.nodes_in_cluster = 0  # 0 if unknown
-        self.nodes_without: dict[str, set[str]] = {}  # nodes on which processes began and failed, by what they lacked
+        # Nodes on which processes began and failed, by what they lacked and by the cause of the failure.
+        self.nodes_without: dict[tuple[Optional[str], str], set[str]] = {}
         self.verdict: Optional[Verdict] = None
         self.parts: tuple[OutputPart, ...] = ()  # parts of outputs to publish, once all deciding tasks have succeeded
         self.warnings: list[str] = []

@@ -283,10 +283,17 @@ def actions(page: PageContent) -> Html:
     offered = [order for order in JOB_ORDERS if page.may_modify and page.status.state in order.states]
     if not offered:
         return Html()
-    commands = [(order, "airflow tony " + order.command.format(page.status.application_id)) for order in offered]
     items = (
-        element("div", element("dt", order.title), element("dd", element("code", line), element("p", order.effect)))
-        for order, line in commands
+        element(
+            "div",
+            element("dt", order.title),
+            element(
+                "dd",
+                element("code", f"airflow tony {order.command.format(page.status.application_id)}"),
+                element("p", order.effect),
+            ),
+        )
+        for order in offered
     )
     note = "Run these commands on a machine with Airflow, or use the buttons on the job's page of Airflow's portal."
     return join(element("h2", "Actions ", element("small", note)), element("dl", *items))
