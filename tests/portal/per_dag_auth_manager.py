@@ -37,12 +37,6 @@ LACKS = {
 
 READ_ONLY = {"peggy"}
 CONNECTIONS = {user: {"tony_default"} for user in ("judy", "erin", "rita", "peggy", "grace")}
-    "judy": {"tony_default"},
-    "erin": {"tony_default"},
-    "rita": {"tony_default"},
-    "peggy": {"tony_default"},
-    "grace": {"tony_default"},
-}
 
 
 class PerDagAuthManager(SimpleAuthManager):
