@@ -173,6 +173,8 @@ SINKS = {
             "links/job_links.py",
             "operators/job_templates.py",
             "operators/tony.py",
+            "operators/training_try.py",
+            "portal/api.py",  # names the permission
             "publishing.py",
             "runtime/protocol/limits.py",  # names them
             "sensors/tony.py",

@@ -192,7 +192,7 @@ DagJobsDep = Annotated[StoredJobs, Depends(_jobs_of_dags)]
 def _jobs(reader: ReaderDep, of_dags: DagJobsDep) -> StoredJobs | ConnectionJobs:
     if reader.conn_id is None:
         return of_dags
-    if "\0" in reader.conn_id or not reader.may_use(reader.conn_id):  # no database has such an id
+    if printable(reader.conn_id) != reader.conn_id or not reader.may_use(reader.conn_id):  # no database has such an id
         raise _no_such("connection")
     return CONNECTION_LISTINGS.jobs(reader.conn_id)
 
@@ -279,7 +279,7 @@ def connections(stored: DagJobsDep, reader: DagReaderDep) -> Response:
         TonyHook.default_conn_name,
     }
     return PlainJson(
-        {"connections": sorted(each for each in known if each and "\0" not in each and reader.may_use(each))}
+        {"connections": sorted(each for each in known if each and printable(each) == each and reader.may_use(each))}
     )
 
 

@@ -32,11 +32,11 @@ async def test_success(launch: Launch) -> None:
 
 
 async def test_failure_comes_with_the_last_lines_of_stderr(launch: Launch) -> None:
-    running = await launch("for i in $(seq 100); do echo line $i >&2; done; exit 3", attempt=2)
+    running = await launch("for i in $(seq 200); do echo line $i >&2; done; exit 3", attempt=2)
     await running.begin()
     ended = await running.master.first("exited")
     assert (ended.exit_code, ended.signal, ended.error) == (3, 0, "")
-    assert ended.output_tail.splitlines() == [f"line {i}" for i in range(61, 101)]
+    assert ended.output_tail.splitlines() == [f"line {i}" for i in range(101, 201)]
     assert await running.end() == 0
     assert "line 1\n" in running.log
 
