@@ -100,7 +100,7 @@ class RunningJobs:
         return [found.get(_key(row), row) for row in rows]
 
     def _refresh(self, rows: Sequence[Row]) -> list[Future[None]]:
-        """Start reading, unless a read of the same connection runs. Return the reads of jobs without figures."""
+        """Start reading, unless a read of the same connection runs. Return the first reads of jobs."""
         now, by_connection = time.monotonic(), defaultdict(list)
         first = []
         with self._lock:
@@ -113,10 +113,11 @@ class RunningJobs:
             for which, some in by_connection.items():
                 read = self._reads.get(which)
                 if read is None or read.done():
-                    for row in some:
-                        self._readings[_key(row)].read_started = now
+                    readings = [self._readings[_key(row)] for row in some]
                     read = self._reads[which] = self._threads.submit(self._read, which[0], which[1], some)
-                first += [read] * any(self._readings[_key(row)].figures is None for row in some)
+                    first += [read] * any(each.read_started < 0 for each in readings)
+                    for each in readings:
+                        each.read_started = now
         return first
 
     def _read(self, tony_conn_id: str, proxy_user: str | None, rows: Sequence[Row]) -> None:
