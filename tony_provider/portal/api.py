@@ -440,9 +440,8 @@ class OrderBody(BaseModel):
 
     token: str  # from ``GET /jobs/ID/actions``
     grace: Annotated[float, Field(ge=0, le=86400)] | None = None  # seconds, for the order ``stop``
-    tasks: Annotated[
-        dict[str, int], Field(max_length=100)
-    ] = {}  # new number of tasks by type, for the order ``resize``
+    # new number of tasks by type, for the order ``resize``
+    tasks: Annotated[dict[str, int], Field(max_length=100)] = {}
 
 
 def _sent(name: str, body: OrderBody, row: FoundDep, reader: ReaderDep, session: SessionDep) -> UserOrder:

@@ -21,7 +21,7 @@ from typing import Any
 
 import attrs
 
-from tony_provider.cluster.errors import ClusterError, RecordUnreadable
+from tony_provider.cluster.errors import ClusterError, RecordUnreadable, logging_errors
 from tony_provider.cluster.records.history import JobHistory
 from tony_provider.cluster.records.summary import (
     JOB_KEY,
@@ -41,6 +41,7 @@ from tony_provider.portal.stored_jobs import (
     UNWATCHED,
     Row,
     hours_of,
+    ordered,
     row_of,
     waiting_of,
 )
@@ -55,8 +56,6 @@ INTERVAL = 15.0  # seconds between two reads of a job's status; the page of the 
 _MOST = 200  # newest running jobs whose status is read
 _FIRST_FIGURES = 0.5  # seconds that a list waits for the first status of its jobs
 _MOST_CACHED = 2000  # jobs; above it, the cache is emptied
-
-
 _CONNECTION = ("tony_conn_id", "proxy_user")
 
 
@@ -93,11 +92,11 @@ class RunningJobs:
         if not running:
             return list(rows)
         of_dags = [row for row in running if row["dag_id"]]  # rows without a DAG are already current
-        first = self._refresh(sorted(of_dags, key=lambda row: row["submitted_ms"], reverse=True)[:_MOST])
+        first = self._refresh(ordered(of_dags, "-submitted")[:_MOST])
         wait(first, _FIRST_FIGURES)
         with self._lock:
-            found = {_key(row): _completed(row, self._readings.get(_key(row))) for row in running}
-        return [found.get(_key(row), row) for row in rows]
+            found = {id(row): _completed(row, self._readings.get(_key(row))) for row in running}
+        return [found.get(id(row), row) for row in rows]
 
     def _refresh(self, rows: Sequence[Row]) -> list[Future[None]]:
         """Start reading, unless a read of the same connection runs. Return the first reads of jobs."""
@@ -122,15 +121,11 @@ class RunningJobs:
 
     def _read(self, tony_conn_id: str, proxy_user: str | None, rows: Sequence[Row]) -> None:
         """Read the statuses of jobs of one connection. Stop if the cluster or the store is unreachable."""
-        try:
-            with TonyHook(tony_conn_id, proxy_user or None) as hook:
-                hook.expect_store(REFUSED_SECONDS)
-                for row in rows:
-                    self._read_one(hook, row)
-        except (ClusterError, StorageError) as error:
-            log.info("Refreshing the running jobs of the connection %s failed: %s", tony_conn_id, error)
-        except Exception:
-            log.exception("The status of running jobs cannot be read through %s", tony_conn_id)
+        what = "Refreshing the running jobs of the connection %s failed"
+        with logging_errors(log.info, what, tony_conn_id), TonyHook(tony_conn_id, proxy_user or None) as hook:
+            hook.expect_store(REFUSED_SECONDS)
+            for row in rows:
+                self._read_one(hook, row)
 
     def _read_one(self, hook: TonyHook, row: Row) -> None:
         with self._lock:
@@ -216,8 +211,7 @@ class ConnectionJobs:
 
     def siblings(self, row: Row) -> list[Row]:
         """Return all jobs of the row's training, including the row, newest first."""
-        found = self.rows(task_id=row["task_id"], run_id=row["run_id"])
-        return sorted(found, key=lambda each: each["submitted_ms"], reverse=True)
+        return ordered(self.rows(task_id=row["task_id"], run_id=row["run_id"]), "-submitted")
 
     def summary(self, row: Row) -> tuple[JobSummary, list[str]]:
         return self.jobs[row["application_id"]].summary, []

@@ -11,7 +11,7 @@ from tests.runtime.am.session.world import World, task_type
 from tony_provider.runtime.am.resource_manager import NodesCounted
 from tony_provider.runtime.am.session.failures import FIRST_SECONDS
 from tony_provider.runtime.am.session.restart_policy import COMPARISON, FREE_MOVES
-from tony_provider.runtime.protocol.status import FailureKind
+from tony_provider.runtime.protocol.status import Failure, FailureKind
 
 FULL: dict[str, Any] = {
     "exit_code": 1,
@@ -201,6 +201,15 @@ IMPORT = "Traceback (most recent call last):\n  File \"t.py\", line 1\nModuleNot
 MISSING: list[Any] = [{"exit_code": 127}, {"exit_code": 126}, {"exit_code": 1, "output_tail": IMPORT}]
 
 
+def final_failure(world: World) -> Failure:
+    """Return the failure after which another application would fail in the same way."""
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure is not None
+    assert failure.permanent
+    return failure
+
+
 def lone(nodes: int, budget: int = 5) -> World:
     """A worker on a cluster with this number of nodes."""
     world = workers({"worker": 1}, budget=budget)
@@ -213,10 +222,7 @@ def lone(nodes: int, budget: int = 5) -> World:
 def test_what_is_missing_on_the_only_node_is_final(how: dict[str, Any]) -> None:
     world = lone(1)
     world.end("worker:0", **how)
-    world.complete_all()
-    failure = world.verdict.failure
-    assert failure is not None
-    assert failure.permanent
+    failure = final_failure(world)
     assert failure.message.partition("\n")[0].endswith(" a retry would fail the same way")
     assert "; the cluster's only node lacks " in failure.message
 
@@ -231,10 +237,7 @@ def test_what_is_missing_on_two_nodes_is_final(how: dict[str, Any], budget: int)
     assert any("that other nodes may have" in message for message in world.noted("node_loss"))
     world.restarted()
     world.end("worker:0", **how)
-    world.complete_all()
-    failure = world.verdict.failure
-    assert failure is not None
-    assert failure.permanent
+    failure = final_failure(world)
     assert failure.message.partition("\n")[0].endswith(" a retry would fail the same way")
     assert "; 2 nodes lack " in failure.message
 
