@@ -56,7 +56,9 @@ def every_action(walk: Walk, site: Site) -> None:
     until(lambda: walk.said() == {application_id: "SUSPENDED"}, lambda: f"the suspended job; {walk.said()}")
 
     page.shows("SUSPENDED")
-    page.open("Resume").confirm("Resume", "requests its containers")
+    page.open("Resume")
+    assert "The newest checkpoint is from step" in walk.pages.section("Actions")
+    page.confirm("Resume", "requests its containers")
     page.shows("RUNNING")
     page.open("Stop")
     assert "has no retries left" in walk.pages.section("Actions")

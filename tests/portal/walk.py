@@ -157,6 +157,7 @@ class Walk:
         self.pages.open(f"{JOBS}?compare={','.join(chosen)}")
         self.pages.see_text("Comparison of 3 jobs")
         self._in_section("Differences", "tasks.worker.command")
+        self._in_section("Summary", "Phase: Training")
         figures = self.pages.section("Metrics and parameters")
         for day in (1, 5, 13):
             assert f"{loss_of(day):.5g}" in figures, (day, figures)

@@ -1,13 +1,15 @@
 // Actions on a running job: a button and the command of each action, and a confirmation before it is sent.
 import { address, jobPath, postJson, useJson } from "./api.js";
 import { Command } from "./command.js";
+import { figure, known } from "./format.js";
 import { html, useEffect, useId, useRef, useState } from "./html.js";
 import { Problem, Section } from "./parts.js";
 
 const REFRESH_SECONDS = 3600; // the token of the answer is valid for longer
 
 // `state`: the state of the job in its newest status, null without a status. `counts`: its number of tasks by type.
-export function Actions({ applicationId, state, counts }) {
+// `step`: the step of its newest checkpoint, if it is known.
+export function Actions({ applicationId, state, counts, step }) {
   const { data, error } = useJson(address(jobPath(applicationId, "actions")), REFRESH_SECONDS);
   const [open, setOpen] = useState(null);
   const [result, setResult] = useState(null);
@@ -28,18 +30,20 @@ export function Actions({ applicationId, state, counts }) {
       (action) => html`<li key=${action.name}>
         <button type="button" aria-expanded=${open === action.name} onClick=${() => { setResult(null); setOpen(open === action.name ? null : action.name); }}>${action.title} …</button>
         <${Command} text=${action.name === "resize" ? `${action.command} ${words(starting(resizable, counts))}` : action.command} label=${`Command: ${action.title}`} />
-        ${open === action.name && html`<${Confirmation} key=${action.name} ...${{ applicationId, action, token: data.token, retries: data.retries, counts: starting(resizable, counts), limits: data.resizable, close }} />`}
+        ${open === action.name && html`<${Confirmation} key=${action.name} ...${{ applicationId, action, token: data.token, addition: additions(data, step)[action.name], counts: starting(resizable, counts), limits: data.resizable, close }} />`}
       </li>`,
     )}</ul>
     <div role="status">${result?.map((each) => html`<p key=${each} className="good">${each}</p>`)}</div>
   <//>`;
 }
 
+const additions = ({ retries }, step) => ({ stop: retries, resume: known(step) ? `The newest checkpoint is from step ${figure(step)}.` : "" });
+
 const starting = (resizable, counts) => Object.fromEntries(resizable.map(([type, [least]]) => [type, counts[type] ?? least]));
 
 const words = (counts) => Object.entries(counts).map(([type, number]) => `${type}=${number}`).join(" ");
 
-function Confirmation({ applicationId, action, token, retries, counts, limits, close }) {
+function Confirmation({ applicationId, action, token, addition, counts, limits, close }) {
   const [grace, setGrace] = useState("");
   const [numbers, setNumbers] = useState(counts);
   const [problem, setProblem] = useState(null);
@@ -63,7 +67,7 @@ function Confirmation({ applicationId, action, token, retries, counts, limits, c
     }
   };
   return html`<form className="confirmation" role="group" aria-labelledby=${about} onSubmit=${send} onKeyDown=${(event) => event.key === "Escape" && close(null)}>
-    <p id=${about}>${action.effect}${stops && retries && ` ${retries}`}</p>
+    <p id=${about}>${action.effect}${addition && ` ${addition}`}</p>
     ${stops && html`<${NumberField} label="Grace period in seconds (default: the job's setting)" value=${grace} least=${0} most=${86400} required=${false} onChange=${setGrace} />`}
     ${resizes && Object.entries(limits).map(([type, [least, most]]) => html`<${NumberField} key=${type} label=${`Tasks of type ${type} (${least} to ${most})`} value=${numbers[type]} least=${least} most=${most} onChange=${(text) => setNumbers({ ...numbers, [type]: Number(text) })} />`)}
     ${options && html`<${Command} text=${action.command + options} label="Command with these values" />`}

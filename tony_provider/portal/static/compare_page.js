@@ -1,11 +1,13 @@
 // Several jobs side by side: figures, curves, specifications.
 import { address, jobPath, useAllJson, useJson } from "./api.js";
 import { Curves, fromSummary } from "./curves.js";
-import { duration, figure, runDate, moment, short, shortened } from "./format.js";
+import { duration, figure, NOTHING, runDate, moment, short, shortened } from "./format.js";
 import { html, useMemo } from "./html.js";
 import { Fold, Loading, Problem, Section, State, Table, To } from "./parts.js";
 import { toJob, toJobs } from "./routes.js";
 import { ComparedResults } from "./results.js";
+import { seconds } from "./time_use.js";
+import { PHASES } from "./states.js";
 import { Differences, SideBySide } from "./specification.js";
 import { TensorBoard } from "./tensorboard.js";
 
@@ -61,8 +63,9 @@ function Figures({ jobs, states, heads }) {
     row("Run date", (job) => runDate(job.run_date)),
     row("Submitted", (job) => moment(job.submitted_ms)),
     row("Duration", (job) => duration(took(job))),
-    row("Training", (job) => duration(job.times.training)),
-    row("Restarts", (job) => figure(job.restarts)),
+    ...PHASES.filter(([key]) => jobs.some((job) => seconds(job.times, key) > 0)).map(([key, name]) => row(`Phase: ${name}`, (job) => duration(seconds(job.times, key)))),
+    row("Number of restarts", (job) => figure(job.restarts)),
+    ...(jobs.some((job) => job.cause) ? [row("Cause of the failure", (job) => job.cause || NOTHING)] : []),
     row("Step", (job) => figure(job.step)),
     row("Steps per second", (job) => short(job.steps_per_second)),
   ];

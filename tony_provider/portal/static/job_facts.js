@@ -1,4 +1,5 @@
 // Facts about a job: its summary, and the run that it belongs to.
+import { Command } from "./command.js";
 import { duration, figure, known, moment, NOTHING, runDate, short } from "./format.js";
 import { html } from "./html.js";
 import { Facts, Outside, To } from "./parts.js";
@@ -33,7 +34,7 @@ export function JobRun({ summary }) {
     ["Queue", summary.queue || NOTHING],
     ["Framework", summary.framework],
     ["Connection", summary.tony_conn_id],
-    ["Directory", html`<code>${summary.application_dir}</code>`, true],
+    ["Directory", html`<${Command} text=${summary.application_dir} label="Directory of the job" />`, true],
     ...Object.entries(summary.links).map(([name, link]) => [name, html`<${Outside} address=${link}>Open<//>`]),
   ]} />`;
 }

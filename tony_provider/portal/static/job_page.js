@@ -74,7 +74,7 @@ function Job({ summary: kept, state: listed, task_state: taskState, previous, ot
     <${Announcement} text=${`${summary.name || summary.application_id}: ${state}`} />
     <${Contents} titles=${["Learning curves", "Results", ...(previous ? ["Changes"] : []), "Resources", ...(history ? ["Timeline"] : []), "Time by phase", ...(stored.error ? [] : ["Logs"]), ...(history ? ["Specification"] : [])]} />
     ${!kept.verdict && html`<${LiveJob} live=${live} />`}
-    ${running && html`<${Actions} applicationId=${kept.application_id} state=${newest} counts=${countsOf(live.answer?.status)} />`}
+    ${running && html`<${Actions} applicationId=${kept.application_id} state=${newest} counts=${countsOf(live.answer?.status)} step=${summary.checkpoint_step} />`}
     <${Warnings} title="Unreadable data" warnings=${problems} />
     <${Advice} advice=${summary.advice} />
     <${Warnings} title="Warnings" warnings=${summary.warnings} />

@@ -1,6 +1,6 @@
 // What a training produced: its model, returned values, metrics and parameters; of one job, and of several side by side.
 import { Command } from "./command.js";
-import { figure, known, NOTHING, numeric, shortened } from "./format.js";
+import { byName, figure, known, NOTHING, numeric, shortened } from "./format.js";
 import { html, useState } from "./html.js";
 import { Empty, Facts, Fold, Section, Table } from "./parts.js";
 
@@ -13,7 +13,7 @@ const SOURCES = { program: "program (tony_sdk.log_params)", command: "command li
 export function Results({ summary, status }) {
   const { model_dir: model, export_dir: exported } = { ...summary, ...(status && { model_dir: status.model_dir, export_dir: status.export?.uri }) };
   const metrics = Object.entries(summary.metrics);
-  const parameters = Object.entries({ ...summary.parameters, ...status?.parameters });
+  const parameters = Object.entries({ ...summary.parameters, ...status?.parameters }).sort(([one], [other]) => byName(one, other));
   const source = (name) => SOURCES[Object.hasOwn(status?.parameters ?? {}, name) ? "program" : summary.parameter_sources[name]];
   return html`<${Section} title="Results">
     ${model && html`<h3>Model</h3><${Command} text=${model} label="URI of the model" />`}
@@ -49,12 +49,12 @@ const normal = (value) => (!known(value) ? "" : Number.isNaN(numeric(value)) ? S
 // Metrics and parameters of several jobs: values that differ are marked.
 export function ComparedResults({ jobs, heads }) {
   const [onlyDifferent, setOnly] = useState(false);
-  const rows = ["metrics", "parameters"].flatMap((kind) =>
-    [...new Set(jobs.flatMap((job) => Object.keys(job[kind])))].map((name) => {
-      const values = jobs.map((job) => (Object.hasOwn(job[kind], name) ? job[kind][name] : null));
-      return { kind, name, values, differs: new Set(values.map(normal)).size > 1 };
-    }),
-  );
+  const names = (kind) => [...new Set(jobs.flatMap((job) => Object.keys(job[kind])))];
+  const named = [...names("metrics").map((name) => ["metrics", name]), ...names("parameters").sort(byName).map((name) => ["parameters", name])];
+  const rows = named.map(([kind, name]) => {
+    const values = jobs.map((job) => (Object.hasOwn(job[kind], name) ? job[kind][name] : null));
+    return { kind, name, values, differs: new Set(values.map(normal)).size > 1 };
+  });
   const different = rows.filter((row) => row.differs);
   const shown = (onlyDifferent ? different : rows).slice(0, COMPARED);
   const written = (kind, value) => (!known(value) ? NOTHING : kind === "metrics" ? figure(value) : html`<code>${value}</code>`);

@@ -5,9 +5,8 @@ import { Empty, Table } from "./parts.js";
 import { PHASES } from "./states.js";
 
 // Repeated training is part of the training time. Here, each second counts once.
-function seconds(times, key) {
-  if (key === "training") return Math.max(0, (times.training ?? 0) - (times.repeated ?? 0));
-  return times[key];
+export function seconds(times, key) {
+  return key === "training" && known(times.training) ? Math.max(0, times.training - (times.repeated ?? 0)) : times[key];
 }
 
 export function TimeUse({ times }) {
