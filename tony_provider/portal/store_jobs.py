@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 INTERVAL = 15.0  # seconds between two reads of a job's status; the page of the list refreshes as often
 _MOST = 200  # newest running jobs whose status is read
-_FIRST_FIGURES = 0.5  # seconds that a list waits for the first status of its jobs
+_FIRST_FIGURES = 0.3  # seconds that a list waits for the first status of its jobs
 _MOST_CACHED = 2000  # jobs; above it, the cache is emptied
 _CONNECTION = ("tony_conn_id", "proxy_user")
 
