@@ -65,7 +65,7 @@ function Figures({ jobs, states, heads }) {
     row("Duration", (job) => duration(took(job))),
     ...PHASES.filter(([key]) => jobs.some((job) => seconds(job.times, key) > 0)).map(([key, name]) => row(`Phase: ${name}`, (job) => duration(seconds(job.times, key)))),
     row("Number of restarts", (job) => figure(job.restarts)),
-    ...(jobs.some((job) => job.cause) ? [row("Cause of the failure", (job) => job.cause || NOTHING)] : []),
+    ...(jobs.some((job) => job.reason) ? [row("Failure", (job) => job.cause || job.reason || NOTHING)] : []),
     row("Step", (job) => figure(job.step)),
     row("Steps per second", (job) => short(job.steps_per_second)),
   ];

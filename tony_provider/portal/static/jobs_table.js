@@ -25,15 +25,17 @@ const FIRST = 4; // columns before those of metrics and parameters
 
 // `columns`: of metrics and parameters.
 export function JobsTable({ jobs, columns, chosen, most, order, onChoose, onOrder }) {
+  const hasGpus = order.endsWith("gpus") || jobs.some((job) => job.gpu_hours > 0);
+  const shown = COLUMNS.filter(([, , by]) => hasGpus || by !== "gpus");
   const own = columns.map((each) => [shortened(nameOf(each), 40), isNumber(jobs, each), each]);
   return html`<div className="wide" role="region" aria-label="Training jobs" tabIndex=${0}>
     <table className="jobs">
       <caption className="unseen">Training jobs; times in ${ZONE}</caption>
       <thead><tr>
         <th scope="col"><span className="unseen">Compare</span></th>
-        ${[...COLUMNS.slice(0, FIRST), ...own, ...COLUMNS.slice(FIRST)].map(([text, number, by]) => html`<${Head} key=${by} ...${{ text, number, by, order, onOrder }} />`)}
+        ${[...shown.slice(0, FIRST), ...own, ...shown.slice(FIRST)].map(([text, number, by]) => html`<${Head} key=${by} ...${{ text, number, by, order, onOrder }} />`)}
       </tr></thead>
-      <tbody>${jobs.map((job) => html`<${Row} key=${job.application_id} ...${{ job, own, chosen, most, onChoose }} />`)}</tbody>
+      <tbody>${jobs.map((job) => html`<${Row} key=${job.application_id} ...${{ job, own, hasGpus, chosen, most, onChoose }} />`)}</tbody>
     </table>
   </div>`;
 }
@@ -48,7 +50,7 @@ function Head({ text, number, by, order, onOrder }) {
   </th>`;
 }
 
-function Row({ job, own, chosen, most, onChoose }) {
+function Row({ job, own, hasGpus, chosen, most, onChoose }) {
   const isChosen = chosen.includes(job.application_id);
   const toggle = () => onChoose(isChosen ? chosen.filter((id) => id !== job.application_id) : [...chosen, job.application_id]);
   const name = job.name || job.application_id;
@@ -67,7 +69,7 @@ function Row({ job, own, chosen, most, onChoose }) {
     <td className="number">${known(job.step) ? `${figure(job.step)}${known(job.total_steps) ? ` of ${figure(job.total_steps)}` : ""}` : NOTHING}</td>
     <td className="number">${figure(job.restarts)}</td>
     <td className="number">${hours(job.memory_gb_hours)}</td>
-    <td className="number">${hours(job.gpu_hours)}</td>
+    ${hasGpus && html`<td className="number">${hours(job.gpu_hours)}</td>`}
     <td>${job.user}</td>
   </tr>`;
 }
