@@ -45,9 +45,9 @@ def take_all(stage: Stage, camera: Camera) -> None:
     for path in (
         *connection_form(camera),
         trigger_form(camera),
+        task_log(camera, tutorial),  # while it is short, since the page shows its end
         job_page(stage, camera, digits),
         restart(stage, camera, digits),
-        task_log(camera, tutorial),
         *portal(camera, days, tutorial),
     ):
         print(f"{path} ({path.stat().st_size:,} bytes)", flush=True)
