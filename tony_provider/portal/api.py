@@ -51,6 +51,7 @@ from tony_provider.portal.job_views import (
     read_from_job,
     resizable_types,
     sample_columns,
+    specification_of,
     tensorboard_commands,
     without_output,
 )
@@ -526,13 +527,10 @@ def _comparison(
 
 
 def _specification(job: TonyJob) -> dict[str, Any]:
-    missing: list[str] = []
-    found = job.specification(missing)
-    if found is None:
-        raise JobUnavailable("; ".join(missing))
-    if len(flattened(found.job)) > _ENTRIES:
+    found = specification_of(job)
+    if len(flattened(found)) > _ENTRIES:
         raise JobUnavailable(f"the job's specification has more than {_ENTRIES} entries")
-    return found.job
+    return found
 
 
 async def _read_specification(row: Row) -> dict[str, Any] | str:

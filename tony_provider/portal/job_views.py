@@ -31,7 +31,7 @@ from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.common.text import end_of_log, first_line
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.jobspec.problems import flattened
-from tony_provider.runtime.protocol.job_orders import JOB_ORDERS, STOP, describe_answer
+from tony_provider.runtime.protocol.job_orders import JOB_ORDERS, RESIZE, STOP, describe_answer
 from tony_provider.runtime.protocol.metrics import IN_STATUS, SHOWN
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import uris
@@ -165,7 +165,7 @@ def offered_orders(row: Row) -> list[dict[str, Any]]:
     return [
         {
             **attrs.asdict(order),
-            "command": tony_command(*order.command.format(row["application_id"]).split(), **through),
+            "command": tony_command(*order.command.format(row["application_id"], "").split(), **through),
         }
         for order in JOB_ORDERS
     ]
@@ -174,15 +174,20 @@ def offered_orders(row: Row) -> list[dict[str, Any]]:
 _TYPE = re.compile(r"[A-Za-z][\w.-]*")  # a name that is safe in a command line
 
 
+def specification_of(job: TonyJob) -> dict[str, Any]:
+    """Return the job's specification. Blocks. Raises JobUnavailable if it cannot be read."""
+    missing: list[str] = []
+    if (kept := job.specification(missing)) is None:
+        raise JobUnavailable("; ".join(missing))
+    return kept.job
+
+
 def resizable_types(job: TonyJob) -> dict[str, tuple[int, int]]:
     """Return the least and the largest number of tasks of each type that can be resized. Blocks.
 
     Raises JobUnavailable if the job's specification cannot be read.
     """
-    missing: list[str] = []
-    if (kept := job.specification(missing)) is None:
-        raise JobUnavailable("; ".join(missing))
-    tasks = from_plain(kept.job, JobSpec, ignore_unknown=True).tasks
+    tasks = from_plain(specification_of(job), JobSpec, ignore_unknown=True).tasks
     return {
         name: (task.least_instances, task.max_instances)
         for name, task in tasks.items()
@@ -210,7 +215,7 @@ class UserOrder:
                     f"The cluster kills {job} without a grace period, because its application master is unreachable"
                 ]
             answer: dict[str, Any] = {"ends_within": ends_within}
-        elif self.order == "resize":
+        elif self.order == RESIZE:
             answer = job.resize(self.counts, f"requested by {by}")
         else:
             answer = job.control(self.order, {"reason": f"requested by {by}"}, seconds=MASTER_SECONDS)

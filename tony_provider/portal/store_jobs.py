@@ -56,7 +56,6 @@ INTERVAL = 15.0  # seconds between two reads of a job's status; the page of the 
 _MOST = 200  # newest running jobs whose status is read
 _FIRST_FIGURES = 0.3  # seconds that a list waits for the first status of its jobs
 _MOST_CACHED = 2000  # jobs; above it, the cache is emptied
-_CONNECTION = ("tony_conn_id", "proxy_user")
 
 
 @attrs.define
@@ -67,11 +66,12 @@ class _Reading:
 
 
 _Key = tuple[Any, ...]
+_IDENTIFYING = ("application_id", "dag_id", "run_id", "task_id", "map_index", "tony_conn_id", "proxy_user")
 
 
 def _key(row: Row) -> _Key:
     """Return what identifies a row. Any task can store a summary with the application ID of another task's job."""
-    return tuple(row[name] for name in ("application_id", "dag_id", "run_id", "task_id", "map_index", *_CONNECTION))
+    return tuple(row[name] for name in _IDENTIFYING)
 
 
 class RunningJobs:
@@ -100,48 +100,43 @@ class RunningJobs:
 
     def _refresh(self, rows: Sequence[Row]) -> list[Future[None]]:
         """Start reading, unless a read of the same connection runs. Return the first reads of jobs."""
-        now, by_connection = time.monotonic(), defaultdict(list)
-        first = []
+        now, by_connection, first = time.monotonic(), defaultdict(list), []
         with self._lock:
             if len(self._readings) > _MOST_CACHED:
                 self._readings.clear()
             for row in rows:
                 reading = self._readings.setdefault(_key(row), _Reading())
                 if reading.read_started <= now - INTERVAL and not (reading.figures or {}).get("finished_ms"):
-                    by_connection[tuple(row[name] for name in _CONNECTION)].append(row)
+                    by_connection[row["tony_conn_id"], row["proxy_user"] or None].append((row, reading))
             for which, some in by_connection.items():
                 read = self._reads.get(which)
                 if read is None or read.done():
-                    readings = [self._readings[_key(row)] for row in some]
-                    read = self._reads[which] = self._threads.submit(self._read, which[0], which[1], some)
-                    first += [read] * any(each.read_started < 0 for each in readings)
-                    for each in readings:
-                        each.read_started = now
+                    read = self._reads[which] = self._threads.submit(_read_all, which, some)
+                    first += [read] * any(reading.read_started < 0 for _, reading in some)
+                    for _, reading in some:
+                        reading.read_started = now
         return first
 
-    def _read(self, tony_conn_id: str, proxy_user: str | None, rows: Sequence[Row]) -> None:
-        """Read the statuses of jobs of one connection. Stop if the cluster or the store is unreachable."""
-        what = "Refreshing the running jobs of the connection %s failed"
-        with logging_errors(log.info, what, tony_conn_id), TonyHook(tony_conn_id, proxy_user or None) as hook:
-            hook.expect_store(REFUSED_SECONDS)
-            for row in rows:
-                self._read_one(hook, row)
 
-    def _read_one(self, hook: TonyHook, row: Row) -> None:
-        with self._lock:
-            reading = self._readings.get(_key(row))
-        if reading is None:
+def _read_all(which: tuple[str, str | None], jobs: Sequence[tuple[Row, _Reading]]) -> None:
+    """Read the statuses of jobs of one connection and proxy user. Stop if the cluster or the store is unreachable."""
+    what = "Refreshing the running jobs of the connection %s failed"
+    with logging_errors(log.info, what, which[0]), TonyHook(*which) as hook:
+        hook.expect_store(REFUSED_SECONDS)
+        for row, reading in jobs:
+            _read(hook, row, reading)
+
+
+def _read(hook: TonyHook, row: Row, reading: _Reading) -> None:
+    try:
+        status = job_of_row(hook, row, is_checked=True).status(may_have_ended=row["state"] == UNWATCHED)
+        if status is None:  # a job in the queue
             return
-        try:
-            status = job_of_row(hook, row, is_checked=True).status(may_have_ended=row["state"] == UNWATCHED)
-            if status is None:  # a job in the queue
-                return
-            if not reading.is_checked:
-                job_of_row(hook, row)
-        except (JobUnavailable, RecordUnreadable) as error:
-            log.debug("No figures: %s", error)
-            return
+        if not reading.is_checked:
+            job_of_row(hook, row)
         reading.is_checked, reading.figures = True, _figures(status)
+    except (JobUnavailable, RecordUnreadable) as error:
+        log.debug("No figures: %s", error)
 
 
 def _figures(status: JobStatus) -> Row:

@@ -18,11 +18,12 @@ class JobOrder:
     name: str  # ``PUT control/NAME`` of the application master
     title: str
     effect: str  # one or two sentences: what will happen
-    command: str  # command of ``airflow tony``; ``{}`` stands for the application ID
+    command: str  # command of ``airflow tony``; ``{}`` stands for the application ID, and then for the numbers of tasks
     states: tuple[JobState, ...]  # states of a job in which the order is useful
 
 
 STOP = "stop"
+RESIZE = "resize"
 _BEFORE_END = (JobState.WAITING, JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
 _RUNNING = (JobState.RUNNING,)
 
@@ -59,10 +60,10 @@ JOB_ORDERS = (
         (JobState.SUSPENDED,),
     ),
     JobOrder(
-        "resize",
+        RESIZE,
         "Resize",
         "The job requests or releases containers, saves a checkpoint, and continues with the new number of tasks.",
-        "resize {}",
+        "resize {} {}",
         (*_BEFORE_END, JobState.SUSPENDED),
     ),
     JobOrder(
@@ -94,7 +95,7 @@ def describe_answer(order: str, job: str, answer: Mapping[str, Any], counts: Map
         yield f"{job} requests its containers, and resumes from its newest checkpoint"
     elif order == "resume":
         yield f"{job} continues; it was not suspended"
-    elif order == "resize":
+    elif order == RESIZE:
         for task_type, number in counts.items():
             yield f"{job} {_resized(task_type, number, answer['before'][task_type], state)}"
     else:

@@ -289,12 +289,23 @@ async def test_users_who_may_change_the_job_get_the_commands(state: JobState, co
     async def may_modify(user: str) -> bool:
         return user == "alice"
 
-    page = JobPage(lambda: attrs.evolve(FULL, state=state), tuple, may_modify=may_modify)
+    page = JobPage(lambda: attrs.evolve(FULL, state=state), tuple, may_modify=may_modify, resizable="worker=3")
     for user in ("alice", "bob"):
         seen = Seen((await page.whole(HttpRequest(Head("GET", "/"), user))).body.decode())
         shown = [each.split()[2] for each in seen.texts if each.startswith("airflow tony ")]
         assert shown == (commands if user == "alice" else [])
+        assert all(each.endswith(" worker=3") for each in seen.texts if each.startswith("airflow tony resize"))
         assert "button" not in seen.tags
+
+
+async def test_a_job_that_cannot_be_resized_offers_no_resize() -> None:
+    async def may_modify(_user: str) -> bool:
+        return True
+
+    page = JobPage(lambda: FULL, tuple, may_modify=may_modify)
+    body = (await page.whole(HttpRequest(Head("GET", "/"), "alice"))).body.decode()
+    assert "airflow tony kill" in body
+    assert "airflow tony resize" not in body
 
 
 @settings(deadline=None)

@@ -44,7 +44,7 @@ from tony_provider.runtime.common.contract import path_of_task
 from tony_provider.runtime.common.quantities import left, number, span, speed, steps
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.protocol import limits
-from tony_provider.runtime.protocol.job_orders import JOB_ORDERS
+from tony_provider.runtime.protocol.job_orders import JOB_ORDERS, RESIZE
 from tony_provider.runtime.protocol.metrics import IN_STATUS, SHOWN, Metric, MetricValues
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState, TaskStatus
 
@@ -280,7 +280,11 @@ def actions(page: PageContent) -> Html:
     The page has no buttons: YARN's proxy serves the pages of all applications under one address, so a page of another
     application could press them in the user's name.
     """
-    offered = [order for order in JOB_ORDERS if page.may_modify and page.status.state in order.states]
+    offered = [
+        order
+        for order in JOB_ORDERS
+        if page.may_modify and page.status.state in order.states and (page.resizable or order.name != RESIZE)
+    ]
     if not offered:
         return Html()
     items = (
@@ -289,7 +293,7 @@ def actions(page: PageContent) -> Html:
             element("dt", order.title),
             element(
                 "dd",
-                element("code", f"airflow tony {order.command.format(page.status.application_id)}"),
+                element("code", f"airflow tony {order.command.format(page.status.application_id, page.resizable)}"),
                 element("p", order.effect),
             ),
         )
@@ -472,9 +476,10 @@ class JobPage:
         curves: Optional[JobCurves] = None,
         use: Use = dict,
         may_modify: Optional[MayModify] = None,
+        resizable: str = "",
     ) -> None:
         self._status = status
-        self._may_modify = may_modify
+        self._may_modify, self._resizable = may_modify, resizable
         self._use = use
         self._places = places
         self._curves = curves or JobCurves()
@@ -505,7 +510,7 @@ class JobPage:
         may_modify = self._may_modify is not None and await self._may_modify(request.user)
         status, places, use, curves = self._status(), self._places(), self._use(), self._curves
         # Hundreds of rows and curves take time, and must not delay the messages of executors.
-        content = partial(PageContent, status, places, curves, use, every_task, may_modify)
+        content = partial(PageContent, status, places, curves, use, every_task, may_modify, self._resizable)
         return await asyncio.to_thread(lambda: Parts.of(content()))
 
 

@@ -110,6 +110,7 @@ class WebApp:
             curves=self._curves,
             use=master.use,
             may_modify=partial(may_modify, self.authenticator),
+            resizable=" ".join(f"{name}={task.instances}" for name, task in job.tasks.items() if task.max_instances),
             places=tensorboard.places if tensorboard else tuple,
             more=[
                 self._tunnels.route,
@@ -196,6 +197,7 @@ def make_router(
     curves: Optional[JobCurves] = None,
     use: Use = dict,
     may_modify: Optional[MayModify] = None,
+    resizable: str = "",
     more: Iterable[Route] = (),
 ) -> Router:
     """Return the router for everything that the application master serves.
@@ -203,7 +205,7 @@ def make_router(
     The job's page shows the links from ``places``, the ``curves``, in its table the values from ``use``, and commands
     that change the job to users that ``may_modify`` accepts. ``more`` are additional routes.
     """
-    control, page = Control(master, timeouts), JobPage(master.status, places, curves, use, may_modify)
+    control, page = Control(master, timeouts), JobPage(master.status, places, curves, use, may_modify, resizable)
     logs = Logs(master.status, tails)
     return Router(
         [
