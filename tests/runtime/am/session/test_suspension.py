@@ -614,6 +614,27 @@ def test_what_comes_after_a_gang_that_has_succeeded() -> None:
     assert jobs.verdict.status is FinalStatus.SUCCEEDED
 
 
+@pytest.mark.parametrize("scope", [None, RestartScope.TASK])
+def test_workers_that_succeed_before_they_are_stopped_keep_no_container(scope: RestartScope | None) -> None:
+    export = task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED})
+    jobs = world({"worker": task_type(2, restart=scope), "export": export}).run()
+    jobs.suspend(REASON)
+    jobs.commit(5)
+    assert jobs.stopped() == ["worker:0", "worker:1"]
+    jobs.end("worker:0")
+    jobs.end("worker:1")
+    jobs.complete_all()
+    gone(jobs)
+    jobs.master_dies()  # the successes are on the store
+    jobs.come_back()
+    jobs.resume()
+    jobs.run()
+    assert jobs.states["export:0"] is TaskState.RUNNING
+    jobs.end("export:0")
+    jobs.complete_all()
+    assert jobs.verdict.status is FinalStatus.SUCCEEDED
+
+
 def test_a_gang_that_went_on_smaller_comes_again_whole() -> None:
     jobs = world({"worker": task_type(3, min_instances=2)}, replacement=60.0).run()
     jobs.lose("worker:1")

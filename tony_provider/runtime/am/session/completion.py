@@ -237,21 +237,18 @@ class FinishedTasks(Part):
 
     def _finish(self, task: Task) -> None:
         if not task.recorded:
-            self._note(task)
+            end = task.end
+            outputs = list(end.outputs) if end else []
+            model_dir = end.model_dir if end else ""
+            outcome = TaskOutcome(None, model_dir, task.progress, task.parameters, outputs)
+            data = {"tasks": {task.name: ended_record(task, outcome)}}
+            if task.has_container:
+                self._state.note("over", "the task has succeeded; releasing its container", task, data)
+                self._state.emit(FlushEvents(task.name, task.attempt))
+            else:
+                self._state.note("over", "the task has succeeded", task, data)
         if not task.has_container:
             task.released = True  # its container was lost
-
-    def _note(self, task: Task) -> None:
-        end = task.end
-        outputs = list(end.outputs) if end else []
-        model_dir = end.model_dir if end else ""
-        outcome = TaskOutcome(None, model_dir, task.progress, task.parameters, outputs)
-        data = {"tasks": {task.name: ended_record(task, outcome)}}
-        if task.has_container:
-            self._state.note("over", "the task has succeeded; releasing its container", task, data)
-            self._state.emit(FlushEvents(task.name, task.attempt))
-        else:
-            self._state.note("over", "the task has succeeded", task, data)
 
     def release(self, task: Task, now: float) -> None:
         """Release the container of a finished task, because the event log on the store contains the task's end."""

@@ -312,11 +312,16 @@ class Suspension(Part):
             return
         if not self._restarts.held:
             # No task of a gang that restarts can save a checkpoint.
-            restarting = self._state.phase is JobState.RESTARTING
-            if not restarting and not self._checkpoint_wait.is_over(self._message, now):
+            if self._state.phase is not JobState.RESTARTING and not self._checkpoint_wait.is_over(self._message, now):
                 return
             self._restarts.stop_all(self._message, now)
-        if not self._restarts.undecided and not self._is_held_up():
+        if self._restarts.undecided or self._is_held_up():
+            return
+        self._restarts.forget_starts()
+        for task in self._state.tasks:  # some may have succeeded before they were stopped
+            if task.state is TaskState.SUCCEEDED and not task.recorded:
+                self._finished.check(task, now)
+        if not self._is_held_up():
             self._reset_sizes()
             self._release_all(now)
 
@@ -350,7 +355,6 @@ class Suspension(Part):
 
     def _release_all(self, now: float) -> None:
         self._checkpoint_wait.end()
-        self._restarts.forget_starts()
         self._containers.suspend([task for task in self._state.tasks if self._starts_again(task)], now, self._message)
         if hold := self._state.sizing.hold:
             self._state.sizing.hold = attrs.evolve(hold, released=True)
