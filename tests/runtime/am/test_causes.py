@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.am.descriptions import LONGEST_CAUSE, cause
+from tony_provider.runtime.am.descriptions import LONGEST_CAUSE, cause, essence, program_output
 from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.session_state import ProcessEnd, Task
 from tony_provider.runtime.executor.output import TAIL_LINES
@@ -206,6 +206,8 @@ def test_of_python(program: str, found: str, tmp_path: Path) -> None:
     ("command", "found"),
     [
         ("no-such-program --fast", "not found"),
+        (f"{sys.executable} -m nothing_at_all", "No module named nothing_at_all"),
+        (f"{sys.executable} nothing.py", "No such file or directory"),
         ("/etc/passwd", "Permission denied"),
         ("cat /no/such/file", "cat: /no/such/file: No such file or directory"),
         ("echo epoch 5 of 9 >&2; exit 7", ""),
@@ -235,6 +237,17 @@ def test_of_a_shell(command: str, found: str) -> None:
 )
 def test_of_libraries(output: str, found: str) -> None:
     assert cause(output) == found
+
+
+def test_what_a_launcher_prints_is_not_a_part_of_the_error() -> None:
+    """It has times and process IDs, so equal failures would look different."""
+    shown = program_output(TORCHRUN)
+    assert shown.splitlines()[-1] == "ValueError: rank one has bad data"
+    later = TORCHRUN.replace("07:46:43", "07:51:02").replace("2906", "3117")
+    assert program_output(later) == shown
+    for launched in (TORCHRUN[TORCHRUN.index("Sending") :], RECORDED):  # the first has no exception of the program
+        assert "ChildFailedError" in program_output(launched)
+        assert essence(program_output(launched)) == essence(program_output(launched.replace("07:46", "07:51")))
 
 
 @pytest.mark.parametrize("prefix", ["[rank0]: ", "(train pid=7, ip=10.0.0.1) ", "2026-11-30T07:40:{:02}.5Z stderr F "])

@@ -86,6 +86,35 @@ def last_traceback(output: str) -> str:
     return "\n".join(lines[begins[-1] :] if begins else lines)
 
 
+_VARYING = re.compile(
+    "|".join(
+        [
+            # Path up to a YARN ID. Its first directories also differ, between nodes and between disks of a node.
+            r"(?:/[^\s'\":,()]*)?\b(?:application|appattempt|container)(?:_e\d+)?(?:_\d+)+",
+            r"\x1b\[[0-9;]*[A-Za-z]",  # ANSI colours
+            r"(?m:^[IWEF]\d{4} [\d:.]+\s+\d+)",  # glog: severity, date, time, thread
+            r"\d{4}[-/]\d\d[-/]\d\d",
+            r"(?<!\d)\d{1,2}:\d\d:\d\d\b",
+            r"0x[0-9a-f]+",
+            r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+            r"\b(?=[a-f]*\d)[0-9a-f]{8,}\b",
+            r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",  # addresses
+            r"/tmp/[^\s'\":,)]+|\btmp[a-z0-9_]{8}\b",  # noqa: S108 - paths of other programs
+            r"\[\d+\]:|==\d+==",  # a process in a log line
+            r"\b(?:pid|tid|thread|process|rank|task|replica|chief|worker|ps|generation|attempt|start|try)[\s=:#(\[_-]*\d+",
+            r"\d+[.,]\d+",  # seconds, losses
+            r"\d{5,}",  # ports, processes, times
+        ]
+    ),
+    re.IGNORECASE,
+)
+
+
+def essence(output: str) -> str:
+    """Return a program's last traceback, or its last lines, without parts that vary between runs."""
+    return _VARYING.sub("#", last_traceback(output))
+
+
 def last_error(output: str) -> str:
     """Return the lines with a program's error: the end of its last traceback, or its last two lines.
 
@@ -111,12 +140,25 @@ _BELOW_FRAMES = re.compile(
 """The line below Python's stack frames, and the next line if this line ends with a colon."""
 _LAUNCHERS = re.compile(r"\b(?:ChildFailedError|CalledProcessError|TrainingFailedError)\b")
 """Exceptions of programs that start the user's program, such as torchrun, accelerate and Ray Train."""
+_OF_LAUNCHER = re.compile(
+    r"^(?:\[?[EW]\d{4} |(?:ERROR|WARNING):|Sending process |failed \(exitcode|Traceback )", re.MULTILINE
+)
+"""The first line that torchrun or accelerate prints after the program's exception."""
 _ERROR = re.compile(
-    r"(?:Error|Exception|Interrupt)\b(?:: |:?$)|\b(?i:error:|fatal\b|what\(\):|not found|no such file|"
+    r"(?:Error|Exception|Interrupt)\b(?:: |:?$)|\b(?i:error:|fatal\b|what\(\):|not found|no such file|no module named|"
     r"permission denied|cannot |failed\b(?! \(exitcode)|abort|segmentation fault)"
 )
 _LATER_LINES = 20  # limit of lines that a program prints after its error
 LONGEST_CAUSE = 300
+
+
+def program_output(output: str) -> str:
+    """Return a program's last output as plain text, without what its launcher prints after the program's exception."""
+    text = _ASIDE.sub("", _LINE_PREFIX.sub("", printable(output)))
+    raised = list(_BELOW_FRAMES.finditer(text))
+    of_program = [each.end() for each in raised if not _LAUNCHERS.search(each[2])]
+    after = _OF_LAUNCHER.search(text, of_program[-1]) if 0 < len(of_program) < len(raised) else None
+    return text[: after.start()] if after else text
 
 
 def cause(output: str) -> str:
@@ -125,13 +167,12 @@ def cause(output: str) -> str:
     This is the last exception, or else the last line that looks like an error. The exception of a launcher counts only
     if the output has no other error.
     """
-    text = _ASIDE.sub("", _LINE_PREFIX.sub("", printable(output)))
+    text = program_output(output)
     raised = list(_BELOW_FRAMES.finditer(text))
-    of_program = [each for each in raised if not _LAUNCHERS.search(each[2])]
-    if of_program and (_LAUNCHERS.search(raised[-1][2]) or text.count("\n", raised[-1].end()) <= _LATER_LINES):
-        found = of_program[-1][2]
+    of_launcher = raised[0] if raised and _LAUNCHERS.search(raised[0][2]) else None
+    if raised and not of_launcher and text.count("\n", raised[-1].end()) <= _LATER_LINES:
+        found = raised[-1][2]
     else:
-        of_launcher = raised[0] if raised and not of_program else None
         lines = text[: of_launcher.start() if of_launcher else None].splitlines()[-_LATER_LINES:]
         errors = [line for line in lines if _ERROR.search(line) and not _WARNING.match(line)]
         found = errors[-1] if errors else of_launcher[2] if of_launcher else ""

@@ -198,7 +198,23 @@ def test_a_program_that_no_node_has_fails_the_job() -> None:
 
 
 IMPORT = "Traceback (most recent call last):\n  File \"t.py\", line 1\nModuleNotFoundError: No module named 'x'"
-MISSING: list[Any] = [{"exit_code": 127}, {"exit_code": 126}, {"exit_code": 1, "output_tail": IMPORT}]
+LAUNCHED = f"""{IMPORT}
+E1130 12:02:17.739128 4711 api.py:984] failed (exitcode: 1) local_rank: 0 (pid: 4712) of binary: /usr/bin/python3
+Traceback (most recent call last):
+  File "/site-packages/torch/distributed/launcher/api.py", line 246, in launch_agent
+    raise ChildFailedError(
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+  time      : 2026-11-30_12:02:17
+============================================================"""
+MISSING: list[Any] = [
+    {"exit_code": 127},
+    {"exit_code": 126},
+    {"exit_code": 1, "output_tail": IMPORT},
+    {"exit_code": 1, "output_tail": LAUNCHED},
+    {"exit_code": 1, "output_tail": "/usr/bin/python3: No module named trainer"},
+    {"exit_code": 2, "output_tail": "python: can't open file '/job/t.py': [Errno 2] No such file or directory"},
+]
 
 
 def final_failure(world: World) -> Failure:
@@ -240,6 +256,17 @@ def test_what_is_missing_on_two_nodes_is_final(how: dict[str, Any], budget: int)
     failure = final_failure(world)
     assert failure.message.partition("\n")[0].endswith(" a retry would fail the same way")
     assert "; 2 nodes lack " in failure.message
+
+
+def test_paths_of_containers_do_not_make_missing_modules_different() -> None:
+    world = lone(3)
+    for container in ("container_e1_17_0001_01_000002", "container_e1_17_0001_01_000003"):
+        assert not world.finished
+        world.end("worker:0", exit_code=1, output_tail=f"/d/{container}/env/bin/python: No module named trainer")
+        if container.endswith("2"):
+            world.tick()
+            world.restarted()
+    final_failure(world)
 
 
 def test_all_workers_without_a_module_end_the_job_at_once() -> None:

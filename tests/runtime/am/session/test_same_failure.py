@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import World, job
+from tony_provider.runtime.am.descriptions import essence
 from tony_provider.runtime.am.resource_manager import ExitReason
-from tony_provider.runtime.am.session.restart_policy import essence, recognise
+from tony_provider.runtime.am.session.restart_policy import recognise
 from tony_provider.runtime.jobspec.model import Duration, MirrorScope, RestartPolicy
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, TaskProgress
 

@@ -30,15 +30,16 @@ def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
     what = f"{_where(task)}{':' if end.process else ''} {end.in_words}"
     known = end.node_problem or error_hint(end.output_tail)
     is_killed = (end.signal or exit_codes.killing_signal(end.exit_code)) in KILL_SIGNALS
+    output = descriptions.program_output(end.output_tail)
     failure = _failure(
         task,
         _process_kind(end, started),
         f"{what}; {known}" if known else what,
-        end.output_tail,
+        output,
         exit_code=None if end.signal else end.exit_code,
         signal=end.signal or None,
     )
-    return failure if end.stopped or is_killed else attrs.evolve(failure, cause=descriptions.cause(end.output_tail))
+    return failure if end.stopped or is_killed else attrs.evolve(failure, cause=descriptions.cause(output))
 
 
 def of_early_end(task: Task, others: Sequence[Task], seconds: float) -> Failure:
@@ -170,7 +171,7 @@ _GPU_PROBLEMS = (
 )
 """``_PROBLEMS`` and ``_GPU_PROBLEMS`` map error messages of the C library, CUDA and NVIDIA's driver to problems."""
 _SHARED_LIBRARY = re.compile(r"error while loading shared libraries|cannot open shared object file")
-_IMPORT_ERROR = re.compile(r"(?:ModuleNotFound|Import)Error\b")
+_IMPORT_ERROR = re.compile(r"(?:ModuleNotFound|Import)Error\b|\S+: (?:No module named|can't open file) ")
 _UNREADABLE = re.compile(r"Stale file handle|Input/output error|Transport endpoint|timed out")
 FIRST_SECONDS = 60.0  # from the start of a process; imports of large libraries from a slow disk take this long
 _PROGRAMS = {exit_codes.NOT_FOUND: "a program", exit_codes.NOT_EXECUTABLE: "permission to execute a program"}
@@ -201,7 +202,7 @@ def suspected_node_problem(task: Task, failure: Failure, state: SessionState) ->
         return ""
     if running := [peer for peer in peers_on_other_nodes(task, state) if peer.runs]:
         return f"its node lacks {lacks} that {running[0].node} has"
-    if (lacks, failure.cause) not in state.nodes_without or certain_to_recur(failure, state):
+    if (lacks, descriptions.essence(failure.cause)) not in state.nodes_without or certain_to_recur(failure, state):
         return ""
     return f"its node lacks {lacks} that other nodes may have"
 
@@ -209,7 +210,7 @@ def suspected_node_problem(task: Task, failure: Failure, state: SessionState) ->
 def certain_to_recur(failure: Failure, state: SessionState) -> str:
     """Return why another application would fail like this process, which lacked something at its start, or ""."""
     lacks = missing_on_node(failure)
-    nodes = state.nodes_without.get((lacks, failure.cause), ())
+    nodes = state.nodes_without.get((lacks, descriptions.essence(failure.cause)), ())
     if len(nodes) < min(2, state.nodes_in_cluster or 2):
         return ""
     where = "the cluster's only node lacks" if len(nodes) == 1 else f"{len(nodes)} nodes lack"
@@ -229,15 +230,15 @@ def as_node_failure(failure: Failure, problem: str) -> Failure:
 
 def missing_on_node(failure: Failure) -> Optional[str]:
     """Return what a program lacked, perhaps only on this node, according to its failure. Return None if unknown."""
-    if failure.kind is FailureKind.LAUNCH and failure.exit_code in _PROGRAMS:
-        return _PROGRAMS[failure.exit_code]
-    if failure.kind is FailureKind.USER and _SHARED_LIBRARY.search(failure.message):
+    if failure.kind is FailureKind.LAUNCH:
+        return _PROGRAMS.get(failure.exit_code or 0)
+    if failure.kind is not FailureKind.USER:
+        return None
+    if _SHARED_LIBRARY.search(failure.message):
         return "a shared library"
     # A program may handle an import error and fail later.
-    is_last = failure.message.rstrip().endswith(failure.cause)
-    if failure.kind is FailureKind.USER and _IMPORT_ERROR.match(failure.cause) and is_last:
-        return "a Python module"
-    return None
+    is_last = _IMPORT_ERROR.match(failure.cause) and failure.message.rstrip().endswith(failure.cause)
+    return "a Python module or script" if is_last else None
 
 
 def note_missing(task: Task, failure: Failure, state: SessionState, now: float) -> None:
@@ -250,7 +251,7 @@ def note_missing(task: Task, failure: Failure, state: SessionState, now: float) 
         and not process.stepped
         and now - (process.started_at or now) <= FIRST_SECONDS
     ):
-        state.nodes_without.setdefault((missing, failure.cause), set()).add(task.node or "")
+        state.nodes_without.setdefault((missing, descriptions.essence(failure.cause)), set()).add(task.node or "")
 
 
 _PLACES = 3  # limit of different stacks in a message

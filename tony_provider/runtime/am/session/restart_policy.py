@@ -7,7 +7,6 @@ and the restart groups.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Optional, Union
 
@@ -117,30 +116,6 @@ class RestartBudget:
         return min(doubled, self._policy.max_backoff)
 
 
-_VARYING = re.compile(
-    "|".join(
-        [
-            # Path up to a YARN ID. Its first directories also differ, between nodes and between disks of a node.
-            r"(?:/[^\s'\":,()]*)?\b(?:application|appattempt|container)(?:_e\d+)?(?:_\d+)+",
-            r"\x1b\[[0-9;]*[A-Za-z]",  # ANSI colours
-            r"(?m:^[IWEF]\d{4} [\d:.]+\s+\d+)",  # glog: severity, date, time, thread
-            r"\d{4}[-/]\d\d[-/]\d\d",
-            r"\b\d{1,2}:\d\d:\d\d\b",
-            r"0x[0-9a-f]+",
-            r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
-            r"\b(?=[a-f]*\d)[0-9a-f]{8,}\b",
-            r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",  # addresses
-            r"/tmp/[^\s'\":,)]+|\btmp[a-z0-9_]{8}\b",  # noqa: S108 - paths of other programs
-            r"\[\d+\]:|==\d+==",  # a process in a log line
-            r"\b(?:pid|tid|thread|process|rank|task|replica|chief|worker|ps|generation|attempt|start|try)[\s=:#(\[_-]*\d+",
-            r"\d+[.,]\d+",  # seconds, losses
-            r"\d{5,}",  # ports, processes, times
-        ]
-    ),
-    re.IGNORECASE,
-)
-
-
 @attrs.frozen
 class SeenFailure:
     """The time and the recognised kind of a program's failure."""
@@ -193,13 +168,8 @@ def recognise(failure: Failure, task_type: str) -> Optional[str]:
         return None
     how = f"signal {failure.signal}" if failure.signal else f"exit {failure.exit_code}"
     _, _, output = failure.message.partition("\n")
-    digest = hashlib.sha256(essence(output).encode("utf-8", "replace")).hexdigest()
+    digest = hashlib.sha256(descriptions.essence(output).encode("utf-8", "replace")).hexdigest()
     return f"{task_type} {how} {digest[:16]}"
-
-
-def essence(output: str) -> str:
-    """Return a program's last traceback, or its last lines, without parts that vary between runs."""
-    return _VARYING.sub("#", descriptions.last_traceback(output))
 
 
 LONGEST_START = 60.0  # seconds; a checkpoint of a younger process may contain only its arguments or initial state
