@@ -6,7 +6,6 @@ archive was built, so environments must suit these Pythons.
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import sys
@@ -40,7 +39,7 @@ from tony_provider.runtime.jobspec.container_content import (
 )
 from tony_provider.runtime.jobspec.model import JobSpec, PythonEnv
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import FileStatus, Storage, read_bytes
+from tony_provider.runtime.storage.base import FileStatus, SeekableReader, Storage, read_bytes
 
 _RUNTIME = re.compile(r"cp3(\d{1,3})/runtime\.zip")
 _MACHINE = re.compile(r"\.cpython-3\d+-(\w+)-linux-(?:gnu|musl)\.so$")
@@ -202,28 +201,15 @@ def _is_config(name: str) -> bool:
     return name.rpartition("/")[2] == _CONFIG
 
 
-class StoredFile(io.RawIOBase):
+class StoredFile(SeekableReader):
     """A file on the store for reading small parts of a large file.
 
     Each read sends one request, so wrap the object in a buffer.
     """
 
     def __init__(self, storage: Storage, status: FileStatus) -> None:
-        super().__init__()
-        self._storage = storage
-        self._uri, self._size = status.path, status.size
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        self._at = max(0, begin + offset)
-        return self._at
+        super().__init__(status.size)
+        self._storage, self._uri = storage, status.path
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         data = read_bytes(self._storage, self._uri, offset=self._at, length=min(len(buffer), self._size - self._at))

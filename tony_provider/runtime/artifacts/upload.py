@@ -39,7 +39,7 @@ from tony_provider.runtime.artifacts.manifest import (
 )
 from tony_provider.runtime.common.concurrency import Cancelled, in_parallel
 from tony_provider.runtime.storage import Storage, StorageError, StorageExists, uris
-from tony_provider.runtime.storage.base import CHUNK, PRIVATE_DIRECTORY, PRIVATE_FILE
+from tony_provider.runtime.storage.base import CHUNK, PRIVATE_DIRECTORY, PRIVATE_FILE, SeekableReader
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES
 
 log = logging.getLogger(__name__)
@@ -108,25 +108,12 @@ class PacedFile:
         return data
 
 
-class FilePart(io.RawIOBase):
+class FilePart(SeekableReader):
     """Part of an open file. Several threads may read parts of the same file concurrently."""
 
     def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
-        self._file, self._offset, self._size = file.fileno(), offset, size
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
+        super().__init__(size)
+        self._file, self._offset = file.fileno(), offset
 
     def read(self, size: int = -1) -> bytes:
         left = self._size - self._at

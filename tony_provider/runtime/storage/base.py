@@ -345,6 +345,23 @@ class Range(io.RawIOBase):
         super().close()
 
 
+class SeekableReader(io.RawIOBase):
+    """A file of a known size. Subclasses read from the position ``_at``, and move it."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._at = size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
+        return self._at
+
+
 T = TypeVar("T")
 
 
