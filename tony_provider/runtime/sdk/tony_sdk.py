@@ -462,6 +462,6 @@ def _number(variable: str) -> Optional[int]:
 
 def _plain(value: Any) -> Optional[float]:
     try:
-        return float(value)
+        return float(getattr(value, "item", lambda: value)())  # float() of a tensor with gradients prints a warning
     except Exception:  # noqa: BLE001 - values of other libraries may raise any error
         return None
