@@ -16,6 +16,7 @@ from tony_provider.runtime.am.session.actions import Verdict
 from tony_provider.runtime.am.session.session_events import Event
 from tony_provider.runtime.am.web import web_app
 from tony_provider.runtime.am.web.authentication import Authenticator
+from tony_provider.runtime.am.web.page import JobPage
 from tony_provider.runtime.am.web.server import AccessType, Answer, Head, Router, WebServer
 from tony_provider.runtime.am.web.task_logs import LogTails
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
@@ -71,7 +72,7 @@ class Master:
 
 def router(master: Master, timeouts: Timeouts | None = None) -> Router:
     """All that there is."""
-    return web_app.make_router(master.as_master, timeouts or Timeouts(), tails())
+    return web_app.make_router(master.as_master, timeouts or Timeouts(), tails(), JobPage(master.status))
 
 
 def tails() -> LogTails:

@@ -15,7 +15,7 @@ from tests.runtime.am.web.site import Master, OpenGate, ask, serving, tails
 from tests.runtime.am.web.statuses import FULL, NOW, gang
 from tony_provider.runtime.am.web import web_app
 from tony_provider.runtime.am.web.job_view import MOST_CURVE_TASKS, MOST_METRICS, POINTS, CoarseCurve, JobCurves
-from tony_provider.runtime.am.web.page import sparkline
+from tony_provider.runtime.am.web.page import JobPage, sparkline
 from tony_provider.runtime.common.quantities import number
 from tony_provider.runtime.jobspec.model import Timeouts
 from tony_provider.runtime.protocol.status import JobStatus, TaskProgress
@@ -103,7 +103,9 @@ async def test_the_page_shows_how_it_went() -> None:
     for second in (0, 5000, 10_000):
         use = {"worker:0": {"gpu_percent": second / 200, "written_bytes": second * 1000.0}}
         curves.add(attrs.evolve(FULL, updated_ms=NOW + second), use)
-    router = web_app.make_router(Showing().as_master, Timeouts(), tails(), curves=curves, use=lambda: use)
+    router = web_app.make_router(
+        Showing().as_master, Timeouts(), tails(), JobPage(Showing().status, curves=curves, use=lambda: use)
+    )
     async with serving(web_app.Routes(OpenGate(), router).answer) as server:
         answered = await ask(server, "GET", "/sections")
     sections = answered.json()["sections"]

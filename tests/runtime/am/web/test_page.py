@@ -371,7 +371,7 @@ async def test_of_a_large_gang_those_are_shown_who_are_not_as_most_are() -> None
 
 async def test_places_are_looked_for_each_time() -> None:
     places: list[PageLink] = []
-    showing = web_app.make_router(Showing().as_master, Timeouts(), tails(), places=lambda: places)
+    showing = web_app.make_router(Showing().as_master, Timeouts(), tails(), JobPage(Showing().status, lambda: places))
     async with serving(web_app.Routes(OpenGate(), showing).answer) as server:
         assert b"TensorBoard" not in (await ask(server, "GET", "/")).body
         places.append(PageLink("TensorBoard", "tensorboard/"))

@@ -14,6 +14,7 @@ from tests.runtime.am.web.statuses import FULL
 from tony_provider.runtime.am.executor_server import Stream
 from tony_provider.runtime.am.gateway import ExecutorRequests, ExecutorStreams
 from tony_provider.runtime.am.web import web_app
+from tony_provider.runtime.am.web.page import JobPage
 from tony_provider.runtime.am.web.server import WebServer
 from tony_provider.runtime.am.web.task_logs import DEFAULT_SIZE, LARGEST_TAIL, LogTails
 from tony_provider.runtime.common import contract
@@ -66,7 +67,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     streams = ExecutorStreams()
     executor_requests = ExecutorRequests(streams)
     tails = LogTails(executor_requests, LocalStorage(), tmp_path.as_uri())
-    router = web_app.make_router(Job().as_master, Timeouts(), tails)
+    router = web_app.make_router(Job().as_master, Timeouts(), tails, JobPage(Job().status))
     async with serving(web_app.Routes(OpenGate(), router).answer) as server:
         yield Place(server, tmp_path, executor_requests, streams)
     tails.close()

@@ -13,6 +13,7 @@ from tests.runtime.am.web.site import OpenGate, ask, serving
 from tests.runtime.am.web.test_task_logs import Job, Place
 from tony_provider.runtime.am.gateway import ExecutorRequests, ExecutorStreams
 from tony_provider.runtime.am.web import web_app
+from tony_provider.runtime.am.web.page import JobPage
 from tony_provider.runtime.am.web.task_logs import LogTails
 from tony_provider.runtime.common.codec import from_plain
 from tony_provider.runtime.jobspec.model import Timeouts
@@ -29,7 +30,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     streams = ExecutorStreams()
     executor_requests = ExecutorRequests(streams)
     tails = LogTails(executor_requests, LocalStorage(), tmp_path.as_uri(), [SECRET, KEY, "abc", ""])
-    router = web_app.make_router(Job().as_master, Timeouts(), tails)
+    router = web_app.make_router(Job().as_master, Timeouts(), tails, JobPage(Job().status))
     async with serving(web_app.Routes(OpenGate(), router).answer) as server:
         yield Place(server, tmp_path, executor_requests, streams)
     tails.close()

@@ -14,6 +14,7 @@ from tests.runtime.am.web.site import Answered, Master, OpenGate, ask, serving, 
 from tony_provider.runtime.am.executor_server import Stream
 from tony_provider.runtime.am.gateway import ExecutorRequests, ExecutorStreams
 from tony_provider.runtime.am.web import web_app
+from tony_provider.runtime.am.web.page import JobPage
 from tony_provider.runtime.am.web.server import WebServer
 from tony_provider.runtime.am.web.tensorboard_proxy import TensorBoard, TensorBoardPages
 from tony_provider.runtime.am.web.web_app import Routes
@@ -54,7 +55,7 @@ async def shown(reply: Reply | None, state: TaskState = TaskState.RUNNING) -> As
         streams.attach(stream)
     tensorboard = TensorBoard(TensorBoardPages(executor_requests), master.status)
     router = web_app.make_router(
-        master.as_master, Timeouts(), tails(), places=tensorboard.places, more=tensorboard.routes
+        master.as_master, Timeouts(), tails(), JobPage(master.status, tensorboard.places), tensorboard.routes
     )
     try:
         async with serving(Routes(OpenGate(), router).answer) as server:
@@ -216,6 +217,6 @@ async def test_without_its_slash_the_browser_is_sent_to_it() -> None:
 
 
 async def test_a_job_without_it_has_no_such_page() -> None:
-    router = web_app.make_router(Master().as_master, Timeouts(), tails())
+    router = web_app.make_router(Master().as_master, Timeouts(), tails(), JobPage(Master().status))
     async with serving(Routes(OpenGate(), router).answer) as server:
         assert (await get(server, "/tensorboard/")).status == 404

@@ -466,13 +466,15 @@ class Parts:
 class JobPage:
     """The HTTP handlers of the job's page.
 
-    Every link is relative, because YARN's proxy serves the page below another path.
+    The page shows the links from ``places``, the ``curves``, and in its table the values from ``use``. Users that
+    ``may_modify`` accepts see the commands that change the job. ``resizable``: see ``PageContent``. Every link is
+    relative, because YARN's proxy serves the page below another path.
     """
 
     def __init__(
         self,
         status: Callable[[], JobStatus],
-        places: Places,
+        places: Places = tuple,
         curves: Optional[JobCurves] = None,
         use: Use = dict,
         may_modify: Optional[MayModify] = None,
@@ -508,9 +510,17 @@ class JobPage:
     async def _parts(self, request: HttpRequest) -> Parts:
         every_task = _wants_every_task(request.head.query)
         may_modify = self._may_modify is not None and await self._may_modify(request.user)
-        status, places, use, curves = self._status(), self._places(), self._use(), self._curves
+        content = partial(
+            PageContent,
+            self._status(),
+            self._places(),
+            self._curves,
+            self._use(),
+            every_task,
+            may_modify,
+            self._resizable,
+        )
         # Hundreds of rows and curves take time, and must not delay the messages of executors.
-        content = partial(PageContent, status, places, curves, use, every_task, may_modify, self._resizable)
         return await asyncio.to_thread(lambda: Parts.of(content()))
 
 

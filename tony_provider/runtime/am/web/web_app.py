@@ -18,7 +18,7 @@ from tony_provider.runtime.am.web import task_logs
 from tony_provider.runtime.am.web.authentication import Authenticator, check_json, check_no_browser
 from tony_provider.runtime.am.web.control import STORY_PATH, Control
 from tony_provider.runtime.am.web.job_view import SECONDS, JobCurves
-from tony_provider.runtime.am.web.page import JobPage, MayModify, Places, Use, refusal_page, wants_page
+from tony_provider.runtime.am.web.page import JobPage, refusal_page, wants_page
 from tony_provider.runtime.am.web.prometheus import Metrics
 from tony_provider.runtime.am.web.server import (
     AccessType,
@@ -107,12 +107,15 @@ class WebApp:
             master,
             job.timeouts,
             self._tails,
-            curves=self._curves,
-            use=master.use,
-            may_modify=partial(may_modify, self.authenticator),
-            resizable=" ".join(f"{name}={task.instances}" for name, task in job.tasks.items() if task.max_instances),
-            places=tensorboard.places if tensorboard else tuple,
-            more=[
+            JobPage(
+                master.status,
+                tensorboard.places if tensorboard else tuple,
+                self._curves,
+                master.use,
+                partial(may_modify, self.authenticator),
+                " ".join(f"{name}={task.instances}" for name, task in job.tasks.items() if task.max_instances),
+            ),
+            [
                 self._tunnels.route,
                 *(tensorboard.routes if tensorboard else ()),
                 *([self._tokens] if self._tokens else ()),
@@ -189,24 +192,10 @@ def _guarded(response: HttpResponse) -> HttpResponse:
 
 
 def make_router(
-    master: Master,
-    timeouts: Timeouts,
-    tails: LogTails,
-    *,
-    places: Places = tuple,
-    curves: Optional[JobCurves] = None,
-    use: Use = dict,
-    may_modify: Optional[MayModify] = None,
-    resizable: str = "",
-    more: Iterable[Route] = (),
+    master: Master, timeouts: Timeouts, tails: LogTails, page: JobPage, more: Iterable[Route] = ()
 ) -> Router:
-    """Return the router for everything that the application master serves.
-
-    The job's page shows the links from ``places``, the ``curves``, in its table the values from ``use``, and commands
-    that change the job to users that ``may_modify`` accepts. ``more`` are additional routes.
-    """
-    control, page = Control(master, timeouts), JobPage(master.status, places, curves, use, may_modify, resizable)
-    logs = Logs(master.status, tails)
+    """Return the router for everything that the application master serves. ``more`` are additional routes."""
+    control, logs = Control(master, timeouts), Logs(master.status, tails)
     return Router(
         [
             Route("GET", "/", AccessType.VIEW, page.whole),
