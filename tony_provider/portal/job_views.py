@@ -161,11 +161,14 @@ def tensorboard_commands(rows: Iterable[Row]) -> list[str]:
 
 def offered_orders(row: Row) -> list[dict[str, Any]]:
     """Return the orders to a job that its page offers, with their commands."""
-    through = {"tony_conn_id": row["tony_conn_id"], "proxy_user": row["proxy_user"] or None}
     return [
         {
             **attrs.asdict(order),
-            "command": tony_command(*order.command.format(row["application_id"], "").split(), **through),
+            "command": tony_command(
+                *order.command.format(row["application_id"], "").split(),
+                tony_conn_id=row["tony_conn_id"],
+                proxy_user=row["proxy_user"] or None,
+            ),
         }
         for order in JOB_ORDERS
     ]

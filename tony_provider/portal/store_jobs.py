@@ -89,8 +89,6 @@ class RunningJobs:
         Start reading figures that are older than the interval. Wait shortly for jobs whose figures are unknown.
         """
         running = [row for row in rows if row["verdict"] is None and row["state"] != LOST]
-        if not running:
-            return list(rows)
         of_dags = [row for row in running if row["dag_id"]]  # rows without a DAG are already current
         first = self._refresh(ordered(of_dags, "-submitted")[:_MOST])
         wait(first, _FIRST_FIGURES)
@@ -261,7 +259,7 @@ def _jobs_of(hook: TonyHook, known: dict[str, _Job]) -> Iterator[tuple[str, _Job
             if job is None or job.summary.verdict is None:
                 with suppress(RecordUnreadable):  # the record of one job must not hide the others
                     job = _job_of(hook.job(application_id, identity))
-            if job is not None:
+            if job:
                 yield application_id, job
 
 

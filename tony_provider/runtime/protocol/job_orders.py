@@ -88,8 +88,7 @@ def describe_answer(order: str, job: str, answer: Mapping[str, Any], counts: Map
     elif order == "suspend" and state == JobState.SUSPENDED:
         yield f"{job} is suspended already"
     elif order == "suspend":
-        within = span(answer["suspended_within"])
-        yield f"{job} saves a checkpoint, and releases its containers within {within}"
+        yield f"{job} saves a checkpoint, and releases its containers within {span(answer['suspended_within'])}"
         yield f"`airflow tony resume {job}` resumes the job"
     elif order == "resume" and state == JobState.SUSPENDED:
         yield f"{job} requests its containers, and resumes from its newest checkpoint"
