@@ -197,9 +197,11 @@ def jobs_of(hook: TonyHook, args: Namespace) -> list[NamedJob]:
     ids = [args.application_id] if isinstance(args.application_id, str) else args.application_id or []
     found = [_find(hook, each, application_id=each) for each in ids]
     found += [_of_tag(hook, each) for each in args.tag or []]
-    if args.dag_id or args.task_id or args.run_id:
+    if args.dag_id or args.task_id or args.run_id or args.try_number or args.map_index is not None:
         if not (args.dag_id and args.task_id):
-            raise NotFound("name the job of a task by both --dag-id and --task-id")
+            raise NotFound(
+                "name the job of a task by both --dag-id and --task-id; --run-id, --map-index and --try need both"
+            )
         found += [_of_task(hook, args, run_id) for run_id in args.run_id or [""]]
     return found
 

@@ -303,7 +303,7 @@ def job_of_row(hook: TonyHook, row: Row, *, is_checked: bool = False) -> TonyJob
     """
     directory = uris.parent(uris.parent(row["application_dir"])) if row["application_dir"] else ""
     identity = Identity.parse(uris.name(directory)) if directory else None
-    job = hook.job(row["application_id"], identity) if identity is not None else None
+    job = hook.job(row["application_id"], identity) if identity else None
     if job is None or job.directory != row["application_dir"]:
         raise JobUnavailable(
             f"the files of {row['application_id']} are not below the staging directory of the connection "

@@ -200,7 +200,7 @@ class ConnectionJobs:
 
     def row(self, application_id: str) -> Row | None:
         found = self.jobs.get(application_id)
-        return found.row if found is not None else None
+        return found.row if found else None
 
     def siblings(self, row: Row) -> list[Row]:
         """Return all jobs of the row's training, including the row, newest first."""
@@ -231,7 +231,7 @@ class ConnectionListings:
                 listing.read_started = now
                 listing.reading = self._threads.submit(self._read, tony_conn_id, listing)
             reading = listing.reading
-        if listing.jobs is None and reading is not None:
+        if listing.jobs is None and reading:
             wait([reading], _FIRST_WAIT)
         if listing.jobs is None:
             return ConnectionJobs({}, listing.problem or "The store is still being read.")
