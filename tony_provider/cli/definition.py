@@ -134,7 +134,8 @@ _REASON = _arg("--reason", help="Reason to show in the job's log, in its events 
 _KILL = ActionCommand(
     name="kill",
     help="Kill a job after a grace period",
-    description="Stop the tasks of a job with SIGTERM, store the last checkpoints and logs, and then kill the job.",
+    description="Stop the tasks of a job with SIGTERM, store the last checkpoints and logs, and then kill the job. "
+    "Airflow then retries the task if retries are left.",
     func=lazily("tony_provider.cli.job_actions.kill"),
     args=(
         *_WHICH,
