@@ -51,6 +51,14 @@ def test_why_a_job_fails_is_told_once() -> None:
     assert [each[-1] for each in lines] == ["Job is FINISHING: worker:0 exited with 1", "Job is FAILED"]
 
 
+def test_the_cause_of_a_failure_comes_first() -> None:
+    failure = Failure(FailureKind.USER, "worker:0 exited with 1", "worker:0", cause="ValueError: no data")
+    failed = status("FAILED", message=failure.message, failure=failure)
+    assert ProgressLog().lines(application("FINISHED"), failed)[-1] == (
+        "Job is FAILED: ValueError: no data; worker:0 exited with 1"
+    )
+
+
 def test_a_table_of_the_tasks_when_one_changes() -> None:
     log = ProgressLog()
     both = [worker(0, node="node1:45454", step=20, rss_bytes=300 << 20), worker(1, "STARTING")]

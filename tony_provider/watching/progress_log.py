@@ -303,7 +303,8 @@ class ProgressLog:
         # in its error.
         is_new = status.message != self._message and status.state is not JobState.SUCCEEDED
         self._job_line, self._message = line, status.message
-        return [f"{line}: {status.message}" if status.message and is_new else line]
+        cause = f"{status.failure.cause}; " if status.failure and status.failure.cause else ""
+        return [f"{line}: {cause}{status.message}" if status.message and is_new else line]
 
     def _generation_lines(self, status: JobStatus) -> list[str]:
         """Return the line that names the cause of a restart, and the step from which the tasks train.
