@@ -116,8 +116,8 @@ def checkpoint(args: Namespace) -> None:
         raise SystemExit(f"there is no directory {directory.parent}")
     with hook_of(args) as hook:
         job, _ = job_of(hook, args)
-        chain = job.chain() if job.identity is not None else None
-        kept = kept_checkpoints(hook.storage(), chain.uri) if chain is not None else []
+        chain = job.chain() if job.identity else None
+        kept = kept_checkpoints(hook.storage(), chain.uri) if chain else []
         wanted = [each for each in kept if args.snapshot in (None, each.number)]
         if not wanted or chain is None:
             which = "checkpoint" if args.snapshot is None else f"snapshot {args.snapshot}"

@@ -75,7 +75,7 @@ def _tasks(job: TonyJob, task: str | None) -> list[str]:
     if task is not None:
         return [task]
     status = job.status()
-    return [each.name for each in status.tasks] if status is not None else []
+    return [each.name for each in status.tasks] if status else []
 
 
 def _rest(job: TonyJob, live: OutputFollower) -> list[OutputChunk]:

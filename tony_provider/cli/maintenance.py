@@ -148,7 +148,7 @@ def _renew(job: TonyJob, *, now: bool) -> bool:
     if seen.outage is not None:
         say(f"{job}: {seen.outage}")
         return False
-    life = seen.newest.store_token if seen.newest is not None else None
+    life = seen.newest.store_token if seen.newest else None
     renewal = TokenRefresher()
     if not seen.runs:
         say(f"{job} does not run")

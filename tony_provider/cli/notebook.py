@@ -148,7 +148,7 @@ class NotebookConnection:
         def show(seen: Observation | None, _: list[str]) -> None:
             if over.is_set():
                 raise Interrupted
-            tasks = seen.newest.tasks if seen is not None and seen.newest is not None else []
+            tasks = seen.newest.tasks if seen and seen.newest else []
             if any(task.name == TASK and task.state is TaskState.RUNNING for task in tasks):
                 raise _Reached
 
@@ -226,7 +226,7 @@ class NotebookConnection:
         clean_up(self.job, log.warning)
         status = self.job.status()
         if problem := failure(self.job.application_id, self.job.application(), status):
-            raise JobEndedBadly("\n".join([str(problem), *(status.warnings if status is not None else [])]))
+            raise JobEndedBadly("\n".join([str(problem), *(status.warnings if status else [])]))
         returned = self._returned()
         why = str(returned.get("ended", "ended"))
         lost = _lost(returned, status)

@@ -39,7 +39,7 @@ class KeptInstance:
             self._put(session, DETAILS_KEY + summary.application_id, details)
             self._put(session, JOB_KEY + summary.application_id, first)
             found = self._find(session, JOBS_KEY)
-            listed = json.loads(found.value) if found is not None else []
+            listed = json.loads(found.value) if found else []
             others = [each for each in listed if each != summary.application_id]
             self._put(session, JOBS_KEY, [*others, summary.application_id][-KEPT:])
 

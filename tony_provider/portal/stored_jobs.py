@@ -523,7 +523,7 @@ def previous_of(row: Row, rows: Iterable[Row]) -> str | None:
     key = "submitted_ms" if row["run_date"] is None else "run_date"
     earlier = [each for each in others if each[key] not in (None, "") and each[key] < row[key]]
     newest = max(earlier, key=lambda each: (each[key], each["submitted_ms"]), default=None)
-    return newest["application_id"] if newest is not None else None
+    return newest["application_id"] if newest else None
 
 
 def describe_retries(session: Session, row: Row) -> str:
@@ -615,4 +615,4 @@ def dates_of(rows: Iterable[Row], runs: list[DagDate]) -> list[dict[str, Any]]:
 
 def _point(run: DagDate, row: Row | None) -> dict[str, Any]:
     point: dict[str, Any] = {"date": run.date.isoformat(), "run_id": run.run_id}
-    return point | {name: row[name] if row is not None else None for name in (*_FILTER_FIELDS, *_HOURS)}
+    return point | {name: row[name] if row else None for name in (*_FILTER_FIELDS, *_HOURS)}
