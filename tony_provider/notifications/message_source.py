@@ -160,7 +160,7 @@ class TrainingFacts(TrainingData):
         job = hook.job(self.application_id, self.identity)
         self.pages = job.pages()
         self.status = job.status()
-        failure = self.status.failure if self.status is not None else None
+        failure = self.status.failure if self.status else None
         if failure is not None and failure.task is not None and self.reads_log:
             self.log_tail = task_log_tail(job, failure.task)
         self._fill_former(hook)
@@ -171,7 +171,7 @@ class TrainingFacts(TrainingData):
         before = hook.newest_application(self.former) if self.former is not None else None
         if self.former is not None and before is not None:
             status = hook.job_status(self.former, before)
-            self.former_metrics = status.metrics if status is not None else None
+            self.former_metrics = status.metrics if status else None
 
 
 def collect_facts(hook: TonyHook, at: TrainingFacts, seconds: float, tell: Callable[[str], None]) -> None:
@@ -213,8 +213,8 @@ def compose_message(occasion: CallbackEvent, data: TrainingData, lines: int, mis
         metrics=_metrics(status.metrics) if status is not None else {},
         former_metrics=_metrics(data.former_metrics) if data.former_metrics is not None else None,
         former_run=data.former_run,
-        step=status.step if status is not None else None,
-        total_steps=status.total_steps if status is not None else None,
+        step=status.step if status else None,
+        total_steps=status.total_steps if status else None,
         warnings=[_line(each) for each in status.warnings[:MOST_WARNINGS]] if status is not None else [],
         links=_links(occasion, data),
         missing=[_line(each) for each in [*missing, *data.missing][:MOST_MISSING]],
@@ -267,7 +267,7 @@ def _failure(occasion: CallbackEvent, status: JobStatus | None) -> Failure | Non
     error = occasion.exception
     if isinstance(error, TonyJobFailed) and error.failure is not None:
         return error.failure
-    return status.failure if status is not None else None
+    return status.failure if status else None
 
 
 def _cause(occasion: CallbackEvent, data: TrainingData, failure: Failure | None, *, shows_output: bool) -> str:
@@ -303,8 +303,8 @@ def _links(occasion: CallbackEvent, data: TrainingData) -> dict[str, str]:
     links = {
         "Task in Airflow" if occasion.task_id else "Run in Airflow": occasion.address,
         "Training job": _portal(data.application_id),
-        "YARN application": pages.application if pages is not None else None,
-        "Logs and files": pages.files if pages is not None else None,
+        "YARN application": pages.application if pages else None,
+        "Logs and files": pages.files if pages else None,
     }
     return {name: address for name, address in links.items() if address}
 

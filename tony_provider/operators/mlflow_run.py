@@ -105,8 +105,8 @@ def points(ended: EndedTry) -> list[MetricPoint]:
         "tony.total_seconds": ended.total_seconds,
         "tony.waiting_seconds": ended.waiting_seconds,
         "tony.training_seconds": ended.training_seconds,
-        "tony.steps_per_second": status.steps_per_second if status is not None else None,
-        "tony.restarts": status.restarts if status is not None else None,
+        "tony.steps_per_second": status.steps_per_second if status else None,
+        "tony.restarts": status.restarts if status else None,
     }
     newest = [MetricPoint(name(each), value, time_ms, step) for each, value in values.items() if value is not None]
     return [*newest, *(point for curve in curves for point in _of_curve(curve, ended.started_ms or 0))]
@@ -119,13 +119,13 @@ def _of_curve(curve: Curve, started_ms: int) -> Iterator[MetricPoint]:
 
 def verdict_tags(ended: EndedTry) -> dict[str, str]:
     """Return tags with the result of the try, and the locations of its model and checkpoint."""
-    status, checkpoint = ended.status, ended.status.checkpoint_dir if ended.status is not None else None
+    status, checkpoint = ended.status, ended.status.checkpoint_dir if ended.status else None
     found = {
         APPLICATION_TAG: ended.application_id,
         VERDICT_TAG: ended.verdict.value,
         REASON_TAG: ended.reason,
         "tony.queue": ended.queue,
-        "tony.model_dir": (status.model_dir if status is not None else None) or "",
+        "tony.model_dir": (status.model_dir if status else None) or "",
         "tony.checkpoint_dir": checkpoint or "",
         "tony.try_number": str(ended.run.try_number),
     }

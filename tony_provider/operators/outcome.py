@@ -42,7 +42,7 @@ def failure(application_id: str, application: Application | None, status: JobSta
     """
     if status is not None and status.state.is_final:
         return _failure_of_job(application_id, application, status)
-    resumed_step = status.resumed_step if status is not None else None
+    resumed_step = status.resumed_step if status else None
     if application is None:
         return TonyJobFailed(
             f"{application_id} is unknown to the cluster, or no longer known, and left no result",
@@ -184,7 +184,7 @@ class Outcome:
         If the failed task is unknown, log the end of the application master's log.
         """
         if status is not None:
-            self.log_output(status, rest, but=error.failure.task if error.failure is not None else None)
+            self.log_output(status, rest, but=error.failure.task if error.failure else None)
         if status is not None and status.checkpoint is not None:
             self.log.info("The job's newest checkpoint is %s: %s", status.checkpoint.label, status.checkpoint.uri)
         # Only log errors, because the job's failure is more important.
@@ -201,7 +201,7 @@ class Outcome:
 
     def _log_tail(self, error: TonyJobFailed, rest: RemainingOutput) -> tuple[str, str | None]:
         """Return the name of the log's task or master, and the end of the log, or None if it was already shown."""
-        task = error.failure.task if error.failure is not None else None
+        task = error.failure.task if error.failure else None
         if task is None:
             return "the application master", self.job.master_log()
         kept = kept_output(self.job, task, rest.told.get(task), TAIL_BYTES)

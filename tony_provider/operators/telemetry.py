@@ -282,8 +282,8 @@ class Telemetry:
             run=self.run,
             application_id=application_id,
             error=error,
-            application=seen.application if seen is not None else None,
-            status=seen.status if seen is not None else None,
+            application=seen.application if seen else None,
+            status=seen.status if seen else None,
             summary=self.summary,
         )
         with self._bearing("Airflow's metrics did not receive the result of this try"):

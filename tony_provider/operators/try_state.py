@@ -465,10 +465,10 @@ class EndedTry:
 
     @property
     def waiting_seconds(self) -> float | None:
-        times = self.status.times if self.status is not None else None
-        return times.waiting if times is not None else None
+        times = self.status.times if self.status else None
+        return times.waiting if times else None
 
     @property
     def training_seconds(self) -> float | None:
-        times = self.status.times if self.status is not None else None
-        return times.training if times is not None else None
+        times = self.status.times if self.status else None
+        return times.training if times else None

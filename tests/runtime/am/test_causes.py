@@ -239,6 +239,36 @@ def test_of_libraries(output: str, found: str) -> None:
     assert cause(output) == found
 
 
+STARTED = """\
+Traceback (most recent call last):
+  File "/job/t.py", line 2, in <module>
+    subprocess.run(["prepare"], check=True)
+subprocess.CalledProcessError: Command '['prepare']' returned non-zero exit status 1.
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/job/t.py", line 4, in <module>
+    raise RuntimeError("prepare failed") from None
+RuntimeError: prepare failed
+"""
+HANDLED = """\
+Traceback (most recent call last):
+  File "/job/t.py", line 2, in <module>
+ModuleNotFoundError: No module named 'flash_attn'
+WARNING:root:flash_attn is missing; using the slow path
+ERROR:root:cannot read /data: No space left on device
+"""
+
+
+def test_a_program_that_starts_others_is_no_launcher() -> None:
+    launched = TORCHRUN[TORCHRUN.index("Sending") :]
+    for output in (STARTED, STARTED + launched):
+        assert cause(output) == "RuntimeError: prepare failed"
+        assert program_output(output) == STARTED
+    assert program_output(HANDLED + launched) == HANDLED
+
+
 def test_what_a_launcher_prints_is_not_a_part_of_the_error() -> None:
     """It has times and process IDs, so equal failures would look different."""
     shown = program_output(TORCHRUN)

@@ -141,7 +141,8 @@ _BELOW_FRAMES = re.compile(
 _LAUNCHERS = re.compile(r"\b(?:ChildFailedError|CalledProcessError|TrainingFailedError)\b")
 """Exceptions of programs that start the user's program, such as torchrun, accelerate and Ray Train."""
 _OF_LAUNCHER = re.compile(
-    r"^(?:\[?[EW]\d{4} |(?:ERROR|WARNING):|Sending process |failed \(exitcode|Traceback )", re.MULTILINE
+    r"^(?:\[?[EW]\d{4} .*api\.py|(?:ERROR|WARNING):torch\.|Sending process |failed \(exitcode|Traceback )",
+    re.MULTILINE,
 )
 """The first line that torchrun or accelerate prints after the program's exception."""
 _ERROR = re.compile(
@@ -153,12 +154,17 @@ LONGEST_CAUSE = 300
 
 
 def program_output(output: str) -> str:
-    """Return a program's last output as plain text, without what its launcher prints after the program's exception."""
-    text = _ASIDE.sub("", _LINE_PREFIX.sub("", printable(output)))
+    """Return a program's last output, without what its launcher prints after the program's exception."""
+    text = _plain(output)
     raised = list(_BELOW_FRAMES.finditer(text))
     of_program = [each.end() for each in raised if not _LAUNCHERS.search(each[2])]
-    after = _OF_LAUNCHER.search(text, of_program[-1]) if 0 < len(of_program) < len(raised) else None
-    return text[: after.start()] if after else text
+    is_launched = of_program and _LAUNCHERS.search(raised[-1][2])
+    after = _OF_LAUNCHER.search(text, of_program[-1]) if is_launched else None
+    return text[: after.start()] if after else output
+
+
+def _plain(output: str) -> str:
+    return _ASIDE.sub("", _LINE_PREFIX.sub("", printable(output)))
 
 
 def cause(output: str) -> str:
@@ -167,9 +173,9 @@ def cause(output: str) -> str:
     This is the last exception, or else the last line that looks like an error. The exception of a launcher counts only
     if the output has no other error.
     """
-    text = program_output(output)
+    text = _plain(program_output(output))
     raised = list(_BELOW_FRAMES.finditer(text))
-    of_launcher = raised[0] if raised and _LAUNCHERS.search(raised[0][2]) else None
+    of_launcher = raised[0] if raised and _LAUNCHERS.search(raised[-1][2]) else None
     if raised and not of_launcher and text.count("\n", raised[-1].end()) <= _LATER_LINES:
         found = raised[-1][2]
     else:

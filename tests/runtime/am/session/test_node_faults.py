@@ -168,6 +168,7 @@ HANDLED = "Traceback (most recent call last):\n  File \"t.py\", line 1\nModuleNo
         {"exit_code": 1, "output_tail": f"{HANDLED}\nfalling back to torch\nthe data server is not ready, giving up"},
         {"exit_code": 1, "output_tail": f"{HANDLED[:-33]}ImportError: /nfs/x.so: Stale file handle"},
         {"exit_code": 127, "output_tail": "x: error while loading shared libraries: y: Input/output error"},
+        {"exit_code": 1, "output_tail": "/python: No module named t.__main__; 't' is a package and cannot be directly"},
     ],
 )
 def test_a_handled_import_error_and_an_unreadable_file_are_not_final(how: dict[str, Any]) -> None:
@@ -213,6 +214,10 @@ MISSING: list[Any] = [
     {"exit_code": 1, "output_tail": IMPORT},
     {"exit_code": 1, "output_tail": LAUNCHED},
     {"exit_code": 1, "output_tail": "/usr/bin/python3: No module named trainer"},
+    {
+        "exit_code": 1,
+        "output_tail": "python: Error while finding module specification for 't.m' (…)",
+    },
     {"exit_code": 2, "output_tail": "python: can't open file '/job/t.py': [Errno 2] No such file or directory"},
 ]
 

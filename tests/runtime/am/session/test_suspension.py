@@ -614,10 +614,12 @@ def test_what_comes_after_a_gang_that_has_succeeded() -> None:
     assert jobs.verdict.status is FinalStatus.SUCCEEDED
 
 
+EXPORTED = {"export": task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED})}
+
+
 @pytest.mark.parametrize("scope", [None, RestartScope.TASK])
 def test_workers_that_succeed_before_they_are_stopped_keep_no_container(scope: RestartScope | None) -> None:
-    export = task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED})
-    jobs = world({"worker": task_type(2, restart=scope), "export": export}).run()
+    jobs = world({"worker": task_type(2, restart=scope), **EXPORTED}).run()
     jobs.suspend(REASON)
     jobs.commit(5)
     assert jobs.stopped() == ["worker:0", "worker:1"]
@@ -630,6 +632,42 @@ def test_workers_that_succeed_before_they_are_stopped_keep_no_container(scope: R
     jobs.resume()
     jobs.run()
     assert jobs.states["export:0"] is TaskState.RUNNING
+    jobs.end("export:0")
+    jobs.complete_all()
+    assert jobs.verdict.status is FinalStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_job_resumed_while_a_success_is_being_recorded_restarts_the_others(later: bool) -> None:
+    jobs = world({"worker": task_type(2, restart=RestartScope.TASK), **EXPORTED}).run()
+    jobs.keeps = False
+    jobs.suspend(REASON)
+    jobs.commit(5)
+    jobs.end("worker:0")
+    jobs.obey("worker:1")
+    if later:
+        jobs.tick()
+    jobs.resume()
+    jobs.keep_notes()
+    assert jobs.rendezvous[-1].starts.keys() == {"worker:1"}
+    assert len(jobs.rendezvous) == 2
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_job_resumed_while_its_gangs_success_is_being_recorded_goes_on(later: bool) -> None:
+    jobs = world({"worker": 2, **EXPORTED}).run()
+    jobs.keeps = False
+    jobs.suspend(REASON)
+    jobs.commit(5)
+    jobs.end("worker:0")
+    jobs.end("worker:1")
+    if later:
+        jobs.tick()
+    jobs.resume()
+    jobs.keep_notes()
+    jobs.complete_all()
+    jobs.keeps = True
+    jobs.run()
     jobs.end("export:0")
     jobs.complete_all()
     assert jobs.verdict.status is FinalStatus.SUCCEEDED

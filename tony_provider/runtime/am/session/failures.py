@@ -171,7 +171,10 @@ _GPU_PROBLEMS = (
 )
 """``_PROBLEMS`` and ``_GPU_PROBLEMS`` map error messages of the C library, CUDA and NVIDIA's driver to problems."""
 _SHARED_LIBRARY = re.compile(r"error while loading shared libraries|cannot open shared object file")
-_IMPORT_ERROR = re.compile(r"(?:ModuleNotFound|Import)Error\b|\S+: (?:No module named|can't open file) ")
+_IMPORT_ERROR = re.compile(
+    r"(?:ModuleNotFound|Import)Error\b|"
+    r"\S+: (?:No module named (?!\S+\.__main__;)|Error while finding module |can't open file )"
+)
 _UNREADABLE = re.compile(r"Stale file handle|Input/output error|Transport endpoint|timed out")
 FIRST_SECONDS = 60.0  # from the start of a process; imports of large libraries from a slow disk take this long
 _PROGRAMS = {exit_codes.NOT_FOUND: "a program", exit_codes.NOT_EXECUTABLE: "permission to execute a program"}

@@ -295,6 +295,8 @@ class Suspension(Part):
             self._start_again(now)
         else:
             self._restarts.restart_all(f"the suspension is cancelled: {reason}", now)
+            if self._state.phase is JobState.RESTARTING and self._groups.gang_has_succeeded:
+                self._state.enter(JobState.RUNNING)  # nothing restarts, and waiting tasks begin next
 
     # ---- the suspension --------------------------------------------------------------------------------------------
 
@@ -321,9 +323,11 @@ class Suspension(Part):
         for task in self._state.tasks:  # some may have succeeded before they were stopped
             if task.state is TaskState.SUCCEEDED and not task.recorded:
                 self._finished.check(task, now)
-        if not self._is_held_up():
-            self._reset_sizes()
-            self._release_all(now)
+        if self._is_held_up():
+            self._restarts.stop_all(self._message, now)  # the others start again if the job is resumed now
+            return
+        self._reset_sizes()
+        self._release_all(now)
 
     def stay_suspended(self, now: float) -> None:
         """Stay suspended under a new application master, because no user process is running."""
