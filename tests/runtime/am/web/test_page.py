@@ -289,7 +289,7 @@ async def test_users_who_may_change_the_job_get_the_commands(state: JobState, co
     async def may_modify(user: str) -> bool:
         return user == "alice"
 
-    page = JobPage(lambda: attrs.evolve(FULL, state=state), tuple, may_modify=may_modify, resizable="worker=3")
+    page = JobPage(lambda: attrs.evolve(FULL, state=state), tuple, may_modify=may_modify, resizable=["worker"])
     for user in ("alice", "bob"):
         seen = Seen((await page.whole(HttpRequest(Head("GET", "/"), user))).body.decode())
         shown = [each.split()[2] for each in seen.texts if each.startswith("airflow tony ")]

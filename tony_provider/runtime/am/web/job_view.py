@@ -238,7 +238,7 @@ class PageContent:
     use: Mapping[str, MetricValues] = attrs.field(factory=dict)  # values that the status lacks, by task
     every_task: bool = False  # show all tasks; if False, at most MOST_TASKS
     may_modify: bool = False  # the user may change the job
-    resizable: str = ""  # arguments of a resize command, such as ``worker=3``; empty if the job cannot be resized
+    resizable: Sequence[str] = ()  # task types that can be resized
     tasks: Sequence[TaskStatus] = attrs.field(init=False)
 
     @tasks.default

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import pkgutil
+from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from html import escape
@@ -280,6 +281,8 @@ def actions(page: PageContent) -> Html:
     The page has no buttons: YARN's proxy serves the pages of all applications under one address, so a page of another
     application could press them in the user's name.
     """
+    counts = Counter(task.type for task in page.status.tasks)
+    words = " ".join(f"{name}={counts[name]}" for name in page.resizable)
     offered = [
         order
         for order in JOB_ORDERS
@@ -293,7 +296,7 @@ def actions(page: PageContent) -> Html:
             element("dt", order.title),
             element(
                 "dd",
-                element("code", f"airflow tony {order.command.format(page.status.application_id, page.resizable)}"),
+                element("code", f"airflow tony {order.command.format(page.status.application_id, words)}"),
                 element("p", order.effect),
             ),
         )
@@ -478,7 +481,7 @@ class JobPage:
         curves: Optional[JobCurves] = None,
         use: Use = dict,
         may_modify: Optional[MayModify] = None,
-        resizable: str = "",
+        resizable: Sequence[str] = (),
     ) -> None:
         self._status = status
         self._may_modify, self._resizable = may_modify, resizable

@@ -113,7 +113,7 @@ class WebApp:
                 self._curves,
                 master.use,
                 partial(may_modify, self.authenticator),
-                " ".join(f"{name}={task.instances}" for name, task in job.tasks.items() if task.max_instances),
+                [name for name, task in job.tasks.items() if task.max_instances],
             ),
             [
                 self._tunnels.route,
