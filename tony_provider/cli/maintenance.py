@@ -69,7 +69,7 @@ def gc(args: Namespace) -> None:
         removed, error = _remove(args, garbage, going, before_ms)
     _show(args, hook, [{**_row(each.item), "outcome": each.problem or "removed"} for each in removed])
     _say(args, f"{_sum([each.item for each in removed if not each.problem])} removed")
-    if error is not None:
+    if error:
         raise error
     if left := sum(1 for each in removed if each.problem):
         raise SystemExit(f"{left} of {len(removed)} items could not be removed, or stay after a second check")
@@ -145,7 +145,7 @@ def renew(args: Namespace) -> None:
 def _renew(job: TonyJob, *, now: bool) -> bool:
     """Send a token if the application needs it, and print the result. Return False if a needed token was not sent."""
     seen = observe(job)
-    if seen.outage is not None:
+    if seen.outage:
         say(f"{job}: {seen.outage}")
         return False
     life = seen.newest.store_token if seen.newest else None

@@ -327,8 +327,8 @@ def _task_rows(job_status: JobStatus | None) -> list[Row]:
 def _whole(seen: JobSnapshot) -> dict[str, Any]:
     return {
         "application_id": seen.application_id,
-        "application": to_plain(seen.application) if seen.application is not None else None,
-        "job": to_plain(seen.status) if seen.status is not None else None,
+        "application": to_plain(seen.application) if seen.application else None,
+        "job": to_plain(seen.status) if seen.status else None,
         "directory": seen.directory,
         "checkpoints": [attrs.asdict(each) for each in seen.checkpoints],
         "troubles": seen.troubles,

@@ -346,7 +346,7 @@ class TonyJob:
         time.
         """
         export = self._wait_for_export(reason, seconds)
-        directory = self.directory if self.identity is not None else None
+        directory = self.directory if self.identity else None
         if directory is None or not is_below(export.uri, directory):
             raise UnexpectedAnswer(
                 f"the master of {self} reports an export at {export.uri!a}, which does not lie below "
@@ -385,7 +385,7 @@ class TonyJob:
             application = self.application()
             if application is not None and not application.is_final:
                 return None
-            ended = self.status() if self.identity is not None else None
+            ended = self.status() if self.identity else None
             if ended is None or not ended.state.is_final:
                 raise
             return ended

@@ -201,7 +201,7 @@ def compose_message(occasion: CallbackEvent, data: TrainingData, lines: int, mis
     failure = _failure(occasion, status)
     verdict = _verdict(occasion, status)
     has_failed = verdict in ("failed", "killed")
-    below_first_line = failure.message.strip().partition("\n")[2] if failure is not None else ""
+    below_first_line = failure.message.strip().partition("\n")[2] if failure else ""
     tail = data.log_tail or below_first_line
     return TrainingMessage(
         title=_line(_title(occasion, verdict)),
@@ -209,13 +209,13 @@ def compose_message(occasion: CallbackEvent, data: TrainingData, lines: int, mis
         cause=_line(_cause(occasion, data, failure, shows_output=lines > 0)) if has_failed else "",
         problems=_problems(occasion.exception),
         tail=last_lines(_masked(tail), lines) if has_failed and lines > 0 else "",
-        tail_of=failure.task or "" if failure is not None else "",
-        metrics=_metrics(status.metrics) if status is not None else {},
+        tail_of=failure.task or "" if failure else "",
+        metrics=_metrics(status.metrics) if status else {},
         former_metrics=_metrics(data.former_metrics) if data.former_metrics is not None else None,
         former_run=data.former_run,
         step=status.step if status else None,
         total_steps=status.total_steps if status else None,
-        warnings=[_line(each) for each in status.warnings[:MOST_WARNINGS]] if status is not None else [],
+        warnings=[_line(each) for each in status.warnings[:MOST_WARNINGS]] if status else [],
         links=_links(occasion, data),
         missing=[_line(each) for each in [*missing, *data.missing][:MOST_MISSING]],
         dag_id=occasion.dag_id,

@@ -97,8 +97,8 @@ def points(ended: EndedTry) -> list[MetricPoint]:
     """Return points for the job's metrics, times and restarts, and for the curves in its summary."""
     time_ms, status = ended.finished_ms or ended.started_ms or 0, ended.status
     step = (status and status.step) or 0
-    values: dict[str, float | None] = dict(status.metrics) if status is not None else {}
-    curves = ended.summary.curves if ended.summary is not None else []
+    values: dict[str, float | None] = dict(status.metrics) if status else {}
+    curves = ended.summary.curves if ended.summary else []
     for curve in curves:
         values.pop(curve.metric, None)
     values |= {

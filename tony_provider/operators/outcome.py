@@ -122,7 +122,7 @@ class Outcome:
             self.job.mark_delivered(self.this_try.delivered_mark())
         except StorageError as error:
             self.log.warning("Cannot mark the result as delivered, so a cleared task would return it again: %s", error)
-        self._log_result(result, status.tasks if status is not None else ())
+        self._log_result(result, status.tasks if status else ())
         return result.to_dict()
 
     def _log_result(self, result: JobResult, tasks: Sequence[TaskStatus]) -> None:
@@ -164,7 +164,7 @@ class Outcome:
         found = None
         with logging_errors(self.log.warning, "The job's checkpoint chain is unknown"):
             found = self.job.owned_chain()
-        return found.uri if found is not None else None
+        return found.uri if found else None
 
     def log_output(self, status: JobStatus, rest: RemainingOutput, but: str | None = None) -> None:
         """Log the last output of the shown tasks, without lines that the log already contains.

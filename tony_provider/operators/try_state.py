@@ -444,7 +444,7 @@ class EndedTry:
 
     @property
     def queue(self) -> str:
-        return self.application.queue if self.application is not None else ""
+        return self.application.queue if self.application else ""
 
     @property
     def started_ms(self) -> int | None:

@@ -9,6 +9,6 @@ export function Command({ text, label }) {
   return html`<div className="command">
     <pre tabIndex=${0} role="region" aria-label=${label}>${text}</pre>
     ${navigator.clipboard && html`<button type="button" onClick=${copy}>${copied === text ? "Copied" : "Copy"}</button>`}
-    ${copied === text && html`<${Announcement} text="Command copied" />`}
+    ${copied === text && html`<${Announcement} text="Copied" />`}
   </div>`;
 }
