@@ -119,7 +119,7 @@ def test_a_failure_begins_with_its_cause_and_a_missing_module_is_final(local: Pl
 
     first_line = job.failed().partition("\n")[0]
     assert "nothing_at_all" not in first_line, "everyone may read it"
-    why = "the cluster's only node lacks a Python module, so a retry would fail the same way"
+    why = "the cluster's only node lacks a Python module or script, so a retry would fail the same way"
     assert first_line.endswith(f"ended with exit code 1; {why}")
     status = job.status()
     assert status.failure is not None

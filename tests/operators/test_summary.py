@@ -81,7 +81,7 @@ def test_an_import_error_is_not_retried_by_airflow(training: Training) -> None:
     assert str(error).startswith(
         f"{error.application_id} failed: ModuleNotFoundError: No module named 'nothing_at_all'"
     )
-    assert "; the cluster's only node lacks a Python module, so a retry would fail the same way" in str(error)
+    assert "; the cluster's only node lacks a Python module or script, so a retry would fail the same way" in str(error)
     assert only()["cause"] == "ModuleNotFoundError: No module named 'nothing_at_all'"
     assert not training.mended.exists()
 
