@@ -216,7 +216,8 @@ MISSING: list[Any] = [
     {"exit_code": 1, "output_tail": "/usr/bin/python3: No module named trainer"},
     {
         "exit_code": 1,
-        "output_tail": "python: Error while finding module specification for 't.m' (…)",
+        "output_tail": "python: Error while finding module specification for 't.m' "
+        "(ModuleNotFoundError: No module named 't')",
     },
     {"exit_code": 2, "output_tail": "python: can't open file '/job/t.py': [Errno 2] No such file or directory"},
 ]
