@@ -25,7 +25,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 DAGS = Path(__file__).parent / "dags"
 READER, OTHER = "grace", "heidi"  # who reads all DAGs of jobs, and who reads the mapped one
 VIEWER = "peggy"  # reads the DAG portal_acted, and may not edit it
-SETTINGS = Settings(node_vcores=8)  # several applications at once
+SETTINGS = Settings(node_vcores=16)  # with 8, masters of waiting jobs could take all of them
 
 
 @dataclass(frozen=True)
