@@ -281,8 +281,6 @@ def actions(page: PageContent) -> Html:
     The page has no buttons: YARN's proxy serves the pages of all applications under one address, so a page of another
     application could press them in the user's name.
     """
-    counts = Counter(task.type for task in page.status.tasks)
-    words = " ".join(f"{name}={counts[name]}" for name in page.resizable)
     offered = [
         order
         for order in JOB_ORDERS
@@ -290,6 +288,8 @@ def actions(page: PageContent) -> Html:
     ]
     if not offered:
         return Html()
+    counts = Counter(task.type for task in page.status.tasks)
+    words = " ".join(f"{name}={counts[name]}" for name in page.resizable)
     items = (
         element(
             "div",
