@@ -637,12 +637,18 @@ def test_workers_that_succeed_before_they_are_stopped_keep_no_container(scope: R
     assert jobs.verdict.status is FinalStatus.SUCCEEDED
 
 
-@pytest.mark.parametrize("later", [False, True])
-def test_a_job_resumed_while_a_success_is_being_recorded_restarts_the_others(later: bool) -> None:
-    jobs = world({"worker": task_type(2, restart=RestartScope.TASK), **EXPORTED}).run()
+def stopping(tasks: dict[str, Any]) -> World:
+    """A job that stops for a suspension. Its event log reaches the store when ``keep_notes`` is called."""
+    jobs = world(tasks).run()
     jobs.keeps = False
     jobs.suspend(REASON)
     jobs.commit(5)
+    return jobs
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_job_resumed_while_a_success_is_being_recorded_restarts_the_others(later: bool) -> None:
+    jobs = stopping({"worker": task_type(2, restart=RestartScope.TASK), **EXPORTED})
     jobs.end("worker:0")
     jobs.obey("worker:1")
     if later:
@@ -655,10 +661,7 @@ def test_a_job_resumed_while_a_success_is_being_recorded_restarts_the_others(lat
 
 @pytest.mark.parametrize("later", [False, True])
 def test_a_job_resumed_while_its_gangs_success_is_being_recorded_goes_on(later: bool) -> None:
-    jobs = world({"worker": 2, **EXPORTED}).run()
-    jobs.keeps = False
-    jobs.suspend(REASON)
-    jobs.commit(5)
+    jobs = stopping({"worker": 2, **EXPORTED})
     jobs.end("worker:0")
     jobs.end("worker:1")
     if later:
