@@ -98,7 +98,7 @@ def test_a_suspended_job_holds_nothing_and_loses_nothing(place: Place, tmp_path:
     job.hook.control(job.id, "suspend", {"reason": "the day belongs to others"})
 
     status = job.until(JobState.SUSPENDED)
-    assert status.message == "suspended: the day belongs to others; `airflow tony resume` resumes the job"
+    assert status.message == "the day belongs to others; `airflow tony resume` resumes the job"
     assert settled(lambda: beside_the_master(job)) == []
     assert job.application().state is ApplicationState.RUNNING
     done = steps(diary)
@@ -178,7 +178,7 @@ def test_a_job_outside_of_its_windows_holds_its_master_alone_and_goes_on_by_some
     )
     status = job.until(JobState.SUSPENDED)
     assert status.message == (
-        f"suspended: none of the job's windows is open; the next window opens {later:%a %H:%M} ({zone}); "
+        f"none of the job's windows is open; the next window opens {later:%a %H:%M} ({zone}); "
         "`airflow tony resume` resumes the job"
     )
     assert beside_the_master(job) == []

@@ -713,7 +713,7 @@ def test_what_is_said_of_it() -> None:
     jobs.obey("worker:1", settles=False)
     assert jobs.status.message == f"suspending: copying the last checkpoint of worker:1; {REASON}"
     jobs.settle("worker:1")
-    assert jobs.status.message == f"suspended: {REASON}; `airflow tony resume` resumes the job"
+    assert jobs.status.message == f"{REASON}; `airflow tony resume` resumes the job"
     jobs.resume()
     assert jobs.status.message.startswith("waiting for 2 of 2 containers")
 

@@ -43,7 +43,7 @@ def test_a_job_is_suspended_when_its_window_closes() -> None:
     jobs.obey_all()
     assert jobs.session.phase is JobState.SUSPENDED
     why = "none of the job's windows is open; the next window opens Mon 16:00 (UTC)"
-    assert jobs.status.message == f"suspended: {why}; `airflow tony resume` resumes the job"
+    assert jobs.status.message == f"{why}; `airflow tony resume` resumes the job"
 
 
 def test_and_goes_on_when_the_next_one_opens() -> None:

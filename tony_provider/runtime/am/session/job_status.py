@@ -187,7 +187,7 @@ def message(session: Session, now: float) -> str:
 
 def _suspended(session: Session, reason: str) -> str:
     if session.phase is JobState.SUSPENDED:
-        return f"suspended: {reason}; `airflow tony resume` resumes the job"
+        return f"{reason}; `airflow tony resume` resumes the job"
     if session.suspension.waits_for_checkpoint:
         return f"suspending after the next checkpoint: {reason}"
     busy = [task for task in session.tasks if task.busy]
