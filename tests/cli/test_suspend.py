@@ -14,6 +14,7 @@ from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 
 COMMAND = """
+echo before the suspension
 test -z "$TONY_RESUME_STEP" || { echo "from step $TONY_RESUME_STEP"; exec sleep 600; }
 while [ ! -e "$TONY_CHECKPOINT_REQUEST" ]; do sleep 0.05; done
 rm "$TONY_CHECKPOINT_REQUEST"; cd "$TONY_CHECKPOINT_DIR"; echo some > mine-7
@@ -40,7 +41,7 @@ def test_a_job_is_suspended_and_resumed_from_the_command_line(tony: Tony, local:
     assert "REGISTERED -> RUNNING" in story.out
     assert "its user process has started" in story.out
     missing = tony("status", application_id, "--story", "worker:7")
-    assert (missing.code, "there is no such task; the tasks of the job are worker-0" in missing.error) == (1, True)
+    assert (missing.code, "there is no such task; the tasks of the job are worker:0" in missing.error) == (1, True)
     asked = tony("suspend", application_id, "--reason", "the day belongs to others")
     assert asked.code == 0, asked.error
     first, second = asked.out.splitlines()
@@ -65,6 +66,10 @@ def test_a_job_is_suspended_and_resumed_from_the_command_line(tony: Tony, local:
 
     again = tony("suspend", application_id)
     assert (again.code, again.out) == (0, f"{application_id} is suspended already\n")
+    for command, purpose in (("save", "save a checkpoint"), ("export", "export a model")):
+        refused = tony(command, application_id)
+        assert (refused.code, f"the job is suspended: no task runs that could {purpose}" in refused.error) == (1, True)
+    assert "before the suspension\n" in tony("logs", application_id).out
 
     resumed = tony("resume", application_id)
     assert resumed.out == f"{application_id} requests its containers, and resumes from its newest checkpoint\n"

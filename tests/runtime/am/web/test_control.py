@@ -99,10 +99,11 @@ async def test_an_export_can_be_asked_for(place: Place) -> None:
     assert (await place.put("export", {"reason": ""})).status == 400
 
 
-async def test_a_job_that_is_ending_exports_nothing_more(place: Place) -> None:
+async def test_a_job_that_is_ending_saves_and_exports_nothing_more(place: Place) -> None:
     place.master.session.verdict = Verdict(FinalStatus.KILLED, "enough")
     answered = await place.put("export", {"reason": "to evaluate it"})
     assert (answered.status, answered.json()["error"]) == (409, "the job is ending: no task is left to export a model")
+    assert (await place.put("checkpoint", {"reason": "before the night"})).status == 409
     assert place.master.asked == []
 
 

@@ -121,7 +121,7 @@ async def test_former_containers_have_logs_of_their_own(place: Place) -> None:
 @pytest.mark.parametrize(
     ("path", "status", "words"),
     [
-        ("worker-9", 404, "there is no such task; the tasks of the job are worker-0, worker-1, worker-2"),
+        ("worker-9", 404, "there is no such task; the tasks of the job are worker:0, worker:1, worker:2"),
         ("", 404, "no such task"),
         ("../status", 404, "no such task"),
         ("worker-0/../../status", 404, "no such task"),

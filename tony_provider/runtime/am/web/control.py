@@ -122,12 +122,12 @@ class Control:
         return {"ends_within": max(0.0, self._ends_at - now)}
 
     def _checkpoint(self, order: CheckpointOrder, user: str) -> object:
+        self._expect_tasks("save a checkpoint")
         self._post(order, user)
         return {"newest": self._master.status().checkpoint}
 
     def _export(self, order: ExportOrder, user: str) -> object:
-        if self._master.session.verdict is not None:
-            raise HttpError(HTTPStatus.CONFLICT, "the job is ending: no task is left to export a model")
+        self._expect_tasks("export a model")
         asked, status = ExportRequested(order.reason, epoch_ms()), self._master.status()
         self._post(asked, user)
         return {"asked_ms": asked.asked_ms, "newest": status.export, "checkpoint": status.checkpoint}
@@ -156,6 +156,11 @@ class Control:
         before = {name: self._master.session.sizes.number(name) for name in order.tasks}
         self._post(order, user)
         return {"before": before, "state": state}
+
+    def _expect_tasks(self, purpose: str) -> None:
+        """Raise HttpError if the job is suspended or ending."""
+        if self._running_state(f"no task is left to {purpose}") is JobState.SUSPENDED:
+            raise HttpError(HTTPStatus.CONFLICT, f"the job is suspended: no task runs that could {purpose}")
 
     def _running_state(self, otherwise: str) -> JobState:
         """Return the job's state. Raise HttpError if the job is ending."""

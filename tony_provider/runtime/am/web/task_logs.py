@@ -34,7 +34,7 @@ from tony_provider.runtime.common.text import (
 )
 from tony_provider.runtime.protocol import http_messages, limits, tony_pb2
 from tony_provider.runtime.protocol.http_messages import LogPiece, OutputPiece, StoredLog, stored_log
-from tony_provider.runtime.protocol.status import JobStatus, TaskStatus
+from tony_provider.runtime.protocol.status import JobStatus, TaskState, TaskStatus
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, uris
 
 LOGS_PATH = "/logs/"
@@ -92,12 +92,17 @@ class Logs:
         return HttpResponse(HTTPStatus.OK, JSON, body)
 
     def _wanted(self, request: HttpRequest, path: str) -> tuple[TaskStatus, dict[str, list[str]], int, int]:
-        """Parse a request below ``path``: return its task, its query, the wanted bytes, and the task's attempt."""
+        """Parse a request below ``path``: return its task, its query, the wanted bytes, and the wanted attempt.
+
+        The attempt of the returned task is its newest container that was started.
+        """
         task = task_of(self._status(), request.head.path[len(path) :])
         query = parse_qs(request.head.query)
         size = number_of(query, "bytes", LARGEST_TAIL) or DEFAULT_SIZE
-        attempt = number_of(query, "attempt", task.attempt) or task.attempt
-        return task, query, size, attempt
+        attempt = number_of(query, "attempt", task.attempt)
+        if task.state is TaskState.REQUESTED and task.attempt > 1:  # such as in a suspended job
+            task = attrs.evolve(task, attempt=task.attempt - 1)
+        return task, query, size, attempt or task.attempt
 
 
 def _is_for_eyes(request: HttpRequest) -> bool:
@@ -118,7 +123,7 @@ def task_of(status: JobStatus, path: str) -> TaskStatus:
     for task in status.tasks:
         if path in (path_of_task(task.name), task.name):
             return task
-    known = ", ".join(path_of_task(task.name) for task in status.tasks[:5])
+    known = ", ".join(task.name for task in status.tasks[:5])
     more = ", …" * (len(status.tasks) > 5)
     raise HttpError(HTTPStatus.NOT_FOUND, f"there is no such task; the tasks of the job are {known}{more}")
 
