@@ -184,7 +184,11 @@ def job_of(hook: TonyHook, args: Namespace) -> NamedJob:
 
 def names_a_job(args: Namespace) -> bool:
     """Return whether the arguments name a job, even incompletely."""
-    return any((args.application_id, args.tag, args.dag_id, args.task_id, args.run_id))
+    return bool(args.application_id or args.tag) or _names_a_task(args)
+
+
+def _names_a_task(args: Namespace) -> bool:
+    return any((args.dag_id, args.task_id, args.run_id, args.try_number, args.map_index is not None))
 
 
 def jobs_of(hook: TonyHook, args: Namespace) -> list[NamedJob]:
@@ -197,7 +201,7 @@ def jobs_of(hook: TonyHook, args: Namespace) -> list[NamedJob]:
     ids = [args.application_id] if isinstance(args.application_id, str) else args.application_id or []
     found = [_find(hook, each, application_id=each) for each in ids]
     found += [_of_tag(hook, each) for each in args.tag or []]
-    if args.dag_id or args.task_id or args.run_id or args.try_number or args.map_index is not None:
+    if _names_a_task(args):
         if not (args.dag_id and args.task_id):
             raise NotFound(
                 "name the job of a task by both --dag-id and --task-id; --run-id, --map-index and --try need both"
@@ -247,7 +251,7 @@ def running_job(args: Namespace, advice: str = "") -> Iterator[TonyJob]:
     """
     with hook_of(args) as hook:
         job, application = job_of(hook, args)
-        if application is None or application.is_final:
+        if not application or application.is_final:
             raise SystemExit(f"{job} has already ended{advice.format(job)}")
         yield job
 

@@ -32,7 +32,7 @@ def kill(args: Namespace) -> None:
     order = KillOrder(reason_of(args), by=BY, grace=grace)
     with hook_of(args) as hook:
         job, application = job_of(hook, args)
-        if application is None or application.is_final:
+        if not application or application.is_final:
             say(f"{job} has already ended")
             return
         if job.identity is None:  # its files are in an unknown staging directory, and cannot be removed

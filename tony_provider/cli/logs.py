@@ -29,7 +29,7 @@ def logs(args: Namespace) -> None:
             _print(f"{job.master_log().rstrip()}\n".encode())
             return
         expect_directory(job)
-        if application is not None and not application.is_final:
+        if application and not application.is_final:
             _live(job, args)
         else:
             _kept(job, args.task)
@@ -40,7 +40,7 @@ def _live(job: TonyJob, args: Namespace) -> None:
     live = _followers(job, args.task)
     while True:
         application = job.application()
-        over = application is None or application.is_final
+        over = not application or application.is_final
         for each in live:
             new = _rest(job, each) if over else each.new()
             if new and len(live) > 1:
@@ -72,7 +72,7 @@ def _explain(live: list[OutputFollower]) -> None:
 
 def _tasks(job: TonyJob, task: str | None) -> list[str]:
     """Return the job's tasks, or only the requested task."""
-    if task is not None:
+    if task:
         return [task]
     status = job.status()
     return [each.name for each in status.tasks] if status else []
@@ -81,7 +81,7 @@ def _tasks(job: TonyJob, task: str | None) -> list[str]:
 def _rest(job: TonyJob, live: OutputFollower) -> list[OutputChunk]:
     """Return the stored output of the task's newest container, from the first byte that was not printed yet."""
     kept = kept_output(job, live.task, live.position, _TAIL)
-    if kept is None:
+    if not kept:
         return []
     live.position = OutputPosition(live.position.attempt, kept.end)
     return [OutputChunk(kept.data, kept.missed)] if kept.data else []

@@ -136,7 +136,7 @@ def renew(args: Namespace) -> None:
     with hook_of(args) as hook:
         named = [job for job, _ in jobs_of(hook, args)] if names_a_job(args) else []
         live = [] if named else [hook.job(each.id) for each in hook.live()]
-        wanted = named or [job for job in live if job.identity is not None]
+        wanted = named or [job for job in live if job.identity]
         failed = [job.application_id for job in wanted if not _renew(job, now=args.now)]
     if failed:
         raise SystemExit(f"no new token was sent to {', '.join(failed)}")
@@ -217,12 +217,12 @@ def _outcome(job: TonyJob) -> str:
     if labelled_identity(job.hook.settings.namespace, labels) != job.identity:  # a job may forge its labels
         return f"its labels name another training: {run.task_id} of {run.dag_id}"
     kept = kept_instance(run)
-    if kept is None:
+    if not kept:
         return f"Airflow's database has no run {run.run_id} of {run.dag_id}"
     if kept.knows_end_of(job.application_id):
         return KNOWN
     summary = _summary(job, run, kept.run_date)
-    if summary is None:
+    if not summary:
         return "neither the cluster nor the store has a state of the job"
     kept.write(summary)
     return LISTED
@@ -262,7 +262,7 @@ def build_env(args: Namespace) -> None:
 
 def _version(text: str, example: str) -> Version:
     match = _PYTHON.fullmatch(text)
-    if match is None or int(match[1]) < _OLDEST:
+    if not match or int(match[1]) < _OLDEST:
         raise BuildFailed(f"--python: {text!r} is not a version of Python; write 3.9 or newer, such as {example}")
     return 3, int(match[1])
 

@@ -69,7 +69,7 @@ def job_snapshot(hook: TonyHook, args: Namespace) -> JobSnapshot:
     application.
     """
     job, seen = _observe(hook, args)
-    if seen.unreadable is not None:
+    if seen.unreadable:
         raise seen.unreadable
     old = list(_old(seen))
     if (old or seen.outage) and seen.application and seen.application.state is ApplicationState.RUNNING:
@@ -81,7 +81,7 @@ def job_snapshot(hook: TonyHook, args: Namespace) -> JobSnapshot:
         application_id=job.application_id,
         application=seen.application,
         status=seen.newest,
-        directory=job.directory if job.identity is not None else None,
+        directory=job.directory if job.identity else None,
         troubles=[*silence.lines, *old, *_answer_of_master(seen), *unknown],
         checkpoints=checkpoints,
         error=seen.outage if seen.newest is None else None,
@@ -156,7 +156,7 @@ def job_table(
     facts += [("checkpoint", as_text(each)) for each in checkpoints]
     parts: list[RenderableType] = [_facts(facts)]
     parts += [as_text(trouble, "yellow") for trouble in troubles]
-    if status is not None and status.tasks:
+    if status and status.tasks:
         if status.total_steps and not status.state.is_final:
             bar = Table.grid()  # without a table, rich prints no line break after a bar
             bar.add_row(ProgressBar(total=status.total_steps, completed=status.step or 0, width=60))
@@ -178,26 +178,26 @@ def _named(
     application_id: str, application: Application | None, status: JobStatus | None, directory: str | None
 ) -> list[tuple[str, Text]]:
     facts = [("application", as_text(application_id))]
-    if application is not None:
+    if application:
         where = f" in queue {application.queue}" if application.queue else ""
         facts.append(("on the cluster", _coloured(application.state.value, f"{where}, as {application.user}")))
     else:
         facts.append(("on the cluster", as_text("not listed (any more)")))
-    if status is not None:
+    if status:
         facts.append(("job", _coloured(status.state.value, f": {status.message}" if status.message else "")))
         if status.step is not None:
             facts.append(("progress", as_text(progress_line(status))))
         if status.restarts:
             facts.append(("restarts", as_text(str(status.restarts))))
-        if status.failure is not None:
+        if status.failure:
             facts.append(("failure", as_text(status.failure.full_message, "red")))
         if not status.state.is_final:
             facts.append(("as of", as_text(moment(status.updated_ms))))
         facts += [("unreachable", as_text(each, "yellow")) for each in status.troubles]
         facts += [("warning", as_text(each, "yellow")) for each in status.warnings]
-        if status.export is not None:
+        if status.export:
             facts.append(("export", as_text(f"{status.export.label}: {status.export.uri}")))
-        if status.export_request is not None and not status.state.is_final:
+        if status.export_request and not status.state.is_final:
             facts.append(("export", as_text(f"requested at {moment(status.export_request.since_ms)}")))
         if status.model_dir:
             facts.append(("model", as_text(status.model_dir)))
@@ -206,9 +206,9 @@ def _named(
             if each.files is not None:
                 amount = f"{count(each.files, 'file')}, {size(each.bytes or 0)}"
                 facts.append((f"output {each.name}", as_text(f"{each.uri} ({amount})")))
-    elif application is not None and application.diagnostics:
+    elif application and application.diagnostics:
         facts.append(("diagnostics", as_text(application.diagnostics)))
-    if application is not None and application.tracking_url:
+    if application and application.tracking_url:
         facts.append(("page", as_text(application.tracking_url)))
     if directory is not None:
         facts.append(("directory", as_text(directory)))
@@ -281,13 +281,13 @@ def status(args: Namespace) -> None:
         print_rows(_task_rows(seen.status), "plain")
     else:
         print_rows([_whole(seen)], args.output)
-    if seen.error is not None:
+    if seen.error:
         raise seen.error
 
 
 def _story(job: TonyJob, application: Application | None, task: str) -> list[Row]:
     """Return a task's state transitions if its job runs, or its events if the job has ended. Raises NotFound."""
-    if application is not None and not application.is_final:
+    if application and not application.is_final:
         story = job.story(task)
         return [
             _story_row(each.time_ms, each.subject, f"{each.before} -> {each.after}", each.why, each.event)
@@ -320,7 +320,7 @@ def _task_rows(job_status: JobStatus | None) -> list[Row]:
             "start": task.start,
             "step": task.progress.step if task.progress else None,
         }
-        for task in (job_status.tasks if job_status is not None else [])
+        for task in (job_status.tasks if job_status else [])
     ]
 
 
