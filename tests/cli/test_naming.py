@@ -47,6 +47,7 @@ def test_a_job_of_a_task_is_named_by_its_ids_and_by_default_the_newest(tony: Ton
     assert named(tony, "--tag", first.training.tag) == named(tony, first.application_id) == first.application_id
     for option, number in (("--try", "1"), ("--map-index", "0")):
         assert "--map-index and --try need both" in named(tony, "--tag", first.training.tag, option, number)
+        assert "--map-index and --try need both" in tony("renew", option, number).error
     (again,) = finished(local, submitted(local, TUESDAY, number=2))
     assert named(tony, *TASK) == named(tony, *TASK, "--try", "2") == again.application_id
     assert named(tony, *TASK, "--run-id", TUESDAY, "--try", "1") == first.application_id
