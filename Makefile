@@ -53,8 +53,8 @@ hadoop-stop:  ## stop it
 demo-yarn: packages $(VENV)/.test  ## the example on a real HDFS and YARN, as an ordinary user, and what it left behind
 	$(BIN)/python -m tests.demo yarn
 
-versions: packages $(VENV)/.test  ## the same on Hadoop 2.10, 3.3 and 3.4 in turn
-	$(BIN)/python -m tests.demo versions
+versions: packages $(VENV)/.test  ## the same on Hadoop 2.10 and 3.1 to 3.5 in turn, and trainings that are hit; VERSIONS=3.1.4,3.5.0 for some
+	$(BIN)/python -m tests.demo versions $(addprefix --versions=,$(VERSIONS))
 
 comma := ,
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from tests.demo.airflow import DemoFailed
 
-VERSIONS = ("2.10.2", "3.3.6", "3.4.2")
+VERSIONS = ("2.10.2", "3.1.4", "3.2.4", "3.3.6", "3.4.2", "3.5.0")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.demo", description=__doc__)
     parser.add_argument("where", choices=["local", "yarn", "versions"])
-    parser.add_argument("--version", default=VERSIONS[-1], help="of Hadoop, for yarn (%(default)s)")
+    parser.add_argument("--version", default="3.4.2", help="of Hadoop, for yarn (%(default)s)")
+    parser.add_argument("--versions", default=",".join(VERSIONS), help="of Hadoop, for versions (%(default)s)")
     parser.add_argument(
         "--home", type=Path, help="of the Airflow and its jobs, for local (a folder of this repository)"
     )
@@ -28,7 +29,9 @@ def main() -> int:
         # Needs what the tests need, which `local` must not.
         from tests.demo import versions
 
-        return versions.run_all(VERSIONS if arguments.where == "versions" else [arguments.version])
+        if arguments.where == "versions":
+            return versions.run_all(arguments.versions.split(","), versions.ROWS)
+        return versions.run_all([arguments.version])
     except DemoFailed as error:
         print(error, file=sys.stderr)
         return 1

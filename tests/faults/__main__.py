@@ -28,6 +28,7 @@ RESUME_AT = (20, 40)  # that a reference run is interrupted at, to show that it 
 
 def main() -> int:
     parser = named_rows.parser_of_rows("python -m tests.faults", __doc__, REPOSITORY / ".tony" / "faults")
+    parser.add_argument("--version", default=SETTINGS.version, help="of Hadoop (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="with the program without TensorFlow throughout")
     arguments = parser.parse_args()
     rows = in_order()
@@ -36,7 +37,8 @@ def main() -> int:
         rows = [row for row in rows if row.program != SERVED]
     chosen = named_rows.asked_for(parser, arguments, rows, lambda row: f"{row.name:28} {row.program:6} {row.fault}")
     folder = arguments.root.absolute() / time.strftime("run-%Y%m%d-%H%M%S")
-    hadoop = HadoopCluster(arguments.root.absolute() / "hadoop", SETTINGS)
+    settings = dataclasses.replace(SETTINGS, version=arguments.version)
+    hadoop = HadoopCluster(arguments.root.absolute() / "hadoop", settings)
     try:
         hadoop.start()
         outcomes = run_all(hadoop, folder, chosen)

@@ -36,6 +36,12 @@ _DEPENDENCY = """\
       <groupId>org.apache.hadoop</groupId><artifactId>{artefact}</artifactId><version>{version}</version>{exclusions}
     </dependency>
 """
+# Of Java until version 10; Hadoop 3.1's web servers need it, and do not bring it.
+_ACTIVATION = """\
+    <dependency>
+      <groupId>javax.activation</groupId><artifactId>activation</artifactId><version>1.1.1</version>
+    </dependency>
+"""
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -54,11 +60,10 @@ def pom(version: str, *, kms: bool = False) -> str:
     """The project file whose runtime dependencies are one Hadoop version's daemons."""
     artefacts = (*ARTEFACTS, KMS_ARTEFACT) if kms else ARTEFACTS
     exclusions = _NO_ASM_5 if version.startswith("2.") else ""
-    return _POM.format(
-        dependencies="".join(
-            _DEPENDENCY.format(artefact=artefact, version=version, exclusions=exclusions) for artefact in artefacts
-        )
-    )
+    dependencies = [_DEPENDENCY.format(artefact=each, version=version, exclusions=exclusions) for each in artefacts]
+    if version.startswith("3.1."):
+        dependencies.append(_ACTIVATION)
+    return _POM.format(dependencies="".join(dependencies))
 
 
 def cache_root() -> Path:

@@ -24,6 +24,15 @@ def java_program() -> str | None:
     return shutil.which("java")
 
 
+def java_version() -> str:
+    """What `java_program` says of itself, such as 17.0.15; empty when it says none."""
+    done = subprocess.run(
+        [java_program() or "java", "-version"], capture_output=True, text=True, timeout=30, check=False
+    )
+    found = re.search(r'version "([^"]+)"', done.stderr)
+    return found[1] if found else ""
+
+
 def java_compiler() -> str | None:
     """The javac beside that java, else the first on PATH."""
     program = java_program()
@@ -66,8 +75,7 @@ def _missing_java() -> list[str]:
     program = java_program()
     if program is None:
         return [f"java is neither in JAVA_HOME nor on PATH {advice}"]
-    said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    found = re.match(r"(\d+)(?:\.(\d+))?", java_version())
     if found is None:
         return [f"{program} -version does not name a version {advice}"]
     major = int(found[2] or 0) if found[1] == "1" else int(found[1])

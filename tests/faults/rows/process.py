@@ -7,6 +7,7 @@ from tests.faults.field import Field
 from tests.faults.row import COUNT, SERVED, row
 from tests.faults.training import Training
 from tests.faults.tries import Tries
+from tests.jobs.places import USER
 
 HIT_AT = 25  # the step after which most faults hit: midway between two checkpoints
 SERVED_MEMORY = "1500MiB"
@@ -18,6 +19,25 @@ def undisturbed(field: Field) -> Account:
     """Nothing: the training as it should be, with which the others are compared."""
     account = field.train().finish()
     account.lost = None
+    return account
+
+
+@row("watched", "none, but page, output and log are read", COUNT)
+def watched(field: Field) -> Account:
+    """What people look at while it runs, through YARN's proxy, and afterwards."""
+    worker = {"instances": 2, "memory": "128MiB", "command": "echo begun; exec python count.py"}
+    training = field.train(pace=0.5, tasks={"worker": worker})
+    training.until_step(5)
+    job = training.job
+    address = str(job.application().tracking_url)
+    page = field.hadoop.client(USER).request("GET", address, headers={"Accept": "text/html"}).decode()
+    output = job.handle.output("worker:1", None, 0).data.decode()
+    training.hurry()
+    account = training.finish()
+    account.lost = None
+    account.expect(all(f">{task}<" in page for task in training.gang), f"the page at {address}: {page[:500]}")
+    account.expect("begun\n" in output, f"the output while it ran: {output!r}")
+    account.expect("begun\n" in job.log("worker:1"), f"the log at the end: {job.log('worker:1')!r}")
     return account
 
 
