@@ -81,6 +81,11 @@ class HadoopCluster:
         return self.state.webhdfs
 
     @property
+    def httpfs(self) -> str:
+        """Web address of HttpFS, without /webhdfs/v1."""
+        return f"{self.settings.scheme}://{self.state.addresses.httpfs}"
+
+    @property
     def fs_default(self) -> str:
         """hdfs://127.0.0.1:port, or hdfs://tony-hdfs of a pair of NameNodes."""
         return self.state.fs_default
@@ -124,7 +129,7 @@ class HadoopCluster:
         missing = missing_tools(secure=self.settings.secure, users=self.settings.container_executor)
         if missing:
             raise ClusterError("A Hadoop cluster cannot run on this machine:\n- " + "\n- ".join(missing))
-        resolve(self.settings.version, kms=self.settings.kms)
+        resolve(self.settings.version, self.settings.extra_artefacts)
         with self._locked():
             known = State.read(self.layout)
             if known is not None and known.complete:
@@ -263,6 +268,8 @@ class HadoopCluster:
             self.services.make_folders(self.state.other_webhdfs)
         if self.settings.kms:
             self._wait_until(self.services.kms_lacks, deadline, watched)
+        if self.settings.httpfs:
+            self._wait_until(self.services.httpfs_lacks, deadline, watched)
         if len(self.state.addresses.resourcemanagers) > 1:
             self._wait_until(self.services.no_resourcemanager_answers, deadline, watched)
             self.activate(1)

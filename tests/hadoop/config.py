@@ -173,6 +173,8 @@ class Configuration:
             self._write("namenode-other", LOOPBACK, {"hdfs-site": self._other_namenode()})
         if self.settings.kms:
             self._write("kms", LOOPBACK, {"kms-site": self._kms(), "kms-acls": KMS_ACLS})
+        if self.settings.httpfs:
+            self._write("httpfs", LOOPBACK, {"httpfs-site": self._httpfs()})
         for number, datanode in enumerate(self.addresses.datanodes, 1):
             self._write(f"datanode-{number}", datanode.host, {"hdfs-site": self._datanode(number, datanode)})
         for number, manager in enumerate(self.addresses.resourcemanagers, 1):
@@ -250,6 +252,7 @@ class Configuration:
             + ";hdfs=supergroup;yarn=hadoop;",
             f"hadoop.proxyuser.{PROXY_USER}.hosts": "*",
             f"hadoop.proxyuser.{PROXY_USER}.users": "*",
+            **self._httpfs_user(),
             # Daemons start side by side: the one that came first looks for the others again soon.
             "ipc.client.connect.retry.interval": "200",
             "ipc.client.connect.max.retries": "50",
@@ -262,6 +265,11 @@ class Configuration:
         if self.settings.kms:
             values["hadoop.security.key.provider.path"] = key_server(self.settings, self.addresses)
         return values | (self._secure_core() if self.settings.secure else {})
+
+    def _httpfs_user(self) -> Properties:
+        """HttpFS acts for its users at the NameNodes."""
+        user = "hdfs" if self.settings.secure else getpass.getuser()
+        return {f"hadoop.proxyuser.{user}.{what}": "*" for what in ("hosts", "users") if self.settings.httpfs}
 
     def _secure_core(self) -> Properties:
         return {
@@ -325,6 +333,28 @@ class Configuration:
         # The ResourceManager gets tokens for nodes in users' names; those of HDFS come with one of the key server.
         for user in ("yarn", PROXY_USER):
             values |= {f"hadoop.kms.proxyuser.{user}.{what}": "*" for what in ("hosts", "users")}
+        return values
+
+    def _httpfs(self) -> Properties:
+        host, _, port = self.addresses.httpfs.rpartition(":")
+        values = {
+            "httpfs.http.hostname": host,
+            "httpfs.http.port": port,
+            "httpfs.ssl.enabled": "true" if self.settings.https else "false",
+            "httpfs.hadoop.config.dir": str(self.layout.conf("httpfs")),
+            f"httpfs.proxyuser.{PROXY_USER}.hosts": "*",
+            f"httpfs.proxyuser.{PROXY_USER}.users": "*",
+        }
+        if self.settings.secure:
+            values |= {
+                "hadoop.http.authentication.type": "kerberos",
+                "hadoop.http.authentication.kerberos.principal": "*",
+                "hadoop.http.authentication.kerberos.keytab": str(self.layout.keytab("HTTP")),
+                "hadoop.http.authentication.signature.secret.file": str(self.layout.kerberos / "http-secret"),
+                "httpfs.hadoop.authentication.type": "kerberos",
+                "httpfs.hadoop.authentication.kerberos.principal": f"hdfs/localhost@{REALM}",
+                "httpfs.hadoop.authentication.kerberos.keytab": str(self.layout.keytab("hdfs")),
+            }
         return values
 
     def _datanode(self, number: int, datanode: DataNode) -> Properties:

@@ -58,8 +58,9 @@ class Daemons:
         ):
             for number in range(1, len(all_of_it) + 1):
                 self.spawn(f"{kind}-{number}")
-        if addresses.kms:
-            self.spawn("kms")
+        for name in ("kms", "httpfs"):
+            if getattr(addresses, name):
+                self.spawn(name)
         daemons = [daemon for daemon, _ in addresses.named_namenodes]
         if not self._formatted(daemons[0]):
             self._format(daemons)
@@ -128,7 +129,8 @@ class Daemons:
 
     @property
     def _java(self) -> Java:
-        return Java(resolve(self.state.settings.version, kms=self.state.settings.kms), self.layout, self.state.settings)
+        settings = self.state.settings
+        return Java(resolve(settings.version, settings.extra_artefacts), self.layout, settings)
 
     def _formatted(self, namenode: str) -> bool:
         return (self.layout.data / namenode / "current" / "VERSION").is_file()

@@ -27,14 +27,14 @@ StartHadoop = Callable[[Settings], HadoopCluster]
 @pytest.fixture(scope="session")
 def hadoop(start_hadoop: StartHadoop) -> HadoopCluster:
     """The simple cluster that all tests share: leave its daemons alone, and clean up what you make."""
-    return _running(ATTACH) or start_hadoop(Settings())
+    return _running(ATTACH) or start_hadoop(Settings(httpfs=True))
 
 
 @pytest.fixture(scope="session")
 def secure_hadoop(start_hadoop: StartHadoop) -> HadoopCluster:
     """The Kerberos cluster that all tests share, with RPC encrypted, https only, and a pair of NameNodes."""
     return _running(ATTACH_SECURE) or start_hadoop(
-        Settings(secure=True, https=True, masters_https="STRICT", rpc_protection="privacy", namenodes=2)
+        Settings(secure=True, https=True, masters_https="STRICT", rpc_protection="privacy", namenodes=2, httpfs=True)
     )
 
 

@@ -36,6 +36,7 @@ MAIN_CLASSES = {
     "datanode": "org.apache.hadoop.hdfs.server.datanode.DataNode",
     "resourcemanager": "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager",
     "kms": "org.apache.hadoop.crypto.key.kms.server.KMSWebServer",
+    "httpfs": "org.apache.hadoop.fs.http.server.HttpFSServerWebServer",
     "nodemanager": "org.apache.hadoop.yarn.server.nodemanager.NodeManager",
 }
 RM_ADMIN = "org.apache.hadoop.yarn.client.cli.RMAdminCLI"
@@ -66,11 +67,15 @@ class Java:
             flags.append("-Dio.netty.eventLoopThreads=32")
         if main == MAIN_CLASSES["kms"]:  # it insists on being told what it would find
             flags += [f"-Dkms.config.dir={self.layout.conf(conf)}", "-Dlog4j.configuration=log4j.properties"]
+        if main == MAIN_CLASSES["httpfs"]:
+            folders = {"home": self.layout.data, "config": self.layout.conf(conf), "log": self.layout.logs}
+            flags += [f"-Dhttpfs.{name}.dir={folder}" for name, folder in folders.items()]
+            flags.append(f"-Dhttpfs.temp.dir={self.layout.data / 'tmp'}")
         flags += [f"-Dhadoop.log.dir={self.layout.logs}", f"-Dyarn.log.dir={self.layout.logs}"]
         if self.settings.secure:
             flags.append(f"-Djava.security.krb5.conf={self.layout.krb5_conf}")
-        folders = [self.layout.conf(conf), self.jars, node_classes(self.settings.version), self.jars / "jars" / "*"]
-        path = os.pathsep.join(map(str, folders))
+        class_path = [self.layout.conf(conf), self.jars, node_classes(self.settings.version), self.jars / "jars" / "*"]
+        path = os.pathsep.join(map(str, class_path))
         return [str(java_program()), *flags, "-classpath", path, main, *arguments]
 
     def environment(self) -> dict[str, str]:

@@ -66,6 +66,15 @@ class Services:
             return f"the key management server does not answer ({error})"
         return ""
 
+    def httpfs_lacks(self) -> str:
+        """What HttpFS waits for, in words."""
+        address = f"{self.state.settings.scheme}://{self.state.addresses.httpfs}"
+        try:
+            self.client(ORDINARY_USERS[0]).get_json(f"{address}/webhdfs/v1/", op="LISTSTATUS")
+        except HttpError as error:
+            return f"HttpFS does not answer ({error})"
+        return ""
+
     def make_key(self, name: str) -> None:
         """A key of the key management server."""
         about = {"name": name, "cipher": "AES/CTR/NoPadding", "length": 128}

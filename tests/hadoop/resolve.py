@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 # The ResourceManager does not start without timelineservice, whether it is enabled or not.
@@ -21,7 +22,6 @@ ARTEFACTS = (
     "hadoop-yarn-server-web-proxy",
     "hadoop-yarn-server-timelineservice",
 )
-KMS_ARTEFACT = "hadoop-kms"  # for clusters that ask for one: the others need not fetch it
 COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 # The jars carry no pages for HDFS, and its daemons exit without these folders.
 EMPTY_WEBAPPS = ("hdfs", "datanode", "secondary")
@@ -56,9 +56,9 @@ class ResolveError(Exception):
     """Maven could not bring the jars; the message ends with what Maven said."""
 
 
-def pom(version: str, *, kms: bool = False) -> str:
-    """The project file whose runtime dependencies are one Hadoop version's daemons."""
-    artefacts = (*ARTEFACTS, KMS_ARTEFACT) if kms else ARTEFACTS
+def pom(version: str, extra: Sequence[str] = ()) -> str:
+    """The project file whose runtime dependencies are one Hadoop version's daemons, and some extra ones."""
+    artefacts = (*ARTEFACTS, *extra)
     exclusions = _NO_ASM_5 if version.startswith("2.") else ""
     dependencies = [_DEPENDENCY.format(artefact=each, version=version, exclusions=exclusions) for each in artefacts]
     if version.startswith("3.1."):
@@ -76,14 +76,18 @@ def is_here(version: str) -> bool:
     return _target(version, pom(version)).is_dir()
 
 
-def resolve(version: str, *, kms: bool = False) -> Path:
+def resolve(version: str, extra: Sequence[str] = ()) -> Path:
     """The folder with `jars/` and `webapps/` of one Hadoop version, such as "3.4.2".
 
     Downloads at the first call (about half a minute); later calls only look. A second process waits for the first.
     Raises ResolveError with the end of Maven's output.
     """
-    project = pom(version, kms=kms)
-    target = _target(version, project)
+    return fetch(version, pom(version, extra))
+
+
+def fetch(name: str, project: str) -> Path:
+    """The folder with the runtime jars of a Maven project; see `resolve`. `name` tells folders apart for people."""
+    target = _target(name, project)
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -51,6 +51,7 @@ class Settings:
     - `expiry_seconds`: after which a silent NodeManager or ApplicationMaster is lost; by default YARN's 10 minutes.
     - `other_namenode`: beside a pair of NameNodes a third one, of another nameservice, on the same DataNodes.
     - `kms`: a key management server for encryption zones; on secure clusters of Hadoop 3.
+    - `httpfs`: an HttpFS server beside the NameNodes; of Hadoop 3.
     - `racks`: of the NodeManagers, by their numbers, such as ("/left", "/left", "/right"); by default one for all.
     - `node_attributes`: of the NodeManagers, by their numbers, as YARN writes them: ("disk,STRING,ssd", "").
     - `properties`: Hadoop properties over ours, by file, such as
@@ -77,6 +78,7 @@ class Settings:
     expiry_seconds: float | None = None
     other_namenode: bool = False
     kms: bool = False
+    httpfs: bool = False
     racks: tuple[str, ...] = ()
     node_attributes: tuple[str, ...] = ()
     properties: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -96,6 +98,12 @@ class Settings:
             raise ValueError("other_namenode is beside a pair: namenodes=2")
         if self.kms and not self.secure:
             raise ValueError("kms is for secure clusters")
+
+    @property
+    def extra_artefacts(self) -> tuple[str, ...]:
+        """Of Hadoop, beside those that every cluster needs."""
+        wanted = {"hadoop-kms": self.kms, "hadoop-hdfs-httpfs": self.httpfs}
+        return tuple(name for name, is_wanted in wanted.items() if is_wanted)
 
     @property
     def scheme(self) -> str:
@@ -158,6 +166,7 @@ class Addresses:
     kdc: str
     other_namenode: NameNode | None = None
     kms: str = ""
+    httpfs: str = ""
 
     @property
     def node_hosts(self) -> set[str]:
@@ -174,7 +183,7 @@ class Addresses:
     def free(cls, settings: Settings) -> Addresses:
         """Addresses free now. Whether they still are when a daemon binds, its start will show."""
         count = 2 * settings.namenodes + 3 * settings.datanodes + 5 * settings.resourcemanagers
-        count += 2 * settings.other_namenode + settings.kms
+        count += 2 * settings.other_namenode + settings.kms + settings.httpfs
         ports = iter(free_ports(count + 3 * settings.nodemanagers + 1))
 
         def at(host: str = LOOPBACK) -> str:
@@ -204,6 +213,7 @@ class Addresses:
             # By a name, so that what goes by names and not by addresses is seen.
             other_namenode=NameNode("other", rpc=at("localhost"), http=at()) if settings.other_namenode else None,
             kms=at("localhost") if settings.kms else "",
+            httpfs=at("localhost") if settings.httpfs else "",
         )
 
 

@@ -121,4 +121,5 @@ def _addresses(content: dict[str, Any]) -> Addresses:
         kdc=content["kdc"],
         other_namenode=NameNode(**other) if (other := content.get("other_namenode")) else None,
         kms=content.get("kms", ""),
+        httpfs=content.get("httpfs", ""),
     )

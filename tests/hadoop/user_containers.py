@@ -41,7 +41,7 @@ class UserContainers:
         version = self.settings.version
         folders = [
             resolve(version),  # what programs of theirs find
-            resolve(version, kms=self.settings.kms),
+            resolve(version, self.settings.extra_artefacts),
             node_classes(version),
             java,
             sys.prefix,

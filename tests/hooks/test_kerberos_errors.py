@@ -172,7 +172,7 @@ def test_what_a_server_says_in_another_ones_name_is_not_believed(secure_hadoop: 
     first, second = own_tickets().negotiate("localhost"), own_tickets().negotiate("localhost")
     response = requests.get(
         f"{secure_hadoop.services.active_namenode()}/webhdfs/v1/?op=GETFILESTATUS",
-        headers={"Authorization": first.authorization},
+        headers=first.headers,
         verify=str(secure_hadoop.layout.ca_file),
         timeout=60,
     )

@@ -64,7 +64,7 @@ def proof(layout: Layout, exchange: TicketExchange) -> str:
     """What the server HTTP@localhost answers."""
     store: dict[bytes | str, bytes | str] = {"keytab": str(layout.keytab("HTTP")), "rcache": "none:"}
     context = gssapi.SecurityContext(creds=gssapi.Credentials(usage="accept", store=store), usage="accept")
-    answer = context.step(base64.b64decode(exchange.authorization.removeprefix("Negotiate ")))
+    answer = context.step(base64.b64decode(exchange.headers["Authorization"].removeprefix("Negotiate ")))
     assert context.complete
     assert str(context.initiator_name) == f"alice@{REALM}"
     return f"Negotiate {base64.b64encode(answer or b'').decode()}"

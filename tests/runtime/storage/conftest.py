@@ -1,4 +1,4 @@
-"""The three kinds of store, each as an empty directory of its own."""
+"""The kinds of store, each as an empty directory of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 from tests.hadoop.cluster import HadoopCluster
 from tony_provider.runtime.storage import Storage, WebHdfsConfig, open_storage
 
-KINDS = ("local", "memory", "webhdfs")
+HDFS = ("webhdfs", "httpfs")
+KINDS = ("local", "memory", *HDFS)
 USER = "alice"  # an ordinary one: HDFS's superuser may do everything
 
 
@@ -40,6 +41,11 @@ def webhdfs_config(hadoop: HadoopCluster) -> WebHdfsConfig:
     return WebHdfsConfig(list(hadoop.webhdfs), user=USER)
 
 
+@pytest.fixture
+def httpfs_config(hadoop: HadoopCluster) -> WebHdfsConfig:
+    return WebHdfsConfig([hadoop.httpfs], user=USER)
+
+
 @pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     unique = uuid.uuid4().hex
@@ -48,7 +54,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     elif request.param == "memory":
         yield from _place("memory", f"memory://{unique}/root")
     else:
-        yield from _place("webhdfs", f"hdfs:///tmp/{unique}", request.getfixturevalue("webhdfs_config"))
+        name = "webhdfs_config" if request.param == "webhdfs" else "httpfs_config"
+        yield from _place(request.param, f"hdfs:///tmp/{unique}", request.getfixturevalue(name))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import base64
 import threading
 import uuid
 from collections.abc import Iterator
+from types import MappingProxyType
 
 import attrs
 import gssapi
@@ -35,7 +36,7 @@ class Exchange:
 
     def __init__(self, context: gssapi.SecurityContext) -> None:
         self.context = context
-        self.authorization = "Negotiate " + base64.b64encode(context.step() or b"").decode()
+        self.headers = {"Authorization": "Negotiate " + base64.b64encode(context.step() or b"").decode()}
         self.answers: list[str | None] = []
 
     def check(self, answer: str | None) -> None:
@@ -45,7 +46,7 @@ class Exchange:
 
 
 class Nonsense:
-    authorization = "Negotiate "
+    headers = MappingProxyType({"Authorization": "Negotiate "})
 
     def check(self, answer: str | None) -> None:
         raise AssertionError(answer)

@@ -19,7 +19,7 @@ class Exchange:
     """Of a stand-in, which proves nothing."""
 
     def __init__(self, host: str) -> None:
-        self.authorization = f"Negotiate {host}"
+        self.headers = {"Authorization": f"Negotiate {host}"}
 
     def check(self, answer: str | None) -> None:
         assert answer is None

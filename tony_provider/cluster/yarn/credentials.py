@@ -68,7 +68,7 @@ class _Spnego(AuthBase):
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
         exchange = self._tickets.negotiate(urlsplit(request.url or "").hostname or "")
         request.headers.pop("Cookie", None)
-        request.headers["Authorization"] = exchange.authorization
+        request.headers.update(exchange.headers)
         request.hooks.setdefault("response", []).append(lambda response, **_: _check_server(exchange, response))
         return request
 

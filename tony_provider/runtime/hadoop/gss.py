@@ -291,7 +291,7 @@ class Tickets:
 
 
 class TicketExchange:
-    """Authentication of one HTTP request by a ticket. Implements ``SpnegoExchange`` of the store."""
+    """Authentication of one HTTP request by a ticket. Implements ``HttpLogin`` of the store."""
 
     def __init__(self, tickets: Tickets, host: str) -> None:
         """Create the value of the Authorization header. Raises the exception from ``tickets.error``."""
@@ -303,7 +303,7 @@ class TicketExchange:
             token, _ = tickets.step(host, self._context, None)
         except GssError as error:
             raise tickets.error(host, f"no Kerberos ticket for HTTP@{host}: {error}") from error
-        self.authorization = f"Negotiate {base64.b64encode(token).decode()}"
+        self.headers = {"Authorization": f"Negotiate {base64.b64encode(token).decode()}"}
 
     def check(self, answer: Optional[str]) -> None:
         """Raise the exception from ``tickets.error`` unless the answer proves that the server is ``HTTP@host``."""

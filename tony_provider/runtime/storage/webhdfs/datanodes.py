@@ -12,7 +12,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection, HTTPResponse
@@ -159,7 +159,7 @@ class DataNodes:
         failures = self._failures()
         while True:
             call = create()
-            location = self._locate(call, failures)
+            location = self._location(self._answer(call, failures), call)
             try:
                 self._send_to(location, call, body, failures.patience(body.size))
             except (NotNow, *BROKEN) as error:
@@ -183,11 +183,14 @@ class DataNodes:
         return self._get(call, self._read)
 
     def _get(self, call: Call, use: Callable[[HTTPConnection, HTTPResponse], T]) -> T:
+        """Run a GET call. HttpFS answers itself, and NameNodes redirect to DataNodes."""
         failures = self._failures()
+        call = attrs.evolve(call, leaves_content=True)
         while True:
-            location = self._locate(call, failures)
+            answer = self._answer(call, failures)
+            location = self._config.addresses[0] if answer.unread else self._location(answer, call)
             try:
-                result = use(*self._open_at(location, call, failures.patience()))
+                result = use(*(answer.unread or self._open_at(location, call, failures.patience())))
             except (NotNow, *BROKEN) as error:
                 failures.add(call, location, error)
             else:
@@ -201,18 +204,21 @@ class DataNodes:
         with closing(connection):
             return read_answer(response, Deadline(self._config.stream_timeout))
 
-    def _locate(self, call: Call, failures: _Failures) -> str:
-        """Return the URL of a DataNode. Prefer DataNodes that have not failed."""
+    def _answer(self, call: Call, failures: _Failures) -> WebHdfsAnswer:
+        """Return the server's answer, usually a redirect to a DataNode. Prefer DataNodes that have not failed."""
         while True:
             asked = attrs.evolve(call, params={**call.params, **failures.excluded})
             try:
-                location = self._namenodes.ask(asked).location
-                break
+                return self._namenodes.ask(asked)
             except NoDataNode as error:
                 failures.none(error)
+
+    def _location(self, answer: WebHdfsAnswer, call: Call) -> str:
+        """Return the URL to which an answer redirects: of a DataNode, or of HttpFS or a gateway itself."""
+        location = answer.location
         if location is None or not _is_url(location):
             raise errors.StorageError(
-                str(call.uri), call.what, "the server names no DataNode", "use the NameNodes' addresses, not HttpFS's"
+                str(call.uri), call.what, "the server names no DataNode", "check that it is a WebHDFS server"
             )
         if self._transport.lacks_encryption(location):  # the URL may contain a token
             raise errors.StorageError(
@@ -226,8 +232,9 @@ class DataNodes:
     def _send_to(self, location: str, call: Call, body: Body, patience: float) -> None:
         with closing(self._transport.connect(location, Deadline(self._config.connect_timeout))) as connection:
             self.silent.watch(connection, location, patience)
+            login = self._namenodes.login(location)
             try:
-                broken = _send_body(connection, location, call, body)
+                broken = _send_body(connection, location, login.headers if login else {}, call, body)
             except BaseException:
                 _hang_up(connection)
                 raise
@@ -247,7 +254,9 @@ class DataNodes:
         connection = self._transport.connect(location, Deadline(self._config.connect_timeout))
         try:
             self.silent.watch(connection, location, patience)
-            connection.request("GET", request_target(location), headers={"Connection": "close"})
+            login = self._namenodes.login(location)
+            headers = {"Connection": "close", **(login.headers if login else {})}
+            connection.request("GET", request_target(location), headers=headers)
             response = connection.getresponse()
             self._check_opened(response, call)
         except BaseException:
@@ -429,12 +438,16 @@ def _host(location: str) -> str:
         return host
 
 
-def _send_body(connection: HTTPConnection, location: str, call: Call, body: Body) -> Optional[Exception]:
+def _send_body(
+    connection: HTTPConnection, location: str, headers: Mapping[str, str], call: Call, body: Body
+) -> Optional[Exception]:
     """Send the body. Return a connection error instead of raising it, because the server's answer may explain it."""
     try:
         connection.putrequest("PUT", request_target(location), skip_accept_encoding=True)
         connection.putheader("Content-Type", "application/octet-stream")
         connection.putheader("Connection", "close")
+        for name, value in headers.items():
+            connection.putheader(name, value)
         if body.size is None:
             connection.putheader("Transfer-Encoding", "chunked")
         else:

@@ -20,10 +20,10 @@ from tony_provider.runtime.storage.webhdfs.transport import (
     BROKEN,
     TIMEOUTS,
     Deadline,
+    HttpLogin,
     IdleConnections,
     Negotiate,
     NotNow,
-    SpnegoExchange,
     Transport,
     WebHdfsAnswer,
     check_answer,
@@ -48,6 +48,7 @@ class Call:
     what: str  # description of the operation for error messages
     params: dict[str, str] = attrs.field(factory=dict)
     perhaps_done: bool = False  # whether a server may have executed an attempt whose answer was lost
+    leaves_content: bool = False  # whether to leave the content of a success unread, which may be a whole file
 
 
 class NameNodes:
@@ -60,6 +61,7 @@ class NameNodes:
         self._negotiate = negotiate
         # Index of the address to try first. Threads change the index without a lock; a race costs at most one attempt.
         self._active = 0
+        self._servers = {urlsplit(address).netloc for address in self._config.addresses}
         self._idle = {address: IdleConnections() for address in self._config.addresses}
         self._closed = threading.Event()
         self._warned = False  # whether the current outage has been logged
@@ -117,7 +119,8 @@ class NameNodes:
             if kept and isinstance(error, BROKEN) and not isinstance(error, TIMEOUTS):
                 return self._ask_one(address, call, deadline)  # the server has just closed the kept connection
             raise
-        idle.keep(connection)
+        if not answer.unread:
+            idle.keep(connection)
         check_answer(answer, str(call.uri), call.what)
         return answer
 
@@ -130,10 +133,12 @@ class NameNodes:
             silence,
             lambda: self._warn(address, call, f"no answer for {silence:g} s"),
         )
-        spnego = self._exchange(address)
+        login = self.login(address)
         asked = time.time()
         try:
-            answer = self._transport.exchange(connection, call.method, url, spnego, deadline)
+            answer = self._transport.exchange(
+                connection, call.method, url, login, deadline, leaves_content=call.leaves_content
+            )
         except BROKEN:
             call.perhaps_done = True
             raise
@@ -165,10 +170,12 @@ class NameNodes:
                 params["doas"] = self._config.proxy_user
         return f"{address}{ROOT}{quote(call.uri.path)}?{urlencode(params, quote_via=quote)}"
 
-    def _exchange(self, address: str) -> Optional[SpnegoExchange]:
-        if self._negotiate is None or self.token is not None:
+    def login(self, url: str) -> Optional[HttpLogin]:
+        """Return the login for a request to a configured address, or None for a DataNode, whose URL has a token."""
+        server = urlsplit(url)
+        if not self._negotiate or self.token or server.netloc not in self._servers:
             return None
-        return self._negotiate(urlsplit(address).hostname or "")
+        return self._negotiate(server.hostname or "")
 
     def _give_up(self, call: Call, failures: dict[str, BaseException], deadline: Deadline) -> errors.StorageUnreachable:
         if self._closed.is_set():

@@ -115,6 +115,7 @@ class WebHdfsStorage(Storage):
         self._has_attributes = True  # until HDFS rejects one
         self._outside_zones: set[Uri] = set()  # directories; only an empty directory can become an encryption zone
         self._joins: Optional[bool] = None  # whether HDFS can concatenate files; None if unknown
+        self._httpfs: Optional[bool] = None  # whether the server is HttpFS, see ``_is_httpfs``; None if unknown
         transport = Transport(config)
         self._namenodes = NameNodes(transport, delegation_token, negotiate)
         self._datanodes = DataNodes(transport, self._namenodes)
@@ -183,6 +184,9 @@ class WebHdfsStorage(Storage):
         if hdfs._has_attributes and len(content) <= _MOST_CONTENT:
             written = partial(hdfs._set_attribute, content)
             try:
+                if overwrite and hdfs._httpfs and self._is_record(target):
+                    written(target)  # HttpFS cannot replace the file in one step
+                    return True
                 self._write(target, Body(b""), written, overwrite=overwrite, permission=PRIVATE_FILE)
             except _NoAttributesError as error:
                 log.info("writing small records as ordinary files: %s", error)
@@ -286,7 +290,9 @@ class WebHdfsStorage(Storage):
         parsed, new = self._parse(source), self._parse(target)
         if self._at(parsed) is not self._at(new):
             raise errors.StorageInvalidPath(source, "rename", f"{target} is on another HDFS")
-        with self._at(parsed)._known.without(parsed):
+        hdfs = self._at(parsed)
+        hdfs._httpfs = hdfs._is_httpfs()
+        with hdfs._known.without(parsed):
             self._rename(parsed, new, overwrite=overwrite, what="rename")
 
     def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
@@ -502,6 +508,9 @@ class WebHdfsStorage(Storage):
 
     def _rename(self, source: Uri, target: Uri, *, overwrite: bool, what: str) -> None:
         # Without renameoptions, HDFS reports no errors, and moves the source into an existing target directory.
+        hdfs = self._at(target)
+        if hdfs._httpfs:
+            self._make_way(source, target, overwrite=overwrite, what=what)
         params = {"destination": target.path, "renameoptions": "OVERWRITE" if overwrite else "NONE"}
         call = Call("PUT", "RENAME", source, what, params)
         try:
@@ -510,8 +519,56 @@ class WebHdfsStorage(Storage):
             if call.perhaps_done and self.exists(str(target)):
                 return
             raise
-        if answer.body:  # the server has ignored renameoptions, and has executed a plain rename
-            raise self._why_not_renamed(source, target, what)
+        if not answer.body:
+            hdfs._httpfs = False
+            return
+        renamed = _understood(call, answer, _boolean)  # HttpFS ignores renameoptions
+        if hdfs._httpfs:
+            if not renamed:
+                raise self._why_not_renamed(source, target, what)
+            return
+        # Only files of ``_write`` get here, whose names are unique. A directory was the target if it contains the file.
+        hdfs._httpfs = True
+        inside = target.child(source.name)
+        if renamed and not self.exists(str(inside)):
+            return
+        if renamed:
+            self._answer(Call("PUT", "RENAME", inside, what, {"destination": source.path}))
+        self._rename(source, target, overwrite=overwrite, what=what)
+
+    def _is_httpfs(self) -> bool:
+        """Return whether the server is HttpFS, which renames without options. Sends a request if this is unknown.
+
+        Only HttpFS has the operation INSTRUMENTATION. It refuses the operation to users who are not administrators.
+        """
+        if self._httpfs is not None:
+            return self._httpfs
+        try:
+            self._namenodes.ask(Call("GET", "INSTRUMENTATION", _ROOT, "identify the server of"))
+        except errors.StorageUnsupported:
+            return False
+        except errors.STORE_ERRORS:
+            raise
+        except errors.StorageError:
+            pass
+        return True
+
+    def _make_way(self, source: Uri, target: Uri, *, overwrite: bool, what: str) -> None:
+        """Remove a file or empty directory that HttpFS should replace. For a moment, readers find nothing there.
+
+        Raises StorageExists if it must not be replaced, and StorageNotEmpty.
+        """
+        there = self._status_if_any(target)
+        if there is None:
+            return
+        if source == target or not overwrite or there.is_directory != self.status(str(source)).is_directory:
+            raise errors.StorageExists(str(source), what, f"{target} exists already")
+        self._remove(target, recursive=False)
+
+    def _is_record(self, uri: Uri) -> bool:
+        """Whether a file of ``write_record`` exists that has its content in an attribute."""
+        there = self._status_if_any(uri)
+        return bool(there and not there.is_directory and not there.size and self._attribute(str(uri)))
 
     def _why_not_renamed(self, source: Uri, target: Uri, what: str) -> errors.StorageError:
         for needed in (source, target.parent):

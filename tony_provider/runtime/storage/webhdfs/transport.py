@@ -12,6 +12,8 @@ import select
 import socket
 import ssl
 import time
+from collections.abc import Mapping
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Callable, Optional, Protocol, cast
 from urllib.parse import quote, urlsplit
@@ -25,23 +27,24 @@ from tony_provider.runtime.storage.base import CHUNK
 from tony_provider.runtime.storage.errors import StorageAuthError
 
 
-class SpnegoExchange(Protocol):
-    """SPNEGO exchange for one request: authenticates this client, then the server."""
+class HttpLogin(Protocol):
+    """Authentication of one request, by SPNEGO or at a gateway."""
 
-    authorization: str
-    """The value of the request's ``Authorization`` header."""
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The request's headers that authenticate this client."""
 
     def check(self, answer: Optional[str]) -> None:
-        """Check the answer's ``WWW-Authenticate`` header, by which the server proves its identity.
+        """Check the answer's ``WWW-Authenticate`` header, by which a server with Kerberos proves its identity.
 
         Raises an error if the header is missing, or if it is not from the server for which the ticket was issued.
         """
 
 
-Negotiate = Callable[[str], SpnegoExchange]
-"""Begins an exchange with the server of a host name (service ``HTTP@host``).
+Negotiate = Callable[[str], HttpLogin]
+"""Authenticates a request to the server of a host name (with Kerberos: service ``HTTP@host``).
 
-Called for each request to a NameNode, from whatever threads use the storage."""
+Called for each request, from whatever threads use the storage. DataNodes get no login."""
 
 
 def _normalized(addresses: list[str]) -> list[str]:
@@ -129,7 +132,8 @@ _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
     ("Failed to find datanode", NoDataNode),
     ("No active nodes contain this block", NoDataNode),
     ("Support for ACLs has been disabled", errors.StorageUnsupported),  # dfs.namenode.acls.enabled
-    ("No enum const", errors.StorageUnsupported),  # an operation that older servers do not know
+    ('parameter "op"', errors.StorageUnsupported),  # an operation that the server does not know
+    ("File does not exist: ", errors.StorageNotFound),  # a RemoteException of HttpFS
     ("is not allowed to impersonate", errors.StoragePermissionDenied),  # a SecurityException in Hadoop 2.10
     # HDFS reports AccessControlException with this text to all users except the superuser.
     ("(is not a directory)", errors.StorageNotADirectory),
@@ -160,6 +164,7 @@ class WebHdfsAnswer:
     body: bytes
     authenticate: Optional[str] = None  # ``WWW-Authenticate`` header: the server's proof of identity with Kerberos
     date: Optional[str] = None  # ``Date`` header: the time by the server's clock
+    unread: Optional[tuple[HTTPConnection, HTTPResponse]] = None  # in place of ``body``, see ``Transport.exchange``
 
     @property
     def needs_proof(self) -> bool:
@@ -191,7 +196,7 @@ def check_answer(answer: WebHdfsAnswer, uri: str, operation: str) -> None:
     exception, message = _remote_exception(answer)
     if _is_temporary(exception, message, answer.code):
         raise NotNow(f"{exception or answer.code}: {_first_line(message)}")
-    raise _kind(exception, message, answer.code)(uri, operation, _problem(exception, message, answer.code))
+    raise _kind(exception, message, answer.code)(uri, operation, _problem(exception, message, answer))
 
 
 def _is_temporary(exception: str, message: str, code: int) -> bool:
@@ -206,13 +211,18 @@ def _kind(exception: str, message: str, code: int) -> type[errors.StorageError]:
             return kind
     if exception in _BY_EXCEPTION:
         return _BY_EXCEPTION[exception]
-    # Hadoop's authentication filter answers with an HTML page, which contains no exception.
-    return errors.StorageAuthError if not exception and code in (401, 403) else errors.StorageError
+    # Hadoop's authentication filter answers with an HTML page, which contains no exception. Gateways redirect to pages.
+    return errors.StorageAuthError if not exception and code in (302, 303, 401, 403) else errors.StorageError
 
 
-def _problem(exception: str, message: str, code: int) -> str:
+def _problem(exception: str, message: str, answer: WebHdfsAnswer) -> str:
+    code = answer.code
     if exception:
         return f"HDFS reports {exception}: {explained(_first_line(message))}"
+    if answer.location:
+        return f"the server redirects to {answer.location}, perhaps to log in; check `gateway` in the tony connection"
+    if code == 401 and (answer.authenticate or "").lower().startswith(("basic", "bearer")):
+        return f"the gateway does not accept the user and the password or token of the tony connection ({code})"
     if code in (401, 403) and (known := reason(message)):
         return f"the server does not accept the Kerberos ticket: {known.meaning} ({code}: {message}); {known.remedy}"
     if code in (401, 403):
@@ -334,19 +344,25 @@ class Transport:
         connection: HTTPConnection,
         method: str,
         url: str,
-        spnego: Optional[SpnegoExchange],
+        login: Optional[HttpLogin],
         deadline: Deadline,
+        *,
+        leaves_content: bool = False,
     ) -> WebHdfsAnswer:
         """Send a request without a body, and return the complete answer.
 
-        ``spnego`` authenticates this client and the server. Raises the errors in BROKEN and of ``spnego.check``.
+        ``login`` authenticates this client and the server. With ``leaves_content``, the content of a success is left
+        unread, because it may be a whole file. Raises the errors in BROKEN and of ``login.check``.
         """
         set_timeout(connection, deadline.left(self.config.response_timeout))
-        who = {} if spnego is None else {"Authorization": spnego.authorization}
-        connection.request(method, request_target(url), headers=who)
-        answer = read_answer(connection.getresponse(), deadline)
-        if spnego is not None and (answer.needs_proof or answer.authenticate):
-            spnego.check(answer.authenticate)
+        connection.request(method, request_target(url), headers=login.headers if login else {})
+        response = connection.getresponse()
+        if leaves_content and response.status == HTTPStatus.OK:
+            answer = attrs.evolve(_answer_of(response, b""), unread=(connection, response))
+        else:
+            answer = read_answer(response, deadline)
+        if login and (answer.needs_proof or answer.authenticate):
+            login.check(answer.authenticate)
         return answer
 
 
@@ -363,9 +379,13 @@ def read_answer(response: HTTPResponse, deadline: Deadline) -> WebHdfsAnswer:
             raise HTTPException(f"its answer is longer than {_MAX_ANSWER} bytes")
     if response.length:  # bytes are missing; read() with a size does not report this
         raise HTTPException("it closed the connection before the end of its answer")
+    return _answer_of(response, b"".join(parts))
+
+
+def _answer_of(response: HTTPResponse, body: bytes) -> WebHdfsAnswer:
     authenticate = response.getheader("WWW-Authenticate")
     date = response.headers.get("Date")  # the first header; a filter of Hadoop adds a second one
-    return WebHdfsAnswer(response.status, response.getheader("Location"), b"".join(parts), authenticate, date)
+    return WebHdfsAnswer(response.status, response.getheader("Location"), body, authenticate, date)
 
 
 def set_timeout(connection: HTTPConnection, seconds: float) -> None:
