@@ -70,6 +70,19 @@ def test_no_two_containers_of_a_node_see_the_same_gpu_also_after_a_kill(place: P
     note("2 jobs, 4 GPUs of a node", hit, "each container its own GPU", "an executor, a process")
 
 
+def test_each_process_sees_its_own_mig_instance_by_names_that_stand_for_instances(place: Place) -> None:
+    names = sorted(f"MIG-{uuid.uuid4()}" for _ in range(2))
+    place.extra.update(deal_gpus=True, gpu_devices=",".join(names), local_gpus=2)
+    say = "echo sees $CUDA_VISIBLE_DEVICES $LOCAL_RANK $LOCAL_WORLD_SIZE $TONY_LOCAL_RANK $RANK"
+    worker = {"gpus": 2, "processes": "gpus", "memory": "128MiB", "command": say}
+
+    job = place.run({"framework": "pytorch", "tasks": {"worker": worker}})
+
+    job.succeeded()
+    said = sorted(line.partition("sees ")[2] for line in job.log("worker:0").splitlines() if "sees " in line)
+    assert said == [f"{name} 0 1 {rank} {rank}" for rank, name in enumerate(names)]
+
+
 @pytest.mark.long
 def test_a_node_with_too_few_gpus_fails_no_program(place: Place) -> None:
     place.extra.update(deal_gpus=True, gpu_devices=f"GPU-{uuid.uuid4()}", local_gpus=2)

@@ -217,6 +217,20 @@ _BY_NODE = "NVIDIA_VISIBLE_DEVICES"
 _EVERY_DEVICE = ("", "all")  # values that select no particular devices, as in CUDA images
 
 
+_MIG = "MIG-"  # start of the name of an instance of a divided GPU
+
+
+def own_instance(environ: Mapping[str, str], local_rank: int, count: int) -> Optional[str]:
+    """Return the MIG instance of one of a container's ``count`` processes, or None if they share the container's GPUs.
+
+    CUDA shows at most one MIG instance to a process, so each process must see only its own. ``environ``: variables of
+    the container, in which YARN or the connection's ``deal_gpus`` has selected the GPUs. Source: NVIDIA's MIG user
+    guide, section CUDA Device Enumeration.
+    """
+    names = (environ.get(VISIBLE_DEVICES) or environ.get(_BY_NODE, "")).split(",")
+    return names[local_rank] if len(names) == count and all(name.startswith(_MIG) for name in names) else None
+
+
 class NoGpusError(Exception):
     """The node has fewer free GPUs than the container was given. The message names the GPUs and their holders."""
 

@@ -20,11 +20,11 @@ from tony_provider.runtime.common.archives import ArchiveError
 from tony_provider.runtime.common.concurrency import in_parallel, retry_blocking
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.executor_container import ExecutorContainer, own_address
-from tony_provider.runtime.executor.gpus import NoGpusError
+from tony_provider.runtime.executor.gpus import NoGpusError, own_instance
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder
 from tony_provider.runtime.executor.user_environment import python_bin, user_environment
 from tony_provider.runtime.executor.workspace import ChangedFileError, Workspace
-from tony_provider.runtime.frameworks.base import HelperProcess, get_framework, task_environment
+from tony_provider.runtime.frameworks.base import VISIBLE_DEVICES, HelperProcess, get_framework, task_environment
 from tony_provider.runtime.frameworks.task_type_rules import takes_gang_along
 from tony_provider.runtime.jobspec.model import MirrorScope, Role, in_cluster, saves_checkpoints
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, StorageUnreachable, uris, walk
@@ -264,14 +264,27 @@ def _launch(
     )
     for name, text in found.files.items():
         Path(workspace.files, name).write_text(text)
-    environ = user_environment(
-        container, workspace, {**before, **found.env, **container.framework_secrets, **after}, resumed, own_bin
-    )
+    own = _own_gpu({**container.environ, **after}, workspace, container) if container.process_count > 1 else {}
+    variables = {**before, **found.env, **container.framework_secrets, **after, **own}
+    environ = user_environment(container, workspace, variables, resumed, own_bin)
     launch = ProcessLaunch(environ, container.command, found.before, helpers=found.helpers)
     if container.process_count == 1:
         return launch
     rank = int(found.env[contract.ENV_RANK])
     return attrs.evolve(launch, rank=rank, name=f"rank {rank} (local rank {workspace.local_rank})")
+
+
+def _own_gpu(environ: Mapping[str, str], workspace: Workspace, container: ExecutorContainer) -> dict[str, str]:
+    """Return the variables of a process that sees only its own MIG instance, which is then its first and only GPU.
+
+    Programs choose the GPU with the number of their local rank. So the framework's local rank is 0 of 1 in each of
+    these processes; ``TONY_LOCAL_RANK`` remains.
+    """
+    instance = own_instance(environ, workspace.local_rank, container.process_count)
+    if instance is None:
+        return {}
+    local = get_framework(container.job.framework).local_variables
+    return {VISIBLE_DEVICES: instance, **{name: "0" if name.endswith("RANK") else "1" for name in local}}
 
 
 def _listening(container: ExecutorContainer, order: StartOrder) -> dict[str, str]:
