@@ -87,6 +87,10 @@ breadth: packages-kinds $(VENV)/.test  ## where containers are placed, environme
 e2e: packages $(VENV)/.test  ## a whole Airflow on a real YARN, driven by REST and by a browser; ROWS=name,name for some
 	$(BIN)/python -m tests.e2e $(subst $(comma), ,$(ROWS))
 
+.PHONY: gateways
+gateways: packages $(VENV)/.test  ## jobs through a real Knox and a real HttpFS, with and without Kerberos; TESTS=knox for some
+	$(BIN)/python -m pytest tests/gateways -m "long or not long" -k "$(TESTS)" --durations 0
+
 .PHONY: portal
 portal: packages $(VENV)/.test  ## the portal in a browser: a whole Airflow, YARN, a few dozen jobs, 10,000 summaries; test-output/portal
 	$(BIN)/python -m tests.portal

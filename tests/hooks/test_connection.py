@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import base64
 import getpass
+import json
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +62,72 @@ def test_plain_http_with_kerberos_is_allowed_by_name(add_connection: AddConnecti
         assert settings is not None
         assert settings.plain_addresses == ["http://rm:8088", "http://nn:9870"]
         assert settings.insecure_http is allowed
+
+
+GATEWAY = {
+    "webhdfs": "https://knox:8443/gateway/api",
+    "nodes_webhdfs": "http://nn1:9870,http://nn2:9870",
+}
+
+
+def jwt(**claims: Any) -> str:
+    return ".".join(base64.urlsafe_b64encode(json.dumps(each).encode()).decode() for each in ({}, claims, {}))
+
+
+@pytest.mark.parametrize(
+    ("method", "secret", "headers"),
+    [
+        ("basic", "open-sesame", {"Authorization": "Basic YWxpY2U6b3Blbi1zZXNhbWU="}),
+        ("bearer", jwt(exp=time.time() + 86_400), {"Authorization": "Bearer {}"}),
+        ("bearer", "of-another-kind", {"Authorization": "Bearer of-another-kind"}),
+        ("cookie", jwt(sub="alice"), {"Cookie": "hadoop-jwt={}"}),
+    ],
+)
+def test_the_login_at_a_gateway(
+    add_connection: AddConnection, method: str, secret: str, headers: dict[str, str]
+) -> None:
+    host = "https://knox:8443/gateway/api/yarn"
+    yarn = yarn_settings(add_connection, host=host, password=secret, extra={**GATEWAY, "gateway": method}).yarn
+    assert yarn is not None
+    assert yarn.gateway is not None
+    assert yarn.gateway.headers == {name: value.format(secret) for name, value in headers.items()}
+    assert secret not in repr(yarn)
+    assert yarn.nodes_webhdfs == ["http://nn1:9870", "http://nn2:9870"]
+    assert yarn.webhdfs.addresses == ["https://knox:8443/gateway/api"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "extra", "problem"),
+    [
+        ({}, {"gateway": "ldap"}, "`gateway` is 'ldap' and should be one of basic, bearer, cookie"),
+        ({"password": None}, {"gateway": "basic"}, "`gateway` is basic, so the connection needs a user and a password"),
+        ({"login": None}, {"gateway": "bearer"}, "needs a user and a token in the password field"),
+        ({}, {"gateway": "basic", "nodes_webhdfs": ""}, "`nodes_webhdfs` is required with `gateway`"),
+        (
+            {"password": jwt(exp=1_767_225_600)},
+            {"gateway": "cookie"},
+            "the token in the password field expired at 2026-01-01 00:00:00 UTC",
+        ),
+        ({}, {"gateway": "basic", "other_hdfs": "b=http://nn3:9870"}, "`other_hdfs` cannot be used with `gateway`"),
+        ({}, {"gateway": "basic", "key_server": "kms://https@kms:9600/kms"}, "`key_server` cannot be used with"),
+    ],
+)
+def test_what_is_wrong_with_a_gateway(
+    add_connection: AddConnection, fields: dict[str, Any], extra: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ConnectionProblem, match=re.escape(problem)):
+        yarn_settings(add_connection, **{"password": "open-sesame", **fields}, extra={**GATEWAY, **extra})
+
+
+def test_a_gateway_decides_who_its_users_are(add_connection: AddConnection) -> None:
+    with pytest.raises(ConnectionProblem, match=r"jobs cannot run as bob \(proxy_user\)"):
+        yarn_settings(add_connection, "bob", password="open-sesame", extra={**GATEWAY, "gateway": "basic"})
+
+
+def test_a_password_is_not_sent_over_plain_http(add_connection: AddConnection) -> None:
+    yarn = yarn_settings(add_connection, password="open-sesame", extra={**GATEWAY, "gateway": "basic"}).yarn
+    assert yarn is not None
+    assert yarn.plain_addresses == ["http://rm:8088"]
 
 
 def test_defaults(add_connection: AddConnection) -> None:

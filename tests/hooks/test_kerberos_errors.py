@@ -24,8 +24,9 @@ from tests.runtime.storage.servers import Reply, scripted
 from tests.waiting import until
 from tony_provider.cluster.errors import ClusterAuthError
 from tony_provider.cluster.interface import ApplicationState
+from tony_provider.cluster.settings import YarnSettings
 from tony_provider.cluster.submission.preparation import SubmissionRequest
-from tony_provider.cluster.yarn.credentials import own_tickets, spnego_auth, ticket
+from tony_provider.cluster.yarn.credentials import http_auth, own_tickets, ticket
 from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.errors import StorageError
@@ -34,6 +35,7 @@ from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig
 
 # The same address as 127.0.0.2 and localhost to the C library, and another server to Kerberos.
 ELSEWHERE = "0177.0.0.1"
+KERBEROS = YarnSettings([], WebHdfsConfig(["https://localhost:1"]), kerberos=True)
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +45,7 @@ def alice(secure_hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def rest(cluster: HadoopCluster, **more: Any) -> YarnRest:
-    config = RestConfig(cluster.rm_webapp, verify=str(cluster.layout.ca_file), auth=spnego_auth(), timeout=20)
+    config = RestConfig(cluster.rm_webapp, verify=str(cluster.layout.ca_file), auth=http_auth(KERBEROS), timeout=20)
     return YarnRest(attrs.evolve(config, **more))
 
 
@@ -160,7 +162,7 @@ def test_a_server_that_does_not_prove_itself(proof: str | None) -> None:
         place = address.replace("127.0.0.1", "localhost")
         unproven = "localhost did not prove to be HTTP@localhost"
         with pytest.raises(ClusterAuthError, match=unproven):
-            YarnRest(RestConfig([place], auth=spnego_auth(), timeout=5)).setting("fs.defaultFS")
+            YarnRest(RestConfig([place], auth=http_auth(KERBEROS), timeout=5)).setting("fs.defaultFS")
         with pytest.raises(ClusterAuthError, match=unproven):
             WebHdfsStorage(WebHdfsConfig([place], timeout=5), negotiate=own_tickets().negotiate).status(
                 "hdfs:///user/alice"

@@ -55,7 +55,12 @@ def test_every_field_of_the_form_says_what_it_is_for() -> None:
         types = field["schema"]["type"]
         assert types[-1] == "null", name  # all may be left empty
         assert types[0] in ("string", "integer", "boolean", "object"), name
-    shown = {"host", "port", "login"}  # of those that every connection has; others have no placeholders in the form
+    shown = {
+        "host",
+        "port",
+        "login",
+        "password",
+    }  # of those that every connection has; others have no placeholders in the form
     assert set(FIELD_BEHAVIOUR["placeholders"]) <= shown
     assert set(FIELD_BEHAVIOUR["relabeling"]) <= shown
     assert not shown & set(FIELD_BEHAVIOUR["hidden-fields"])
@@ -93,7 +98,7 @@ def test_airflows_pages_get_the_form() -> None:
     assert form.standard_fields.host.placeholder is not None
     assert "such as http://rm1:8088,http://rm2:8088" in form.standard_fields.host.placeholder
     assert form.standard_fields.password is not None
-    assert form.standard_fields.password.hidden
+    assert form.standard_fields.password.title == "Password or token"
     assert form.extra_fields is not None
     assert list(form.extra_fields) == list(CONNECTION_FIELDS)
     backend = form.extra_fields["backend"]

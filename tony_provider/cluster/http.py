@@ -106,7 +106,8 @@ class RequestOptions:
 
     verify: bool | str = True
     trust_env: bool = False
-    auth: AuthBase | None = None  # SPNEGO; None without Kerberos
+    auth: AuthBase | None = None  # SPNEGO, or the login at a gateway; None without both
+    gateway: bool = False  # whether the servers are behind a gateway
     identity: dict[str, str] = attrs.field(factory=dict)  # request parameters that name the user
 
     def send(self, method: str, url: str, *, authenticated: bool = True) -> requests.Response:

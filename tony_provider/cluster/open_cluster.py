@@ -6,14 +6,14 @@ Only the module of the configured backend is imported, because the YARN modules 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote
 
 import attrs
 
 from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem
 from tony_provider.cluster.interface import Cluster, Pages
-from tony_provider.cluster.settings import CA_FILE_ADVICE, Settings, YarnSettings, ca_file_problem
+from tony_provider.cluster.settings import CA_FILE_ADVICE, NO_KEY_SERVER, Settings, YarnSettings, ca_file_problem
 from tony_provider.runtime.application import OtherHdfs
 from tony_provider.runtime.common.files import UnsafeDirectoryError, expect_own_directory
 from tony_provider.runtime.storage import local_path, uris
@@ -21,7 +21,7 @@ from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.stores import open_storage
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
-from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig, spnego_error
+from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig
 
 if TYPE_CHECKING:
     from tony_provider.cluster.yarn.credentials import StoreTokens
@@ -52,6 +52,8 @@ class OpenCluster:
     def close(self) -> None:
         self.cluster.close()
         self.storage.close()
+        if self.tokens:
+            self.tokens.close()
 
 
 def open_cluster(settings: Settings) -> OpenCluster:
@@ -62,6 +64,10 @@ def open_cluster(settings: Settings) -> OpenCluster:
     if settings.yarn is not None:
         return _open_yarn(settings, settings.yarn)
     return _open_local(settings)
+
+
+def _no_login(host: str) -> NoReturn:
+    raise ConnectionProblem(f"no login is known for {host}, which is not behind the gateway")
 
 
 def _open_local(settings: Settings) -> OpenCluster:
@@ -90,7 +96,7 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
         HdfsClusters,
         KeyServerAccess,
         StoreTokens,
-        own_tickets,
+        http_logins,
         ticket,
     )
     from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
@@ -112,26 +118,31 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
         return attrs.evolve(webhdfs, ca_file=yarn.nodes_ca_file, proxy_user=None)
 
     webhdfs = as_who(yarn.webhdfs)
+    namenodes = attrs.evolve(webhdfs, addresses=yarn.nodes_webhdfs or webhdfs.addresses)
     staging_dir = _staging_uri(settings.staging_dir or f"/user/{user}/.tony", rest)
     cluster = YarnCluster(rest, user=user, scheduler=yarn.scheduler, autoscaling=yarn.autoscaling)
-    negotiate = own_tickets().negotiate if yarn.kerberos else None
-    aside = own_tickets(spnego_error).negotiate if yarn.kerberos else None  # for servers other than the store
+    negotiate, aside = http_logins(yarn)
     others = {each.name: WebHdfsStorage(as_who(each.webhdfs), negotiate=aside) for each in yarn.other_hdfs}
     storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate, others=others, confined=True)
     if not isinstance(storage, WebHdfsStorage):
         return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs=None)
     tokens = None
-    if aside is not None:
-        open_server = partial(KeyServer, webhdfs=webhdfs, negotiate=aside)
-        key_server = KeyServerAccess(yarn.key_server, open_server, yarn.insecure_http)
-        hdfs = HdfsClusters(storage, uris.parse(staging_dir).authority, others, key_server)
+    if yarn.kerberos:
+        if yarn.nodes_webhdfs and not yarn.gateway:  # HttpFS issues tokens that only HttpFS accepts
+            storage_of_tokens = WebHdfsStorage(namenodes, negotiate=aside)
+        else:
+            storage_of_tokens = storage
+        open_server = partial(KeyServer, webhdfs=webhdfs, negotiate=aside or _no_login)
+        uri = NO_KEY_SERVER if yarn.gateway else yarn.key_server  # it is not behind the gateway
+        key_server = KeyServerAccess(uri, open_server, yarn.insecure_http)
+        hdfs = HdfsClusters(storage_of_tokens, uris.parse(staging_dir).authority, others, key_server)
         tokens = StoreTokens(hdfs, rest, user, yarn.rm_principal, yarn.master_keytab)
     return OpenCluster(
         settings,
         cluster,
         storage,
         staging_dir,
-        on_nodes(webhdfs),
+        on_nodes(namenodes),
         tokens,
         [OtherHdfs(each.name, on_nodes(as_who(each.webhdfs))) for each in yarn.other_hdfs],
     )
@@ -142,7 +153,7 @@ def yarn_rest(yarn: YarnSettings, user: str, proxy_user: str | None) -> YarnRest
 
     Raises ConnectionProblem if Kerberos is required but not installed.
     """
-    from tony_provider.cluster.yarn.credentials import spnego_auth
+    from tony_provider.cluster.yarn.credentials import http_auth
     from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
 
     return YarnRest(
@@ -150,7 +161,8 @@ def yarn_rest(yarn: YarnSettings, user: str, proxy_user: str | None) -> YarnRest
             addresses=yarn.resource_managers,
             user=user,
             proxy_user=proxy_user,
-            auth=spnego_auth() if yarn.kerberos else None,
+            auth=http_auth(yarn),
+            gateway=yarn.gateway is not None,
             verify=yarn.verify,
             trust_env=yarn.trust_env,
             timeout=yarn.timeout,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -260,6 +262,44 @@ class MasterKeytab:
         return self.principal.split("@")[0].split("/")[0]
 
 
+class GatewayMethod(StrEnum):
+    """How a gateway recognises its users."""
+
+    BASIC = "basic"  # by user and password
+    BEARER = "bearer"  # by a JSON Web Token (JWT)
+    COOKIE = "cookie"  # by a JWT in the cookie of Knox
+
+
+@attrs.frozen
+class GatewayLogin:
+    """The Airflow side's login at a gateway, such as Knox, in front of the web addresses of YARN and HDFS."""
+
+    method: GatewayMethod
+    user: str
+    secret: str = attrs.field(repr=False)  # the password or the JWT
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of each request to the gateway."""
+        if self.method is GatewayMethod.COOKIE:
+            return {"Cookie": f"hadoop-jwt={self.secret}"}
+        if self.method is GatewayMethod.BEARER:
+            return {"Authorization": f"Bearer {self.secret}"}
+        return {"Authorization": "Basic " + base64.b64encode(f"{self.user}:{self.secret}".encode()).decode()}
+
+    @property
+    def expiry_ms(self) -> int | None:
+        """When the JWT expires, or None if it does not say."""
+        try:
+            payload = self.secret.split(".")[1]
+            return int(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"] * 1000)
+        except (ValueError, LookupError, TypeError):
+            return None
+
+    def check(self, answer: str | None) -> None:
+        """Do nothing: a gateway proves its identity by its certificate. See ``HttpLogin``."""
+
+
 @attrs.frozen
 class YarnSettings:
     """Access to a YARN cluster and its HDFS."""
@@ -274,6 +314,8 @@ class YarnSettings:
     timeout: float = contract.CALL_SECONDS  # seconds for one call, including all retries and failovers
     autoscaling: bool = False  # True if the cluster adds nodes when jobs wait for them
     insecure_http: bool = False  # allow sending keys and tokens over plain http
+    gateway: GatewayLogin | None = None  # if the addresses are those of a gateway
+    nodes_webhdfs: list[str] = attrs.field(factory=list)  # WebHDFS addresses for the nodes; if empty, those of webhdfs
     nodes_ca_file: str | None = None  # path on the nodes of the PEM file that verifies https NameNodes
     master_keytab: MasterKeytab | None = None
     tokens_renewed: bool = False  # True if `airflow tony renew` runs regularly, for jobs without a waiting task
@@ -283,12 +325,14 @@ class YarnSettings:
 
     @property
     def plain_addresses(self) -> list[str]:
-        """The http addresses on a cluster with Kerberos. Keys and tokens of jobs would be sent to them unencrypted.
+        """The http addresses on a cluster with Kerberos, or of a gateway.
+
+        Keys and tokens of jobs, or the password, would be sent to them unencrypted.
 
         See ``refuse_plain_http`` in ``checks/job_checks.py``.
         """
         others = (address for each in self.other_hdfs for address in each.webhdfs.addresses)
-        every = [*self.resource_managers, *self.webhdfs.addresses, *others] if self.kerberos else []
+        every = [*self.resource_managers, *self.webhdfs.addresses, *others] if self.kerberos or self.gateway else []
         return [address for address in every if address.startswith("http://")]
 
     @property

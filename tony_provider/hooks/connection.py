@@ -23,6 +23,8 @@ from tony_provider.cluster.errors import ClusterUnreachable, ConnectionProblem
 from tony_provider.cluster.settings import (
     NO_KEY_SERVER,
     Backend,
+    GatewayLogin,
+    GatewayMethod,
     LocalSettings,
     MasterKeytab,
     Policy,
@@ -34,6 +36,7 @@ from tony_provider.cluster.settings import (
 from tony_provider.compat import MASKER
 from tony_provider.hooks.fields import FIELDS
 from tony_provider.runtime.application import GpuDealing, OtherHdfs
+from tony_provider.runtime.common.clock import epoch_ms, moment
 from tony_provider.runtime.common.network import web_address
 from tony_provider.runtime.common.text import masked
 from tony_provider.runtime.jobspec.model import Duration, Memory, Network
@@ -159,6 +162,8 @@ def settings_of(
         yarn, local = None, _local_settings(extra)
     else:
         yarn, local = _yarn_settings(connection, extra, get_connection), None
+    if proxy_user and yarn and yarn.gateway:
+        raise extra.problem("gateway", f"decides who its users are, so jobs cannot run as {proxy_user} (proxy_user)")
     policy = _policy(extra)
     if problem := policy.user_problem(proxy_user or None):
         raise ConnectionProblem(problem)
@@ -235,8 +240,27 @@ def _yarn_settings(connection: Connection, extra: _Extra, get_connection: Callab
         "master_keytab": _master_keytab(extra),
         "other_hdfs": _other_hdfs(extra),
         "key_server": _key_server(extra),
+        "gateway": _gateway(connection, extra),
     }
+    if given["gateway"] and not given.get("nodes_webhdfs"):
+        raise extra.problem("nodes_webhdfs", "is required with `gateway`: containers cannot log in at the gateway")
     return YarnSettings(managers, scheduler=extra["scheduler_address"], **given)
+
+
+def _gateway(connection: Connection, extra: _Extra) -> GatewayLogin | None:
+    method: GatewayMethod | None = extra["gateway"]
+    if method is None:
+        return None
+    for name in ("other_hdfs", "key_server"):
+        if (extra[name] or NO_KEY_SERVER) != NO_KEY_SERVER:
+            raise extra.problem(name, "cannot be used with `gateway`")
+    if not (connection.login and connection.password):
+        secret = "password" if method is GatewayMethod.BASIC else "token in the password field"
+        raise extra.problem("gateway", f"is {method}, so the connection needs a user and a {secret}")
+    login = GatewayLogin(method, str(connection.login), str(connection.password))
+    if method is not GatewayMethod.BASIC and (expiry := login.expiry_ms) and expiry < epoch_ms():
+        raise extra.problem("gateway", f"cannot be used: the token in the password field expired at {moment(expiry)}")
+    return login
 
 
 def _master_keytab(extra: _Extra) -> MasterKeytab | None:
@@ -366,7 +390,7 @@ def _extra_of(connection: Connection) -> Mapping[str, Any]:
 
 _EMPTY: dict[str, Callable[[], Any]] = {"texts": list, "mapping": dict, "named_texts": dict}  # other kinds: None
 T = TypeVar("T")
-Member = TypeVar("Member", Network, Backend)
+Member = TypeVar("Member", Network, Backend, GatewayMethod)
 
 
 class _Extra:
@@ -485,6 +509,9 @@ class _Extra:
 
     def backend(self, key: str, value: Any) -> Backend | None:
         return self._member(key, value, Backend)
+
+    def gateway(self, key: str, value: Any) -> GatewayMethod | None:
+        return self._member(key, value, GatewayMethod)
 
     def _member(self, key: str, value: Any, kind: type[Member]) -> Member | None:
         text = self.text(key, value)

@@ -11,6 +11,7 @@ _TYPES = {"number": "integer", "flag": "boolean", "mapping": "object"}  # JSON t
 _CHOICES: dict[str, dict[str, Any]] = {  # fields for which the form offers a list
     "backend": {"enum": ["yarn", "local"], "default": "yarn"},
     "network": {"enum": ["isolated", "trusted"]},
+    "gateway": {"enum": ["basic", "bearer", "cookie"]},
 }
 
 
@@ -118,6 +119,19 @@ FIELDS = {
             "Whether the worker verifies the certificates of https servers: true, false, or the path of a PEM file "
             "with CA certificates. Default: true.",
             "flag_or_text",
+        ),
+        gateway=Field(
+            "Gateway",
+            "How Airflow logs in at a gateway such as Knox: with the connection's user and password (basic), or with a "
+            "JSON Web Token in the password field (bearer), which may also be sent as a cookie (cookie). The host and "
+            "the WebHDFS addresses are then addresses of the gateway. Default: no gateway.",
+            "gateway",
+        ),
+        nodes_webhdfs=Field(
+            "WebHDFS addresses for nodes",
+            "Comma-separated web addresses of all NameNodes that containers use, if Airflow uses other addresses, such "
+            "as a gateway's. Default: the WebHDFS addresses.",
+            "texts",
         ),
         nodes_ca_file=Field(
             "CA file on the nodes",
@@ -324,16 +338,18 @@ CONNECTION_FIELDS = {name: field.form for name, field in FIELDS.items()}
 
 FIELD_BEHAVIOUR: dict[str, Any] = {
     # The schema field is hidden because addresses contain http or https. An existing schema of a connection is kept.
-    "hidden-fields": ["password", "schema"],
+    "hidden-fields": ["schema"],
     "relabeling": {
         "host": "ResourceManagers",
         "port": "Port",
         "login": "User",
+        "password": "Password or token",
     },
     # Grey example texts. They must not look like entered values, and must be short enough to be fully visible.
     "placeholders": {
         "host": "on YARN, such as http://rm1:8088,http://rm2:8088",
         "port": "port of hosts without a port, or 0 for Airflow's test",
         "login": "user of jobs on a cluster without Kerberos",
+        "password": "only for a gateway, such as Knox",
     },
 }

@@ -45,7 +45,7 @@ from tony_provider.cluster.http import (
 from tony_provider.cluster.settings import YarnSettings
 from tony_provider.cluster.yarn.cluster_view import Queue, find_queue, upwards
 from tony_provider.cluster.yarn.credentials import Ticket, ticket
-from tony_provider.cluster.yarn.rest import said_exception
+from tony_provider.cluster.yarn.rest import GATEWAY_REMEDY, refused_by_gateway, said_exception
 from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
 from tony_provider.runtime.common.clock import server_clock_ahead
 from tony_provider.runtime.common.concurrency import run_in_threads
@@ -300,7 +300,9 @@ class DaemonChecks(ABC):
             yield problem(what, error.detail, error.advice)
             return
         state, (exception, message) = self._state(response), said_exception(response)
-        if state:
+        if self.way.gateway and (response.is_redirect or asks_for_kerberos(response)):
+            yield problem(what, refused_by_gateway(response), GATEWAY_REMEDY)
+        elif state:
             (self.active if state.startswith("active") else self.standby).append(address)
             yield ok(what, state)
         elif asks_for_kerberos(response):
@@ -371,11 +373,12 @@ class NameNodeChecks(DaemonChecks):
 
     def _ask(self, address: str) -> requests.Response:
         url = f"{address}/webhdfs/v1/?op=GETFILESTATUS"
-        if self.way.auth is not None and not asks_for_kerberos(self.way.send("GET", url, authenticated=False)):
+        way = self.way
+        if way.auth and not way.gateway and not asks_for_kerberos(way.send("GET", url, authenticated=False)):
             raise Unanswered(
                 "it does not use Kerberos, but the connection does", "set `kerberos` to false in the connection"
             )
-        return self.way.send("GET", url)
+        return way.send("GET", url)
 
     def _state(self, response: requests.Response) -> str:
         if response.ok and "FileStatus" in json_of(response):

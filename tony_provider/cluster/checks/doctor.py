@@ -60,7 +60,7 @@ from tony_provider.cluster.http import (
 from tony_provider.cluster.open_cluster import OpenCluster, open_cluster, yarn_rest
 from tony_provider.cluster.settings import LocalSettings, Settings, YarnSettings
 from tony_provider.cluster.sources import in_store
-from tony_provider.cluster.yarn.credentials import Ticket, spnego_auth
+from tony_provider.cluster.yarn.credentials import Ticket, http_auth
 from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
 from tony_provider.runtime.common.python_packages import version_text
 from tony_provider.runtime.jobspec.model import Network
@@ -447,14 +447,15 @@ class _Yarn:
         self._settings = settings
         self._yarn = yarn
         self._tickets: list[Ticket] = []
-        auth = spnego_auth() if yarn.kerberos else None
-        identity = {"user.name": self._asked_user} if not yarn.kerberos else {}
+        auth = http_auth(yarn)
+        login = auth, yarn.gateway is not None
+        identity = {} if auth else {"user.name": self._asked_user}
         proxied = settings.proxy_user if yarn.kerberos else None
         of_managers = {**identity, **({"doAs": proxied} if proxied else {})}
         of_namenodes = {**identity, **({"doas": proxied} if proxied else {})}
         self._verify_hdfs = yarn.webhdfs.ca_file or yarn.webhdfs.verify
-        self._managers = ResourceManagerChecks(RequestOptions(yarn.verify, yarn.trust_env, auth, of_managers))
-        self._namenodes = NameNodeChecks(RequestOptions(self._verify_hdfs, False, auth, of_namenodes))
+        self._managers = ResourceManagerChecks(RequestOptions(yarn.verify, yarn.trust_env, *login, of_managers))
+        self._namenodes = NameNodeChecks(RequestOptions(self._verify_hdfs, False, *login, of_namenodes))
 
     @property
     def _asked_user(self) -> str:
@@ -484,12 +485,13 @@ class _Yarn:
         )
         store = [namenode, file_system]
         login = None if settings.proxy_user else settings.user
+        has_tickets = yarn.kerberos and not yarn.gateway
         ticket = Check(TICKET, lambda: check_ticket(login, self._tickets))
         key_server = Check(KEY_SERVER, lambda: self._beside(check_key_server), store)
         other_hdfs = Check(OTHER_HDFS, lambda: self._beside(check_other_hdfs), store)
         stored_runtime = Check(RUNTIME, lambda: self._beside(check_stored_runtime), store)
         return [
-            *([ticket] if yarn.kerberos else []),
+            *([ticket] if has_tickets else []),
             *managers.checks(yarn.resource_managers),
             *namenodes.checks(yarn.webhdfs.addresses),
             Check(ENCRYPTION, lambda: check_encryption(yarn)),
@@ -498,7 +500,7 @@ class _Yarn:
             Check(SCHEDULER, lambda: self._scheduler().addresses(), [manager]),
             Check(PAGES, lambda: self._scheduler().pages(), [manager]),
             Check(STAGING, lambda: self._with_store(self._staging), store),
-            *([key_server] if yarn.kerberos else []),
+            *([key_server] if has_tickets else []),
             *([other_hdfs] if yarn.other_hdfs else []),
             *([stored_runtime] if is_stored(settings.runtime_archive) else []),
             Check(HARDENING, lambda: check_hardening(managers, OF_RESOURCE_MANAGER), [manager]),

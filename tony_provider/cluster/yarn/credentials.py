@@ -20,7 +20,7 @@ from requests import PreparedRequest, Response
 from requests.auth import AuthBase
 
 from tony_provider.cluster.errors import ClusterAuthError, ConfigurationHidden, ConnectionProblem, StagingFailed
-from tony_provider.cluster.settings import NO_KEY_SERVER, MasterKeytab
+from tony_provider.cluster.settings import NO_KEY_SERVER, GatewayLogin, MasterKeytab, YarnSettings
 from tony_provider.cluster.yarn.configuration import setting
 from tony_provider.cluster.yarn.rest import YarnRest
 from tony_provider.runtime.common import contract
@@ -40,6 +40,7 @@ from tony_provider.runtime.protocol.store_tokens import (
 from tony_provider.runtime.storage.errors import StorageAuthError, StorageError
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
+from tony_provider.runtime.storage.webhdfs.transport import Negotiate, spnego_error
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +49,31 @@ _REDIRECTIONS, _ERRORS, _SERVER_ERRORS = 300, 400, 500  # first code of each cla
 _REFUSALS = (401, 403)
 
 
-def spnego_auth() -> AuthBase:
-    """Return thread-safe SPNEGO authentication for the library ``requests``.
+def http_auth(yarn: YarnSettings) -> AuthBase | None:
+    """Return thread-safe authentication for the library ``requests``: at the gateway, by SPNEGO, or none.
 
-    Raises ConnectionProblem if the library is not installed.
+    Raises ConnectionProblem if the library for SPNEGO is not installed.
     """
-    return _Spnego(own_tickets())
+    if yarn.gateway:
+        return _AtGateway(yarn.gateway)
+    return _Spnego(own_tickets()) if yarn.kerberos else None
+
+
+def http_logins(yarn: YarnSettings) -> tuple[Negotiate | None, Negotiate | None]:
+    """Return the logins for the store, and for other servers, whose failures are StorageErrors."""
+    if login := yarn.gateway:
+        return (lambda _: login), None
+    return (own_tickets().negotiate, own_tickets(spnego_error).negotiate) if yarn.kerberos else (None, None)
+
+
+class _AtGateway(AuthBase):
+    def __init__(self, login: GatewayLogin) -> None:
+        self._login = login
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        request.headers.pop("Cookie", None)  # a session of another login
+        request.headers.update(self._login.headers)
+        return request
 
 
 class _Spnego(AuthBase):
@@ -295,6 +315,9 @@ class StoreTokens:
         if any(name.startswith(KEY_SERVER_PREFIX) for name in names) and (uri := self._key_server_uri()) in names:
             others[uri] = self._opened(uri)
         return fetch_newer_tokens(self._hdfs.storage, others, self._user)
+
+    def close(self) -> None:
+        self._hdfs.storage.close()
 
     def ticket_until(self) -> float | None:
         """Return the epoch seconds until which this worker's own ticket can be renewed.

@@ -71,7 +71,8 @@ class RestConfig:
     addresses: list[str]  # http(s)://host:port of every ResourceManager, optionally with a path (of a gateway)
     user: str | None = None  # request parameter ``user.name``, for clusters without Kerberos
     proxy_user: str | None = None  # request parameter ``doAs``, for clusters with Kerberos
-    auth: AuthBase | None = None  # SPNEGO; None without Kerberos
+    auth: AuthBase | None = None  # SPNEGO, or the login at a gateway; None without both
+    gateway: bool = False  # whether the addresses are those of a gateway
     verify: bool | str = True  # whether to verify https servers, or a PEM file to verify them with
     trust_env: bool = False  # use the environment's proxy variables
     response_timeout: float = (
@@ -120,7 +121,7 @@ class _Endpoint(YarnApi):  # type: ignore[misc]
             response = bounded_request(
                 self.session,
                 method,
-                self.address + api_path,
+                self.address + self._path(api_path),
                 YARN_ANSWER_LIMIT,
                 self.config.response_timeout + _LONGEST_ANSWER,
                 params=params,
@@ -144,6 +145,10 @@ class _Endpoint(YarnApi):  # type: ignore[misc]
             self._seen_active = False
             raise
         return _Answer(response)
+
+    def _path(self, api_path: str) -> str:
+        """Return the path as the server expects it: Knox's service RESOURCEMANAGER omits the directory ``ws``."""
+        return api_path.removeprefix("/ws") if self.address.endswith("/resourcemanager") else api_path
 
     @property
     def is_active(self) -> bool:
@@ -292,8 +297,10 @@ def _check(endpoint: _Endpoint, response: requests.Response) -> None:
     """Raise an error unless the response is a success."""
     if response.status_code < requests.codes.multiple_choices:
         return
-    if response.is_redirect:
+    if response.is_redirect and not endpoint.config.gateway:
         raise _Unavailable("it is a standby")
+    if response.is_redirect or (response.status_code == requests.codes.unauthorized and endpoint.config.gateway):
+        raise ClusterAuthError(f"{endpoint.address}: {refused_by_gateway(response)}; {GATEWAY_REMEDY}")
     if response.status_code in (requests.codes.bad_gateway, requests.codes.service_unavailable):
         raise _Unavailable(f"it answered {response.status_code}")
     exception, message = said_exception(response)
@@ -309,6 +316,16 @@ def _check(endpoint: _Endpoint, response: requests.Response) -> None:
         raise ClusterAuthError(f"{endpoint.address} does not allow {_who(endpoint.config)} to do this: {message}")
     kind = RestNotFoundError if response.status_code == requests.codes.not_found else RestError
     raise kind(f"the ResourceManager answered {response.status_code}: {message or exception or 'no reason given'}")
+
+
+GATEWAY_REMEDY = "check `gateway`, and the user and the password or token, in the tony connection"
+
+
+def refused_by_gateway(response: requests.Response) -> str:
+    """Return how a gateway has refused the login: by a redirect to a login page, or outright."""
+    if response.is_redirect:
+        return f"the gateway redirects to {response.headers['Location']}"
+    return "the gateway refuses the login"
 
 
 def _refuse_identity(endpoint: _Endpoint, message: str) -> NoReturn:
