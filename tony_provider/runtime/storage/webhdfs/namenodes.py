@@ -9,7 +9,7 @@ import threading
 import time
 from http.client import HTTPConnection
 from typing import Optional
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import attrs
 
@@ -28,6 +28,7 @@ from tony_provider.runtime.storage.webhdfs.transport import (
     WebHdfsAnswer,
     check_answer,
     describe_failure,
+    server_of,
     watch,
 )
 
@@ -61,7 +62,7 @@ class NameNodes:
         self._negotiate = negotiate
         # Index of the address to try first. Threads change the index without a lock; a race costs at most one attempt.
         self._active = 0
-        self._servers = {urlsplit(address).netloc for address in self._config.addresses}
+        self._servers = set(map(server_of, self._config.addresses))
         self._idle = {address: IdleConnections() for address in self._config.addresses}
         self._closed = threading.Event()
         self._warned = False  # whether the current outage has been logged
@@ -172,10 +173,10 @@ class NameNodes:
 
     def login(self, url: str) -> Optional[HttpLogin]:
         """Return the login for a request to a configured address, or None for a DataNode, whose URL has a token."""
-        server = urlsplit(url)
-        if not self._negotiate or self.token or server.netloc not in self._servers:
+        server = server_of(url)
+        if not self._negotiate or self.token or server not in self._servers:
             return None
-        return self._negotiate(server.hostname or "")
+        return self._negotiate(server[1])
 
     def _give_up(self, call: Call, failures: dict[str, BaseException], deadline: Deadline) -> errors.StorageUnreachable:
         if self._closed.is_set():

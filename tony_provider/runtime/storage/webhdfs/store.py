@@ -8,7 +8,7 @@ import logging
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, BinaryIO, Optional, TypeVar
 
@@ -33,7 +33,14 @@ from tony_provider.runtime.storage.base import (
 from tony_provider.runtime.storage.uris import Uri
 from tony_provider.runtime.storage.webhdfs.datanodes import DataNodes, RemoteFile
 from tony_provider.runtime.storage.webhdfs.namenodes import Call, NameNodes
-from tony_provider.runtime.storage.webhdfs.transport import Deadline, Negotiate, Transport, WebHdfsAnswer, WebHdfsConfig
+from tony_provider.runtime.storage.webhdfs.transport import (
+    HDFS_REPORTS,
+    Deadline,
+    Negotiate,
+    Transport,
+    WebHdfsAnswer,
+    WebHdfsConfig,
+)
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +89,7 @@ _MAKING_TRIES = 2  # attempts to write into a directory, because another process
 _CONTENT = "user.tony.content"  # attribute of an empty file: the content of a record, compressed by zlib
 _MOST_CONTENT = 12_000  # bytes, compressed; HDFS limits an attribute to 16 KiB by default
 _MOST_UNPACKED = 16 << 20  # bytes; 12,000 bytes expand to at most 12 MB, but another program may have set the attribute
+_REPLACING_TRIES = 3  # attempts to replace a file through HttpFS, because other processes may replace it too
 _JOINED_AT_ONCE = 20  # paths in one request, because NameNodes accept URLs of 64 KiB
 _CLEAN_UP_TIMEOUT = 10.0  # seconds; short, because the caller of a failed write waits for it
 
@@ -185,8 +193,9 @@ class WebHdfsStorage(Storage):
             written = partial(hdfs._set_attribute, content)
             try:
                 if overwrite and hdfs._httpfs and self._is_record(target):
-                    written(target)  # HttpFS cannot replace the file in one step
-                    return True
+                    with suppress(errors.StorageNotFound):  # removed meanwhile
+                        written(target)  # HttpFS cannot replace the file in one step
+                        return True
                 self._write(target, Body(b""), written, overwrite=overwrite, permission=PRIVATE_FILE)
             except _NoAttributesError as error:
                 log.info("writing small records as ordinary files: %s", error)
@@ -507,34 +516,71 @@ class WebHdfsStorage(Storage):
             raise error if there is None else _in_the_way(target, there) from error
 
     def _rename(self, source: Uri, target: Uri, *, overwrite: bool, what: str) -> None:
-        # Without renameoptions, HDFS reports no errors, and moves the source into an existing target directory.
         hdfs = self._at(target)
         if hdfs._httpfs:
-            self._make_way(source, target, overwrite=overwrite, what=what)
+            return self._rename_plainly(source, target, overwrite=overwrite, what=what)
+        # Without renameoptions, HDFS reports no errors, and moves the source into an existing target directory.
         params = {"destination": target.path, "renameoptions": "OVERWRITE" if overwrite else "NONE"}
         call = Call("PUT", "RENAME", source, what, params)
         try:
             answer = self._answer(call)
         except errors.StorageNotFound:
             if call.perhaps_done and self.exists(str(target)):
-                return
+                return None
             raise
+        hdfs._httpfs = bool(answer.body)  # HttpFS ignores renameoptions, and answers with a truth value
         if not answer.body:
-            hdfs._httpfs = False
-            return
-        renamed = _understood(call, answer, _boolean)  # HttpFS ignores renameoptions
-        if hdfs._httpfs:
-            if not renamed:
-                raise self._why_not_renamed(source, target, what)
-            return
+            return None
         # Only files of ``_write`` get here, whose names are unique. A directory was the target if it contains the file.
-        hdfs._httpfs = True
         inside = target.child(source.name)
-        if renamed and not self.exists(str(inside)):
-            return
-        if renamed:
-            self._answer(Call("PUT", "RENAME", inside, what, {"destination": source.path}))
-        self._rename(source, target, overwrite=overwrite, what=what)
+        if self.exists(str(inside)):
+            self._rename_once(inside, source, what)
+        elif _understood(call, answer, _boolean) or self._is_renamed(call, target):
+            return None
+        return self._rename_plainly(source, target, overwrite=overwrite, what=what)
+
+    def _rename_plainly(self, source: Uri, target: Uri, *, overwrite: bool, what: str) -> None:
+        """Rename through HttpFS, which replaces nothing. For a moment, readers find nothing at a replaced target."""
+        for _ in range(_REPLACING_TRIES if overwrite else 1):
+            aside = self._put_aside(source, target, overwrite=overwrite, what=what)
+            renamed = False
+            try:
+                renamed = self._rename_once(source, target, what)
+            finally:
+                # The former file comes back, unless another process has meanwhile replaced it.
+                if aside and (renamed or not self._rename_once(aside, target, what)):
+                    self._clean_up(aside)
+            if renamed:
+                return
+        raise self._why_not_renamed(source, target, what)
+
+    def _put_aside(self, source: Uri, target: Uri, *, overwrite: bool, what: str) -> Optional[Uri]:
+        """Rename a file that is to be replaced, and return its new URI. Remove an empty directory.
+
+        Return None if nothing is left. Raises StorageExists, StorageNotEmpty.
+        """
+        there = self._status_if_any(target)
+        if there is None:
+            return None
+        if source == target or not overwrite or there.is_directory != self.status(str(source)).is_directory:
+            raise errors.StorageExists(str(source), what, f"{target} exists already")
+        if there.is_directory:
+            self._remove(target, recursive=False)
+            return None
+        aside = target.parent.child(temporary_name())
+        return aside if self._rename_once(target, aside, what) else None
+
+    def _rename_once(self, source: Uri, target: Uri, what: str) -> bool:
+        """Send a rename without options. Return whether the source is at the target now."""
+        call = Call("PUT", "RENAME", source, what, {"destination": target.path})
+        try:
+            return self._ask(call, _boolean) or self._is_renamed(call, target)
+        except errors.StorageNotFound:
+            return self._is_renamed(call, target)
+
+    def _is_renamed(self, call: Call, target: Uri) -> bool:
+        """Return whether an attempt of a rename whose answer was lost has succeeded."""
+        return call.perhaps_done and not self.exists(str(call.uri)) and self.exists(str(target))
 
     def _is_httpfs(self) -> bool:
         """Return whether the server is HttpFS, which renames without options. Sends a request if this is unknown.
@@ -549,21 +595,9 @@ class WebHdfsStorage(Storage):
             return False
         except errors.STORE_ERRORS:
             raise
-        except errors.StorageError:
-            pass
+        except errors.StorageError as error:
+            return error.problem.startswith(HDFS_REPORTS)  # otherwise a proxy has answered
         return True
-
-    def _make_way(self, source: Uri, target: Uri, *, overwrite: bool, what: str) -> None:
-        """Remove a file or empty directory that HttpFS should replace. For a moment, readers find nothing there.
-
-        Raises StorageExists if it must not be replaced, and StorageNotEmpty.
-        """
-        there = self._status_if_any(target)
-        if there is None:
-            return
-        if source == target or not overwrite or there.is_directory != self.status(str(source)).is_directory:
-            raise errors.StorageExists(str(source), what, f"{target} exists already")
-        self._remove(target, recursive=False)
 
     def _is_record(self, uri: Uri) -> bool:
         """Whether a file of ``write_record`` exists that has its content in an attribute."""

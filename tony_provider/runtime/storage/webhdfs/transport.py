@@ -186,6 +186,9 @@ class WebHdfsAnswer:
         return value
 
 
+HDFS_REPORTS = "HDFS reports"  # start of the problem in errors that HDFS itself has sent
+
+
 def check_answer(answer: WebHdfsAnswer, uri: str, operation: str) -> None:
     """Raise an error unless an answer is a success (200, 201) or a redirect (307).
 
@@ -218,9 +221,10 @@ def _kind(exception: str, message: str, code: int) -> type[errors.StorageError]:
 def _problem(exception: str, message: str, answer: WebHdfsAnswer) -> str:
     code = answer.code
     if exception:
-        return f"HDFS reports {exception}: {explained(_first_line(message))}"
+        return f"{HDFS_REPORTS} {exception}: {explained(_first_line(message))}"
     if answer.location:
-        return f"the server redirects to {answer.location}, perhaps to log in; check `gateway` in the tony connection"
+        place = answer.location.partition("?")[0]  # the rest may contain a token
+        return f"the server redirects to {place}, perhaps to log in; check `gateway` in the tony connection"
     if code == 401 and (answer.authenticate or "").lower().startswith(("basic", "bearer")):
         return f"the gateway does not accept the user and the password or token of the tony connection ({code})"
     if code in (401, 403) and (known := reason(message)):
@@ -314,6 +318,12 @@ class IdleConnections:
             return None
 
 
+def server_of(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port of a URL, by which two URLs of one server are equal."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
 class Transport:
     """Opens connections to WebHDFS servers, and sends requests without a body."""
 
@@ -356,8 +366,11 @@ class Transport:
         """
         set_timeout(connection, deadline.left(self.config.response_timeout))
         connection.request(method, request_target(url), headers=login.headers if login else {})
+        sock: Any = connection.sock
         response = connection.getresponse()
         if leaves_content and response.status == HTTPStatus.OK:
+            if isinstance(sock, _WatchedSocket):
+                sock.patience = self.config.stream_timeout
             answer = attrs.evolve(_answer_of(response, b""), unread=(connection, response))
         else:
             answer = read_answer(response, deadline)
@@ -442,7 +455,7 @@ class _WatchedSocket:
 
     def __init__(self, sock: socket.socket, patience: float, silence: float, on_silence: Callable[[], object]) -> None:
         self.plain = sock
-        self._patience = patience
+        self.patience = patience  # seconds without a byte
         self._silence = silence
         self._on_silence = on_silence
 
@@ -461,11 +474,11 @@ class _WatchedSocket:
             return
         poll = select.poll()
         poll.register(self.plain, event)
-        deadline = Deadline(self._patience)
+        deadline = Deadline(self.patience)
         while not poll.poll(1000 * deadline.left(self._silence)):
             self._on_silence()
             if deadline.over:
-                raise SilenceTimeoutError(f"no bytes within {self._patience:g} s")
+                raise SilenceTimeoutError(f"no bytes within {self.patience:g} s")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.plain, name)
