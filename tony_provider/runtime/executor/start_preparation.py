@@ -277,14 +277,13 @@ def _launch(
 def _own_gpu(environ: Mapping[str, str], workspace: Workspace, container: ExecutorContainer) -> dict[str, str]:
     """Return the variables of a process that sees only its own MIG instance, which is then its first and only GPU.
 
-    Programs choose the GPU with the number of their local rank. So the framework's local rank is 0 of 1 in each of
-    these processes; ``TONY_LOCAL_RANK`` remains.
+    The framework's number of that GPU is 0. ``TONY_LOCAL_RANK`` still counts the processes. Return {} if the job
+    selects the GPUs itself.
     """
     instance = own_instance(environ, workspace.local_rank, container.process_count)
-    if instance is None:
+    if instance is None or VISIBLE_DEVICES in {**container.job.env, **container.spec.env}:
         return {}
-    local = get_framework(container.job.framework).local_variables
-    return {VISIBLE_DEVICES: instance, **{name: "0" if name.endswith("RANK") else "1" for name in local}}
+    return {VISIBLE_DEVICES: instance, **get_framework(container.job.framework).only_device}
 
 
 def _listening(container: ExecutorContainer, order: StartOrder) -> dict[str, str]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional
 
 import attrs
@@ -139,6 +140,8 @@ class Framework(ABC):
     """Variables that the framework derives from the cluster; a job must not set them."""
     local_variables: frozenset[str] = frozenset()
     """Variables that differ between processes of one container; jobs with several processes must not set them."""
+    only_device: Mapping[str, str] = MappingProxyType({})
+    """Variables of a process whose container has several GPUs, but which sees only one of them, by the number 0."""
 
     secret_variables: frozenset[str] = frozenset()
     """Variables with a secret of the job, the same in all tasks of its cluster and unknown elsewhere."""

@@ -7,6 +7,8 @@ container's GPUs, because by default JAX lets each process use all of them.
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.frameworks.base import TaskEnvironment
 from tony_provider.runtime.frameworks.collective import CollectiveFramework, Member
@@ -20,6 +22,7 @@ class Jax(CollectiveFramework):
 
     name = "jax"
     made_variables = frozenset({COORDINATOR})
+    only_device = MappingProxyType({LOCAL_DEVICES: "0"})
 
     exposed = "JAX accepts any client, which could change the exchanged data, or end the training"
 

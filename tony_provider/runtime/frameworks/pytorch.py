@@ -8,6 +8,8 @@ variable initialization" and "torchrun".
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from tony_provider.runtime.frameworks.base import TaskEnvironment
 from tony_provider.runtime.frameworks.collective import CollectiveFramework, Member
 
@@ -19,6 +21,7 @@ class PyTorch(CollectiveFramework):
     made_variables = frozenset({"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"})
 
     local_variables = frozenset({"LOCAL_RANK", "LOCAL_WORLD_SIZE"})
+    only_device = MappingProxyType({"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"})
 
     interface_variables = frozenset({"GLOO_SOCKET_IFNAME"})
 
