@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk._shared.secrets_masker import SecretsMasker
 from airflow.sdk.log import mask_secret
@@ -16,6 +17,7 @@ from airflow.sdk.log import mask_secret
 from tests.hooks.conftest import AddConnection
 from tony_provider.cluster.errors import ConnectionProblem
 from tony_provider.cluster.settings import NO_KEY_SERVER, Backend, MasterKeytab, Settings
+from tony_provider.cluster.yarn.credentials import http_auth
 from tony_provider.hooks.connection import read_connection, settings_of
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.application import GpuDealing
@@ -107,6 +109,7 @@ def test_the_login_at_a_gateway(
             {"gateway": "cookie"},
             "the token in the password field expired at 2026-01-01 00:00:00 UTC",
         ),
+        ({"password": "two words"}, {"gateway": "bearer"}, "the password field holds no token"),
         ({}, {"gateway": "basic", "other_hdfs": "b=http://nn3:9870"}, "`other_hdfs` cannot be used with `gateway`"),
         ({}, {"gateway": "basic", "key_server": "kms://https@kms:9600/kms"}, "`key_server` cannot be used with"),
     ],
@@ -119,14 +122,42 @@ def test_what_is_wrong_with_a_gateway(
 
 
 def test_a_gateway_decides_who_its_users_are(add_connection: AddConnection) -> None:
+    extra = {**GATEWAY, "gateway": "basic"}
     with pytest.raises(ConnectionProblem, match=r"jobs cannot run as bob \(proxy_user\)"):
-        yarn_settings(add_connection, "bob", password="open-sesame", extra={**GATEWAY, "gateway": "basic"})
+        yarn_settings(add_connection, "bob", host="https://knox:8443/y", password="open-sesame", extra=extra)
 
 
-def test_a_password_is_not_sent_over_plain_http(add_connection: AddConnection) -> None:
-    yarn = yarn_settings(add_connection, password="open-sesame", extra={**GATEWAY, "gateway": "basic"}).yarn
+@pytest.mark.parametrize("plain", ["host", "webhdfs"])
+def test_a_password_is_not_sent_over_plain_http(add_connection: AddConnection, plain: str) -> None:
+    addresses = {name: f"{'http' if name == plain else 'https'}://knox:8443/gateway" for name in ("host", "webhdfs")}
+    extra = {**GATEWAY, "gateway": "basic", "webhdfs": addresses["webhdfs"]}
+    fields = {"host": addresses["host"], "password": "open-sesame"}
+    with pytest.raises(ConnectionProblem, match=r"would send the password or token unencrypted to http://knox:8443"):
+        yarn_settings(add_connection, **fields, extra=extra)
+    assert yarn_settings(add_connection, **fields, extra={**extra, "insecure_http": True}).yarn is not None
+
+
+def test_addresses_of_nodes_are_plain_http_too(add_connection: AddConnection) -> None:
+    extra = {"kerberos": True, "webhdfs": "https://httpfs:14000", "nodes_webhdfs": "http://nn:9870"}
+    yarn = yarn_settings(add_connection, host="https://rm:8090", extra=extra).yarn
     assert yarn is not None
-    assert yarn.plain_addresses == ["http://rm:8088"]
+    assert yarn.plain_addresses == ["http://nn:9870"]
+
+
+def test_a_login_is_sent_to_the_gateway_alone(add_connection: AddConnection) -> None:
+    host = "https://Knox:443/gateway/api/yarn"
+    extra = {**GATEWAY, "gateway": "basic", "webhdfs": "https://knox:8443/gateway/api"}
+    yarn = yarn_settings(add_connection, host=host, password="open-sesame", extra=extra).yarn
+    assert yarn is not None
+    auth = http_auth(yarn)
+    for url, is_sent in (
+        ("https://knox/gateway/api/yarn/ws/v1/cluster/info", True),
+        ("https://knox:8443/gateway/api/webhdfs/v1/", True),
+        ("http://knox:8443/gateway/api/webhdfs/v1/", False),
+        ("http://rm:8088/proxy/application_1_0001/", False),
+    ):
+        request = requests.Request("GET", url, auth=auth).prepare()
+        assert ("Authorization" in request.headers) is is_sent, url
 
 
 def test_defaults(add_connection: AddConnection) -> None:

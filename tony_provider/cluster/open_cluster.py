@@ -6,7 +6,7 @@ Only the module of the configured backend is imported, because the YARN modules 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import attrs
@@ -66,10 +66,6 @@ def open_cluster(settings: Settings) -> OpenCluster:
     return _open_local(settings)
 
 
-def _no_login(host: str) -> NoReturn:
-    raise ConnectionProblem(f"no login is known for {host}, which is not behind the gateway")
-
-
 def _open_local(settings: Settings) -> OpenCluster:
     from tony_provider.cluster.local.local_cluster import LocalCluster
 
@@ -127,12 +123,12 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     if not isinstance(storage, WebHdfsStorage):
         return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs=None)
     tokens = None
-    if yarn.kerberos:
+    if aside and yarn.kerberos:
         if yarn.nodes_webhdfs and not yarn.gateway:  # HttpFS issues tokens that only HttpFS accepts
             storage_of_tokens = WebHdfsStorage(namenodes, negotiate=aside)
         else:
             storage_of_tokens = storage
-        open_server = partial(KeyServer, webhdfs=webhdfs, negotiate=aside or _no_login)
+        open_server = partial(KeyServer, webhdfs=webhdfs, negotiate=aside)
         uri = NO_KEY_SERVER if yarn.gateway else yarn.key_server  # it is not behind the gateway
         key_server = KeyServerAccess(uri, open_server, yarn.insecure_http)
         hdfs = HdfsClusters(storage_of_tokens, uris.parse(staging_dir).authority, others, key_server)

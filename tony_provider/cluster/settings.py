@@ -325,14 +325,13 @@ class YarnSettings:
 
     @property
     def plain_addresses(self) -> list[str]:
-        """The http addresses on a cluster with Kerberos, or of a gateway.
-
-        Keys and tokens of jobs, or the password, would be sent to them unencrypted.
+        """The http addresses on a cluster with Kerberos. Keys and tokens of jobs would be sent to them unencrypted.
 
         See ``refuse_plain_http`` in ``checks/job_checks.py``.
         """
         others = (address for each in self.other_hdfs for address in each.webhdfs.addresses)
-        every = [*self.resource_managers, *self.webhdfs.addresses, *others] if self.kerberos or self.gateway else []
+        own = [*self.resource_managers, *self.webhdfs.addresses, *self.nodes_webhdfs]
+        every = [*own, *others] if self.kerberos else []
         return [address for address in every if address.startswith("http://")]
 
     @property

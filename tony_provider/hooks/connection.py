@@ -9,6 +9,7 @@ import getpass
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -244,7 +245,11 @@ def _yarn_settings(connection: Connection, extra: _Extra, get_connection: Callab
     }
     if given["gateway"] and not given.get("nodes_webhdfs"):
         raise extra.problem("nodes_webhdfs", "is required with `gateway`: containers cannot log in at the gateway")
-    return YarnSettings(managers, scheduler=extra["scheduler_address"], **given)
+    found = YarnSettings(managers, scheduler=extra["scheduler_address"], **given)
+    plain = [each for each in (*managers, *found.webhdfs.addresses) if each.startswith("http://")]
+    if found.gateway and plain and not found.insecure_http:
+        raise extra.problem("gateway", f"would send the password or token unencrypted to {plain[0]}; use https")
+    return found
 
 
 def _gateway(connection: Connection, extra: _Extra) -> GatewayLogin | None:
@@ -257,7 +262,9 @@ def _gateway(connection: Connection, extra: _Extra) -> GatewayLogin | None:
     if not (connection.login and connection.password):
         secret = "password" if method is GatewayMethod.BASIC else "token in the password field"
         raise extra.problem("gateway", f"is {method}, so the connection needs a user and a {secret}")
-    login = GatewayLogin(method, str(connection.login), str(connection.password))
+    login = GatewayLogin(method, str(connection.login), str(connection.password).strip())
+    if method is not GatewayMethod.BASIC and not re.fullmatch(r"[\x21-\x7e]+", login.secret):
+        raise extra.problem("gateway", f"is {method}, and the password field holds no token")
     if method is not GatewayMethod.BASIC and (expiry := login.expiry_ms) and expiry < epoch_ms():
         raise extra.problem("gateway", f"cannot be used: the token in the password field expired at {moment(expiry)}")
     return login

@@ -45,7 +45,13 @@ from tony_provider.cluster.http import (
 from tony_provider.cluster.settings import YarnSettings
 from tony_provider.cluster.yarn.cluster_view import Queue, find_queue, upwards
 from tony_provider.cluster.yarn.credentials import Ticket, ticket
-from tony_provider.cluster.yarn.rest import GATEWAY_REMEDY, refused_by_gateway, said_exception
+from tony_provider.cluster.yarn.rest import (
+    GATEWAY_REMEDY,
+    is_refused_by_gateway,
+    refused_by_gateway,
+    rest_url,
+    said_exception,
+)
 from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
 from tony_provider.runtime.common.clock import server_clock_ahead
 from tony_provider.runtime.common.concurrency import run_in_threads
@@ -300,7 +306,7 @@ class DaemonChecks(ABC):
             yield problem(what, error.detail, error.advice)
             return
         state, (exception, message) = self._state(response), said_exception(response)
-        if self.way.gateway and (response.is_redirect or asks_for_kerberos(response)):
+        if self.way.gateway and is_refused_by_gateway(response):
             yield problem(what, refused_by_gateway(response), GATEWAY_REMEDY)
         elif state:
             (self.active if state.startswith("active") else self.standby).append(address)
@@ -339,7 +345,7 @@ class ResourceManagerChecks(DaemonChecks):
 
     def _ask(self, address: str) -> requests.Response:
         before = time.time()
-        response = self.way.send("GET", f"{address}/ws/v1/cluster/info")
+        response = self.way.send("GET", rest_url(address, "/ws/v1/cluster/info", self.way.gateway))
         skew = server_clock_ahead(response.headers.get("Date"), before, time.time())
         if skew is not None:
             self.skews.append(skew)

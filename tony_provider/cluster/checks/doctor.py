@@ -516,7 +516,8 @@ class _Yarn:
         return SchedulerChecks(cluster, self._settings.queue)
 
     def _tls(self) -> Sequence[ServerTls]:
-        yarn, unknown = self._yarn, self._yarn.nodes_ca_file is None
+        yarn = self._yarn
+        unknown = yarn.nodes_ca_file is None and not yarn.nodes_webhdfs
         return [
             *(ServerTls(each, yarn.verify, for_nodes=False) for each in yarn.resource_managers),
             *(ServerTls(each, self._verify_hdfs, for_nodes=unknown) for each in yarn.webhdfs.addresses),

@@ -116,7 +116,8 @@ def web_proxy_hosts(rest: YarnRest, schedulers: Sequence[str]) -> list[str]:
         else:
             found = [_host(address, rest) for address in _resource_managers(rest)]
     except ConfigurationHidden:
-        found = [urlsplit(address).hostname or "" for address in rest.config.addresses]
+        addresses = [] if rest.config.gateway else rest.config.addresses
+        found = [urlsplit(address).hostname or "" for address in addresses] or [_OF_SCHEDULERS]
     hosts: dict[str, None] = {}
     for host in found:
         hosts |= dict.fromkeys(map(_host_of, schedulers) if _is_this_machine(host) else [host])
@@ -167,13 +168,16 @@ def _resource_managers(rest: YarnRest) -> list[str]:
 def _host(address: str, rest: YarnRest) -> str:
     """Return the host of ``host:port``, or the active ResourceManager's host for a wildcard (0.0.0.0)."""
     host = _host_of(address)
-    return rest.active_host() if host in _ANY else host
+    if host not in _ANY:
+        return host
+    return _OF_SCHEDULERS if rest.config.gateway else rest.active_host()
 
 
 def _host_of(address: str) -> str:
     return urlsplit(f"//{address}").hostname or ""
 
 
+_OF_SCHEDULERS = "localhost"  # stands for the hosts of the schedulers, because a gateway's host is another machine
 _OWN_NAMES = {"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
 
 

@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -40,7 +40,7 @@ from tony_provider.runtime.protocol.store_tokens import (
 from tony_provider.runtime.storage.errors import StorageAuthError, StorageError
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
-from tony_provider.runtime.storage.webhdfs.transport import Negotiate, spnego_error
+from tony_provider.runtime.storage.webhdfs.transport import Negotiate, server_of, spnego_error
 
 log = logging.getLogger(__name__)
 
@@ -55,24 +55,31 @@ def http_auth(yarn: YarnSettings) -> AuthBase | None:
     Raises ConnectionProblem if the library for SPNEGO is not installed.
     """
     if yarn.gateway:
-        return _AtGateway(yarn.gateway)
+        return _AtGateway(yarn.gateway, yarn.resource_managers + yarn.webhdfs.addresses)
     return _Spnego(own_tickets()) if yarn.kerberos else None
 
 
 def http_logins(yarn: YarnSettings) -> tuple[Negotiate | None, Negotiate | None]:
-    """Return the logins for the store, and for other servers, whose failures are StorageErrors."""
+    """Return the logins for the store, and for other servers, whose failures are StorageErrors.
+
+    Behind a gateway, no other servers are contacted.
+    """
     if login := yarn.gateway:
-        return (lambda _: login), None
+        return (lambda _: login), (lambda _: login)
     return (own_tickets().negotiate, own_tickets(spnego_error).negotiate) if yarn.kerberos else (None, None)
 
 
 class _AtGateway(AuthBase):
-    def __init__(self, login: GatewayLogin) -> None:
+    """Sends the login to the gateway, and to no other server."""
+
+    def __init__(self, login: GatewayLogin, addresses: Iterable[str]) -> None:
         self._login = login
+        self._servers = set(map(server_of, addresses))
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
         request.headers.pop("Cookie", None)  # a session of another login
-        request.headers.update(self._login.headers)
+        if server_of(request.url or "") in self._servers:
+            request.headers.update(self._login.headers)
         return request
 
 
@@ -322,9 +329,9 @@ class StoreTokens:
     def ticket_until(self) -> float | None:
         """Return the epoch seconds until which this worker's own ticket can be renewed.
 
-        Return None if the ticket comes from a keytab, or if the time is unknown.
+        Return None if the ticket comes from a keytab, if a gateway needs no ticket, or if the time is unknown.
         """
-        if os.environ.get("KRB5_CLIENT_KTNAME"):
+        if self._rest.config.gateway or os.environ.get("KRB5_CLIENT_KTNAME"):
             return None
         ticket = GrantingTicket.read(os.environ.get("KRB5CCNAME") or f"/tmp/krb5cc_{os.getuid()}")  # noqa: S108
         return ticket.renewable_until if ticket is not None else None

@@ -100,6 +100,11 @@ class _Unavailable(Exception):  # noqa: N818
     """This ResourceManager cannot serve the call now, so try the others, and later this one again."""
 
 
+def rest_url(address: str, path: str, gateway: bool) -> str:
+    """Return the URL of a call at a ResourceManager's address. Knox's service RESOURCEMANAGER omits ``/ws``."""
+    return address + (path.removeprefix("/ws") if gateway and address.endswith("/resourcemanager") else path)
+
+
 class _Endpoint(YarnApi):  # type: ignore[misc]
     """yarn-api-client's calls, sent to one ResourceManager with this module's transport."""
 
@@ -121,7 +126,7 @@ class _Endpoint(YarnApi):  # type: ignore[misc]
             response = bounded_request(
                 self.session,
                 method,
-                self.address + self._path(api_path),
+                rest_url(self.address, api_path, self.config.gateway),
                 YARN_ANSWER_LIMIT,
                 self.config.response_timeout + _LONGEST_ANSWER,
                 params=params,
@@ -145,10 +150,6 @@ class _Endpoint(YarnApi):  # type: ignore[misc]
             self._seen_active = False
             raise
         return _Answer(response)
-
-    def _path(self, api_path: str) -> str:
-        """Return the path as the server expects it: Knox's service RESOURCEMANAGER omits the directory ``ws``."""
-        return api_path.removeprefix("/ws") if self.address.endswith("/resourcemanager") else api_path
 
     @property
     def is_active(self) -> bool:
@@ -297,10 +298,10 @@ def _check(endpoint: _Endpoint, response: requests.Response) -> None:
     """Raise an error unless the response is a success."""
     if response.status_code < requests.codes.multiple_choices:
         return
-    if response.is_redirect and not endpoint.config.gateway:
-        raise _Unavailable("it is a standby")
-    if response.is_redirect or (response.status_code == requests.codes.unauthorized and endpoint.config.gateway):
+    if endpoint.config.gateway and is_refused_by_gateway(response):
         raise ClusterAuthError(f"{endpoint.address}: {refused_by_gateway(response)}; {GATEWAY_REMEDY}")
+    if response.is_redirect:
+        raise _Unavailable("it is a standby")
     if response.status_code in (requests.codes.bad_gateway, requests.codes.service_unavailable):
         raise _Unavailable(f"it answered {response.status_code}")
     exception, message = said_exception(response)
@@ -321,10 +322,15 @@ def _check(endpoint: _Endpoint, response: requests.Response) -> None:
 GATEWAY_REMEDY = "check `gateway`, and the user and the password or token, in the tony connection"
 
 
+def is_refused_by_gateway(response: requests.Response) -> bool:
+    """Return whether a gateway asks for a login, perhaps by a redirect to a page. Standby servers redirect by 307."""
+    return response.status_code in (requests.codes.found, requests.codes.see_other, requests.codes.unauthorized)
+
+
 def refused_by_gateway(response: requests.Response) -> str:
-    """Return how a gateway has refused the login: by a redirect to a login page, or outright."""
-    if response.is_redirect:
-        return f"the gateway redirects to {response.headers['Location']}"
+    """Describe the answer of a gateway that asks for a login."""
+    if response.is_redirect:  # the query may contain a token
+        return f"the gateway redirects to {response.headers['Location'].partition('?')[0]}"
     return "the gateway refuses the login"
 
 
@@ -516,8 +522,10 @@ class MasterProxy:
     def _further(self, application_id: str, known: Sequence[str]) -> list[str]:
         """Return the application's tracking URL if it is a proxy address that is not in ``known``, otherwise [].
 
-        This is an address of the stand-alone proxy, if the cluster has one.
+        This is an address of the stand-alone proxy, if the cluster has one. Behind a gateway it cannot be reached.
         """
+        if self._rest.config.gateway:
+            return []
         url = (self._tracking_url(application_id) or "").rstrip("/")
         return [url] if url not in known and urlsplit(url).path.startswith("/proxy/") else []
 

@@ -355,6 +355,8 @@ class YarnCluster(Cluster):
     def _ask_node(self, node: str, path: str, params: dict[str, str], *, accept: str = "*/*") -> requests.Response:
         """Return a NodeManager's answer, even if it is an error. Raises requests.RequestException, ClusterAuthError."""
         config = self.rest.config
+        if config.gateway:
+            raise requests.ConnectionError("nodes cannot be reached through a gateway")
         scheme = urlsplit(config.addresses[0]).scheme
         user: dict[str, str] = {} if config.auth is not None or not config.user else {"user.name": config.user}
         with requests.Session() as session:
@@ -431,6 +433,11 @@ class YarnCluster(Cluster):
     def _reachable(self, address: str) -> str:
         """Replace the wildcard address 0.0.0.0 with the host at which the ResourceManager was reached."""
         host, _, port = address.rpartition(":")
+        if host == "0.0.0.0" and self.rest.config.gateway:  # noqa: S104
+            raise ConnectionProblem(
+                f"the ResourceManager's configuration names its scheduler {address}; set `scheduler_address` in the "
+                "tony connection to its scheduler's host:port"
+            )
         return f"{self.rest.active_host()}:{port}" if host == "0.0.0.0" else address  # noqa: S104
 
     def close(self) -> None:
