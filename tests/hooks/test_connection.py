@@ -132,7 +132,7 @@ def test_a_password_is_not_sent_over_plain_http(add_connection: AddConnection, p
     addresses = {name: f"{'http' if name == plain else 'https'}://knox:8443/gateway" for name in ("host", "webhdfs")}
     extra = {**GATEWAY, "gateway": "basic", "webhdfs": addresses["webhdfs"]}
     fields = {"host": addresses["host"], "password": "open-sesame"}
-    with pytest.raises(ConnectionProblem, match=r"would send the password or token unencrypted to http://knox:8443"):
+    with pytest.raises(ConnectionProblem, match=r"would send the password or JWT unencrypted to http://knox:8443"):
         yarn_settings(add_connection, **fields, extra=extra)
     assert yarn_settings(add_connection, **fields, extra={**extra, "insecure_http": True}).yarn is not None
 

@@ -98,7 +98,7 @@ def test_airflows_pages_get_the_form() -> None:
     assert form.standard_fields.host.placeholder is not None
     assert "such as http://rm1:8088,http://rm2:8088" in form.standard_fields.host.placeholder
     assert form.standard_fields.password is not None
-    assert form.standard_fields.password.title == "Password or token"
+    assert form.standard_fields.password.title == "Password or JWT"
     assert form.extra_fields is not None
     assert list(form.extra_fields) == list(CONNECTION_FIELDS)
     backend = form.extra_fields["backend"]

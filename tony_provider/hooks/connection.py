@@ -248,7 +248,7 @@ def _yarn_settings(connection: Connection, extra: _Extra, get_connection: Callab
     found = YarnSettings(managers, scheduler=extra["scheduler_address"], **given)
     plain = [each for each in (*managers, *found.webhdfs.addresses) if each.startswith("http://")]
     if found.gateway and plain and not found.insecure_http:
-        raise extra.problem("gateway", f"would send the password or token unencrypted to {plain[0]}; use https")
+        raise extra.problem("gateway", f"would send the password or JWT unencrypted to {plain[0]}; use https")
     return found
 
 

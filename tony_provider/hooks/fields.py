@@ -122,15 +122,15 @@ FIELDS = {
         ),
         gateway=Field(
             "Gateway",
-            "How Airflow logs in at a gateway such as Knox: with the connection's user and password (basic), or with a "
-            "JSON Web Token in the password field (bearer), which may also be sent as a cookie (cookie). The host and "
-            "the WebHDFS addresses are then addresses of the gateway. Default: no gateway.",
+            "How Airflow logs in at a gateway such as Knox: basic sends the user and the password, bearer sends the "
+            "password field as a JSON Web Token (JWT), and cookie sends this JWT as a cookie. The host and the WebHDFS "
+            "addresses are then addresses of the gateway. Default: no gateway.",
             "gateway",
         ),
         nodes_webhdfs=Field(
             "WebHDFS addresses for nodes",
-            "Comma-separated web addresses of all NameNodes that containers use, if Airflow uses other addresses, such "
-            "as a gateway's. Default: the WebHDFS addresses.",
+            "Comma-separated web addresses of all NameNodes, as containers reach them. Set this field if the WebHDFS "
+            "addresses are those of a gateway or of HttpFS. Default: the WebHDFS addresses.",
             "texts",
         ),
         nodes_ca_file=Field(
@@ -343,7 +343,7 @@ FIELD_BEHAVIOUR: dict[str, Any] = {
         "host": "ResourceManagers",
         "port": "Port",
         "login": "User",
-        "password": "Password or token",
+        "password": "Password or JWT",
     },
     # Grey example texts. They must not look like entered values, and must be short enough to be fully visible.
     "placeholders": {

@@ -319,7 +319,7 @@ def _check(endpoint: _Endpoint, response: requests.Response) -> None:
     raise kind(f"the ResourceManager answered {response.status_code}: {message or exception or 'no reason given'}")
 
 
-GATEWAY_REMEDY = "check `gateway`, and the user and the password or token, in the tony connection"
+GATEWAY_REMEDY = "check `gateway`, and the user and the password or JWT, in the tony connection"
 
 
 def is_refused_by_gateway(response: requests.Response) -> bool:

@@ -226,7 +226,7 @@ def _problem(exception: str, message: str, answer: WebHdfsAnswer) -> str:
         place = answer.location.partition("?")[0]  # the rest may contain a token
         return f"the server redirects to {place}, perhaps to log in; check `gateway` in the tony connection"
     if code == 401 and (answer.authenticate or "").lower().startswith(("basic", "bearer")):
-        return f"the gateway does not accept the user and the password or token of the tony connection ({code})"
+        return f"the gateway does not accept the user and the password or JWT of the tony connection ({code})"
     if code in (401, 403) and (known := reason(message)):
         return f"the server does not accept the Kerberos ticket: {known.meaning} ({code}: {message}); {known.remedy}"
     if code in (401, 403):
