@@ -13,7 +13,7 @@ from tests.hadoop.cluster import HadoopCluster
 from tony_provider.runtime.storage import Storage, WebHdfsConfig, open_storage
 
 HDFS = ("webhdfs", "httpfs")
-KINDS = ("local", "memory", *HDFS)
+KINDS = ("local", "memory", "webhdfs")
 USER = "alice"  # an ordinary one: HDFS's superuser may do everything
 
 
@@ -48,6 +48,11 @@ def httpfs_config(hadoop: HadoopCluster) -> WebHdfsConfig:
 
 @pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    yield from new_place(request, tmp_path)
+
+
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A place of the kind that is the parameter of a fixture."""
     unique = uuid.uuid4().hex
     if request.param == "local":
         yield from _place("local", f"file://{tmp_path}/{unique}")

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.runtime.storage.conftest import HDFS, Place
+from tests.runtime.storage.conftest import HDFS, KINDS, Place, new_place
 from tony_provider.runtime.storage import (
     Source,
     StorageError,
@@ -40,6 +40,11 @@ DEADLINE = 60.0  # seconds
 MANY_EXAMPLES = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
+
+
+@pytest.fixture(params=(*KINDS, "httpfs"))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    yield from new_place(request, tmp_path)
 
 
 def no_slash(text: str) -> bool:
