@@ -26,7 +26,7 @@ from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.daemons import ClusterError
 from tests.hadoop.ports import free_ports
 from tests.hadoop.processes import Process, spawn, stop
-from tests.hadoop.resolve import fetch
+from tests.hadoop.resolve import dependency, fetch, project_of
 from tests.hadoop.settings import PROXY_USER, REALM
 from tests.hadoop.tools import java_program, keytool_program
 from tests.waiting import until
@@ -56,22 +56,9 @@ MODULES = (
     "discovery-ambari",
 )
 # Of its web shell, which no test opens: these jars are not on Maven Central.
-_DEPENDENCY = """\
-    <dependency>
-      <groupId>org.apache.knox</groupId><artifactId>gateway-{module}</artifactId><version>{version}</version>
-      <exclusions>
-        <exclusion><groupId>org.jetbrains.pty4j</groupId><artifactId>*</artifactId></exclusion>
-      </exclusions>
-    </dependency>
-"""
-_POM = """\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>tony.test</groupId><artifactId>knox</artifactId><version>1</version>
-  <dependencies>
-{dependencies}  </dependencies>
-</project>
-"""
+_NO_SHELL = (
+    "<exclusions><exclusion><groupId>org.jetbrains.pty4j</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+)
 _LOG = """\
 <Configuration>
   <Appenders><Console name="console"><PatternLayout pattern="%d %p %c{1}: %m%n"/></Console></Appenders>
@@ -157,7 +144,7 @@ def _secure_flags(root: Path, hadoop: HadoopCluster) -> list[str]:
 
 
 def pom() -> str:
-    return _POM.format(dependencies="".join(_DEPENDENCY.format(module=each, version=VERSION) for each in MODULES))
+    return project_of(dependency("org.apache.knox", f"gateway-{each}", VERSION, _NO_SHELL) for each in MODULES)
 
 
 def _has_started(process: Process, log: Path) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from tests.gateways.knox import PASSWORDS, Knox
@@ -31,11 +30,11 @@ pathlib.Path(os.environ["TONY_MODEL_DIR"], "model.json").write_text(json.dumps(s
 """
 
 
-@dataclass
+@dataclass(kw_only=True)
 class KnoxPlace(YarnPlace):
     """Through Knox, by one of its topologies."""
 
-    gateway: Knox = field(default_factory=lambda: Knox(Path(), 0, None))  # type: ignore[arg-type]
+    gateway: Knox
     topology: str = "basic"
     service: str = "yarn"  # of the ResourceManager
     secret: str = ""

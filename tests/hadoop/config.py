@@ -347,10 +347,8 @@ class Configuration:
         }
         if self.settings.secure:
             values |= {
-                "hadoop.http.authentication.type": "kerberos",
-                "hadoop.http.authentication.kerberos.principal": "*",
-                "hadoop.http.authentication.kerberos.keytab": str(self.layout.keytab("HTTP")),
-                "hadoop.http.authentication.signature.secret.file": str(self.layout.kerberos / "http-secret"),
+                # As in core-site, over which HttpFS puts defaults of its own.
+                **{name: value for name, value in self._secure_core().items() if ".http.authentication." in name},
                 "httpfs.hadoop.authentication.type": "kerberos",
                 "httpfs.hadoop.authentication.kerberos.principal": f"hdfs/localhost@{REALM}",
                 "httpfs.hadoop.authentication.kerberos.keytab": str(self.layout.keytab("hdfs")),

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 # The ResourceManager does not start without timelineservice, whether it is enabled or not.
@@ -33,13 +33,7 @@ RESOLVE_SECONDS = 600
 _NO_ASM_5 = "<exclusions><exclusion><groupId>org.ow2.asm</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 _DEPENDENCY = """\
     <dependency>
-      <groupId>org.apache.hadoop</groupId><artifactId>{artefact}</artifactId><version>{version}</version>{exclusions}
-    </dependency>
-"""
-# Of Java until version 10; Hadoop 3.1's web servers need it, and do not bring it.
-_ACTIVATION = """\
-    <dependency>
-      <groupId>javax.activation</groupId><artifactId>activation</artifactId><version>1.1.1</version>
+      <groupId>{group}</groupId><artifactId>{artefact}</artifactId><version>{version}</version>{exclusions}
     </dependency>
 """
 _POM = """\
@@ -60,9 +54,19 @@ def pom(version: str, extra: Sequence[str] = ()) -> str:
     """The project file whose runtime dependencies are one Hadoop version's daemons, and some extra ones."""
     artefacts = (*ARTEFACTS, *extra)
     exclusions = _NO_ASM_5 if version.startswith("2.") else ""
-    dependencies = [_DEPENDENCY.format(artefact=each, version=version, exclusions=exclusions) for each in artefacts]
-    if version.startswith("3.1."):
-        dependencies.append(_ACTIVATION)
+    dependencies = [dependency("org.apache.hadoop", each, version, exclusions) for each in artefacts]
+    if version.startswith("3.1."):  # its web servers need it, and do not bring it; Java had it until version 10
+        dependencies.append(dependency("javax.activation", "activation", "1.1.1"))
+    return project_of(dependencies)
+
+
+def dependency(group: str, artefact: str, version: str, exclusions: str = "") -> str:
+    """One dependency of a project file."""
+    return _DEPENDENCY.format(group=group, artefact=artefact, version=version, exclusions=exclusions)
+
+
+def project_of(dependencies: Iterable[str]) -> str:
+    """The project file with these dependencies."""
     return _POM.format(dependencies="".join(dependencies))
 
 
