@@ -122,9 +122,9 @@ FIELDS = {
         ),
         gateway=Field(
             "Gateway",
-            "How Airflow logs in at a gateway such as Knox: basic sends the user and the password, bearer sends the "
-            "password field as a JSON Web Token (JWT), and cookie sends this JWT as a cookie. The host and the WebHDFS "
-            "addresses are then addresses of the gateway. Default: no gateway.",
+            "How Airflow logs in at a gateway such as Knox. With basic, Airflow sends the user and the password. With "
+            "bearer, it sends the password field as a JSON Web Token (JWT). With cookie, it sends this JWT as a "
+            "cookie. The host and the WebHDFS addresses are addresses of the gateway. Default: no gateway.",
             "gateway",
         ),
         nodes_webhdfs=Field(

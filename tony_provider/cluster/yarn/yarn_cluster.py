@@ -433,12 +433,14 @@ class YarnCluster(Cluster):
     def _reachable(self, address: str) -> str:
         """Replace the wildcard address 0.0.0.0 with the host at which the ResourceManager was reached."""
         host, _, port = address.rpartition(":")
-        if host == "0.0.0.0" and self.rest.config.gateway:  # noqa: S104
+        if host != "0.0.0.0":  # noqa: S104
+            return address
+        if self.rest.config.gateway:
             raise ConnectionProblem(
                 f"the ResourceManager's configuration names its scheduler {address}; set `scheduler_address` in the "
                 "tony connection to its scheduler's host:port"
             )
-        return f"{self.rest.active_host()}:{port}" if host == "0.0.0.0" else address  # noqa: S104
+        return f"{self.rest.active_host()}:{port}"
 
     def close(self) -> None:
         self.rest.close()
