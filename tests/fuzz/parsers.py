@@ -527,7 +527,6 @@ NOT_FOREIGN = {
     "operators/advice.py": "Airflow's own store of a task",
     "operators/try_state.py": "read_json",
     "runtime/am/records.py": "what this application master has written itself",
-    "runtime/checkpoint/content/__main__.py": "requests of the executor",
     "runtime/executor/checkpoint_limits.py": "answers of its own process, which is fed instead",
     "runtime/executor/task_inputs.py": "the master's part of an input; a bounded line, tested by hypothesis",
     "runtime/notebook/kept_work.py": "what it has written itself, whole as its manifest says",

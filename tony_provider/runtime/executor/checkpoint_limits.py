@@ -30,7 +30,7 @@ from tony_provider.runtime.protocol import limits
 
 log = logging.getLogger(__name__)
 
-_PROGRAM = "tony_provider.runtime.checkpoint.content"
+_PROGRAM = "tony_provider.runtime.checkpoint.content.readers"
 _CPU_SECONDS = 30  # seconds of processor time for a small file
 _CPU_BYTES = 10 << 20  # one more second of processor time per this many bytes of a file
 _TIMES = 4  # limit of the elapsed time, as a multiple of the processor time
