@@ -385,6 +385,16 @@ _DOCTOR = ActionCommand(
     func=lazily("tony_provider.cli.diagnose.doctor"),
     args=(*_CONNECTION, ARG_OUTPUT),
 )
+_NODES = ActionCommand(
+    name="nodes",
+    help="List nodes that lost containers",
+    description=(
+        "List the nodes that lost containers of the last days' jobs in the staging directory, or failed a preflight. "
+        "New jobs avoid such nodes if the connection sets avoid_nodes_after."
+    ),
+    func=lazily("tony_provider.cli.diagnose.nodes"),
+    args=(*_CONNECTION, ARG_OUTPUT),
+)
 _GC = ActionCommand(
     name="gc",
     help="Remove files of old trainings from the staging directory",
@@ -544,5 +554,5 @@ def get_tony_cli_commands() -> list[CLICommand]:
     portal = GroupCommand(name="portal", help="Maintain the portal in Airflow's pages", subcommands=(_PORTAL_REBUILD,))
     shown = (_STATUS, _LOGS, _CHECKPOINT, _TENSORBOARD, _NOTEBOOK, _TUNNEL, _ADVISE, _LIST)
     steered = (_KILL, _SAVE, _SUSPEND, _RESUME, _RESIZE, _EXPORT, _RENEW)
-    commands = (_SUBMIT, *steered, *shown, _CHECK, _IMPORT, _DAG, _DOCTOR, _GC, env, portal, runtime)
+    commands = (_SUBMIT, *steered, *shown, _CHECK, _IMPORT, _DAG, _DOCTOR, _NODES, _GC, env, portal, runtime)
     return [GroupCommand(name="tony", help="Run and inspect distributed training on YARN", subcommands=commands)]

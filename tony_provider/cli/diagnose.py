@@ -1,4 +1,7 @@
-"""``airflow tony doctor`` checks a connection, and ``airflow tony advise`` suggests changes to a job."""
+"""The commands ``airflow tony doctor``, ``nodes`` and ``advise``.
+
+``doctor`` checks a connection, ``nodes`` lists nodes that lost containers, and ``advise`` suggests changes to a job.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from typing import Any
 
 from tony_provider.advice.advise import advise as advice_on
 from tony_provider.advice.advise import merged_change, rule_documentation
-from tony_provider.cli.command import command, expect_directory, hook_of, job_of, print_rows, say
+from tony_provider.cli.command import command, expect_directory, hook_of, iso_time, job_of, print_rows, say
 from tony_provider.cluster.findings import await_late_checks
 from tony_provider.cluster.records.history import JobHistory
 from tony_provider.cluster.records.summary import Advice
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.text import one_line
 
@@ -44,6 +48,30 @@ def doctor(args: Namespace) -> None:
     if not report.is_good:
         count = len(report.problems)
         raise SystemExit(f"{count} problem{'s' if count > 1 else ''} found")
+
+
+@command
+def nodes(args: Namespace) -> None:
+    """Print the nodes that lost containers in the last days, those of most jobs first."""
+    with hook_of(args) as hook:
+        found, least = hook.suspect_nodes(), hook.settings.avoid_nodes_after
+    rows = [
+        {
+            "node": each.node,
+            "jobs": len(each.applications),
+            "avoided": least is not None and len(each.applications) >= least,
+            "latest": iso_time(each.time_ms),
+            "application": each.applications[0],
+            "reason": each.reason,
+        }
+        for each in found
+    ]
+    if rows or args.output != "table":
+        print_rows(rows, args.output, whole=True)
+    else:
+        say(
+            f"No node has lost a container of this staging directory's jobs in the last {contract.LOST_NODES_DAYS} days"
+        )
 
 
 @command

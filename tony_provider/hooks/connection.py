@@ -180,6 +180,7 @@ def settings_of(
         yarn=yarn,
         local=local,
         **extra.given("namespace", "queue", "log_size", "network", "staging_dir", "runtime_archive", "shared_cache"),
+        **extra.given("avoid_nodes_after"),
     )
 
 

@@ -160,6 +160,13 @@ FIELDS = {
             "on the worker, or a URI such as hdfs:///apps/tony/tony-runtime.zip. Default: an archive of the worker's "
             "packages.",
         ),
+        avoid_nodes_after=Field(
+            "Avoid nodes after",
+            "New jobs avoid a node on which at least this many jobs have lost containers in the last "
+            f"{contract.LOST_NODES_DAYS} days; see `airflow tony nodes`. Default: new jobs avoid no node.",
+            "number",
+            minimum=1,
+        ),
         shared_dir=Field(
             "Shared directory",
             "Directory for checkpoints of jobs with checkpoint.shared, such as /mnt/tony. All nodes must mount the "

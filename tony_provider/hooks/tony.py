@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # imported on use, because few processes and commands need th
     from tony_provider.cluster.environments.built_environments import BuiltEnvironments
     from tony_provider.cluster.findings import Finding, Report
     from tony_provider.cluster.garbage import Garbage
+    from tony_provider.cluster.records.history import SuspectNode
     from tony_provider.cluster.records.summary import PreviousRuns
     from tony_provider.cluster.submission.preparation import SubmissionRequest
     from tony_provider.cluster.submission.submitter import Preview
@@ -264,6 +265,12 @@ class TonyHook(BaseHook):
         local = self.settings.local
         excluded = [str(uris.parse(str(local.root)))] if local is not None else []
         return Garbage(self.get_conn(), self.storage(), self.layout, models, excluded, history_ms)
+
+    def suspect_nodes(self) -> list[SuspectNode]:
+        """Return the nodes that lost containers of recent jobs in this staging directory. Raises StorageError."""
+        from tony_provider.cluster.records.history import suspect_nodes
+
+        return suspect_nodes(self.storage(), self.layout.lost_nodes_dir, int(self.now() * 1000))
 
     def built_environments(self) -> BuiltEnvironments:
         """Return the Python environments from `airflow tony env build` in the staging directory's cache."""

@@ -143,6 +143,8 @@ class ApplicationDescription:
     authority: str = ""  # PEM certificate of the authority for the application master; its private key is discarded
     other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # other HDFS file systems for inputs, outputs and programs
     zone_offsets: list[ZoneOffset] = attrs.field(factory=list)  # UTC offsets for the job's windows; empty: UTC
+    lost_nodes_dir: str = ""  # URI of the directory for records of nodes that lost containers; empty: no record
+    avoided_nodes: list[str] = attrs.field(factory=list)  # nodes (host:port) that lost containers of other applications
     key_server: str = ""  # URI (kms://…) of the key server if the application has a token for it, otherwise empty
     version: int = 1
 

@@ -18,6 +18,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
 from typing import Any, Callable, ClassVar, Generic, Optional, Protocol, TypeVar, Union
 
 import attrs
@@ -38,6 +39,23 @@ _MOST_MEMBERS = 100  # limit for the members of a gzip file: segments have one o
 _TOO_LARGE = "it is too large: the rest is not read"
 _AT_ONCE = 8  # files read concurrently, because a store's latency for each file dominates
 _MOST_OF_RECORD = 512 << 10  # bytes of a segment that is a record; masters write no larger segments
+
+
+@attrs.frozen
+class LostNodes:
+    """The nodes that lost containers of one application. Later applications may avoid these nodes."""
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    nodes: dict[str, str] = attrs.field(factory=dict)  # reason of the newest loss, by node (host:port)
+    time_ms: int = 0  # epoch milliseconds of the newest loss
+
+
+def lost_nodes_days(directory: str, now_ms: int) -> list[str]:
+    """Return the URIs of the directories with the records of the last days, today's first."""
+    today = datetime.fromtimestamp(now_ms / 1000, timezone.utc)
+    days = (today - timedelta(days=back) for back in range(contract.LOST_NODES_DAYS))
+    return [uris.join(directory, f"{day:%Y-%m-%d}") for day in days]
 
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.faults.account import Account
 from tests.faults.field import EVERY, Field
-from tests.faults.row import TRAIN, row
+from tests.faults.row import COUNT, TRAIN, row
 from tests.faults.rows.process import HIT_AT
 from tests.hadoop.config import Configuration
 from tests.hadoop.settings import Settings
@@ -70,6 +70,27 @@ def _small_disk(directory: Path) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+@row("sick-node", "the disk below rank 1 is full, which the preflight of the next start finds", COUNT)
+def sick_node(field: Field) -> Account:
+    """Rank 0 dies, and rank 1 moves to another node before any process starts. The node is recorded."""
+    if os.geteuid() != 0:
+        return Account(did="not run: mounting a small disk takes root", problems=["needs root"])
+    training = field.train(preflight=True, restart={"budget": 1})
+    training.until_step(HIT_AT)
+    sick = training.job.task("worker:1").node
+    directory = Path(f"/proc/{training.user_process('worker:1').pid}/cwd/tony-work").resolve()
+    with _small_disk(directory), training.hit():
+        training.kill("worker:0")
+        back = training.until_restarted("worker:1")
+    training.until_step(HIT_AT + 10, after=back.at)
+    account = training.finish(replaced=["worker:1"])
+    losses = [event["message"] for event in training.job.events() if event["event"] == "node_loss"]
+    account.expect(any("preflight: its disk has" in each for each in losses), f"the finding is not recorded: {losses}")
+    suspects = [each.node for each in training.job.hook.suspect_nodes()]
+    account.expect(sick in suspects, f"{sick} is not among the nodes that lost containers: {suspects}")
+    return account
 
 
 @row("log-directory-full", "log directories of 24 MB on every node, and rank 1 prints 100 MB")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import attrs
@@ -15,25 +16,70 @@ import attrs
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.training.results import job_status, labels, returned
 from tony_provider.runtime.application_history import (
+    LostNodes,
     SampleSegmentHeader,
     TaskSample,
     contents,
     listed,
+    lost_nodes_days,
     read_events,
     read_limit,
     read_segment,
     segment_order,
 )
 from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.bounds import RECORD_LIMIT
 from tony_provider.runtime.common.codec import CodecError, load_json, to_plain
+from tony_provider.runtime.common.concurrency import in_parallel
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.jobspec.container_content import EnvironmentKind
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import FileStatus, Storage, read_bytes
+from tony_provider.runtime.storage.base import FileStatus, Storage, is_temporary, list_existing, read_bytes
 from tony_provider.runtime.storage.errors import STORE_ERRORS, StorageError, StorageNotFound
+
+
+@attrs.frozen
+class SuspectNode:
+    """A node that lost containers of applications in the last days."""
+
+    node: str  # host:port
+    applications: list[str]  # IDs of the applications, the latest first
+    reason: str  # of the latest loss
+    time_ms: int  # epoch milliseconds of the latest loss
+
+
+def suspect_nodes(storage: Storage, directory: str, now_ms: int) -> list[SuspectNode]:
+    """Return the nodes that lost containers, those of most applications first. Raises StorageError.
+
+    ``directory``: URI of the directory in which application masters record the losses.
+    """
+    days = in_parallel(partial(list_existing, storage), lost_nodes_days(directory, now_ms), _AT_ONCE, "nodes")
+    files = [file.path for day in days for file in day if not is_temporary(file.name)][:_MOST_RECORDS]
+    found: dict[str, list[tuple[int, str, str]]] = {}
+    for file, lost in in_parallel(partial(_lost_nodes, storage), files, _AT_ONCE, "nodes"):
+        for node, reason in lost.nodes.items():
+            found.setdefault(node, []).append((lost.time_ms, uris.name(file).partition(".")[0], reason))
+    suspects = [_suspect(node, sorted(losses, reverse=True)) for node, losses in found.items()]
+    return sorted(suspects, key=lambda each: (-len(each.applications), -each.time_ms))
+
+
+_AT_ONCE = 8  # files read concurrently
+_MOST_RECORDS = 2000
+
+
+def _lost_nodes(storage: Storage, file: str) -> tuple[str, LostNodes]:
+    try:
+        return file, load_json(read_bytes(storage, file, length=RECORD_LIMIT), LostNodes)
+    except (StorageNotFound, CodecError):
+        return file, LostNodes()
+
+
+def _suspect(node: str, losses: Sequence[tuple[int, str, str]]) -> SuspectNode:
+    time_ms, _, reason = losses[0]
+    return SuspectNode(node, list(dict.fromkeys(application for _, application, _ in losses)), reason, time_ms)
 
 
 @attrs.frozen(kw_only=True)

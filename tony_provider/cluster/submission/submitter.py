@@ -32,7 +32,7 @@ from tony_provider.cluster.errors import (
 from tony_provider.cluster.interface import Application, Submission, wait_for_end
 from tony_provider.cluster.lifetime import zone_offsets
 from tony_provider.cluster.open_cluster import OpenCluster
-from tony_provider.cluster.records.history import Mask, SpecificationRecord, specification_record
+from tony_provider.cluster.records.history import Mask, SpecificationRecord, specification_record, suspect_nodes
 from tony_provider.cluster.sources import LocalSource, Source
 from tony_provider.cluster.submission.preparation import (
     PreparedSubmission,
@@ -188,8 +188,17 @@ class SubmissionBuilder(ABC):
             key_server=next(
                 (name for name in other_tokens(credentials.secrets) if name.startswith(KEY_SERVER_PREFIX)), ""
             ),
+            lost_nodes_dir=self.prepared.layout.lost_nodes_dir,
+            avoided_nodes=self._avoided_nodes(),
             authority=credentials.secrets[contract.SECRET_CA].decode(),
         )
+
+    def _avoided_nodes(self) -> list[str]:
+        least = self.prepared.opened.settings.avoid_nodes_after
+        if least is None:
+            return []
+        found = suspect_nodes(self.prepared.opened.storage, self.prepared.layout.lost_nodes_dir, epoch_ms())
+        return [each.node for each in found if len(each.applications) >= least]
 
     def _shared_checkpoints(self) -> str:
         opened, request = self.prepared.opened, self.prepared.request

@@ -121,6 +121,7 @@ class Layout:
     - ``cache/<sha256>/<name>``: files that jobs share.
     - ``jobs/<identity>/``: a training, with ``applications/<id>`` for each application, a checkpoint chain
       (``chain-0001``) for each start without earlier checkpoints, and ``notes`` of its tries.
+    - ``nodes/<day>/``: nodes that lost containers, in a file for each application.
     - ``advice/<task>.json``: summaries of the latest runs of a DAG's task.
     """
 
@@ -172,6 +173,11 @@ class Layout:
     def notes_dir(self, identity: Identity) -> str:
         """Return the directory of notes that the training's tries leave for each other."""
         return uris.join(self.job_dir(identity), "notes")
+
+    @property
+    def lost_nodes_dir(self) -> str:
+        """The directory in which applications record nodes that lost containers."""
+        return uris.join(self.root, contract.LOST_NODES_DIR)
 
     @property
     def advice_dir(self) -> str:

@@ -101,6 +101,7 @@ class Rendezvous:
             cluster=self._pack(action.cluster),
             resume=resume_message(action.resume),
             keep_checkpoints=action.keep_checkpoints,
+            preflight=action.preflight.value if action.preflight else "",
         )
         for task, start in action.starts.items():
             yield task, partial(_rendezvous, common, start)

@@ -179,7 +179,9 @@ _REPORTS: dict[Optional[str], Callable[[Any], Report]] = {
     "settled": executor_messages.settlement,
     "stacks": lambda stacks: ProcessStacks(stacks.start, executor_messages.stacks(stacks)),
     "last_words": lambda last: LastOutput(last.tail),
-    "restore_failed": lambda failed: RestoreFailed(failed.start, failed.uri, failed.damaged, failed.reason),
+    "restore_failed": lambda failed: RestoreFailed(
+        failed.start, failed.uri, failed.damaged, failed.reason, failed.unfit
+    ),
     "exported": lambda exported: ModelExport(executor_messages.exported(exported), exported.problem),
 }
 """Conversions of the messages that the session handles, by kind."""

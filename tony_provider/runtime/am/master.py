@@ -191,6 +191,7 @@ class Master:
             jitter=random.random,
             epoch=epoch_ms() / 1000 - loop_time(),
             zone_offsets=description.zone_offsets,
+            avoided_nodes=description.avoided_nodes,
         )
         epoch = self.session.state.epoch
         records.series.begin(min(loop_time(), self._started_ms / 1000 - epoch), epoch)

@@ -30,7 +30,7 @@ from tony_provider.runtime.am.checkpoint_chain import FencedError, Ownership
 from tony_provider.runtime.am.sample_series import Series
 from tony_provider.runtime.am.session.actions import AddNote, Note
 from tony_provider.runtime.am.session.recovery import History, merge_data
-from tony_provider.runtime.am.store_writer import FileUpdater, SegmentWriter, StoreWriter
+from tony_provider.runtime.am.store_writer import FileUpdater, LostNodesFile, SegmentWriter, StoreWriter
 from tony_provider.runtime.application_history import (
     APPLICATION,
     DROPPED,
@@ -400,6 +400,7 @@ class ApplicationRecords:
         self._events = EventLog(ownership, previous.events if previous else (), time_ms=epoch_ms(), note=self.note)
         self.series = Series(ownership, kept=previous.series if previous else 0, note=self.note)
         self.logs = TaskLogs(ownership, note=self.note)
+        self._lost_nodes = LostNodesFile(ownership, self.note) if ownership.description.lost_nodes_dir else None
         self._status_file: Optional[FileUpdater] = None
         self._result: Optional[JobStatus] = None
         self._publishing: Optional[asyncio.Future[Any]] = None
@@ -423,7 +424,7 @@ class ApplicationRecords:
 
     @property
     def _writers(self) -> list[StoreWriter]:
-        return [each for each in (self._status_file, self._events, self.series, self.logs) if each]
+        return [each for each in (self._status_file, self._events, self.series, self.logs, self._lost_nodes) if each]
 
     @property
     def troubles(self) -> list[str]:
@@ -433,6 +434,8 @@ class ApplicationRecords:
     def note(self, note: Note) -> None:
         """Record an event with the current time."""
         self._events.append(note, epoch_ms())
+        if self._lost_nodes and note.event == "node_loss":
+            self._lost_nodes.lost(note.data["nodes"], note.message)
         self._events.changed()
         self.changed()
 
@@ -454,7 +457,7 @@ class ApplicationRecords:
         self._result = result
         if not self._status_file:
             self._status_file = self._publisher(contract.STATUS_FILE, lambda: partial(dump_json, result))
-        last: list[StoreWriter] = [self.series, self._events, self.logs, self._status_file]
+        last = [each for each in (self.series, self._events, self.logs, self._lost_nodes, self._status_file) if each]
         written = await asyncio.gather(*(each.finish() for each in last))
         missing = [each.name for each, is_there in zip(last, written) if not is_there]
         return [*missing, *([] if await self.write_result_only(result) else [contract.RESULT_FILE])]

@@ -9,16 +9,21 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from functools import partial
 from typing import Callable, Optional
 
 from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.session.actions import AddNote, Note
+from tony_provider.runtime.application_history import LostNodes, lost_nodes_days
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms, moment
+from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.common.concurrency import loop_time, wait_with_timeout
 from tony_provider.runtime.common.quantities import span
 from tony_provider.runtime.protocol.limits import SLOW_ANSWER
 from tony_provider.runtime.storage import Storage, StorageError, uris, write_atomically
+from tony_provider.runtime.storage.base import list_existing
 
 log = logging.getLogger(__name__)
 
@@ -218,6 +223,34 @@ class FileUpdater(StoreWriter):
         data = made()
         self._cost = time.monotonic() - began
         self._put(self._uri, data)
+
+
+class LostNodesFile(FileUpdater):
+    """Records the nodes that lost containers of this application, in a directory for all applications."""
+
+    def __init__(self, ownership: Ownership, note: AddNote) -> None:
+        """``note``: see StoreWriter."""
+        description = ownership.description
+        self._directory = description.lost_nodes_dir
+        self._lost = LostNodes()
+        today = lost_nodes_days(self._directory, epoch_ms())[0]
+        uri = uris.join(today, f"{description.application_id}.{ownership.am_attempt}.json")
+        super().__init__(ownership.storage, uri, lambda: partial(dump_json, self._lost), note=note)
+
+    def lost(self, nodes: Iterable[str], reason: str) -> None:
+        """Record a loss on these nodes."""
+        self._lost = LostNodes({**self._lost.nodes, **dict.fromkeys(nodes, reason)}, epoch_ms())
+        self.changed()
+
+    async def finish(self) -> bool:
+        return await super().finish() if self._lost.nodes else True
+
+    def _write(self, made: Callable[[], bytes]) -> None:
+        super()._write(made)
+        known = {uris.name(day) for day in lost_nodes_days(self._directory, epoch_ms())}
+        for each in list_existing(self._storage, self._directory):
+            if each.name < min(known):
+                self._storage.remove(each.path, recursive=True)
 
 
 class SegmentWriter(StoreWriter):

@@ -374,10 +374,15 @@ def _holder(device: str) -> str:
 
 LIBRARY = "libnvidia-ml.so.1"
 _SUCCESS = 0
+_UNCORRECTED, _SINCE_LOADED = ctypes.c_uint(1), ctypes.c_uint(0)  # nvmlMemoryErrorType_t, nvmlEccCounterType_t
 
 
 class NvmlError(Exception):
     """NVML is missing, or does not answer a query. The message names the reason."""
+
+
+class NvmlMissingError(NvmlError):
+    """The node has no NVML."""
 
 
 class _Utilization(ctypes.Structure):
@@ -400,8 +405,9 @@ class Nvml:
         try:
             self._nvml: Any = ctypes.CDLL(library)
         except OSError as error:
-            raise NvmlError(str(error)) from error
+            raise NvmlMissingError(str(error)) from error
         self._call("nvmlInit_v2")
+        self._names = names
         self._devices = [self._named(name) for name in names] if names else self._all()
         if len(self._devices) != wanted:
             raise NvmlError(
@@ -428,6 +434,23 @@ class Nvml:
         if len(sizes) == every:
             found["gpu_bytes"] = sum(sizes)
         return found
+
+    def faults(self) -> Iterator[str]:
+        """Yield a line for each of the container's GPUs whose memory is damaged. Not all GPUs report such faults."""
+        errors = ctypes.c_ulonglong()
+        remaps = [ctypes.c_uint() for _ in range(4)]  # correctable, uncorrectable, pending, failed
+        for number, device in enumerate(self._devices):
+            name = self._names[number] if self._names else str(number)
+            counted = self._answers(
+                "nvmlDeviceGetTotalEccErrors", device, _UNCORRECTED, _SINCE_LOADED, ctypes.byref(errors)
+            )
+            if counted and errors.value:
+                yield f"its GPU {name} has had {count(errors.value, 'uncorrected ECC error')}"
+            if self._answers("nvmlDeviceGetRemappedRows", device, *map(ctypes.byref, remaps)):
+                if remaps[3].value:
+                    yield f"its GPU {name} could not remap a damaged row of its memory"
+                elif remaps[2].value:
+                    yield f"its GPU {name} needs a reset, which remaps a damaged row of its memory"
 
     def _named(self, name: str) -> ctypes.c_void_p:
         device = ctypes.c_void_p()

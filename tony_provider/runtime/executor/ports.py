@@ -11,7 +11,7 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Optional
 
@@ -61,6 +61,16 @@ class HeldPorts:
                     self._sockets[name] = _bind(number, share=self._share, again=True)
                 except OSError as error:
                     raise PortError(f"port {number} ({name}) was taken between two generations: {error}") from error
+
+    @contextlib.contextmanager
+    def listening(self, name: str) -> Iterator[socket.socket]:
+        """Lend the socket of a port to a server of this process. Afterwards, reserve the port with a new socket.
+
+        Raises PortError if another process has then taken the port.
+        """
+        with self._sockets.pop(name) as lent:
+            yield lent
+        self.reacquire()
 
     def close(self) -> None:
         for held in self._sockets.values():

@@ -261,6 +261,7 @@ class ProcessStart:
             start=self.order.start,
             uri=error.uri,
             damaged=error.damaged,
+            unfit=error.unfit,
             reason=replaced(str(error)),
         )
         self._send_and_remember(tony_pb2.FromExecutor(restore_failed=failed))

@@ -24,7 +24,7 @@ from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts
 from tony_provider.runtime.executor.workspace import JobFiles, Workspace
 from tony_provider.runtime.frameworks.base import ClusterSpec
-from tony_provider.runtime.jobspec.model import ranks
+from tony_provider.runtime.jobspec.model import Preflight, ranks
 from tony_provider.runtime.protocol import messages, tony_pb2
 from tony_provider.runtime.storage import Storage
 
@@ -116,12 +116,14 @@ class StartOrder:
     cluster: ClusterSpec
     resume: Optional[ResumePoint] = None  # None means from the beginning
     keep_checkpoints: bool = False  # keep the checkpoint directory, and resume from its content
+    preflight: Optional[Preflight] = None  # check before the processes start, or None
 
     @classmethod
     def of_message(cls, rendezvous: tony_pb2.Rendezvous) -> StartOrder:
         resume = messages.resume_point_of(rendezvous.resume) if rendezvous.HasField("resume") else None
         cluster = messages.unpack_cluster(rendezvous.generation, rendezvous.cluster)
-        return cls(rendezvous.start, cluster, resume, rendezvous.keep_checkpoints)
+        preflight = Preflight(rendezvous.preflight) if rendezvous.preflight else None
+        return cls(rendezvous.start, cluster, resume, rendezvous.keep_checkpoints, preflight)
 
     @property
     def generation(self) -> int:

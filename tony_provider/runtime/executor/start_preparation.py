@@ -21,12 +21,13 @@ from tony_provider.runtime.common.concurrency import in_parallel, retry_blocking
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.executor_container import ExecutorContainer, own_address
 from tony_provider.runtime.executor.gpus import NoGpusError, own_instance
+from tony_provider.runtime.executor.ports import PortError
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder
 from tony_provider.runtime.executor.user_environment import python_bin, user_environment
 from tony_provider.runtime.executor.workspace import ChangedFileError, Workspace
 from tony_provider.runtime.frameworks.base import VISIBLE_DEVICES, HelperProcess, get_framework, task_environment
 from tony_provider.runtime.frameworks.task_type_rules import takes_gang_along
-from tony_provider.runtime.jobspec.model import MirrorScope, Role, in_cluster, saves_checkpoints
+from tony_provider.runtime.jobspec.model import MirrorScope, Preflight, Role, in_cluster, saves_checkpoints
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, StorageUnreachable, uris, walk
 from tony_provider.runtime.storage.base import download
 
@@ -92,8 +93,9 @@ _NOT_PLACED = "the job's files could not be put into the container"
 class PreparationError(Exception):
     """The preparation of a start has failed. The message names the reason."""
 
-    def __init__(self, reason: str, *, uri: str = "", damaged: bool = False) -> None:
+    def __init__(self, reason: str, *, uri: str = "", damaged: bool = False, unfit: bool = False) -> None:
         super().__init__(reason)
+        self.unfit = unfit  # a check of the node has failed
         self.uri = uri  # URI of the checkpoint; empty if the checkpoint is not the cause
         self.damaged = damaged  # the checkpoint itself is damaged, so another attempt would fail
 
@@ -124,10 +126,12 @@ def prepare_start(context: ExecutorContext, order: StartOrder, cancelled: thread
     Raises PreparationError, Cancelled. Raises PythonEnvError, LookupError if another attempt would fail in the same
     way.
     """
-    with _reported("", ChangedFileError, ArchiveError), _reported(_NOT_PLACED, OSError):
-        context.files.place(cancelled)
     with _reported("", NoGpusError):
         gpus = context.gpus.environment(cancelled) if context.gpus else {}
+    if order.preflight:
+        _check(context, order, cancelled)
+    with _reported("", ChangedFileError, ArchiveError), _reported(_NOT_PLACED, OSError):
+        context.files.place(cancelled)
     with _reported("the warm start could not be copied", StorageError, DamagedCheckpoint, OSError):
         _fetch_warm_start(context, cancelled)
     if context.shared is None:  # the path of a shared directory is the same everywhere
@@ -142,6 +146,21 @@ def prepare_start(context: ExecutorContext, order: StartOrder, cancelled: thread
             raise PreparationError(str(error), uri=uri, damaged=True) from error
     with _reported("its files could not be written", OSError):  # a problem of this node, usually a full disk
         return _prepared(context, order, resumed, gpus, cancelled)
+
+
+def _check(context: ExecutorContext, order: StartOrder, cancelled: threading.Event) -> None:
+    """Check the node, and with ``Preflight.NETWORK`` also the network. Raises PreparationError, Cancelled."""
+    from tony_provider.runtime.executor.preflight import Ring, UnfitNodeError, check_network, check_node
+
+    try:
+        check_node(context, cancelled)
+        ring = Ring.of(context, order) if order.preflight is Preflight.NETWORK else None
+        if ring is not None:
+            check_network(ring, context.ports, cancelled)
+    except UnfitNodeError as error:
+        raise PreparationError(f"its node has failed the preflight: {error}", unfit=True) from error
+    except PortError as error:
+        raise PreparationError(str(error)) from error
 
 
 @contextmanager

@@ -456,6 +456,13 @@ class OutputSpec:
     replace: bool = False  # replace existing files; default: only files that the same training wrote
 
 
+class Preflight(str, Enum):
+    """What executors check before they start user processes."""
+
+    NODE = "node"  # the task's own node
+    NETWORK = "network"  # the node, and the network between all tasks of the cluster
+
+
 class Network(str, Enum):
     """Declared reachability of the ports on which a job's processes listen."""
 
@@ -496,6 +503,7 @@ class JobSpec:
     tensorboard: Optional[TensorBoardSpec] = None  # true: TensorBoard with its defaults; None or false: no TensorBoard
     inputs: dict[str, InputSpec] = attrs.field(factory=dict)  # files to distribute to tasks as shards, by name
     outputs: dict[str, OutputSpec] = attrs.field(factory=dict)  # directories that the tasks write, by name
+    preflight: Optional[bool] = None  # check nodes and network before each start; default: only after a lost container
     network: Optional[Network] = None  # who can reach the processes' ports; default: the connection's, or a warning
     port_range: PortRange = PortRange(20000, 31999)  # below Linux's ephemeral ports, to avoid collisions
 

@@ -442,18 +442,20 @@ class CheckpointAnswer(_message.Message):
     def __init__(self, request: _Optional[int] = ..., granted: bool = ..., reason: _Optional[str] = ..., resend: bool = ...) -> None: ...
 
 class RestoreFailed(_message.Message):
-    __slots__ = ("generation", "start", "damaged", "reason", "uri")
+    __slots__ = ("generation", "start", "damaged", "reason", "uri", "unfit")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     URI_FIELD_NUMBER: _ClassVar[int]
+    UNFIT_FIELD_NUMBER: _ClassVar[int]
     generation: int
     start: int
     damaged: bool
     reason: str
     uri: str
-    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., damaged: bool = ..., reason: _Optional[str] = ..., uri: _Optional[str] = ...) -> None: ...
+    unfit: bool
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., damaged: bool = ..., reason: _Optional[str] = ..., uri: _Optional[str] = ..., unfit: bool = ...) -> None: ...
 
 class TailWanted(_message.Message):
     __slots__ = ("question", "bytes", "after")
@@ -587,18 +589,20 @@ class TaskAddress(_message.Message):
     def __init__(self, type: _Optional[str] = ..., index: _Optional[int] = ..., role: _Optional[str] = ..., host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Rendezvous(_message.Message):
-    __slots__ = ("generation", "cluster", "start", "resume", "keep_checkpoints")
+    __slots__ = ("generation", "cluster", "start", "resume", "keep_checkpoints", "preflight")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
     KEEP_CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    PREFLIGHT_FIELD_NUMBER: _ClassVar[int]
     generation: int
     cluster: bytes
     start: int
     resume: Resume
     keep_checkpoints: bool
-    def __init__(self, generation: _Optional[int] = ..., cluster: _Optional[bytes] = ..., start: _Optional[int] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., keep_checkpoints: bool = ...) -> None: ...
+    preflight: str
+    def __init__(self, generation: _Optional[int] = ..., cluster: _Optional[bytes] = ..., start: _Optional[int] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., keep_checkpoints: bool = ..., preflight: _Optional[str] = ...) -> None: ...
 
 class Resume(_message.Message):
     __slots__ = ("step", "uri", "save", "saved_ms", "checksum", "reported", "reported_step")

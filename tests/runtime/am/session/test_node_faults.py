@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
-from tests.runtime.am.session.test_restarts import workers
-from tests.runtime.am.session.world import World, task_type
+from tests.runtime.am.session.test_restarts import WORKERS, workers
+from tests.runtime.am.session.world import World, job, task_type
 from tony_provider.runtime.am.resource_manager import NodesCounted
 from tony_provider.runtime.am.session.failures import FIRST_SECONDS
 from tony_provider.runtime.am.session.restart_policy import COMPARISON, FREE_MOVES
+from tony_provider.runtime.am.session.session_events import RestoreFailed
+from tony_provider.runtime.jobspec.model import Preflight, RestartPolicy
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 
 FULL: dict[str, Any] = {
@@ -334,3 +337,84 @@ def test_a_warning_is_not_the_cause() -> None:
     failure = world.verdict.failure
     assert failure is not None
     assert failure.kind is FailureKind.USER
+
+
+# ---- preflight and suspect nodes -------------------------------------------------------------------------------------
+
+
+def checked(world: World) -> list[Preflight | None]:
+    return [order.preflight for order in world.rendezvous]
+
+
+def test_by_default_only_a_start_after_a_lost_container_is_checked() -> None:
+    world = workers().run()
+    world.end("worker:1", exit_code=1)
+    world.restarted()
+    world.lose("worker:1")
+    world.tick(20)  # the second restart waits
+    world.restarted()
+    assert checked(world) == [None, None, Preflight.NETWORK]
+
+
+@pytest.mark.parametrize(("wanted", "found"), [(True, Preflight.NETWORK), (False, None)])
+def test_a_job_may_check_every_start_or_none(wanted: bool, found: Preflight | None) -> None:
+    spec = attrs.evolve(job(WORKERS, policy=RestartPolicy()), preflight=wanted)
+    world = World(spec, ["worker"]).run()
+    world.lose("worker:1")
+    world.restarted()
+    assert checked(world) == [found, found]
+
+
+def test_a_task_that_restarts_alone_checks_only_its_node() -> None:
+    spec = attrs.evolve(job(WORKERS, policy=RestartPolicy()), preflight=True)
+    world = World(spec, ["worker"], alone=True).run()
+    world.lose("worker:1")
+    world.restarted()
+    assert checked(world) == [Preflight.NETWORK, Preflight.NODE]
+
+
+def test_a_node_that_fails_the_preflight_is_left_at_once() -> None:
+    spec = attrs.evolve(job(WORKERS, policy=RestartPolicy(budget=0)), preflight=True)
+    world = World(spec, ["worker"])
+    world.grant_all()
+    world.register_all()
+    node, first = world.task("worker:1").node, world.container("worker:1")
+    world.report("worker:1", RestoreFailed(1, "", damaged=False, reason="its disk has 3 KiB free", unfit=True))
+    world.tick()
+    world.restarted()
+    assert world.avoided == (node,)
+    assert world.container("worker:1") != first
+    assert any("its disk has 3 KiB free" in message for message in world.noted("node_loss"))
+    assert not world.finished
+
+
+def test_checks_that_fail_everywhere_end_and_do_not_fail_the_job() -> None:
+    """Without the key, a check that every node fails must not keep a job from running."""
+    world = workers(budget=1).run()
+    world.lose("worker:1")
+    while checked(world)[-1] is None:
+        world.restarted()
+    for _ in range(FREE_MOVES):
+        assert checked(world)[-1] is Preflight.NETWORK
+        start = world.executor("worker:1").start
+        world.report("worker:1", RestoreFailed(start, "", damaged=False, reason="slow", unfit=True))
+        world.tick()
+        world.restarted()
+    assert checked(world)[-1] is None
+    assert not world.finished
+
+
+@pytest.mark.parametrize(("most_losses", "avoided"), [(2, ("node2:1",)), (0, ())])
+def test_nodes_that_lost_containers_of_other_jobs(most_losses: int, avoided: tuple[str, ...]) -> None:
+    spec = job(WORKERS, policy=RestartPolicy(node_losses=most_losses))
+    world = World(spec, ["worker"], suspects=["node2:1"])
+    assert world.avoided == ()
+    world.handle(NodesCounted(4))
+    assert world.avoided == avoided
+    assert not world.status.warnings, "this job has lost nothing"
+
+
+def test_at_most_half_of_the_nodes_are_suspect() -> None:
+    world = World(job(WORKERS), ["worker"], suspects=["node3:1", "node1:1", "node2:1"])
+    world.handle(NodesCounted(4))
+    assert world.avoided == ("node1:1", "node3:1")

@@ -194,10 +194,12 @@ class World:
         nodes: int = 4,
         answers: bool = True,
         keeps: bool = True,
+        suspects: Sequence[str] = (),
     ) -> None:
         self.spec = spec
         self.framework = Plan(tuple(decisive), alone)
         self._jitter = jitter
+        self._suspects = suspects
         self._validates = spec.size <= MOST_VALIDATED
         self.session = self.new_session()
         self.events: list[tuple[Event, float]] = []  # all that this session has handled
@@ -244,7 +246,9 @@ class World:
         self.handle(Started())
 
     def new_session(self) -> Session:
-        return Session(self.spec, self.framework, jitter=lambda: self._jitter, epoch=EPOCH)
+        return Session(
+            self.spec, self.framework, jitter=lambda: self._jitter, epoch=EPOCH, avoided_nodes=self._suspects
+        )
 
     # ---- events ------------------------------------------------------------------------------------------------
 

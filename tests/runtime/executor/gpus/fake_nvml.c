@@ -30,6 +30,22 @@ int nvmlDeviceGetUtilizationRates(void *device, utilization *found) {
     return 0;
 }
 
+int nvmlDeviceGetTotalEccErrors(void *device, unsigned kind, unsigned counter, unsigned long long *found) {
+    int index = *(int *)device;
+    if (index == 2 || kind != 1 || counter != 0) return 3;
+    *found = index * 2;
+    return 0;
+}
+
+int nvmlDeviceGetRemappedRows(void *device, unsigned *correctable, unsigned *uncorrectable, unsigned *pending,
+                              unsigned *failed) {
+    int index = *(int *)device;
+    *correctable = 0;
+    *uncorrectable = *pending = index == 1;
+    *failed = index == 2;
+    return 0;
+}
+
 int nvmlDeviceGetMemoryInfo(void *device, memory *found) {
     found->used = (*(int *)device + 1) * 1000ull;
     return 0;

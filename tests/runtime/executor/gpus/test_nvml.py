@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.waiting import until
 from tony_provider.runtime.executor.gpus import GpuMeter, Nvml, NvmlError
+from tony_provider.runtime.executor.preflight import gpu_problems
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 COMPILER = shutil.which("cc") or shutil.which("gcc")
@@ -39,6 +41,32 @@ def test_a_fake_nvml_says_what_the_containers_own_gpus_do(
     fake_nvml: str, names: list[str], wanted: int, use: dict[str, float]
 ) -> None:
     assert Nvml(names, wanted, fake_nvml).use() == use
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("names", "faults"),
+    [
+        (["0"], []),
+        (["GPU-1"], ["GPU-1 has had 2 uncorrected ECC errors", "GPU-1 needs a reset"]),
+        (["MIG-2"], ["MIG-2 could not remap a damaged row"]),
+        (["0", "1"], ["GPU 1 has had 2", "GPU 1 needs a reset"]),
+    ],
+)
+def test_a_fake_nvml_reports_damaged_memory(fake_nvml: str, names: list[str], faults: list[str]) -> None:
+    found = list(Nvml(names, len(names), fake_nvml).faults())
+    assert len(found) == len(faults)
+    assert all(part in line for part, line in zip(faults, found, strict=True)), found
+
+
+@needs_compiler
+def test_the_preflight_reports_what_a_fake_nvml_finds(fake_nvml: str) -> None:
+    nvml = partial(Nvml, library=fake_nvml)
+    assert list(gpu_problems(["0"], 1, nvml)) == []
+    assert any("ECC" in line for line in gpu_problems(["1"], 1, nvml))
+    (missing,) = gpu_problems([], 3, nvml)
+    assert "was given 3 GPUs but sees 2" in missing
+    assert list(gpu_problems([], 1, partial(Nvml, library="libnvidia-ml-that-is-not-there.so.1"))) == []
 
 
 @needs_compiler

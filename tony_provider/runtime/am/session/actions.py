@@ -13,6 +13,7 @@ import attrs
 from tony_provider.runtime.am.resource_manager import Container, ContainerRequest
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import ClusterSpec
+from tony_provider.runtime.jobspec.model import Preflight
 from tony_provider.runtime.outputs.publication import OutputPart
 from tony_provider.runtime.protocol.status import Failure, FinalStatus
 
@@ -81,6 +82,7 @@ class SendRendezvous:
     starts: Mapping[str, int]  # number of the new start, by name of each task that starts
     resume: Optional[ResumePoint] = None
     keep_checkpoints: bool = False  # keep checkpoint directories: only these tasks restart, in the same containers
+    preflight: Optional[Preflight] = None  # check before the processes start
 
 
 @attrs.frozen

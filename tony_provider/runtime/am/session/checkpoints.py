@@ -14,6 +14,7 @@ import attrs
 from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.actions import AskCheckpoint, AskExport, ExcludeCheckpoint
 from tony_provider.runtime.am.session.restart_policy import CommittedSave
+from tony_provider.runtime.am.session.session_events import RestoreFailed
 from tony_provider.runtime.am.session.session_state import Part, SessionContext, Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.codec import to_plain
@@ -110,19 +111,20 @@ class SessionCheckpoints(Part):
         if self._starts.waiting_for_choice(generation):
             self._completion.fail(Failure(FailureKind.CHECKPOINT, f"no resume point could be chosen: {reason}"), now)
 
-    def not_restored(self, task: Task, start: int, uri: str, damaged: bool, reason: str, now: float) -> None:
-        """Handle a task that could not restore its resume point and therefore did not start its user process."""
+    def not_restored(self, task: Task, report: RestoreFailed, now: float) -> None:
+        """Handle a task whose start could not be prepared, so that its user process did not start."""
         process = task.process
-        if process is None or process.start != start or not process.runs:
+        if process is None or process.start != report.start or not process.runs:
             return
         process.settled = True
         resume = process.order.resume if process.order else self._state.generation.resume
-        failure = failures.of_restore(task, resume if resume and resume.uri == uri else None, reason)
-        if damaged and resume and resume.uri == uri:
-            self._take_out(resume, reason)
+        resume = resume if resume and resume.uri == report.uri else None
+        failure = failures.of_restore(task, resume, report.reason, unfit=report.unfit)
+        if report.damaged and resume:
+            self._take_out(resume, report.reason)
         if task.ending or process.stop_by is not None:
             return
-        if damaged:
+        if report.damaged:
             self._choose_another(task, failure, now)
         else:
             if failure.kind is not FailureKind.NODE:  # perhaps the node cannot reach the store

@@ -24,10 +24,11 @@ class Containers:
     ``jitter`` returns random numbers from 0 to 1. Times are on the session's clock, in seconds.
     """
 
-    def __init__(self, state: SessionState, jitter: Callable[[], float]) -> None:
+    def __init__(self, state: SessionState, jitter: Callable[[], float], avoided: Sequence[str] = ()) -> None:
+        """``avoided``: nodes to avoid from the start."""
         self._state = state
         self.sizes = ContainerSizes(state.job)
-        self.nodes = NodeBlocklist(state.job.restart.node_losses)
+        self.nodes = NodeBlocklist(state.job.restart.node_losses, avoided)
         self.gang = Gang(state.job, state.tasks, self.sizes, jitter)
         self.shutdowns = ContainerShutdowns(state)
         self.by_id: dict[str, Task] = {}  # the tasks that have containers, by container ID
@@ -161,6 +162,7 @@ class Containers:
         job, self._state.nodes_in_cluster = self._state.job, nodes
         if not any((job.node_label, *(spec.node_label for spec in job.tasks.values()))):
             self.nodes.counted(nodes)
+        self._avoid(self.nodes.choose())
 
     def _avoid(self, avoid: Optional[AvoidNodes]) -> None:
         if avoid:
@@ -323,10 +325,14 @@ class ContainerShutdowns:
 class NodeBlocklist:
     """Counts lost containers by node, and chooses the nodes to avoid."""
 
-    def __init__(self, most_losses: int) -> None:
-        """``most_losses`` is the number of losses after which a node is avoided, or 0 to avoid none."""
+    def __init__(self, most_losses: int, suspects: Sequence[str] = ()) -> None:
+        """``most_losses`` is the number of losses after which a node is avoided, or 0 to avoid none.
+
+        ``suspects`` are nodes to avoid from the start, the worst first.
+        """
         self._most_losses = most_losses
-        self._seen: set[str] = set()
+        self._suspects = suspects if most_losses else ()
+        self._seen = {*self._suspects}
         self._in_cluster = 0  # number of nodes, as far as the cluster reports it
         self._avoided: tuple[str, ...] = ()
         self.losses: Counter[str] = Counter()
@@ -359,7 +365,8 @@ class NodeBlocklist:
 
     def choose(self) -> Optional[AvoidNodes]:
         """Choose nodes by all known losses. Return the nodes to avoid if they have changed."""
-        bad = [node for node, losses in self.losses.most_common() if 0 < self._most_losses <= losses]
+        lost = [node for node, losses in self.losses.most_common() if 0 < self._most_losses <= losses]
+        bad = list(dict.fromkeys((*lost, *self._suspects)))
         most = max(len(self._seen), self._in_cluster) // 2  # at most half, so that a small cluster keeps usable nodes
         return self._avoid(tuple(sorted(bad[:most])))
 

@@ -93,9 +93,12 @@ def of_stall(task: Task, seconds: float) -> Failure:
     return _failure(task, FailureKind.STALLED, message)
 
 
-def of_restore(task: Task, resume: Optional[ResumePoint], reason: str) -> Failure:
-    """Return the failure of a task whose directory could not be prepared. ``resume``: None without a checkpoint."""
-    is_nodes = bool(node_problem_in(reason))
+def of_restore(task: Task, resume: Optional[ResumePoint], reason: str, *, unfit: bool = False) -> Failure:
+    """Return the failure of a task whose start could not be prepared.
+
+    ``resume``: None without a checkpoint. ``unfit``: the node has failed the preflight.
+    """
+    is_nodes = unfit or bool(node_problem_in(reason))
     if resume is None:
         kind = FailureKind.NODE if is_nodes else FailureKind.LAUNCH
         return _failure(task, kind, f"{_where(task)} could not prepare for its user process: {reason}")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Optional
 
 import attrs
@@ -19,6 +19,7 @@ from tony_provider.runtime.am.session.actions import (
     StopProcess,
 )
 from tony_provider.runtime.am.session.restart_policy import (
+    FREE_MOVES,
     GANG,
     CommittedSave,
     NoRestart,
@@ -42,7 +43,7 @@ from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.quantities import count, some
 from tony_provider.runtime.common.text import first_line
-from tony_provider.runtime.jobspec.model import saves_checkpoints
+from tony_provider.runtime.jobspec.model import Preflight, in_cluster, saves_checkpoints
 from tony_provider.runtime.protocol.limits import STOP_SLACK
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 
@@ -537,7 +538,8 @@ class ProcessStarts(Part):
         number = self._state.generation.number
         for task in tasks:
             task.start += 1
-        order = SendRendezvous(self._state.cluster(), {task.name: task.start for task in tasks}, resume, keep)
+        starts = {task.name: task.start for task in tasks}
+        order = SendRendezvous(self._state.cluster(), starts, resume, keep, self._preflight(starts))
         for task in tasks:
             resumed = task.process.resumed if keep and task.process else resume
             task.process = ProcessState(task.start, number, order, resumed)
@@ -551,6 +553,19 @@ class ProcessStarts(Part):
             if own:
                 known[task.name] = own
         return {"start": start, "tasks": known}
+
+    def _preflight(self, starts: Collection[str]) -> Optional[Preflight]:
+        """Return what the tasks that start now check first, or None.
+
+        By default, a few starts after a lost container are checked: a check that fails on all nodes must not fail the
+        job. The network is checked if all tasks of the cluster start together.
+        """
+        failure, wanted = self._state.restarted_after, self._state.job.preflight
+        is_lost = failure is not None and failure.kind in (FailureKind.CONTAINER_LOST, FailureKind.NODE)
+        if not (is_lost and self._groups.gang.moves < FREE_MOVES if wanted is None else wanted):
+            return None
+        apart = any(in_cluster(task.role) and task.name not in starts for task in self._state.members())
+        return Preflight.NODE if apart else Preflight.NETWORK
 
 
 def _takes_part(task: Task) -> bool:

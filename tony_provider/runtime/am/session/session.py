@@ -167,16 +167,18 @@ class Session(SessionContext):
         jitter: Callable[[], float],
         epoch: float = 0.0,
         zone_offsets: Sequence[ZoneOffset] = (),
+        avoided_nodes: Sequence[str] = (),
     ) -> None:
         """``jitter`` returns random numbers from 0 to 1.
 
         ``epoch`` is the session's time 0 in seconds since the Unix epoch.
 
-        ``zone_offsets`` are the UTC offsets of the time zone of the job's windows.
+        ``zone_offsets`` are the UTC offsets of the time zone of the job's windows. ``avoided_nodes`` have lost
+        containers of other applications.
         """
         self.framework, self.zone_offsets = framework, zone_offsets
         self.state = SessionState(job, framework, epoch)
-        self.containers = Containers(self.state, jitter)
+        self.containers = Containers(self.state, jitter, avoided_nodes)
         self.groups = RestartGroups(job, self.state.tasks)
         self.times = TimeLedger(self.state)
         self.use = TypeLedger(self.state, self.containers.sizes)
@@ -517,9 +519,7 @@ _REPORTS: Mapping[type, Callable[..., object]] = dict(
         _of(LastOutput, Session._keep_last_output),
         _of(
             RestoreFailed,
-            lambda session, task, report, now: session.checkpoints.not_restored(
-                task, report.start, report.uri, report.damaged, report.reason, now
-            ),
+            lambda session, task, report, now: session.checkpoints.not_restored(task, report, now),
         ),
         _of(ModelExport, Session._exported),
         _of(Disconnected, lambda session, task, report, now: session.reports.disconnected(task, now)),

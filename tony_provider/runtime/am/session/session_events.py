@@ -221,12 +221,13 @@ class LastOutput:
 
 @attrs.frozen
 class RestoreFailed:
-    """A checkpoint directory could not be restored."""
+    """A start could not be prepared, such as because a checkpoint could not be restored."""
 
     start: int
     uri: str  # URI of the resume point; empty if the cause is not a resume point
     damaged: bool  # the files of the resume point are damaged
     reason: str
+    unfit: bool = False  # the node has failed the preflight
 
 
 @attrs.frozen
