@@ -53,8 +53,9 @@ hadoop-stop:  ## stop it
 demo-yarn: packages $(VENV)/.test  ## the example on a real HDFS and YARN, as an ordinary user, and what it left behind
 	$(BIN)/python -m tests.demo yarn
 
-versions: packages $(VENV)/.test  ## the same on Hadoop 2.10 and 3.1 to 3.5 in turn, and trainings that are hit; VERSIONS=3.1.4,3.5.0 for some
+versions: packages $(VENV)/.test  ## the same on Hadoop 2.10 and 3.1 to 3.5, trainings that are hit, and jobs on each Python; VERSIONS=3.1.4,3.5.0 for some
 	$(BIN)/python -m tests.demo versions $(addprefix --versions=,$(VERSIONS))
+	$(BIN)/python -m pytest -n0 -m "" tests/jobs/test_each_python.py tests/jobs/test_other_python.py tests/jobs/test_mixed_pythons.py
 
 comma := ,
 

@@ -9,12 +9,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-OLDEST = "3.9"  # that the runtime supports
+EVERY = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")  # that the runtime supports
+OLDEST = EVERY[0]
+OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def find_python(version: str = OLDEST) -> Path | None:
     """An interpreter of this version: on PATH, of pyenv, or of uv; None when there is none."""
-    assert version != f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert version != OWN
     for candidate in _candidates(version):
         code = "import sys; print('%d.%d' % sys.version_info[:2])"
         done = subprocess.run([candidate, "-c", code], capture_output=True, text=True, check=False)

@@ -12,7 +12,7 @@ _OURS = ("3.11", "3.12", "3.13", "3.14")
 _TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "hypothesis")
 _RUNTIME = ("-r", "tony_provider/runtime/requirements.txt", "fsspec", "cryptography")
 
-# Executors and whole jobs on the oldest Python are in tests/jobs/test_oldest_python.py and test_other_python.py.
+# Executors and whole jobs on the oldest Python are in tests/jobs/test_each_python.py and test_other_python.py.
 _ON_NODES = (
     *("am/session", "am/test_service.py", "frameworks", "jobspec", "launch", "sdk", "storage/test_fsspec_timeouts.py"),
     *(f"common/test_{name}.py" for name in ("codec", "deadline", "grpc_without_fork_handlers", "listeners")),
