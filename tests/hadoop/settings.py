@@ -49,7 +49,8 @@ class Settings:
     - `rpc_protection`: SASL quality of a secure cluster: authentication, integrity or privacy.
     - `preemption`: a queue that has less than its share takes containers from those that have more, within seconds.
     - `expiry_seconds`: after which a silent NodeManager or ApplicationMaster is lost; by default YARN's 10 minutes.
-    - `other_namenode`: beside a pair of NameNodes a third one, of another nameservice, on the same DataNodes.
+    - `other_namenode`: beside a pair of NameNodes a third one, of another nameservice. It shares the only DataNode, or
+      has the last one of several for itself.
     - `kms`: a key management server for encryption zones; on secure clusters of Hadoop 3.
     - `httpfs`: an HttpFS server beside the NameNodes; of Hadoop 3.
     - `racks`: of the NodeManagers, by their numbers, such as ("/left", "/left", "/right"); by default one for all.
@@ -167,6 +168,11 @@ class Addresses:
     other_namenode: NameNode | None = None
     kms: str = ""
     httpfs: str = ""
+
+    @property
+    def shares_no_datanode(self) -> bool:
+        """Whether the last DataNode is that of the other NameNode alone."""
+        return self.other_namenode is not None and len(self.datanodes) > 1
 
     @property
     def node_hosts(self) -> set[str]:
