@@ -17,7 +17,7 @@ from tests.hadoop.pairs import NAMESERVICE, OTHER_NAMESERVICE
 from tests.hadoop.ports import free_ports
 from tests.hadoop.processes import Process, spawn, stop
 from tests.hadoop.resolve import WEB_XML, resolve
-from tests.hadoop.settings import LOOPBACK
+from tests.hadoop.settings import REALM
 from tests.jobs.places import USER
 from tests.waiting import until
 
@@ -39,11 +39,15 @@ class HdfsRouter:
 
 
 @contextmanager
-def hdfs_router(hadoop: HadoopCluster) -> Iterator[HdfsRouter]:
-    """Run a Router for a cluster with another NameNode. Raises ClusterError, ResolveError."""
+def hdfs_router(hadoop: HadoopCluster, zookeeper: str = "") -> Iterator[HdfsRouter]:
+    """Run a Router for a cluster with another NameNode; a secure one keeps its tokens in ZooKeeper.
+
+    Raises ClusterError, ResolveError.
+    """
     java = Java(resolve(hadoop.settings.version, ("hadoop-hdfs-rbf",)), hadoop.layout, hadoop.settings)
-    rpc, web, admin = (f"{LOOPBACK}:{port}" for port in free_ports(3))
-    _configure(hadoop, {"rpc-address": rpc, "http-address": web, "admin-address": admin})
+    rpc, web, admin = (f"localhost:{port}" for port in free_ports(3))
+    values = {"rpc-address": rpc, "http-address": web, "admin-address": admin}
+    _configure(hadoop, values, _tokens(hadoop, zookeeper) if hadoop.settings.secure else {})
     router = HdfsRouter(rpc, f"http://{web}")
     log = hadoop.layout.log("router")
     command = java.command("router", _MAIN)
@@ -60,7 +64,17 @@ def hdfs_router(hadoop: HadoopCluster) -> Iterator[HdfsRouter]:
         stop([process], 5)
 
 
-def _configure(hadoop: HadoopCluster, addresses: dict[str, str]) -> None:
+def _tokens(hadoop: HadoopCluster, zookeeper: str) -> dict[str, str]:
+    """How a Router of a secure cluster logs in, and where it keeps its tokens."""
+    return {
+        "dfs.federation.router.keytab.file": str(hadoop.layout.keytab("hdfs")),
+        "dfs.federation.router.kerberos.principal": f"hdfs/localhost@{REALM}",
+        "zk-dt-secret-manager.zkConnectionString": zookeeper,
+        "zk-dt-secret-manager.zkAuthType": "none",
+    }
+
+
+def _configure(hadoop: HadoopCluster, addresses: dict[str, str], secure: dict[str, str]) -> None:
     conf = hadoop.layout.conf("router")
     shutil.copytree(hadoop.layout.conf("client"), conf)
     namenodes = [f"{NAMESERVICE}.{each.name}" for each in hadoop.state.addresses.namenodes]
@@ -68,7 +82,6 @@ def _configure(hadoop: HadoopCluster, addresses: dict[str, str]) -> None:
         **addresses,
         "default.nameserviceId": NAMESERVICE,
         "monitor.namenode": ",".join([*namenodes, OTHER_NAMESERVICE]),
-        "rpc-bind-host": "0.0.0.0",  # redirects name it by the machine's name, which is another address for each daemon
         "monitor.localnamenode.enable": "false",
         "heartbeat.interval": "500",
         "cache.ttl": "500ms",
@@ -77,7 +90,7 @@ def _configure(hadoop: HadoopCluster, addresses: dict[str, str]) -> None:
         "store.driver.file.directory": str(hadoop.layout.data / "router"),
     }
     properties = {f"dfs.federation.router.{name}": value for name, value in values.items()}
-    (conf / "hdfs-rbf-site.xml").write_text(site_file(properties))
+    (conf / "hdfs-rbf-site.xml").write_text(site_file(properties | secure))
     pages = conf / "webapps" / "router" / "WEB-INF"
     pages.mkdir(parents=True)
     (pages / "web.xml").write_text(WEB_XML)
@@ -99,6 +112,9 @@ def _answers(hadoop: HadoopCluster, router: HdfsRouter, path: str) -> bool:
 
 def _mount(java: Java, path: str, nameservice: str, directory: str) -> None:
     command = java.command("router", _ADMIN, "-add", path, nameservice, directory)
-    done = subprocess.run(command, env=java.environment(), capture_output=True, text=True, timeout=60, check=False)
+    environment = java.environment()
+    if java.settings.secure:  # our requests as this user have left a ticket there
+        environment["KRB5CCNAME"] = java.layout.kerberos_environment("hdfs")["KRB5CCNAME"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         raise ClusterError(f"cannot mount {path}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

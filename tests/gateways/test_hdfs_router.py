@@ -11,8 +11,10 @@ import pytest
 
 from tests.gateways.hdfs_router import ARCHIVE, RESULTS, hdfs_router
 from tests.gateways.places import RouterPlace, train_kill_and_resume
+from tests.gateways.zookeeper import zookeeper
 from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.settings import Settings
+from tests.hooks.test_secure_yarn import become
 from tests.jobs.places import USER
 from tony_provider.cluster.errors import JobRejected
 from tony_provider.runtime.storage import read_text
@@ -35,6 +37,19 @@ def place(start_hadoop: StartHadoop) -> Iterator[RouterPlace]:
         place = RouterPlace(cluster=hadoop, router=router)
         yield place
         place.close()
+
+
+@pytest.fixture(scope="module")
+def secure_place(start_hadoop: StartHadoop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RouterPlace]:
+    acts = {"core-site": {f"hadoop.proxyuser.hdfs.{what}": "*" for what in ("hosts", "users")}}
+    with zookeeper(tmp_path_factory.mktemp("zookeeper")) as address:
+        hadoop = start_hadoop(
+            Settings(secure=True, namenodes=2, other_namenode=True, datanodes=2, nodemanagers=1, properties=acts)
+        )
+        with hdfs_router(hadoop, address) as router:
+            place = RouterPlace(cluster=hadoop, router=router)
+            yield place
+            place.close()
 
 
 def copying(place: RouterPlace, output: str) -> dict[str, Any]:
@@ -78,3 +93,9 @@ def test_a_rename_across_mounts_is_refused(place: RouterPlace) -> None:
         store.rename(source, place.uri(f"{RESULTS}/{name}"))
     assert read_text(store, source) == "here"
     store.rename(source, place.uri(f"{HOME}/{name}-renamed"))
+
+
+def test_a_job_with_tokens_of_the_router(secure_place: RouterPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    become(monkeypatch, secure_place.cluster, USER)
+    train_kill_and_resume(secure_place)
+    assert list(map(str, secure_place.hook().diagnose().problems)) == []

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.gateways.places import train_kill_and_resume
-from tests.gateways.yarn_router import federated, yarn_router, zookeeper
+from tests.gateways.yarn_router import federated, yarn_router
+from tests.gateways.zookeeper import zookeeper
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.fixtures import StartHadoop
 from tests.jobs.places import YarnPlace

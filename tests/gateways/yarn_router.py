@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
 from tests.hadoop.client import HttpError
 from tests.hadoop.cluster import HadoopCluster
@@ -16,35 +14,13 @@ from tests.hadoop.java import Java
 from tests.hadoop.ports import free_ports
 from tests.hadoop.processes import Process, spawn, stop
 from tests.hadoop.resolve import resolve
-from tests.hadoop.settings import DEFAULT_VERSION, LOOPBACK, Settings
-from tests.hadoop.tools import java_program
+from tests.hadoop.settings import LOOPBACK, Settings
 from tests.jobs.places import USER
 from tests.waiting import until
 
 _SERVER = "org.apache.hadoop.yarn.server"
 _ROUTER_HOST = "127.0.0.4"  # not that of a ResourceManager
 _SECONDS = 90.0
-
-
-@contextmanager
-def zookeeper(root: Path) -> Iterator[str]:
-    """Run a ZooKeeper in an empty folder; its address. Hadoop brings it."""
-    (port,) = free_ports(1)
-    jars = resolve(DEFAULT_VERSION) / "jars"
-    main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-    command = [str(java_program()), "-Xmx128m", "-cp", f"{jars}/*", main, str(port), str(root / "data")]
-    process = spawn(command, log=root / "log", cwd=root, env={})
-    try:
-        until(lambda: _listens(port), lambda: (root / "log").read_text()[-3000:], _SECONDS)
-        yield f"{LOOPBACK}:{port}"
-    finally:
-        stop([process], 5)
-
-
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection((LOOPBACK, port), timeout=1):
-        return True
-    return False
 
 
 def federated(zookeeper: str) -> Settings:

@@ -197,9 +197,7 @@ class Addresses:
 
         return cls(
             namenodes=tuple(NameNode(f"nn{n + 1}", rpc=at(), http=at()) for n in range(settings.namenodes)),
-            datanodes=tuple(
-                DataNode(data=at(host), http=at(host), ipc=at(host)) for host in _datanode_hosts(settings.datanodes)
-            ),
+            datanodes=tuple(DataNode(data=at(host), http=at(host), ipc=at(host)) for host in _datanode_hosts(settings)),
             resourcemanagers=tuple(
                 ResourceManager(
                     f"rm{n + 1}",
@@ -223,8 +221,10 @@ class Addresses:
         )
 
 
-def _datanode_hosts(number: int) -> list[str]:
-    return [LOOPBACK] if number == 1 else [f"127.0.2.{n}" for n in range(1, number + 1)]
+def _datanode_hosts(settings: Settings) -> list[str]:
+    other = [LOOPBACK] if settings.other_namenode and settings.datanodes > 1 else []
+    own = settings.datanodes - len(other)
+    return ([LOOPBACK] if own == 1 else [f"127.0.2.{n}" for n in range(1, own + 1)]) + other
 
 
 def _node_hosts() -> Iterator[str]:
