@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
+from tests.gateways.hdfs_router import HdfsRouter
 from tests.gateways.knox import PASSWORDS, Knox
 from tests.jobs.job import Job
 from tests.jobs.places import USER, YarnPlace
@@ -63,6 +64,22 @@ class HttpFsPlace(YarnPlace):
         found = super().connection
         namenodes = found["extra"]["webhdfs"]
         return {**found, "extra": {**found["extra"], "webhdfs": self.cluster.httpfs, "nodes_webhdfs": namenodes}}
+
+
+@dataclass(kw_only=True)
+class RouterPlace(YarnPlace):
+    """HDFS through a Router, which is all that Airflow and containers know of HDFS."""
+
+    router: HdfsRouter
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        found = super().connection
+        own = {"webhdfs": self.router.webhdfs, "staging_dir": self.uri(f"/user/{USER}/.tony")}
+        return {**found, "extra": {**found["extra"], **own}}
+
+    def uri(self, path: str) -> str:
+        return f"hdfs://{self.router.authority}{path}"
 
 
 def train_kill_and_resume(place: YarnPlace) -> None:

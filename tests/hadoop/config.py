@@ -211,7 +211,7 @@ class Configuration:
             values = files.get(name, {}) | own.get(name, {}) | self.settings.properties.get(name, {})
             path = folder / f"{name}.xml"
             path.touch(0o600 if name == "ssl-server" else 0o644)  # that has the key's password
-            path.write_text(_xml(values))
+            path.write_text(site_file(values))
         (folder / "log4j.properties").write_text(LOG4J)
         (folder / "hosts").write_text(self._hosts(host))
 
@@ -363,6 +363,9 @@ class Configuration:
             "dfs.datanode.ipc.address": datanode.ipc,
             "dfs.datanode.data.dir": f"file://{self.layout.data}/datanode-{number}",
         }
+        if self.addresses.shares_no_datanode:
+            is_last = number == len(self.addresses.datanodes)
+            values["dfs.internal.nameservices"] = pairs.OTHER_NAMESERVICE if is_last else pairs.NAMESERVICE
         if not self.settings.secure:  # with Kerberos, Hadoop connects from the address of the principal
             values["hadoop.rpc.socket.factory.class.default"] = node_classes.OWN_ADDRESS
         return values
@@ -511,7 +514,8 @@ def _host(address: str) -> str:
     return address.rpartition(":")[0]
 
 
-def _xml(values: Properties) -> str:
+def site_file(values: Properties) -> str:
+    """A configuration file of Hadoop."""
     lines = [
         f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
         for name, value in sorted(values.items())

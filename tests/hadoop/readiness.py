@@ -45,7 +45,8 @@ class Services:
             return f"the NameNode does not answer ({error})"
         if system.get("FSState") != "Operational":
             return "the NameNode is in safe mode"
-        live, wanted = system["NumLiveDataNodes"], len(self.state.addresses.datanodes)
+        addresses = self.state.addresses
+        live, wanted = system["NumLiveDataNodes"], len(addresses.datanodes) - addresses.shares_no_datanode
         return "" if live >= wanted else f"{live} of {wanted} DataNodes are live"
 
     def other_hdfs_lacks(self) -> str:

@@ -49,7 +49,8 @@ class Settings:
     - `rpc_protection`: SASL quality of a secure cluster: authentication, integrity or privacy.
     - `preemption`: a queue that has less than its share takes containers from those that have more, within seconds.
     - `expiry_seconds`: after which a silent NodeManager or ApplicationMaster is lost; by default YARN's 10 minutes.
-    - `other_namenode`: beside a pair of NameNodes a third one, of another nameservice, on the same DataNodes.
+    - `other_namenode`: beside a pair of NameNodes a third one, of another nameservice. It shares the only DataNode, or
+      has the last one of several for itself.
     - `kms`: a key management server for encryption zones; on secure clusters of Hadoop 3.
     - `httpfs`: an HttpFS server beside the NameNodes; of Hadoop 3.
     - `racks`: of the NodeManagers, by their numbers, such as ("/left", "/left", "/right"); by default one for all.
@@ -169,6 +170,11 @@ class Addresses:
     httpfs: str = ""
 
     @property
+    def shares_no_datanode(self) -> bool:
+        """Whether the last DataNode is that of the other NameNode alone."""
+        return self.other_namenode is not None and len(self.datanodes) > 1
+
+    @property
     def node_hosts(self) -> set[str]:
         """The hosts of all NodeManagers and DataNodes."""
         return {node.host for node in self.nodemanagers} | {datanode.host for datanode in self.datanodes}
@@ -191,9 +197,7 @@ class Addresses:
 
         return cls(
             namenodes=tuple(NameNode(f"nn{n + 1}", rpc=at(), http=at()) for n in range(settings.namenodes)),
-            datanodes=tuple(
-                DataNode(data=at(host), http=at(host), ipc=at(host)) for host in _datanode_hosts(settings.datanodes)
-            ),
+            datanodes=tuple(DataNode(data=at(host), http=at(host), ipc=at(host)) for host in _datanode_hosts(settings)),
             resourcemanagers=tuple(
                 ResourceManager(
                     f"rm{n + 1}",
@@ -217,8 +221,10 @@ class Addresses:
         )
 
 
-def _datanode_hosts(number: int) -> list[str]:
-    return [LOOPBACK] if number == 1 else [f"127.0.2.{n}" for n in range(1, number + 1)]
+def _datanode_hosts(settings: Settings) -> list[str]:
+    other = [LOOPBACK] if settings.other_namenode and settings.datanodes > 1 else []
+    own = settings.datanodes - len(other)
+    return ([LOOPBACK] if own == 1 else [f"127.0.2.{n}" for n in range(1, own + 1)]) + other
 
 
 def _node_hosts() -> Iterator[str]:

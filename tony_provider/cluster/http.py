@@ -83,8 +83,11 @@ ANSWER_SECONDS = 3.0  # for a server to answer
 _LONGEST_ANSWER = 30.0  # seconds from the request to the answer's last byte
 _IPC = "Hadoop IPC port"  # text in the answer of a Hadoop RPC port to an HTTP request
 
+ROUTER_KEY = "subCluster"  # in a YARN Router's answer to a request for the cluster's information
+YARN_ROUTER = "a YARN Router, not the ResourceManager of a sub-cluster"
 # For each kind of Hadoop server: a URL path, a key in the server's answer to it, and a description of the server.
 _NATURES = (
+    ("/ws/v1/cluster/info", ROUTER_KEY, YARN_ROUTER),
     ("/ws/v1/cluster/info", "clusterInfo", "a ResourceManager's web address"),
     ("/webhdfs/v1/?op=GETHOMEDIRECTORY&user.name=nobody", "Path", "a NameNode's web address"),
     ("/ws/v1/node/info", "nodeInfo", "a NodeManager's web address"),

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from tony_provider.cluster.yarn.rest import YarnRest
 
 
+VIEWFS = "viewfs"  # scheme of URIs that Hadoop's clients map to other URIs by their own configuration
+
+
 @attrs.frozen
 class OpenCluster:
     """An open cluster, the store with the staging directory, and the nodes' access to this store."""
@@ -168,8 +171,16 @@ def yarn_rest(yarn: YarnSettings, user: str, proxy_user: str | None) -> YarnRest
 
 def _staging_uri(directory: str, rest: YarnRest) -> str:
     """Return the directory as a full URI, because NodeManagers and users cannot resolve a path without a scheme."""
-    if "://" in directory:
-        return str(uris.parse(directory))
+    uri = str(uris.parse(directory)) if "://" in directory else uris.join(_default_file_system(rest), directory)
+    if uris.scheme(uri) == VIEWFS:
+        raise ConnectionProblem(
+            f"{uri} is not on an HDFS but in a client-side view; set the tony connection's staging_dir to the hdfs:// "
+            "URI that it maps to"
+        )
+    return uri
+
+
+def _default_file_system(rest: YarnRest) -> str:
     try:
         default = rest.setting("fs.defaultFS")
     except ConfigurationHidden as error:
@@ -181,4 +192,4 @@ def _staging_uri(directory: str, rest: YarnRest) -> str:
             "the ResourceManager's fs.defaultFS is not a shared file system; set the tony connection's staging_dir "
             "to a full URI, such as hdfs://nameservice/user/me/.tony"
         )
-    return uris.join(default, directory)
+    return default

@@ -137,6 +137,14 @@ def test_answers_become_typed_errors(
         rest(server.url, user="alice").request("/x")
 
 
+def test_a_yarn_router_is_no_resource_manager(stand_in: Callable[[], StandIn]) -> None:
+    """tests/gateways/test_yarn_router.py has a real one."""
+    router = stand_in()
+    router.answers["/ws/v1/cluster/info"] = (200, {"id": "0", "subCluster": {"haState": "ACTIVE"}})
+    with pytest.raises(UnexpectedAnswer, match=r" is a YARN Router, .*; name the ResourceManagers of one sub-cluster "):
+        rest(router.url).request("/x")
+
+
 def test_a_configuration_that_is_not_shown(stand_in: Callable[[], StandIn]) -> None:
     server = stand_in()
     server.answers["/conf"] = (403, "Unauthorized user alice")

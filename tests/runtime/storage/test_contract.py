@@ -356,6 +356,13 @@ def test_rename_refuses_to_mix_files_and_directories(place: Place, overwrite: bo
     assert place.names() == ["directory", "file"]
 
 
+def test_what_is_no_mount_point_may_be_replaced(place: Place) -> None:
+    place.write("d/a", b"x")
+    for name in ("d", "d/a", "no", "no/deeper"):
+        assert place.storage.why_fixed(place.uri(name)) == ""
+    assert (place.names(), place.names("d")) == (["d"], ["a"])
+
+
 def test_rename_of_nothing_or_to_nowhere(place: Place) -> None:
     with pytest.raises(StorageNotFound):
         place.storage.rename(place.uri("no"), place.uri("b"), overwrite=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.runtime.storage.servers import Reply, Request, saying, scripted
 from tony_provider.runtime.storage import StorageError, StorageInvalidPath, WebHdfsConfig, WebHdfsStorage
-from tony_provider.runtime.storage.errors import StorageAuthError, StorageNoSpace, StorageNotFound
+from tony_provider.runtime.storage.errors import StorageAuthError, StorageNoSpace, StorageNotFound, StorageOtherMount
 from tony_provider.runtime.storage.webhdfs.transport import (
     NoDataNode,
     NotNow,
@@ -142,6 +142,11 @@ def test_any_location_fits_a_request_line(text: str) -> None:
             StorageError,
         ),
         ("java.io.IOException", "Failed to find datanode, suggest to check cluster health.", NoDataNode),
+        (
+            "java.io.IOException",
+            "Rename of /a to /b is not allowed, no eligible destination in the same namespace was found",
+            StorageOtherMount,
+        ),
     ],
 )
 def test_java_exceptions_become_ours(exception: str, message: str, expected: type[Exception]) -> None:
@@ -152,3 +157,25 @@ def test_java_exceptions_become_ours(exception: str, message: str, expected: typ
         check_answer(answer, URI, "write")
     assert type(error.value) is expected
     assert "Thread.run" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "The operation is not allowed because the path: /a is a mount point",
+        "The operation is not allowed because there are mount points: b under the path: /a",
+    ],
+)
+def test_a_mount_point_is_known_by_the_refusal_of_a_rename(message: str) -> None:
+    """In the words of a real Router; tests/gateways/test_hdfs_router.py has one."""
+    asked: list[Request] = []
+
+    def answer(request: Request) -> Reply:
+        asked.append(request)
+        remote = {"javaClassName": "org.apache.hadoop.security.AccessControlException", "message": message}
+        return Reply(403, json.dumps({"RemoteException": remote}).encode())
+
+    with scripted(answer) as address, WebHdfsStorage(WebHdfsConfig([address])) as storage:
+        assert "contains a mount point of the HDFS router" in storage.why_fixed(URI)
+    assert [each.op for each in asked] == ["RENAME"]
+    assert asked[0].params["destination"].startswith("/a/.tony-tmp-")

@@ -478,7 +478,10 @@ class SchedulerChecks:
             return
         yield ok(SCHEDULER, f"application masters use {', '.join(schedulers)}")
         try:
-            self.cluster.rest.setting("fs.defaultFS")
+            federated = self.cluster.rest.setting("yarn.federation.enabled")
+            if (federated or "").lower() == "true":
+                name = self.cluster.rest.setting("yarn.resourcemanager.cluster-id")
+                yield ok("Federation", f"jobs use only the sub-cluster {name}")
         except ConfigurationHidden:
             yield warning(
                 "ResourceManager's configuration",

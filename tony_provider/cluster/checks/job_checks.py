@@ -38,7 +38,7 @@ from tony_provider.cluster.findings import (
     run_in_order,
     warning,
 )
-from tony_provider.cluster.open_cluster import OpenCluster
+from tony_provider.cluster.open_cluster import VIEWFS, OpenCluster
 from tony_provider.cluster.records.history import EnvironmentContent
 from tony_provider.cluster.settings import Backend, FileRoots, Settings
 from tony_provider.cluster.sources import (
@@ -222,8 +222,7 @@ def _members(job: JobSpec) -> int:
     )
 
 
-_VIEW = "viewfs"
-_VIEW_NAME = f"{_VIEW}://"  # stands for every viewfs URI; no HDFS has this name
+_VIEW_NAME = f"{VIEWFS}://"  # stands for every viewfs URI; no HDFS has this name
 
 
 def check_hdfs_names(job: JobSpec, opened: OpenCluster) -> Iterator[Finding | str]:
@@ -276,7 +275,7 @@ def _names(job: JobSpec) -> Iterator[tuple[str, str]]:
             continue  # a relative path, or an invalid URI that another check reports
         if parsed.scheme in SCHEMES and parsed.authority:
             yield key, parsed.authority.lower()
-        elif parsed.scheme == _VIEW:
+        elif parsed.scheme == VIEWFS:
             yield key, _VIEW_NAME
 
 

@@ -36,7 +36,7 @@ from tony_provider.cluster.errors import (
     RestSubmissionDisabled,
     UnexpectedAnswer,
 )
-from tony_provider.cluster.http import bounded_request, json_object
+from tony_provider.cluster.http import ROUTER_KEY, YARN_ROUTER, bounded_request, json_object
 from tony_provider.cluster.interface import Submission
 from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.common import contract
@@ -157,7 +157,10 @@ class _Endpoint(YarnApi):  # type: ignore[misc]
         if self._seen_active:
             return True
         try:
-            info = self.cluster_information().data["clusterInfo"]
+            answer = self.cluster_information().data
+            if ROUTER_KEY in answer:
+                raise UnexpectedAnswer(f"{self.address} is {YARN_ROUTER}; {ROUTER_REMEDY}")
+            info = answer["clusterInfo"]
         except (RestError, KeyError, TypeError) as error:
             raise UnexpectedAnswer(f"{self.address} is not a ResourceManager's web address ({error})") from error
         self._seen_active = str(info.get("haState", "ACTIVE")) == "ACTIVE"
@@ -319,6 +322,7 @@ def _check(endpoint: _Endpoint, response: requests.Response) -> None:
     raise kind(f"the ResourceManager answered {response.status_code}: {message or exception or 'no reason given'}")
 
 
+ROUTER_REMEDY = "name the ResourceManagers of one sub-cluster in the tony connection"
 GATEWAY_REMEDY = "check `gateway`, and the user and the password or JWT, in the tony connection"
 
 

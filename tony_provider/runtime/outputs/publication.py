@@ -11,7 +11,6 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Callable, Optional
 
 import attrs
@@ -176,22 +175,10 @@ def target_problem(storage: Storage, name: str, spec: OutputSpec, training: str)
     ``training`` is the name of the training's identity. Raises StorageError.
     """
     where = f"{child('outputs', name, 'path')}: {spec.path}"
-    if uris.scheme(spec.path) == "file" and (why := _fixed(Path(uris.parse(spec.path).path))):
+    if why := storage.why_fixed(spec.path):
         return f"{where}: {why}"
     why = "" if spec.replace else _not_ours(storage, spec.path, training)
     return f"{where}: {why}; {_REMEDY}" if why else ""
-
-
-def _fixed(path: Path) -> str:
-    """Return the reason why no directory can be renamed to the local path, or an empty string."""
-    try:
-        if path.is_symlink():
-            return "it is a symbolic link, which the output would replace; name the directory that the link points to"
-        if path.is_mount():
-            return "it is a mount point, which no output can replace; name a directory in it"
-    except OSError:  # the parent is inaccessible; the later creation of directories raises a better error
-        return ""
-    return ""
 
 
 def _not_ours(storage: Storage, target: str, training: str) -> str:

@@ -178,6 +178,10 @@ class Storage(ABC):
         be replaced.
         """
 
+    def why_fixed(self, uri: str) -> str:
+        """Return why no directory can be renamed to this path, and what to do. Return an empty string if one can."""
+        return ""
+
     @abstractmethod
     def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
         """Create a directory and its missing parents.

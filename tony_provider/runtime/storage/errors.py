@@ -50,6 +50,12 @@ class StorageInvalidPath(StorageError):
     """The store does not allow this path or URI."""
 
 
+class StorageOtherMount(StorageInvalidPath):
+    """An HDFS router cannot rename, because source and target are on different NameNodes."""
+
+    default_advice = "choose paths below the same mount point"
+
+
 class StoragePermissionDenied(StorageError):
     """The user lacks the permission for the operation."""
 

@@ -129,6 +129,17 @@ class LocalStorage(Storage):
                 temporary.unlink()
         return body.given
 
+    def why_fixed(self, uri: str) -> str:
+        path = local_path(uri)
+        try:
+            if path.is_symlink():
+                return "it is a symbolic link, which a rename would replace; name the directory that the link points to"
+            if path.is_mount():
+                return "it is a mount point, which cannot be replaced; name a directory in it"
+        except OSError:  # the parent is inaccessible; the later creation of directories raises a better error
+            return ""
+        return ""
+
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         source_path, target_path = local_path(source), local_path(target)
         if source_path == target_path:

@@ -90,6 +90,7 @@ _CONTENT = "user.tony.content"  # attribute of an empty file: the content of a r
 _MOST_CONTENT = 12_000  # bytes, compressed; HDFS limits an attribute to 16 KiB by default
 _MOST_UNPACKED = 16 << 20  # bytes; 12,000 bytes expand to at most 12 MB, but another program may have set the attribute
 _REPLACING_TRIES = 3  # attempts to replace a file through HttpFS, because other processes may replace it too
+_MOUNTED = "mount point"  # in errors of routers: "the path: … is a mount point", "there are mount points: …"
 _JOINED_AT_ONCE = 20  # paths in one request, because NameNodes accept URLs of 64 KiB
 _CLEAN_UP_TIMEOUT = 10.0  # seconds; short, because the caller of a failed write waits for it
 
@@ -303,6 +304,21 @@ class WebHdfsStorage(Storage):
         hdfs._httpfs = hdfs._is_httpfs()
         with hdfs._known.without(parsed):
             self._rename(parsed, new, overwrite=overwrite, what="rename")
+
+    def why_fixed(self, uri: str) -> str:
+        """See Storage. Sends a rename to a path below the source, which HDFS always rejects. Routers explain it."""
+        parsed = self._parse(uri)
+        params = {"destination": parsed.child(temporary_name()).path, "renameoptions": "NONE"}
+        try:
+            self._answer(Call("PUT", "RENAME", parsed, "check", params))
+        except errors.STORE_ERRORS:
+            raise
+        except errors.StorageError as error:
+            if _MOUNTED in error.problem:
+                return (
+                    "it is or contains a mount point of the HDFS router, which cannot move it; name a directory in it"
+                )
+        return ""
 
     def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
         parsed = self._parse(uri)

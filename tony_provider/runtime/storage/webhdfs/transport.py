@@ -140,6 +140,7 @@ _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
     ("rename destination directory is not empty", errors.StorageNotEmpty),
     ("must both be directories", errors.StorageExists),
     ("is a directory or file under source", errors.StorageInvalidPath),
+    ("no eligible destination in the same namespace", errors.StorageOtherMount),
 ]
 # Errors of a NameNode that is not active or not ready. Retry, possibly with another NameNode.
 _NOT_NOW = {"StandbyException", "RetriableException", "SafeModeException", "ObserverRetryOnActiveException"}
