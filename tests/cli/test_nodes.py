@@ -79,11 +79,45 @@ def test_records_of_earlier_weeks_are_removed(local: TonyHook) -> None:
     last, former = days / uris.name(lost_nodes_days("/", epoch_ms())[-1]), days / "2026-01-31"
     for each in (last, former):
         each.mkdir(parents=True)
-        (each / "application_0_0001.1.json").write_text('{"nodes": {"node9:1": "lost"}, "time_ms": 1}')
+        (each / "application_0_0001.1.json").write_text(
+            f'{{"nodes": {{"node9:1": {{"reason": "lost", "time_ms": {epoch_ms()}}}}}}}'
+        )
     assert [each.node for each in local.suspect_nodes()] == ["node9:1"]
     record(local, "application_1_0001", "node1:8041")
     assert last.is_dir()
     assert not former.exists()
+
+
+def test_an_old_loss_in_a_new_record_does_not_count(local: TonyHook) -> None:
+    """A job that runs for weeks writes all its losses again with the newest one."""
+    record(local, "application_1_0001", "node1:8041")
+    day = Path(lost_nodes_days(local.layout.lost_nodes_dir, epoch_ms())[0].removeprefix("file://"))
+    loss = {"reason": "lost", "time_ms": epoch_ms() - 8 * 86_400_000}
+    (day / "application_1_0002.1.json").write_text(json.dumps({"nodes": {"node2:8041": loss}}))
+    assert [each.node for each in local.suspect_nodes()] == ["node1:8041"]
+
+
+def test_a_node_counts_once_after_its_port_has_changed(local: TonyHook) -> None:
+    record(local, "application_1_0001", "node1:41234")
+    record(local, "application_1_0002", "node1:45678")
+    assert [len(each.applications) for each in local.suspect_nodes()] == [2]
+
+
+def test_records_that_cannot_be_read_do_not_prevent_submissions(
+    local: TonyHook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    record(local, "application_1_0001", "node1:8041")
+    day = Path(lost_nodes_days(local.layout.lost_nodes_dir, epoch_ms())[0].removeprefix("file://"))
+    (day / "application_1_0002.1.json").mkdir()
+    assert [each.node for each in local.suspect_nodes()] == ["node1:8041"]
+    Path(local.layout.lost_nodes_dir.removeprefix("file://"), day.name).rename(day.with_name("moved"))
+    day.write_text("a file, and no directory")
+    monkeypatch.setattr(
+        local, "opened", attrs.evolve(local.opened, settings=attrs.evolve(local.settings, avoid_nodes_after=1))
+    )
+    request = SubmissionRequest(job("true"), identity(local))
+    assert local.preview(request).description["avoided_nodes"] == []
+    assert "avoids no nodes" in caplog.text
 
 
 @pytest.mark.parametrize("content", ["", "no JSON", "[]", '{"nodes": 3}'])

@@ -389,8 +389,9 @@ _NODES = ActionCommand(
     name="nodes",
     help="List nodes that lost containers",
     description=(
-        "List the nodes that lost containers of the last days' jobs in the staging directory, or failed a preflight. "
-        "New jobs avoid such nodes if the connection sets avoid_nodes_after."
+        "List the nodes that lost containers, or failed a preflight, in the last 7 days. The "
+        "list covers the jobs of the staging directory. The connection field avoid_nodes_after makes new jobs avoid "
+        "such nodes."
     ),
     func=lazily("tony_provider.cli.diagnose.nodes"),
     args=(*_CONNECTION, ARG_OUTPUT),

@@ -60,9 +60,9 @@ def nodes(args: Namespace) -> None:
             "node": each.node,
             "jobs": len(each.applications),
             "avoided": least is not None and len(each.applications) >= least,
-            "latest": iso_time(each.time_ms),
+            "latest": iso_time(each.latest.time_ms),
             "application": each.applications[0],
-            "reason": each.reason,
+            "reason": each.latest.reason,
         }
         for each in found
     ]

@@ -42,13 +42,22 @@ _MOST_OF_RECORD = 512 << 10  # bytes of a segment that is a record; masters writ
 
 
 @attrs.frozen
+class LostContainer:
+    """The newest loss of a container on a node."""
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    reason: str
+    time_ms: int  # epoch milliseconds
+
+
+@attrs.frozen
 class LostNodes:
     """The nodes that lost containers of one application. Later applications may avoid these nodes."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
-    nodes: dict[str, str] = attrs.field(factory=dict)  # reason of the newest loss, by node (host:port)
-    time_ms: int = 0  # epoch milliseconds of the newest loss
+    nodes: dict[str, LostContainer] = attrs.field(factory=dict)  # by node (host:port)
 
 
 def lost_nodes_days(directory: str, now_ms: int) -> list[str]:

@@ -7,6 +7,7 @@ damaged or missing record becomes a line in ``missing``; only an unreachable sto
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ import attrs
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.training.results import job_status, labels, returned
 from tony_provider.runtime.application_history import (
+    LostContainer,
     LostNodes,
     SampleSegmentHeader,
     TaskSample,
@@ -30,7 +32,7 @@ from tony_provider.runtime.application_history import (
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import RECORD_LIMIT
 from tony_provider.runtime.common.codec import CodecError, load_json, to_plain
-from tony_provider.runtime.common.concurrency import in_parallel
+from tony_provider.runtime.common.concurrency import in_parallel_ordered
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.jobspec.container_content import EnvironmentKind
@@ -38,17 +40,24 @@ from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage, is_temporary, list_existing, read_bytes
-from tony_provider.runtime.storage.errors import STORE_ERRORS, StorageError, StorageNotFound
+from tony_provider.runtime.storage.errors import (
+    STORE_ERRORS,
+    StorageError,
+    StorageIsADirectory,
+    StorageNotFound,
+    StoragePermissionDenied,
+)
+
+log = logging.getLogger(__name__)
 
 
 @attrs.frozen
 class SuspectNode:
     """A node that lost containers of applications in the last days."""
 
-    node: str  # host:port
-    applications: list[str]  # IDs of the applications, the latest first
-    reason: str  # of the latest loss
-    time_ms: int  # epoch milliseconds of the latest loss
+    node: str  # host:port at the latest loss
+    applications: list[str]  # IDs of the applications, the latest loss first
+    latest: LostContainer
 
 
 def suspect_nodes(storage: Storage, directory: str, now_ms: int) -> list[SuspectNode]:
@@ -56,30 +65,35 @@ def suspect_nodes(storage: Storage, directory: str, now_ms: int) -> list[Suspect
 
     ``directory``: URI of the directory in which application masters record the losses.
     """
-    days = in_parallel(partial(list_existing, storage), lost_nodes_days(directory, now_ms), _AT_ONCE, "nodes")
+    since_ms = now_ms - contract.LOST_NODES_DAYS * _DAY_MS
+    days = in_parallel_ordered(partial(list_existing, storage), lost_nodes_days(directory, now_ms), _AT_ONCE)
     files = [file.path for day in days for file in day if not is_temporary(file.name)][:_MOST_RECORDS]
-    found: dict[str, list[tuple[int, str, str]]] = {}
-    for file, lost in in_parallel(partial(_lost_nodes, storage), files, _AT_ONCE, "nodes"):
-        for node, reason in lost.nodes.items():
-            found.setdefault(node, []).append((lost.time_ms, uris.name(file).partition(".")[0], reason))
-    suspects = [_suspect(node, sorted(losses, reverse=True)) for node, losses in found.items()]
-    return sorted(suspects, key=lambda each: (-len(each.applications), -each.time_ms))
+    losses: dict[str, list[tuple[LostContainer, str, str]]] = {}  # loss, application and node, by host
+    for file, nodes in zip(files, in_parallel_ordered(partial(_lost_nodes, storage), files, _AT_ONCE), strict=True):
+        for node, loss in nodes.items():
+            if loss.time_ms >= since_ms:
+                application_id = uris.name(file).partition(".")[0]
+                losses.setdefault(node.rpartition(":")[0], []).append((loss, application_id, node))
+    suspects = [_suspect(sorted(each, key=lambda one: -one[0].time_ms)) for each in losses.values()]
+    return sorted(suspects, key=lambda each: (-len(each.applications), -each.latest.time_ms))
 
 
 _AT_ONCE = 8  # files read concurrently
-_MOST_RECORDS = 2000
+_MOST_RECORDS = 500  # the newest ones
+_DAY_MS = 86_400_000
 
 
-def _lost_nodes(storage: Storage, file: str) -> tuple[str, LostNodes]:
+def _lost_nodes(storage: Storage, file: str) -> Mapping[str, LostContainer]:
     try:
-        return file, load_json(read_bytes(storage, file, length=RECORD_LIMIT), LostNodes)
-    except (StorageNotFound, CodecError):
-        return file, LostNodes()
+        return load_json(read_bytes(storage, file, length=RECORD_LIMIT), LostNodes).nodes
+    except (StorageNotFound, StorageIsADirectory, StoragePermissionDenied, CodecError) as error:
+        log.info("leaving out a record of lost nodes: %s", error)
+        return {}
 
 
-def _suspect(node: str, losses: Sequence[tuple[int, str, str]]) -> SuspectNode:
-    time_ms, _, reason = losses[0]
-    return SuspectNode(node, list(dict.fromkeys(application for _, application, _ in losses)), reason, time_ms)
+def _suspect(losses: Sequence[tuple[LostContainer, str, str]]) -> SuspectNode:
+    latest, _, node = losses[0]
+    return SuspectNode(node, list(dict.fromkeys(application_id for _, application_id, _ in losses)), latest)
 
 
 @attrs.frozen(kw_only=True)

@@ -197,7 +197,11 @@ class SubmissionBuilder(ABC):
         least = self.prepared.opened.settings.avoid_nodes_after
         if least is None:
             return []
-        found = suspect_nodes(self.prepared.opened.storage, self.prepared.layout.lost_nodes_dir, epoch_ms())
+        try:
+            found = suspect_nodes(self.prepared.opened.storage, self.prepared.layout.lost_nodes_dir, epoch_ms())
+        except StorageError as error:
+            log.warning("The job avoids no nodes (avoid_nodes_after), because their records cannot be read: %s", error)
+            return []
         return [each.node for each in found if len(each.applications) >= least]
 
     def _shared_checkpoints(self) -> str:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from functools import partial
 from typing import Callable, Optional
 
 from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.session.actions import AddNote, Note
-from tony_provider.runtime.application_history import LostNodes, lost_nodes_days
+from tony_provider.runtime.application_history import LostContainer, LostNodes, lost_nodes_days
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms, moment
 from tony_provider.runtime.common.codec import dump_json
@@ -225,32 +225,46 @@ class FileUpdater(StoreWriter):
         self._put(self._uri, data)
 
 
-class LostNodesFile(FileUpdater):
+class LostNodesFile(StoreWriter):
     """Records the nodes that lost containers of this application, in a directory for all applications."""
 
     def __init__(self, ownership: Ownership, note: AddNote) -> None:
         """``note``: see StoreWriter."""
         description = ownership.description
+        super().__init__(ownership.storage, contract.LOST_NODES_DIR, note)
         self._directory = description.lost_nodes_dir
-        self._lost = LostNodes()
-        today = lost_nodes_days(self._directory, epoch_ms())[0]
-        uri = uris.join(today, f"{description.application_id}.{ownership.am_attempt}.json")
-        super().__init__(ownership.storage, uri, lambda: partial(dump_json, self._lost), note=note)
+        self._file = f"{description.application_id}.{ownership.am_attempt}.json"
+        self._lost: dict[str, LostContainer] = {}
 
     def lost(self, nodes: Iterable[str], reason: str) -> None:
         """Record a loss on these nodes."""
-        self._lost = LostNodes({**self._lost.nodes, **dict.fromkeys(nodes, reason)}, epoch_ms())
+        self._lost |= dict.fromkeys(nodes, LostContainer(reason, epoch_ms()))
         self.changed()
 
     async def finish(self) -> bool:
-        return await super().finish() if self._lost.nodes else True
+        if not self._lost:
+            return True
+        is_written = await super().finish()
+        await asyncio.to_thread(self._remove_old)
+        return is_written
 
-    def _write(self, made: Callable[[], bytes]) -> None:
-        super()._write(made)
-        known = {uris.name(day) for day in lost_nodes_days(self._directory, epoch_ms())}
-        for each in list_existing(self._storage, self._directory):
-            if each.name < min(known):
-                self._storage.remove(each.path, recursive=True)
+    async def _store(self) -> None:
+        today = lost_nodes_days(self._directory, epoch_ms())[0]
+        data = dump_json(LostNodes(dict(self._lost)))
+        await asyncio.to_thread(write_atomically, self._storage, uris.join(today, self._file), data)
+
+    def _remove_old(self) -> None:
+        """Remove the records of past weeks. A failure is only logged, because the next application tries again."""
+        oldest = uris.name(lost_nodes_days(self._directory, epoch_ms())[-1])
+        try:
+            for each in list_existing(self._storage, self._directory):
+                if _DAY.fullmatch(each.name) and each.name < oldest:
+                    self._storage.remove(each.path, recursive=True)
+        except StorageError as error:
+            log.info("old records of lost nodes stay: %s", error)
+
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class SegmentWriter(StoreWriter):

@@ -123,7 +123,7 @@ _POLL = 1.0  # seconds
 
 
 def in_parallel_ordered(
-    work: Callable[[T], R], items: Iterable[T], workers: int, check_cancelled: Callable[[], None]
+    work: Callable[[T], R], items: Iterable[T], workers: int, check_cancelled: Callable[[], None] = lambda: None
 ) -> Iterator[R]:
     """Yield the result of ``work`` for each item, in order; at most ``2 * workers`` items are taken ahead.
 

@@ -41,7 +41,13 @@ from tony_provider.runtime.executor.processes import become_subreaper
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder
 from tony_provider.runtime.executor.task_outputs import event_file_transfer
 from tony_provider.runtime.executor.workspace import JobFiles, Workspace
-from tony_provider.runtime.frameworks.base import MAIN_PORT, VISIBLE_DEVICES, get_framework, port_of_process
+from tony_provider.runtime.frameworks.base import (
+    MAIN_PORT,
+    PREFLIGHT_PORT,
+    VISIBLE_DEVICES,
+    get_framework,
+    port_of_process,
+)
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.jobspec.model import MirrorScope
 from tony_provider.runtime.protocol import limits, messages, tony_pb2
@@ -421,7 +427,8 @@ def _context(container: ExecutorContainer, guard: Optional[socket.socket]) -> Ex
                 port_of_process(name, local_rank)
                 for local_rank in range(container.process_count)
                 for name in framework.ports(container.task_type, container.role)
-            ],
+            ]
+            + ([] if container.job.preflight is False else [PREFLIGHT_PORT]),
             container.job.port_range,
             share=framework.shares_ports(container.role),
         ),

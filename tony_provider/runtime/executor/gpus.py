@@ -363,6 +363,16 @@ def gpus_set_by_node(environ: Mapping[str, str]) -> bool:
     return bool(environ.get(VISIBLE_DEVICES)) or environ.get(_BY_NODE, "") not in _EVERY_DEVICE
 
 
+def container_gpus(environ: Mapping[str, str], dealt: Optional[ContainerGpus]) -> Optional[list[str]]:
+    """Return the names of the container's GPUs, or an empty list for all GPUs that it sees.
+
+    Return None if no GPUs are assigned yet.
+    """
+    if dealt is not None and not gpus_set_by_node(environ):
+        return dealt.names or None
+    return [name for name in environ.get(VISIBLE_DEVICES, "").split(",") if name]
+
+
 def _holder(device: str) -> str:
     held = take_gpu_lock(device)
     if held is not None:
@@ -381,8 +391,8 @@ class NvmlError(Exception):
     """NVML is missing, or does not answer a query. The message names the reason."""
 
 
-class NvmlMissingError(NvmlError):
-    """The node has no NVML."""
+class OwnGpusUnknownError(NvmlError):
+    """The node has no NVML, or NVML does not show which GPUs the container was given. The message names the reason."""
 
 
 class _Utilization(ctypes.Structure):
@@ -391,6 +401,21 @@ class _Utilization(ctypes.Structure):
 
 class _Memory(ctypes.Structure):
     _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+
+
+_PCI = "nvmlDeviceGetPciInfo_v3"
+
+
+class _PciInfo(ctypes.Structure):
+    _fields_ = (
+        ("legacy_id", ctypes.c_char * 16),
+        ("domain", ctypes.c_uint),
+        ("bus", ctypes.c_uint),
+        ("device", ctypes.c_uint),
+        ("model", ctypes.c_uint),
+        ("subsystem", ctypes.c_uint),
+        ("id", ctypes.c_char * 32),
+    )
 
 
 class Nvml:
@@ -405,12 +430,14 @@ class Nvml:
         try:
             self._nvml: Any = ctypes.CDLL(library)
         except OSError as error:
-            raise NvmlMissingError(str(error)) from error
+            raise OwnGpusUnknownError(str(error)) from error
         self._call("nvmlInit_v2")
         self._names = names
         self._devices = [self._named(name) for name in names] if names else self._all()
+        if not self._devices:
+            raise NvmlError(f"the container was given {count(wanted, 'GPU')}, but NVML shows none")
         if len(self._devices) != wanted:
-            raise NvmlError(
+            raise OwnGpusUnknownError(
                 f"the container was given {wanted} GPUs but sees {len(self._devices)}, so its own GPUs are unknown"
             )
 
@@ -441,16 +468,29 @@ class Nvml:
         remaps = [ctypes.c_uint() for _ in range(4)]  # correctable, uncorrectable, pending, failed
         for number, device in enumerate(self._devices):
             name = self._names[number] if self._names else str(number)
-            counted = self._answers(
+            counted = self._has("nvmlDeviceGetTotalEccErrors") and self._answers(
                 "nvmlDeviceGetTotalEccErrors", device, _UNCORRECTED, _SINCE_LOADED, ctypes.byref(errors)
             )
-            if counted and errors.value:
+            remapped = self._has("nvmlDeviceGetRemappedRows") and self._answers(
+                "nvmlDeviceGetRemappedRows", device, *map(ctypes.byref, remaps)
+            )
+            if remapped and remaps[3].value:
+                yield f"its GPU {name} could not remap a damaged row of its memory"
+            elif remapped and remaps[2].value:
+                yield f"its GPU {name} needs a reset, which remaps a damaged row of its memory"
+            elif counted and errors.value and not remapped:  # older GPUs do not remap rows
                 yield f"its GPU {name} has had {count(errors.value, 'uncorrected ECC error')}"
-            if self._answers("nvmlDeviceGetRemappedRows", device, *map(ctypes.byref, remaps)):
-                if remaps[3].value:
-                    yield f"its GPU {name} could not remap a damaged row of its memory"
-                elif remaps[2].value:
-                    yield f"its GPU {name} needs a reset, which remaps a damaged row of its memory"
+
+    def addresses(self) -> list[str]:
+        """Return the PCI addresses of the container's GPUs, such as 0000:3b:00, as far as NVML reports them."""
+        found, place = [], _PciInfo()
+        for device in self._devices:
+            if self._has(_PCI) and self._answers(_PCI, device, ctypes.byref(place)):
+                found.append(f"{place.domain:04x}:{place.bus:02x}:{place.device:02x}")
+        return found
+
+    def _has(self, function: str) -> bool:
+        return hasattr(self._nvml, function)
 
     def _named(self, name: str) -> ctypes.c_void_p:
         device = ctypes.c_void_p()

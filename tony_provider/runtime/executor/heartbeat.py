@@ -15,10 +15,9 @@ from google.protobuf.message import Message
 
 from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.executor import processes, workspace
-from tony_provider.runtime.executor.gpus import GpuMeter, Nvml, gpus_set_by_node
+from tony_provider.runtime.executor.gpus import GpuMeter, Nvml, container_gpus
 from tony_provider.runtime.executor.process_start import ProcessStart
 from tony_provider.runtime.executor.start_context import ExecutorContext
-from tony_provider.runtime.frameworks.base import VISIBLE_DEVICES
 from tony_provider.runtime.protocol import limits, tony_pb2
 
 Measured = dict[str, float]
@@ -159,19 +158,10 @@ class ContainerMeters:
 
     def _gpu_meter(self) -> Optional[GpuMeter]:
         wanted = self._context.container.spec.gpus
-        if self._gpus is None and wanted and (names := self._gpu_names()) is not None:
+        names = container_gpus(self._context.container.environ, self._context.gpus)
+        if self._gpus is None and wanted and names is not None:
             self._gpus = GpuMeter(partial(Nvml, names, wanted))
         return self._gpus
-
-    def _gpu_names(self) -> Optional[list[str]]:
-        """Return the names of the container's GPUs, or an empty list for all GPUs that it sees.
-
-        Return None if no GPUs are assigned yet.
-        """
-        environ, dealt = self._context.container.environ, self._context.gpus
-        if dealt is not None and not gpus_set_by_node(environ):
-            return dealt.names or None
-        return [name for name in environ.get(VISIBLE_DEVICES, "").split(",") if name]
 
 
 class HeartbeatContent:

@@ -66,11 +66,14 @@ class HeldPorts:
     def listening(self, name: str) -> Iterator[socket.socket]:
         """Lend the socket of a port to a server of this process. Afterwards, reserve the port with a new socket.
 
-        Raises PortError if another process has then taken the port.
+        Raises PortError if another process has taken the port before or meanwhile.
         """
-        with self._sockets.pop(name) as lent:
-            yield lent
         self.reacquire()
+        try:
+            with self._sockets.pop(name) as lent:
+                yield lent
+        finally:
+            self.reacquire()
 
     def close(self) -> None:
         for held in self._sockets.values():

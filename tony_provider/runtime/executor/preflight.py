@@ -1,7 +1,7 @@
 """Preflight: checks of a container's node and network before its user processes start.
 
-In the network check, each task of the cluster sends a message to the tasks with the next ranks. A task that reaches
-none of them, or that none of the tasks before it reaches, is on a faulty node.
+In the network check, each task of the cluster sends a message to tasks with the next ranks on other hosts. A task that
+reaches none of them, or that none of the tasks before it reaches, is on a faulty node.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Callable, Optional, cast
 
 import attrs
 
 from tony_provider.runtime.common import clock, contract
-from tony_provider.runtime.common.concurrency import Cancelled, wait_with_timeout
+from tony_provider.runtime.common.concurrency import Cancelled, run_in_threads, wait_with_timeout
 from tony_provider.runtime.common.quantities import size, some
-from tony_provider.runtime.executor.gpus import Nvml, NvmlError, NvmlMissingError
+from tony_provider.runtime.executor.gpus import Nvml, NvmlError, OwnGpusUnknownError, container_gpus
 from tony_provider.runtime.executor.ports import HeldPorts
 from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder
-from tony_provider.runtime.frameworks.base import MAIN_PORT, TaskAddress
+from tony_provider.runtime.frameworks.base import PREFLIGHT_PORT, TaskAddress
 from tony_provider.runtime.jobspec.model import ranks
 
 log = logging.getLogger(__name__)
@@ -48,8 +48,8 @@ def check_node(context: ExecutorContext, cancelled: threading.Event) -> None:
         clock_problems,
     ]
     if container.spec.gpus:
-        names = context.gpus.names if context.gpus else []
-        checks += [partial(gpu_problems, names, container.spec.gpus), driver_problems]
+        names = container_gpus(container.environ, context.gpus)
+        checks.append(partial(gpu_problems, names or [], container.spec.gpus))
     if found := found_within(_NODE_SECONDS, checks, cancelled):
         raise UnfitNodeError("; ".join(found))
 
@@ -63,15 +63,24 @@ def found_within(
 ) -> list[str]:
     """Return the findings of all checks. Return one finding if they do not end in time. Blocks. Raises Cancelled.
 
-    The checks run in a separate thread, because a broken disk or driver makes calls hang.
+    The checks run in a separate thread, because a broken disk or driver makes calls hang. A check that cannot be made
+    is logged.
     """
     found: list[str] = []
-    thread = threading.Thread(target=lambda: found.extend(each for check in checks for each in check()), daemon=True)
+
+    def run() -> None:
+        for check in checks:
+            try:
+                found.extend(check())
+            except Exception:
+                log.exception("a check of the node could not be made")
+
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     deadline = time.monotonic() + seconds
     while thread.is_alive() and time.monotonic() < deadline:
         if cancelled.is_set():
-            raise Cancelled("stopped during the check of the node")
+            raise Cancelled(_STOPPED)
         thread.join(_POLL)
     return [f"its disk or GPU driver does not answer within {seconds:g} s"] if thread.is_alive() else found
 
@@ -84,7 +93,6 @@ _WRITTEN = 1 << 20  # bytes
 def disk_problems(directory: Path) -> Iterator[str]:
     """Yield problems of the disk with this directory: too little space, or an error when a file is written."""
     file = directory / ".preflight"
-    data = os.urandom(_WRITTEN)
     try:
         free = os.statvfs(directory)
         if (space := free.f_bavail * free.f_frsize) < _LEAST_FREE:
@@ -92,11 +100,9 @@ def disk_problems(directory: Path) -> Iterator[str]:
         if free.f_files and free.f_favail < _LEAST_INODES:  # 0 files: the file system has no limit
             yield f"its disk has room for only {free.f_favail} more files ({directory})"
         with file.open("wb") as output:
-            output.write(data)
+            output.write(bytes(_WRITTEN))
             output.flush()
             os.fsync(output.fileno())
-        if file.read_bytes() != data:
-            yield f"its disk returns other bytes than were written ({directory})"
     except OSError as error:
         yield f"its disk does not store a file: {error}"
     with contextlib.suppress(OSError):
@@ -120,125 +126,170 @@ def clock_problems() -> Iterator[str]:
         yield f"its clock is {clock.difference(ahead)} the clock of the job"
 
 
-def gpu_problems(names: Sequence[str], wanted: int, nvml: Callable[..., Nvml] = Nvml) -> Iterator[str]:
-    """Yield problems of the container's GPUs that NVML reports: missing GPUs, and damaged memory."""
+def gpu_problems(
+    names: Sequence[str], wanted: int, nvml: Callable[..., Nvml] = Nvml, kernel_log: Path = Path("/dev/kmsg")
+) -> Iterator[str]:
+    """Yield problems of the container's GPUs: missing GPUs, damaged memory, and recent errors of the hardware.
+
+    Reads the kernel's log, which many nodes hide from users, and NVML.
+    """
     try:
-        yield from nvml(names, wanted).faults()
-    except NvmlMissingError as error:
+        gpus = nvml(names, wanted)
+        yield from gpus.faults()
+        yield from _hardware_errors(gpus.addresses(), kernel_log)
+    except OwnGpusUnknownError as error:
         log.info("the GPUs are not checked: %s", error)
     except NvmlError as error:
         yield f"its GPUs cannot be used: {error}"
 
 
 _RECENT = 3600.0  # seconds
-_RECORDS = 10_000  # of the kernel's log, at most
 _RECORD_BYTES = 8192  # maximum size of a record
-# Errors of the hardware. Programs cause most other numbers. Source: NVIDIA's document "XID Errors".
-_BROKEN = frozenset({48, 64, 74, 79, 95, 119, 120, 140, 143})
-_XID = re.compile(rb"\d+,\d+,(\d+),[^;]*;NVRM: Xid \(([^)]*)\): (\d+),")
+# Numbers of errors of the hardware. Programs cause most other errors. Source: NVIDIA's document "XID Errors".
+_OF_HARDWARE = frozenset({48, 64, 74, 79, 95, 119, 120, 140, 143})
+_XID = re.compile(rb"\d+,\d+,(\d+),[^;]*;NVRM: Xid \(PCI:([0-9a-f:]+)[^)]*\): (\d+),")
 
 
-def driver_problems(kernel_log: Path = Path("/dev/kmsg")) -> Iterator[str]:
-    """Yield the newest XID error that NVIDIA's driver reported within an hour. Many nodes hide the log from users."""
-    newest = ""
+def _hardware_errors(addresses: Collection[str], kernel_log: Path) -> Iterator[str]:
+    """Yield the newest XID error that NVIDIA's driver has reported for these GPUs within an hour."""
+    newest: deque[str] = deque(maxlen=1)
     with contextlib.suppress(OSError):
-        log_file = os.open(kernel_log, os.O_RDONLY | os.O_NONBLOCK)
+        file = os.open(kernel_log, os.O_RDONLY | os.O_NONBLOCK)
         try:
-            for record in islice(iter(partial(os.read, log_file, _RECORD_BYTES), b""), _RECORDS):
-                newest = _recent_fault(record) or newest
+            while record := _next_record(file):
+                newest.extend(_recent_error(record, addresses))
         finally:
-            os.close(log_file)
-    if newest:
-        yield newest
+            os.close(file)
+    yield from newest
 
 
-def _recent_fault(record: bytes) -> str:
+def _next_record(file: int) -> bytes:
+    while True:
+        try:
+            return os.read(file, _RECORD_BYTES)
+        except BrokenPipeError:  # the kernel has overwritten the next record
+            continue
+
+
+def _recent_error(record: bytes, addresses: Collection[str]) -> Iterator[str]:
     match = _XID.match(record)
-    if match is None or int(match[3]) not in _BROKEN:
-        return ""
-    age = time.clock_gettime(time.CLOCK_MONOTONIC) - int(match[1]) / 1e6
-    return f"GPU {match[2].decode('ascii', 'replace')} had XID error {int(match[3])}" if age < _RECENT else ""
+    if match is None or int(match[3]) not in _OF_HARDWARE or match[2].decode() not in addresses:
+        return
+    if time.clock_gettime(time.CLOCK_MONOTONIC) - int(match[1]) / 1e6 < _RECENT:
+        yield f"its GPU {match[2].decode()} had XID error {int(match[3])}"
 
 
-_NEXT = 3  # number of following ranks to which each rank sends a message
+_NEXT = 3  # number of tasks, on different hosts, to which each task sends a message
 _RING_SECONDS = 120.0  # tasks arrive at different times, because some wait for GPUs
+_DNS_SECONDS = 20.0
 _CALL_SECONDS = 5.0
 _PAUSE = 0.3  # seconds between two calls to a task that does not answer
 _MESSAGE = 64 << 10  # bytes; long enough for several packets of the largest size
+_FEWEST_HOSTS = 3  # between two hosts, a broken path does not show which host is faulty
 
 
 @attrs.frozen
 class Ring:
-    """The ranks of a cluster that check their network, as one rank sees them."""
+    """The tasks of a cluster that check their network, as seen by one of them."""
 
     rank: int
-    addresses: Mapping[int, TaskAddress]  # of all ranks
-    name: str  # the same for all ranks of one generation, different for all others
+    addresses: Mapping[int, TaskAddress]  # of all tasks, by rank
+    name: str  # the same for all tasks of one generation, different for all others
 
     @classmethod
     def of(cls, context: ExecutorContext, order: StartOrder) -> Optional[Ring]:
-        """Return the ring of a start, or None if the task is not in the cluster or alone in it."""
+        """Return the ring of a start, or None if the task is not in the cluster, or the cluster is on few hosts."""
         container = context.container
         rank = order.rank(container.task_type, container.index)
         found = ranks(order.cluster.tasks)
         addresses = {found[key]: each for each in order.cluster.tasks if (key := (each.type, each.index)) in found}
+        hosts = {address.host for address in addresses.values()}
         name = f"{contract.NAMESPACE} {container.identity.application_id} {order.generation}"
-        return cls(rank, addresses, name) if rank is not None and len(addresses) > 1 else None
+        return cls(rank, addresses, name) if rank is not None and len(hosts) >= _FEWEST_HOSTS else None
 
-    @property
-    def following(self) -> list[int]:
-        """The ranks to which this rank sends messages."""
-        return [(self.rank + step) % len(self.addresses) for step in self._steps]
-
-    @property
-    def preceding(self) -> list[int]:
-        """The ranks that send messages to this rank."""
-        return [(self.rank - step) % len(self.addresses) for step in self._steps]
-
-    @property
-    def _steps(self) -> range:
-        return range(1, min(_NEXT, len(self.addresses) - 1) + 1)
+    def following(self, rank: int) -> list[int]:
+        """Return the ranks to which ``rank`` sends messages: the next ones on other hosts, one on each host."""
+        found: dict[str, int] = {}
+        for step in range(1, len(self.addresses)):
+            other = (rank + step) % len(self.addresses)
+            if (host := self.addresses[other].host) != self.addresses[rank].host:
+                found.setdefault(host, other)
+            if len(found) == _NEXT:
+                break
+        return list(found.values())
 
     def message(self, rank: int) -> bytes:
         """Return the message from ``rank``."""
         return f"{self.name} {rank}\n".encode().ljust(_MESSAGE, b".")
 
+    def describe(self, rank: int) -> str:
+        address = self.addresses[rank]
+        return f"{address.type}:{address.index} on {address.host}"
+
 
 def check_network(ring: Ring, ports: HeldPorts, cancelled: threading.Event, seconds: float = _RING_SECONDS) -> None:
-    """Exchange messages with other ranks, at this task's main port. Blocks. Raises UnfitNodeError, Cancelled.
+    """Exchange messages with tasks on other hosts. Blocks. Raises UnfitNodeError, PortError, OSError, Cancelled.
 
-    Other ranks that cannot be reached are logged. They are faulty themselves if nobody reaches them.
+    A task that this task does not reach is only logged, because that task finds out itself whether it is cut off.
     """
-    with ports.listening(MAIN_PORT) as listener:
-        exchange = _Exchange(ring)
+    targets = _resolved(ring, cancelled)
+    callers = {rank for rank in ring.addresses if ring.rank in ring.following(rank)}
+    exchange = _Exchange(ring, targets, callers)
+    with ports.listening(PREFLIGHT_PORT) as listener:
         asyncio.run(exchange.run(listener, cancelled, seconds))
     if cancelled.is_set():
-        raise Cancelled("stopped during the check of the network")
-    if not exchange.reached:
+        raise Cancelled(_STOPPED)
+    if targets and not exchange.reached:
         raise UnfitNodeError(f"it reaches none of {some(exchange.unreached())}")
-    if not exchange.heard:
-        raise UnfitNodeError(f"it can be reached from none of {some(exchange.unheard())}")
+    if callers and not exchange.heard:
+        raise UnfitNodeError(f"it can be reached from none of {some(map(ring.describe, sorted(callers)))}")
     if missing := exchange.unreached():
         log.warning("the check of the network did not reach %s", some(missing))
 
 
-class _Exchange:
-    """The messages of one rank: which ranks it has reached, and which ranks have reached it."""
+_STOPPED = "stopped during the preflight"
 
-    def __init__(self, ring: Ring) -> None:
+
+def _resolved(ring: Ring, cancelled: threading.Event) -> dict[int, tuple[str, int]]:
+    """Return the IPv4 addresses of the ranks to call. Leave out hosts whose names cannot be resolved.
+
+    DNS has its own time limit, because its failure is usually not a fault of the node.
+    """
+
+    def resolve(address: TaskAddress) -> tuple[str, int]:
+        found = socket.getaddrinfo(address.host, address.ports[PREFLIGHT_PORT], socket.AF_INET, socket.SOCK_STREAM)
+        return cast("tuple[str, int]", found[0][4])
+
+    wanted = ring.following(ring.rank)
+    resolving = run_in_threads([partial(resolve, ring.addresses[rank]) for rank in wanted], _DNS_SECONDS, "dns")
+    if cancelled.is_set():
+        raise Cancelled(_STOPPED)
+    for rank, work in zip(wanted, resolving):
+        if not work.done() or work.exception():
+            log.warning("the check of the network leaves out %s: its name is unknown", ring.describe(rank))
+    return {rank: work.result() for rank, work in zip(wanted, resolving) if work.done() and not work.exception()}
+
+
+class _Exchange:
+    """The messages of one task: which ranks it has reached, and which ranks have reached it."""
+
+    def __init__(self, ring: Ring, targets: Mapping[int, tuple[str, int]], callers: Set[int]) -> None:
+        """``targets``: addresses of the ranks to call. ``callers``: ranks that call this task."""
         self._ring = ring
-        self._errors: dict[int, str] = {}
+        self._targets = targets
+        self._callers = callers
+        self._errors = dict.fromkeys(targets, "no call ended")
         self._tasks: list[asyncio.Future[None]] = []
         self.reached: set[int] = set()
         self.heard: set[int] = set()
 
     async def run(self, listener: socket.socket, cancelled: threading.Event, seconds: float) -> None:
         """Exchange messages until all ranks have answered, or until a deadline or a request to stop."""
-        ring, deadline = self._ring, time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         server = await asyncio.start_server(self._accept, sock=listener, limit=_MESSAGE)
-        self._tasks += [asyncio.ensure_future(self._call(rank)) for rank in ring.following]
+        self._tasks += [asyncio.ensure_future(self._call(rank)) for rank in self._targets]
         try:
-            while not (self.reached.issuperset(ring.following) and self.heard.issuperset(ring.preceding)):
+            while not (self.reached.issuperset(self._targets) and self.heard.issuperset(self._callers)):
                 if cancelled.is_set() or time.monotonic() >= deadline:
                     return
                 await asyncio.sleep(_POLL)
@@ -249,20 +300,17 @@ class _Exchange:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _call(self, rank: int) -> None:
-        address = self._ring.addresses[rank]
-        while True:
+        while rank not in self.reached:
             try:
-                await wait_with_timeout(self._call_once(rank, address), _CALL_SECONDS)
+                await wait_with_timeout(self._call_once(rank), _CALL_SECONDS)
             except asyncio.TimeoutError:
                 self._errors[rank] = f"no answer within {_CALL_SECONDS:g} s"
             except (OSError, EOFError) as error:
                 self._errors[rank] = str(error)
-            if rank in self.reached:
-                return
             await asyncio.sleep(_PAUSE)
 
-    async def _call_once(self, rank: int, address: TaskAddress) -> None:
-        reader, writer = await asyncio.open_connection(address.host, address.ports[MAIN_PORT], limit=_MESSAGE)
+    async def _call_once(self, rank: int) -> None:
+        reader, writer = await asyncio.open_connection(*self._targets[rank], limit=_MESSAGE)
         with contextlib.closing(writer):
             writer.write(self._ring.message(self._ring.rank))
             await writer.drain()
@@ -277,23 +325,15 @@ class _Exchange:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer), contextlib.suppress(OSError, EOFError, asyncio.TimeoutError):
             received = await wait_with_timeout(reader.readexactly(_MESSAGE), _CALL_SECONDS)
-            senders = [rank for rank in self._ring.preceding if received == self._ring.message(rank)]
+            senders = [rank for rank in self._callers if received == self._ring.message(rank)]
             if senders:
                 writer.write(self._ring.message(self._ring.rank))
                 await wait_with_timeout(writer.drain(), _CALL_SECONDS)
-                self.heard.update(senders)
-            # Close after the other end, which may not have read the answer yet.
+            # The other end closes the connection when it has the whole answer.
             await wait_with_timeout(reader.read(), _CALL_SECONDS)
+            self.heard.update(senders)
 
     def unreached(self) -> list[str]:
-        """Return the ranks that this rank did not reach, each with its address and the last error."""
-        missing = [rank for rank in self._ring.following if rank not in self.reached]
-        return [f"{self._name(rank)} ({self._errors.get(rank, 'no call ended')})" for rank in missing]
-
-    def unheard(self) -> list[str]:
-        """Return the ranks that did not reach this rank."""
-        return [self._name(rank) for rank in self._ring.preceding if rank not in self.heard]
-
-    def _name(self, rank: int) -> str:
-        address = self._ring.addresses[rank]
-        return f"{address.type}:{address.index} at {address.main}"
+        """Return the ranks that this rank did not reach, each with its host and the last error."""
+        missing = [rank for rank in self._targets if rank not in self.reached]
+        return [f"{self._ring.describe(rank)} ({self._errors[rank]})" for rank in missing]

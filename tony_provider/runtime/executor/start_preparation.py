@@ -159,8 +159,8 @@ def _check(context: ExecutorContext, order: StartOrder, cancelled: threading.Eve
             check_network(ring, context.ports, cancelled)
     except UnfitNodeError as error:
         raise PreparationError(f"its node has failed the preflight: {error}", unfit=True) from error
-    except PortError as error:
-        raise PreparationError(str(error)) from error
+    except (PortError, OSError) as error:
+        raise PreparationError(f"the network could not be checked: {error}") from error
 
 
 @contextmanager

@@ -34,6 +34,7 @@ TRACKED = frozenset({Role.CHIEF, Role.WORKER})
 """Roles that the job waits for, see ``Role.is_tracked``."""
 
 MAIN_PORT = "main"
+PREFLIGHT_PORT = "preflight"  # for messages between executors before the user processes start
 """Name of the main port: every task has it, and the cluster spec contains it."""
 
 

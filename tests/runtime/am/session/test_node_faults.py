@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.runtime.am.session.test_restarts import WORKERS, workers
+from tests.runtime.am.session.test_restarts import WORKERS, policy, workers
 from tests.runtime.am.session.world import World, job, task_type
 from tony_provider.runtime.am.resource_manager import NodesCounted
 from tony_provider.runtime.am.session.failures import FIRST_SECONDS
@@ -388,14 +388,16 @@ def test_a_node_that_fails_the_preflight_is_left_at_once() -> None:
     assert not world.finished
 
 
-def test_checks_that_fail_everywhere_end_and_do_not_fail_the_job() -> None:
+@pytest.mark.parametrize("alone", [True, False])
+def test_checks_that_fail_everywhere_end_and_do_not_fail_the_job(alone: bool) -> None:
     """Without the key, a check that every node fails must not keep a job from running."""
-    world = workers(budget=1).run()
+    world = World(job(WORKERS, policy=policy(budget=1)), ["worker"], alone=alone).run()
     world.lose("worker:1")
     while checked(world)[-1] is None:
         world.restarted()
-    for _ in range(FREE_MOVES):
-        assert checked(world)[-1] is Preflight.NETWORK
+    first = Preflight.NODE if alone else Preflight.NETWORK
+    for expected in (first, *[Preflight.NODE] * (FREE_MOVES - 1)):
+        assert checked(world)[-1] is expected
         start = world.executor("worker:1").start
         world.report("worker:1", RestoreFailed(start, "", damaged=False, reason="slow", unfit=True))
         world.tick()
@@ -415,6 +417,15 @@ def test_nodes_that_lost_containers_of_other_jobs(most_losses: int, avoided: tup
 
 
 def test_at_most_half_of_the_nodes_are_suspect() -> None:
-    world = World(job(WORKERS), ["worker"], suspects=["node3:1", "node1:1", "node2:1"])
+    world = World(job(WORKERS), ["worker"], suspects=["node3:1", "node1:1", *(f"gone{each}:1" for each in range(9))])
     world.handle(NodesCounted(4))
     assert world.avoided == ("node1:1", "node3:1")
+
+
+def test_suspect_nodes_that_were_allowed_again_stay_allowed() -> None:
+    world = World(job(WORKERS), ["worker"], suspects=["node2:1"])
+    world.handle(NodesCounted(4))
+    world.session.containers.nodes.lift()
+    world.avoided = ()
+    world.handle(NodesCounted(5))
+    assert world.avoided == ()

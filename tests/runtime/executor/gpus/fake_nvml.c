@@ -4,7 +4,7 @@
 typedef struct { unsigned gpu, memory; } utilization;
 typedef struct { unsigned long long total, free, used; } memory;
 
-static int devices[3] = {0, 1, 2};
+static int devices[4] = {0, 1, 2, 3};
 
 int nvmlInit_v2(void) { return 0; }
 
@@ -19,6 +19,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
     if (strcmp(uuid, "GPU-1") == 0) *device = &devices[1];
     else if (strcmp(uuid, "MIG-2") == 0) *device = &devices[2];
+    else if (strcmp(uuid, "MIG-3") == 0) *device = &devices[3];
     else return 6; /* NVML_ERROR_NOT_FOUND */
     return 0;
 }
@@ -27,6 +28,19 @@ int nvmlDeviceGetUtilizationRates(void *device, utilization *found) {
     int index = *(int *)device;
     if (index == 2) return 3; /* NVML_ERROR_NOT_SUPPORTED, as parts of a GPU answer */
     found->gpu = index ? 90 : 40;
+    return 0;
+}
+
+typedef struct {
+    char legacy_id[16];
+    unsigned domain, bus, device, model, subsystem;
+    char id[32];
+} pci_info;
+
+int nvmlDeviceGetPciInfo_v3(void *device, pci_info *found) {
+    found->domain = 0;
+    found->bus = 0x3b + *(int *)device;
+    found->device = 0;
     return 0;
 }
 
@@ -40,6 +54,7 @@ int nvmlDeviceGetTotalEccErrors(void *device, unsigned kind, unsigned counter, u
 int nvmlDeviceGetRemappedRows(void *device, unsigned *correctable, unsigned *uncorrectable, unsigned *pending,
                               unsigned *failed) {
     int index = *(int *)device;
+    if (index == 3) return 3; /* NVML_ERROR_NOT_SUPPORTED, as older GPUs answer */
     *correctable = 0;
     *uncorrectable = *pending = index == 1;
     *failed = index == 2;

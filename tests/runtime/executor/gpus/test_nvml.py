@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -48,9 +49,10 @@ def test_a_fake_nvml_says_what_the_containers_own_gpus_do(
     ("names", "faults"),
     [
         (["0"], []),
-        (["GPU-1"], ["GPU-1 has had 2 uncorrected ECC errors", "GPU-1 needs a reset"]),
+        (["GPU-1"], ["GPU-1 needs a reset"]),
+        (["MIG-3"], ["MIG-3 has had 6 uncorrected ECC errors"]),
         (["MIG-2"], ["MIG-2 could not remap a damaged row"]),
-        (["0", "1"], ["GPU 1 has had 2", "GPU 1 needs a reset"]),
+        (["0", "1"], ["GPU 1 needs a reset"]),
     ],
 )
 def test_a_fake_nvml_reports_damaged_memory(fake_nvml: str, names: list[str], faults: list[str]) -> None:
@@ -60,13 +62,43 @@ def test_a_fake_nvml_reports_damaged_memory(fake_nvml: str, names: list[str], fa
 
 
 @needs_compiler
-def test_the_preflight_reports_what_a_fake_nvml_finds(fake_nvml: str) -> None:
-    nvml = partial(Nvml, library=fake_nvml)
-    assert list(gpu_problems(["0"], 1, nvml)) == []
-    assert any("ECC" in line for line in gpu_problems(["1"], 1, nvml))
-    (missing,) = gpu_problems([], 3, nvml)
-    assert "was given 3 GPUs but sees 2" in missing
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["0"], ""),
+        (["1"], "GPU 1 needs a reset"),
+        (["GPU-9"], "cannot be used: nvmlDeviceGetHandleByUUID failed"),
+    ],
+)
+def test_the_preflight_reports_what_a_fake_nvml_finds(fake_nvml: str, names: list[str], found: str) -> None:
+    assert found in "".join(gpu_problems(names, 1, partial(Nvml, library=fake_nvml)))
+
+
+@needs_compiler
+@pytest.mark.parametrize("wanted", [1, 3])  # a node with GPUs of other containers, and instances of one GPU
+def test_unknown_gpus_of_a_fake_nvml_are_no_finding(fake_nvml: str, wanted: int) -> None:
+    assert list(gpu_problems([], wanted, partial(Nvml, library=fake_nvml))) == []
+
+
+def test_a_node_without_nvml_is_no_finding() -> None:
     assert list(gpu_problems([], 1, partial(Nvml, library="libnvidia-ml-that-is-not-there.so.1"))) == []
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("xid", "card", "age", "reported"),
+    [(79, "3b", 10.0, True), (79, "af", 10.0, False), (79, "3b", 7200.0, False), (31, "3b", 10.0, False)],
+)
+def test_errors_of_a_driver_in_a_file_instead_of_the_kernels_log(
+    fake_nvml: str, tmp_path: Path, xid: int, card: str, age: float, reported: bool
+) -> None:
+    """Error 31 is a program's error, and card af is not in the container."""
+    at = int((time.clock_gettime(time.CLOCK_MONOTONIC) - age) * 1e6)
+    record = tmp_path / "kmsg"
+    record.write_text(f"4,1723,{at},-;NVRM: Xid (PCI:0000:{card}:00): {xid}, pid=77, GPU has fallen off the bus.\n")
+    found = list(gpu_problems(["0"], 1, partial(Nvml, library=fake_nvml), record))
+    assert found == (["its GPU 0000:3b:00 had XID error 79"] if reported else [])
+    assert list(gpu_problems(["0"], 1, partial(Nvml, library=fake_nvml), tmp_path / "missing")) == []
 
 
 @needs_compiler

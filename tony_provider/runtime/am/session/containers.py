@@ -162,7 +162,7 @@ class Containers:
         job, self._state.nodes_in_cluster = self._state.job, nodes
         if not any((job.node_label, *(spec.node_label for spec in job.tasks.values()))):
             self.nodes.counted(nodes)
-        self._avoid(self.nodes.choose())
+        self._avoid(self.nodes.choose_suspects())
 
     def _avoid(self, avoid: Optional[AvoidNodes]) -> None:
         if avoid:
@@ -332,7 +332,8 @@ class NodeBlocklist:
         """
         self._most_losses = most_losses
         self._suspects = suspects if most_losses else ()
-        self._seen = {*self._suspects}
+        self._has_chosen = False
+        self._seen: set[str] = set()
         self._in_cluster = 0  # number of nodes, as far as the cluster reports it
         self._avoided: tuple[str, ...] = ()
         self.losses: Counter[str] = Counter()
@@ -363,8 +364,13 @@ class NodeBlocklist:
         """Avoid no node until the next loss, because no other nodes are available."""
         return self._avoid(())
 
+    def choose_suspects(self) -> Optional[AvoidNodes]:
+        """Choose nodes for the first time, once the number of nodes is known. Return the nodes to avoid, if any."""
+        return None if self._has_chosen else self.choose()
+
     def choose(self) -> Optional[AvoidNodes]:
         """Choose nodes by all known losses. Return the nodes to avoid if they have changed."""
+        self._has_chosen = True
         lost = [node for node, losses in self.losses.most_common() if 0 < self._most_losses <= losses]
         bad = list(dict.fromkeys((*lost, *self._suspects)))
         most = max(len(self._seen), self._in_cluster) // 2  # at most half, so that a small cluster keeps usable nodes

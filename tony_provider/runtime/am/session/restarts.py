@@ -557,12 +557,15 @@ class ProcessStarts(Part):
     def _preflight(self, starts: Collection[str]) -> Optional[Preflight]:
         """Return what the tasks that start now check first, or None.
 
-        By default, a few starts after a lost container are checked: a check that fails on all nodes must not fail the
-        job. The network is checked if all tasks of the cluster start together.
+        The network is checked if all tasks of the cluster start together. By default, only a start after a lost
+        container is checked, and the nodes again at the next starts after a failed check. The number of these starts is
+        limited, so that a check that fails on all nodes does not fail the job.
         """
         failure, wanted = self._state.restarted_after, self._state.job.preflight
-        is_lost = failure is not None and failure.kind in (FailureKind.CONTAINER_LOST, FailureKind.NODE)
-        if not (is_lost and self._groups.gang.moves < FREE_MOVES if wanted is None else wanted):
+        if wanted is None and failure is not None and failure.kind is FailureKind.NODE:
+            moves = max(self._groups.of(self._state.by_name[name]).moves for name in starts)
+            return Preflight.NODE if moves < FREE_MOVES else None
+        if not (wanted or (wanted is None and failure is not None and failure.kind is FailureKind.CONTAINER_LOST)):
             return None
         apart = any(in_cluster(task.role) and task.name not in starts for task in self._state.members())
         return Preflight.NODE if apart else Preflight.NETWORK
