@@ -62,8 +62,8 @@ def test_a_job_of_all_roles_on_another_python(yarn: YarnPlace, tmp_path: Path, v
     )
 
     status = job.succeeded()
-    train = {"chief:0", "worker:0", "worker:1", "ps:0", "evaluator:0"}
-    assert {task.name for task in status.tasks} == {"service:0", *train}
-    assert {name for name in train if f"Python {version}." in job.log(name)} == train
+    gang = {"chief:0", "worker:0", "worker:1", "ps:0", "evaluator:0"}
+    assert {task.name for task in status.tasks} == {"service:0", *gang}
+    assert {name for name in gang if f"Python {version}." in job.log(name)} == gang
     assert "checkpoint" in [event["event"] for event in job.events()]
     assert_nothing_left(yarn, job)
