@@ -21,7 +21,8 @@ sys.path.insert(0, sys.argv[1])
 import start
 sys.meta_path.insert(2, start.Runtime(sys.argv[1]))
 from tony_provider.runtime.storage.object_store import ObjectStorage
-print(ObjectStorage.open("s3://bucket/a", {"AWS_REGION": "eu-central-1"}).checksum.__name__, sys.modules["obstore"].__version__)
+ObjectStorage.open("s3://bucket/a", {"AWS_REGION": "eu-central-1"})
+print(sys.modules["obstore"].__version__)
 """
 
 
