@@ -88,7 +88,7 @@ e2e: packages $(VENV)/.test  ## a whole Airflow on a real YARN, driven by REST a
 	$(BIN)/python -m tests.e2e $(subst $(comma), ,$(ROWS))
 
 .PHONY: gateways
-gateways: packages $(VENV)/.test  ## jobs through a real Knox and a real HttpFS, with and without Kerberos; TESTS=knox for some
+gateways: packages $(VENV)/.test  ## jobs through a real Knox and a real HttpFS, with and without Kerberos, and on a real S3 server; TESTS=knox for some
 	$(BIN)/python -m pytest tests/gateways -m "long or not long" -k "$(TESTS)" --durations 0
 
 .PHONY: portal

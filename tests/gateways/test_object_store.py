@@ -130,7 +130,7 @@ def test_shards_and_publishing_on_the_object_store(
 
 
 @pytest.mark.parametrize("place", ["yarn"], indirect=True)
-def test_a_job_that_fails_or_is_killed_leaves_nothing_in_the_bucket(
+def test_a_job_that_fails_or_is_killed_leaves_nothing_in_the_way_of_another(
     place: Place, object_server: ObjectServer, bucket: str
 ) -> None:
     failed = place.run(spec(bucket, FAILING, restart="never"))
@@ -144,6 +144,11 @@ def test_a_job_that_fails_or_is_killed_leaves_nothing_in_the_bucket(
     killed.end()
     killed.handle.clean_up()
     assert outputs(object_server, bucket) == {}
+
+    place.submit(spec(bucket, "touch $TONY_OUTPUT_PREDICTIONS/a")).succeeded()
+    assert outputs(object_server, bucket).keys() == {
+        f"out/predictions/{name}" for name in ("_SUCCESS", "worker-0/a", "worker-1/a")
+    }
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
