@@ -17,10 +17,9 @@ from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace, Place, YarnPlace
 from tests.jobs.test_secrets import assert_not_told, files_with
 from tests.s3proxy import KEY, SECRET, ObjectServer
-from tony_provider.cluster.environments import inspection
 from tony_provider.cluster.errors import JobRejected, SourceMissing
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.storage import errors, uris
+from tony_provider.runtime.storage import errors, object_store, uris
 
 SHARDS = 12
 PROGRAM = """
@@ -185,7 +184,7 @@ class TestBeforeTheSubmission:
                 place.submit(spec(bucket, "true"))
 
     def test_a_worker_without_the_library(self, place: Place, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(inspection.object_store, "PACKAGE", "no_such_package")
+        monkeypatch.setattr(object_store, "PACKAGE", "no_such_package")
         with pytest.raises(JobRejected, match="install tony-provider with the extra object-stores"):
             place.submit(spec(bucket, "true"))
 

@@ -44,7 +44,8 @@ def overridden(variables: Mapping[str, str], own: Mapping[str, str]) -> dict[str
 
 
 SINGLE_PUT = 8 << 20  # bytes; longer writes are multi-part uploads
-_AT_ONCE = 2  # parts of a file that are sent concurrently
+_AT_ONCE = 1  # parts of a file that are sent concurrently, because executors have little memory
+_SINGLE_GET = 2 << 20  # bytes
 _LARGEST_COPY = 5 << 30  # bytes; the limit of S3 for a copy on the server
 _QUOTED = re.compile(r"[^ !$&-)+-;=@-Z_a-z]")
 _LISTED = 1000  # files to remove with one request
@@ -120,7 +121,7 @@ class ObjectStorage(Storage):
             raise errors.StorageIsADirectory(uri, "read", "it is a directory")
         start = min(offset, status.size)
         end = status.size if length is None else min(start + length, status.size)
-        return io.BufferedReader(_Reader(self._store, uri, path, start, end), max(1, min(SINGLE_PUT, end - start)))
+        return io.BufferedReader(_Reader(self._store, uri, path, start, end), max(1, min(_SINGLE_GET, end - start)))
 
     def write(
         self,
@@ -141,21 +142,24 @@ class ObjectStorage(Storage):
                 return body.given
             if not overwrite and self.exists(uri):
                 raise errors.StorageExists(uri, "write", "it exists already")
-            self._stream(path, itertools.chain([beginning], chunks))
+            whole = itertools.chain([beginning], chunks)
+            del beginning  # so that it is freed when it was sent
+            self._stream(path, whole)
         return body.given
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         if self._path(source) == self._path(target):
             raise errors.StorageExists(source, "rename", "source and target are the same")
-        is_directory = self.status(source).is_directory
-        if (is_directory or not overwrite) and self.exists(target):
-            kind = errors.StorageNotEmpty if is_directory else errors.StorageExists
+        status = self.status(source)
+        if (status.is_directory or not overwrite) and self.exists(target):
+            kind = errors.StorageNotEmpty if status.is_directory else errors.StorageExists
             raise kind(target, "rename to", "it exists already")
-        if not is_directory:
-            self._move(source, target)
+        if not status.is_directory:
+            self._move(source, target, status.size)
             return
         for path in self._paths_below(source):
-            self._move(self._root + path, uris.join(target, path[len(self._path(source)) :]))
+            file = self._root + path
+            self._move(file, uris.join(target, path[len(self._path(source)) :]), self.status(file).size)
 
     def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
         """Do nothing, because a directory exists as soon as it contains a file."""
@@ -214,8 +218,7 @@ class ObjectStorage(Storage):
             file.write(chunk)
         file.close()
 
-    def _move(self, source: str, target: str) -> None:
-        size = self.status(source).size
+    def _move(self, source: str, target: str, size: int) -> None:
         if size > _LARGEST_COPY:
             with self.open_read(source) as file:
                 self.write(target, file, overwrite=True)
@@ -236,7 +239,7 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        size = min(len(buffer), SINGLE_PUT, self._end - self._at)
+        size = min(len(buffer), _SINGLE_GET, self._end - self._at)
         if size > 0:
             with _translated(self._uri, "read"):
                 data = memoryview(self._store.get_range(self._path, start=self._at, length=size))
@@ -246,7 +249,7 @@ class _Reader(io.RawIOBase):
         return size
 
     def readall(self) -> bytes:
-        return b"".join(iter(lambda: self.read(SINGLE_PUT) or b"", b""))
+        return b"".join(iter(lambda: self.read(_SINGLE_GET) or b"", b""))
 
 
 def _status(uri: str, found: Optional[Mapping[str, Any]]) -> FileStatus:
