@@ -194,6 +194,14 @@ class TestBeforeTheSubmission:
             place.submit(spec(bucket, "true"))
 
 
+def test_nodes_without_a_role_fail_the_job_with_the_remedy(tmp_path: Path, bucket: str) -> None:
+    """The submission does not check paths that only nodes may reach."""
+    place = LocalPlace(root=tmp_path / "tony", extra={"runtime_archive": ""})
+    job = place.submit({**spec(bucket, "true"), "env": {"AWS_REGION": "us-east-1"}})
+    assert "no access key was given, and this machine has no role of its own; set `aws_conn_id`" in job.failed()
+    place.close()
+
+
 def test_a_job_brings_its_own_key(tmp_path: Path, object_server: ObjectServer, bucket: str) -> None:
     """Without a connection: the key is a secret of the job, the endpoint in its environment."""
     place = LocalPlace(root=tmp_path / "tony", extra={"runtime_archive": ""})

@@ -145,7 +145,6 @@ SINKS = {
             "runtime/executor/workspace.py",
             "runtime/launch/launch_context.py",
             "runtime/outputs/publication.py",
-            "runtime/storage/object_store.py",
             "runtime/storage/local.py",
         ),
     ),
