@@ -67,6 +67,6 @@ def test_an_applications_outputs_on_hdfs_lead_to_no_file_of_this_machine(scheme:
     beside.mkdir()
     job = attrs.evolve(DESCRIPTION.job, outputs={"evil": OutputSpec(path=f"{scheme}://{tmp_path}/model")})
     told = dump_json(attrs.evolve(DESCRIPTION, job=job))
-    hdfs = mock.Mock(open_read=lambda *_, **__: io.BytesIO(told))
+    hdfs = mock.Mock(object_store_variables={}, open_read=lambda *_, **__: io.BytesIO(told))
     application.clear_outputs(hdfs, "hdfs:///tony/applications/application_1700000000000_0001")
     assert beside.exists()
