@@ -89,7 +89,7 @@ e2e: packages $(VENV)/.test  ## a whole Airflow on a real YARN, driven by REST a
 	$(BIN)/python -m tests.e2e $(subst $(comma), ,$(ROWS))
 
 .PHONY: gateways
-gateways: packages $(VENV)/.test  ## jobs through a real Knox, HttpFS and federation routers; TESTS=knox for some
+gateways: packages $(VENV)/.test  ## jobs through a real Knox, HttpFS and federation routers, with Hive and Iceberg tables, and on a real S3 server; TESTS=knox for some
 	$(BIN)/python -m pytest tests/gateways -m "long or not long" -k "$(TESTS)" --durations 0
 
 .PHONY: portal
@@ -201,5 +201,5 @@ $(VENV)/.demo: $(VENV)/.uv pyproject.toml constraints.txt
 $(VENV)/.test: $(VENV)/.uv pyproject.toml constraints.txt
 	@sh tests/packages.sh build
 	@echo "Installing Airflow, TensorFlow and the tools of the tests into $(VENV): 3 GB, a few minutes, this once …"
-	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[tensorflow,hdfs,kerberos,fsspec]' --group dev --group docs
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[tensorflow,hdfs,kerberos,object-stores]' --group dev --group docs
 	@touch $@ $(VENV)/.demo

@@ -8,4 +8,11 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("tony", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tony")
 
-pytest_plugins = ["pytester", "tests.airflow_home", "tests.daemons", "tests.hadoop.fixtures", "tests.sharing"]
+pytest_plugins = [
+    "pytester",
+    "tests.airflow_home",
+    "tests.daemons",
+    "tests.hadoop.fixtures",
+    "tests.s3proxy",
+    "tests.sharing",
+]

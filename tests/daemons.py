@@ -16,7 +16,7 @@ NO_DAEMONS = "--no-daemons"
 NO_TRAININGS = "--no-trainings"
 # All clusters, with HDFS, YARN and the KDC, are started by it. It skips by itself a test that asks for it only while it
 # runs, by a parameter's name.
-FIXTURES = {"start_hadoop"}
+FIXTURES = {"start_hadoop", "object_server"}
 # Fixtures that are the embedded local cluster, or may be, and an example that is run on it.
 EMBEDDED = {"local", "hook", "place", "digits_train"}
 STARTERS = {"tests.browser", "tests.e2e.browser", "tests.e2e.database", "tests.hadoop.resolve"}

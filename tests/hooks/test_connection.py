@@ -75,6 +75,54 @@ def jwt(**claims: Any) -> str:
     return ".".join(base64.urlsafe_b64encode(json.dumps(each).encode()).decode() for each in ({}, claims, {}))
 
 
+AWS = {"conn_type": "aws", "login": "AKIA1", "password": "key-of-aws"}
+
+
+def test_the_access_to_object_stores(add_connection: AddConnection) -> None:
+    extra = {"aws_session_token": "token-of-aws", "endpoint_url": "https://minio:9000", "region_name": "eu-central-1"}
+    add_connection("aws_minio", **AWS, extra=extra)
+    settings = yarn_settings(add_connection, extra={"aws_conn_id": "aws_minio"})
+    assert settings.object_store == {
+        "AWS_ACCESS_KEY_ID": "AKIA1",
+        "AWS_SECRET_ACCESS_KEY": "key-of-aws",
+        "AWS_SESSION_TOKEN": "token-of-aws",
+        "AWS_ENDPOINT_URL": "https://minio:9000",
+        "AWS_REGION": "eu-central-1",
+        "AWS_DEFAULT_REGION": "eu-central-1",
+    }
+    assert "of-aws" not in repr(settings)
+
+
+def test_an_aws_connection_without_a_key_names_the_place_only(add_connection: AddConnection) -> None:
+    extra = {"service_config": {"s3": {"endpoint_url": "http://minio"}}, "endpoint_url": "http://other"}
+    add_connection("aws_role", conn_type="aws", extra=extra)
+    settings = yarn_settings(add_connection, extra={"aws_conn_id": "aws_role"})
+    assert settings.object_store == {"AWS_ENDPOINT_URL": "http://minio"}
+    assert yarn_settings(add_connection).object_store == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"conn_type": "google_cloud_platform"}, "should have the type aws"),
+        ({"password": None}, "an access key ID with its secret or neither"),
+        ({"extra": {"role_arn": "arn:aws:iam::1:role/x"}}, "with role_arn; jobs support only an access key"),
+        ({"extra": {"endpoint_url": "minio:9000"}}, "endpoint_url 'minio:9000' is not a web address"),
+    ],
+)
+def test_an_aws_connection_that_jobs_cannot_use(
+    add_connection: AddConnection, fields: dict[str, Any], problem: str
+) -> None:
+    add_connection("aws_bad", **{**AWS, **fields})
+    with pytest.raises(ConnectionProblem, match=re.escape(problem)):
+        yarn_settings(add_connection, extra={"aws_conn_id": "aws_bad"})
+
+
+def test_an_aws_connection_that_does_not_exist(add_connection: AddConnection) -> None:
+    with pytest.raises(ConnectionProblem, match="`aws_conn_id` names 'aws_none', which does not exist"):
+        yarn_settings(add_connection, extra={"aws_conn_id": "aws_none"})
+
+
 @pytest.mark.parametrize(
     ("method", "secret", "headers"),
     [

@@ -57,7 +57,7 @@ def test_a_secret_is_found_nowhere_but_in_the_user_process(
     assert len(holders) >= 2
     assert holders <= users
     assert [process.words for process in everyone.values() if _hides(process.words.encode(), secret)] == []
-    found = [path for path in _on_disk(place, job) if _hides(_content(path), secret)]
+    found = files_with(place, job, secret)
     assert [path for path in found if not path.name.endswith(TOKEN_FILES)] == []
     assert bool(found) == isinstance(place, YarnPlace)
     assert [path for path in found if readable_by_all(path)] == []
@@ -68,7 +68,7 @@ def test_a_secret_is_found_nowhere_but_in_the_user_process(
 
     assert proof in job.log("worker:0")
     assert_nothing_left(place, job)
-    assert [path for path in _on_disk(place, job) if _hides(_content(path), secret)] == []
+    assert files_with(place, job, secret) == []
     assert_not_told(place, job, secret)
     assert not _hides(caplog.text.encode(), secret)
 
@@ -126,6 +126,11 @@ def _answers(place: YarnPlace, job: Job) -> Iterator[tuple[str, bytes]]:
     urls += [f"http://{node.web}/ws/v1/node/apps" for node in place.cluster.state.addresses.nodemanagers]
     for url in urls:
         yield url, client.request("GET", url)
+
+
+def files_with(place: Place, job: Job, secret: str) -> list[Path]:
+    """The files of the application and of the daemons that contain the secret."""
+    return [path for path in _on_disk(place, job) if _hides(_content(path), secret)]
 
 
 def _on_disk(place: Place, job: Job) -> list[Path]:

@@ -14,7 +14,8 @@ _RUNTIME = ("-r", "tony_provider/runtime/requirements.txt", "fsspec", "cryptogra
 
 # Executors and whole jobs on the oldest Python are in tests/jobs/test_each_python.py and test_other_python.py.
 _ON_NODES = (
-    *("am/session", "am/test_service.py", "frameworks", "jobspec", "launch", "sdk", "storage/test_fsspec_timeouts.py"),
+    *("am/session", "am/test_service.py", "frameworks", "jobspec", "launch", "sdk", "storage/test_uris.py"),
+    *("storage/test_contract.py", "storage/test_object_store.py"),
     *(f"common/test_{name}.py" for name in ("codec", "deadline", "grpc_without_fork_handlers", "listeners")),
 )
 _RUNTIME_TESTS = ("am", "common", "executor", "frameworks", "jobspec", "launch", "parsing", "sdk")
@@ -49,7 +50,7 @@ SIDES = (
     Side(
         "Airflow and runtime",
         _OURS,
-        ("-c", "constraints.txt", "-e", ".[fsspec]", "--group", "dev", "numpy"),
+        ("-c", "constraints.txt", "-e", ".[object-stores]", "--group", "dev", "numpy"),
         (*(f"tests/runtime/{name}" for name in _RUNTIME_TESTS), *(f"tests/{name}" for name in _AIRFLOW_TESTS)),
     ),
 )

@@ -62,11 +62,11 @@ def test_what_a_job_writes_of_itself_does_not_choose_what_is_removed(tmp_path: P
 
 @pytest.mark.parametrize("scheme", ["file", "local", "asynclocal"])
 def test_an_applications_outputs_on_hdfs_lead_to_no_file_of_this_machine(scheme: str, tmp_path: Path) -> None:
-    """Seen: fsspec knows this machine's disk by another word, too."""
+    """Seen: a driver knew this machine's disk by another word, too."""
     beside = tmp_path / "_model.application_1700000000000_0001"
     beside.mkdir()
     job = attrs.evolve(DESCRIPTION.job, outputs={"evil": OutputSpec(path=f"{scheme}://{tmp_path}/model")})
     told = dump_json(attrs.evolve(DESCRIPTION, job=job))
-    hdfs = mock.Mock(open_read=lambda *_, **__: io.BytesIO(told))
+    hdfs = mock.Mock(object_store_variables={}, open_read=lambda *_, **__: io.BytesIO(told))
     application.clear_outputs(hdfs, "hdfs:///tony/applications/application_1700000000000_0001")
     assert beside.exists()

@@ -61,7 +61,7 @@ SINKS = {
             "cluster/environments/runtime_archive.py",
             "runtime/frameworks/base.py",
             "runtime/launch/start.py",
-            "runtime/storage/fsspec_store.py",
+            "runtime/storage/object_store.py",
         ),
     ),
     "programs": Sink(
@@ -145,7 +145,6 @@ SINKS = {
             "runtime/executor/workspace.py",
             "runtime/launch/launch_context.py",
             "runtime/outputs/publication.py",
-            "runtime/storage/fsspec_store.py",
             "runtime/storage/local.py",
         ),
     ),

@@ -15,7 +15,10 @@ from tests.supply.hashes import HASHES, REQUIREMENTS, head
 from tony_provider.cluster.environments.runtime_archive import build
 from tony_provider.cluster.errors import StagingFailed
 
-PIN = re.compile(r"^([\w.-]+)==([\w.]+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
+PIN = re.compile(
+    r"^([\w.-]+)==([\w.]+) (?:; python_full_version .+ )?\\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)",
+    re.MULTILINE,
+)
 
 
 def pins() -> dict[str, str]:

@@ -501,6 +501,7 @@ _RUNTIME_BUILD = ActionCommand(
             help="Comma-separated platforms of the nodes, as in wheel names (default: Linux on x86_64)",
         ),
         _arg("--output", default="tony-runtime.zip", help="Path of the archive to write (default: %(default)s)"),
+        _arg("--object-stores", action="store_true", help="Include the library for inputs and outputs on S3"),
     ),
 )
 _ENV_BUILD = ActionCommand(

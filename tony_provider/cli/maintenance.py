@@ -275,7 +275,7 @@ def build_runtime(args: Namespace) -> None:
     try:
         for version in pythons:
             _version(version, "3.9,3.12")
-        build_archive(pythons, output, platforms)
+        build_archive(pythons, output, platforms, object_stores=args.object_stores)
     except (ClusterError, OSError) as error:
         raise SystemExit(str(error)) from error
     say(f"{output.absolute()}: {size(output.stat().st_size)}, for Python {', '.join(pythons)}")

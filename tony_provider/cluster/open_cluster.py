@@ -87,7 +87,9 @@ def _open_local(settings: Settings) -> OpenCluster:
     cluster = LocalCluster(settings.local)
     if settings.proxy_user not in (None, cluster.user):
         raise ConnectionProblem(f"the local backend runs jobs as {cluster.user}, never as {settings.proxy_user}")
-    return OpenCluster(settings, cluster, open_storage(staging_dir, confined=True), staging_dir, nodes_webhdfs=None)
+    storage = open_storage(staging_dir, confined=True)
+    storage.object_store_variables = settings.object_store
+    return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs=None)
 
 
 def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
@@ -123,6 +125,7 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     negotiate, aside = http_logins(yarn)
     others = {each.name: WebHdfsStorage(as_who(each.webhdfs), negotiate=aside) for each in yarn.other_hdfs}
     storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate, others=others, confined=True)
+    storage.object_store_variables = settings.object_store
     if not isinstance(storage, WebHdfsStorage):
         return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs=None)
     tokens = None

@@ -366,6 +366,7 @@ class Settings:
     shared_cache: str | None = None  # directory of the store with environments for all users; None if there is none
     python: list[str] = attrs.field(factory=list)  # interpreters that nodes try before all others
     avoid_nodes_after: int | None = None  # applications that must have lost containers on a node; None: avoid none
+    object_store: Mapping[str, str] = attrs.field(factory=dict, repr=False)  # variables with the access of jobs to S3
     gpu_dealing: GpuDealing | None = None  # how to assign GPUs to tasks; None for nodes that isolate GPUs
     policy: Policy = attrs.field(factory=Policy)  # limits of what jobs may request
     presets: Presets = attrs.field(factory=Presets)

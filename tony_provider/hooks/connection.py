@@ -44,6 +44,7 @@ from tony_provider.runtime.jobspec.model import Duration, Memory, Network
 from tony_provider.runtime.jobspec.problems import SpecError, suggestion
 from tony_provider.runtime.jobspec.units import UnitError, parse_duration, parse_memory
 from tony_provider.runtime.parsing.parse import load_source
+from tony_provider.runtime.storage.object_store import VARIABLES
 from tony_provider.runtime.storage.webhdfs.key_server import key_server_addresses
 from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig
 
@@ -174,6 +175,7 @@ def settings_of(
         shared_dir=_shared_dir(extra) or (local.root if local else None),
         # The local backend runs on the worker's own machine, so the worker's own Python is suitable.
         python=extra["python"] or ([sys.executable] if local else []),
+        object_store=_object_store(extra, get_connection),
         gpu_dealing=_gpu_dealing(extra),
         policy=policy,
         presets=_presets(extra),
@@ -346,6 +348,36 @@ def _other_hdfs(extra: _Extra) -> list[OtherHdfs]:
         except ValueError as error:
             raise extra.problem("other_hdfs", f"cannot be used: {error}") from error
     return found
+
+
+_OTHER_LOGINS = ("role_arn", "assume_role_method", "profile_name")  # of boto3, which nodes do not have
+
+
+def _object_store(extra: _Extra, get_connection: Callable[[str], Connection]) -> dict[str, str]:
+    """Return the environment variables for the access to S3 in the AWS connection."""
+    conn_id = extra["aws_conn_id"]
+    if conn_id is None:
+        return {}
+    try:
+        connection = get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        raise extra.problem("aws_conn_id", f"names {conn_id!r}, which does not exist") from error
+    given = _extra_of(connection)
+    if connection.conn_type != "aws" or bool(connection.login) != bool(connection.password):
+        what = f"names {conn_id!r}, which should have the type aws, and an access key ID with its secret or neither"
+        raise extra.problem("aws_conn_id", what)
+    if other := next(filter(given.get, _OTHER_LOGINS), None):
+        what = f"names {conn_id!r} with {other}; jobs support only an access key, or the role of their node"
+        raise extra.problem("aws_conn_id", what)
+    endpoint = given.get("service_config", {}).get("s3", {}).get("endpoint_url") or given.get("endpoint_url")
+    try:
+        if endpoint:
+            web_address(endpoint, "https://host:port")
+    except ValueError as error:
+        raise extra.problem("aws_conn_id", f"names {conn_id!r}: its endpoint_url {error}") from error
+    region = given.get("region_name")
+    values = [connection.login, connection.password, given.get("aws_session_token"), endpoint, region, region]
+    return {name: value for name, value in zip(VARIABLES, values, strict=True) if value}
 
 
 def _key_server(extra: _Extra) -> str | None:

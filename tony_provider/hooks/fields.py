@@ -167,6 +167,12 @@ FIELDS = {
             "number",
             minimum=1,
         ),
+        aws_conn_id=Field(
+            "AWS connection",
+            "ID of an aws connection with the access to s3:// inputs and outputs: access key, and optionally session "
+            "token, endpoint and region. Jobs with such inputs or outputs get these values as environment variables, "
+            "and the keys as secrets. Default: none; nodes use their own role.",
+        ),
         shared_dir=Field(
             "Shared directory",
             "Directory for checkpoints of jobs with checkpoint.shared, such as /mnt/tony. All nodes must mount the "

@@ -32,6 +32,7 @@ from tony_provider.runtime.outputs.publication import OutputPlace, clear_away
 from tony_provider.runtime.protocol.store_tokens import other_tokens
 from tony_provider.runtime.storage import (
     Storage,
+    StorageError,
     StorageNotFound,
     StorageTooLarge,
     WebHdfsConfig,
@@ -219,13 +220,13 @@ def shared_records(job: JobSpec, application_dir: str) -> Optional[SharedFiles]:
 
 
 def open_application_store(description: ApplicationDescription, secrets: Mapping[str, bytes]) -> Storage:
-    """Open the store of the application and the other HDFS file systems that it names. The caller closes it.
+    """Open the store of the application, with access to the job's other HDFS and object stores. The caller closes it.
 
     Sends no request yet. Raises StorageError.
     """
     token = secrets.get(contract.SECRET_STORE_TOKEN)
     tokens = other_tokens(secrets)
-    return open_storage(
+    storage = open_storage(
         description.application_dir,
         webhdfs=description.webhdfs,
         delegation_token=token.decode("ascii") if token else None,
@@ -235,6 +236,9 @@ def open_application_store(description: ApplicationDescription, secrets: Mapping
             for each in description.other_hdfs
         },
     )
+    variables = {**description.environment, **description.job.env, **contract.user_secrets(secrets)}
+    storage.object_store_variables = variables
+    return storage
 
 
 def clean_up(storage: Storage, application_dir: str) -> None:
@@ -286,7 +290,7 @@ def clear_outputs(storage: Storage, application_dir: str) -> None:
                 continue  # the path is on the nodes, not on this machine
             try:
                 clear_away(stores.of(spec.path), OutputPlace(spec.path, application_id))
-            except Exception:  # drivers of other stores raise arbitrary exceptions
+            except StorageError:
                 log.warning("could not remove temporary files next to %s", spec.path, exc_info=True)
     finally:
         stores.close()

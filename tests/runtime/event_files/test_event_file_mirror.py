@@ -8,16 +8,17 @@ import tempfile
 import threading
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from obstore.store import MemoryStore
 
 from tony_provider.runtime.event_files import event_file_mirror
 from tony_provider.runtime.event_files.event_file_mirror import EventFileMirror, MirrorRound
-from tony_provider.runtime.storage import FileStatus, LocalStorage, StorageUnreachable, open_storage
+from tony_provider.runtime.storage import FileStatus, LocalStorage, StorageUnreachable
+from tony_provider.runtime.storage.object_store import ObjectStorage
 
 EVENTS = "events.out.tfevents.1.host"
 MOST = 1000
@@ -48,10 +49,9 @@ def here(tmp_path: Path) -> Path:
     return tmp_path / "here"
 
 
-def test_of_a_store_in_memory(here: Path) -> None:
-    """As of any fsspec store."""
-    source = f"memory://store/{uuid4().hex}"
-    storage = open_storage(source)
+def test_of_an_object_store(here: Path) -> None:
+    source = "s3://store/events"
+    storage = ObjectStorage(source, MemoryStore())
     mirror = mirror_of(here, source, storage)
     assert look(mirror) == MirrorRound()  # nobody has written anything yet
     for data, copied in ((b"one", 3), (b"one, two", 5)):

@@ -58,7 +58,7 @@ async def test_a_store_without_a_driver_is_told_before_the_program_starts(launch
     ended = await running.master.first("exited")
     assert ended.exit_code == 126
     assert "outputs.out.path: nosuch://bucket/out cannot be written from this node" in ended.error
-    assert "install fsspec and its driver for nosuch" in ended.error
+    assert "nosuch:// is not supported here; use hdfs://, s3://, s3a://, file://" in ended.error
     assert not (tmp_path / "began").exists()
 
 

@@ -11,11 +11,13 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from obstore.store import MemoryStore
 
 from tony_provider.runtime.inputs.finding import BadInputError, cut_bytes, cut_row_groups, find_shards
 from tony_provider.runtime.inputs.shards import InputShard, Listing
 from tony_provider.runtime.jobspec.model import InputFormat, InputSpec, Memory
 from tony_provider.runtime.storage import LocalStorage
+from tony_provider.runtime.storage.object_store import ObjectStorage
 from tony_provider.runtime.storage.stores import JobStores
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -137,8 +139,11 @@ def test_a_parquet_file_that_is_none_is_named(stores: JobStores, tmp_path: Path)
         list(find_shards("x", spec, stores))
 
 
-def test_a_checksum_is_that_of_the_store_where_it_has_one(stores: JobStores) -> None:
-    storage = stores.of("memory://sums/")
-    storage.write("memory://sums/a", b"x", overwrite=True)
-    (shard,) = find_shards("x", InputSpec(["memory://sums/a"], checksum=True), stores)
+def test_a_checksum_is_that_of_the_store_where_it_has_one(stores: JobStores, tmp_path: Path) -> None:
+    storage = ObjectStorage("s3://sums", MemoryStore())
+    storage.write("s3://sums/a", b"x")
+    (shard,) = find_shards("x", InputSpec(["s3://sums/a"], checksum=True), JobStores(storage, "s3://sums"))
+    assert str(shard.checksum).startswith("ETag:")
+    (tmp_path / "a").write_bytes(b"x")
+    (shard,) = find_shards("x", InputSpec([f"{tmp_path}/a"], checksum=True), stores)
     assert shard.checksum is None

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from obstore.store import MemoryStore
 
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards
 from tony_provider.runtime.jobspec.model import InputSpec
-from tony_provider.runtime.storage import LocalStorage, open_storage
+from tony_provider.runtime.storage import LocalStorage
+from tony_provider.runtime.storage.object_store import ObjectStorage
 from tony_provider.runtime.storage.stores import JobStores
 
 
@@ -95,12 +97,14 @@ def test_a_store_that_is_not_known(stores: JobStores, uri: str) -> None:
         list(find_shards("x", InputSpec([uri]), stores))
 
 
-def test_any_store_of_fsspec(stores: JobStores) -> None:
-    storage = open_storage("memory://")
-    for name in ("one.bin", "two.bin", "two.txt"):
-        storage.write(f"memory:///find/{name}", name.encode(), overwrite=True)
-    found = list(find_shards("x", InputSpec(["memory:///find/*.bin"]), stores))
+def test_an_object_store() -> None:
+    storage = ObjectStorage("s3://bucket", MemoryStore())
+    for name in ("one.bin", "two.bin", "two.txt", "_hidden.bin", "below/three.bin"):
+        storage.write(f"s3://bucket/find/{name}", name.encode())
+    stores = JobStores(storage, "s3://bucket/")
+    found = list(find_shards("x", InputSpec(["s3://bucket/find/*.bin"]), stores))
     assert [(shard.uri, shard.size) for shard in found] == [
-        ("memory:///find/one.bin", 7),
-        ("memory:///find/two.bin", 7),
+        ("s3://bucket/find/one.bin", 7),
+        ("s3://bucket/find/two.bin", 7),
     ]
+    assert len(list(find_shards("x", InputSpec(["s3://bucket/find"]), stores))) == 4

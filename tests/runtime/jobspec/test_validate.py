@@ -93,6 +93,7 @@ def worker(**changes: Any) -> dict[str, Any]:
         ({"inputs": {"i": "/d/d*"}, "outputs": {"x": "/d/day"}}, "outputs.x.path", "is among the files of inputs.i"),
         ({"inputs": {"i": "/d/**/p"}, "outputs": {"x": "/d/e"}}, "outputs.x.path", "inputs.i.paths[0]"),
         ({"outputs": {"x": "/d/e", "y": "/d/e/"}}, "outputs.y.path", "is the same as outputs.x"),
+        ({"outputs": {"x": "s3://b/d/e", "y": "s3a://b/d"}}, "outputs.y.path", "contains outputs.x"),
         ({"outputs": {"x": "/d/e", "y": "/d/e/f"}}, "outputs.y.path", "is inside outputs.x"),
         (
             {"inputs": {"i": "hdfs:///d"}, "outputs": {"x": "hdfs://nn:8020/d/e"}},

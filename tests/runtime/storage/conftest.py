@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,13 @@ import attrs
 import pytest
 
 from tests.hadoop.cluster import HadoopCluster
+from tests.s3proxy import ObjectServer
 from tony_provider.runtime.storage import Storage, WebHdfsConfig, open_storage
+from tony_provider.runtime.storage.base import list_existing
+from tony_provider.runtime.storage.object_store import ObjectStorage
 
 HDFS = ("webhdfs", "httpfs")
+OBJECT_STORES = ("memory", "s3")
 KINDS = ("local", "memory", "webhdfs")
 USER = "alice"  # an ordinary one: HDFS's superuser may do everything
 
@@ -33,7 +38,8 @@ class Place:
         return self.uri(name)
 
     def names(self, name: str = "") -> list[str]:
-        return [status.name for status in self.storage.list(self.uri(name))]
+        """The names in a directory. On an object store, there is no directory without files."""
+        return [status.name for status in list_existing(self.storage, self.uri(name))]
 
 
 @pytest.fixture
@@ -57,7 +63,12 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]
     if request.param == "local":
         yield from _place("local", f"file://{tmp_path}/{unique}")
     elif request.param == "memory":
-        yield from _place("memory", f"memory://{unique}/root")
+        store = importlib.import_module("obstore.store").MemoryStore()
+        yield Place("memory", ObjectStorage("s3://memory", store), f"s3://memory/{unique}")
+    elif request.param == "s3":
+        server: ObjectServer = request.getfixturevalue("object_server")
+        root = f"s3a://{server.add_bucket()}/root"
+        yield Place("s3", ObjectStorage.open(root, server.variables), root)
     else:
         name = "webhdfs_config" if request.param == "webhdfs" else "httpfs_config"
         yield from _place(request.param, f"hdfs:///tmp/{unique}", request.getfixturevalue(name))

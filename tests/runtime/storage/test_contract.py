@@ -1,9 +1,10 @@
-"""What every store promises, on local disk, on a real HDFS, and on fsspec's memory store."""
+"""What every store promises, on local disk, on a real HDFS, and on object stores."""
 
 from __future__ import annotations
 
 import io
 import random
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.runtime.storage.conftest import HDFS, KINDS, Place, new_place
+from tests.runtime.storage.conftest import HDFS, KINDS, OBJECT_STORES, Place, new_place
 from tony_provider.runtime.storage import (
     Source,
     StorageError,
@@ -42,7 +43,7 @@ MANY_EXAMPLES = settings(
 )
 
 
-@pytest.fixture(params=(*KINDS, "httpfs"))
+@pytest.fixture(params=(*KINDS, "httpfs", "s3"))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     yield from new_place(request, tmp_path)
 
@@ -58,7 +59,7 @@ NAMES = st.text(
 
 
 def has_permissions(place: Place) -> bool:
-    return place.kind != "memory"
+    return place.kind not in OBJECT_STORES
 
 
 def test_status_of_a_file(place: Place) -> None:
@@ -88,12 +89,14 @@ def test_a_checksum_is_the_same_for_the_same_content(place: Place) -> None:
     for name, content in (("a", b"hello"), ("b", b"hello"), ("c", b"other"), ("empty", b"")):
         place.write(name, content)
     found = {name: place.storage.checksum(place.uri(name)) for name in ("a", "b", "c", "empty")}
-    if place.kind not in HDFS:
+    if place.kind == "local":
         assert set(found.values()) == {None}
         return
-    assert found["a"] == found["b"] != found["c"]
+    if place.kind != "memory":  # it counts its writes
+        assert found["a"] == found["b"]
+    assert found["a"] != found["c"]
     assert all(checksum is not None and ":" in checksum for checksum in found.values())
-    assert str(found["a"]).startswith("MD5-of-0MD5-of-512CRC32C:")
+    assert str(found["a"]).startswith("MD5-of-0MD5-of-512CRC32C:" if place.kind in HDFS else "ETag:")
     with pytest.raises(StorageNotFound):
         place.storage.checksum(place.uri("missing"))
 
@@ -102,7 +105,7 @@ def test_the_version_of_a_file_changes_with_each_write_also_of_as_many_bytes(pla
     uri = place.uri("a")
     place.write("a", b"hello")
     first = place.storage.version(uri)
-    if place.kind == "memory":
+    if place.kind in OBJECT_STORES:
         assert first is None
         return
     assert first is not None
@@ -130,6 +133,8 @@ def test_list_is_sorted_and_shallow(place: Place) -> None:
 
 
 def test_an_empty_directory_lists_nothing(place: Place) -> None:
+    if place.kind in OBJECT_STORES:
+        pytest.skip("object stores have no empty directories")
     place.storage.make_directories(place.uri("empty"))
     assert place.storage.list(place.uri("empty")) == []
 
@@ -154,9 +159,9 @@ def test_read_a_range(place: Place, offset: int, length: int | None, expected: b
 def test_read_refuses_what_is_no_file(place: Place) -> None:
     with pytest.raises(StorageNotFound):
         place.storage.open_read(place.uri("no"))
+    assert read_bytes(place.storage, place.write("empty")) == b""
     with pytest.raises(StorageIsADirectory):
         place.storage.open_read(place.root)
-    assert read_bytes(place.storage, place.write("empty")) == b""
 
 
 def chunks(data: bytes) -> Iterator[bytes]:
@@ -205,6 +210,8 @@ def test_write_replaces_only_when_told(place: Place) -> None:
 
 
 def test_write_onto_a_directory_or_below_a_file(place: Place) -> None:
+    if place.kind in OBJECT_STORES:
+        pytest.skip("on object stores, a file may have the name of a directory")
     place.write("d/a")
     for overwrite in (False, True):
         with pytest.raises(StorageIsADirectory):
@@ -216,9 +223,6 @@ def test_write_onto_a_directory_or_below_a_file(place: Place) -> None:
 
 @pytest.mark.parametrize("size", [10, 20 * MIB])
 def test_a_source_that_fails_leaves_what_was(place: Place, size: int) -> None:
-    # The memory store has a long write's file from the beginning on, and no longer what it held.
-    replaced = place.kind == "memory" and size > MIB
-
     def failing() -> Iterator[bytes]:
         yield bytes(size)
         raise LookupError("the source broke")
@@ -227,8 +231,8 @@ def test_a_source_that_fails_leaves_what_was(place: Place, size: int) -> None:
     for name in ("old", "new"):
         with pytest.raises(LookupError):
             place.storage.write(place.uri(name), failing(), overwrite=True)
-    assert place.names() == ([] if replaced else ["old"])
-    assert replaced or read_bytes(place.storage, place.uri("old")) == b"old"
+    assert place.names() == ["old"]
+    assert read_bytes(place.storage, place.uri("old")) == b"old"
 
 
 def test_files_are_joined(place: Place) -> None:
@@ -259,16 +263,12 @@ def test_of_several_writers_one_wins(place: Place) -> None:
 
     with ThreadPoolExecutor(writers) as pool:
         won = [number for number in pool.map(write, range(writers)) if number is not None]
-    if place.kind == "memory":
-        pytest.skip("fsspec's memory store checks before it writes")
     assert len(won) == 1
     assert read_bytes(place.storage, place.uri("owner")) == b"%d" % won[0]
     assert place.names() == ["owner"]
 
 
 def test_readers_never_see_half_a_file(place: Place) -> None:
-    if place.kind == "memory":
-        pytest.skip("fsspec's memory store has no snapshots")
     uri = place.write("status", b"0" * 100_000)
     done = threading.Event()
 
@@ -309,6 +309,8 @@ def test_explicit_permissions(place: Place) -> None:
 
 
 def test_make_directories(place: Place) -> None:
+    if place.kind in OBJECT_STORES:
+        pytest.skip("object stores have no empty directories")
     place.storage.make_directories(place.uri("a/b/c"))
     place.storage.make_directories(place.uri("a/b/c"))
     assert place.storage.status(place.uri("a/b/c")).is_directory
@@ -335,7 +337,7 @@ def test_rename_a_directory(place: Place) -> None:
     place.write("a/x/y", b"1")
     place.write("full/z")
     place.storage.make_directories(place.uri("empty"))
-    for target in ("empty", "full"):
+    for target in ("full",) if place.kind in OBJECT_STORES else ("empty", "full"):
         with pytest.raises(StorageExists):
             place.storage.rename(place.uri("a"), place.uri(target))
     with pytest.raises(StorageNotEmpty):
@@ -348,6 +350,8 @@ def test_rename_a_directory(place: Place) -> None:
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_rename_refuses_to_mix_files_and_directories(place: Place, overwrite: bool) -> None:
+    if place.kind in OBJECT_STORES:
+        pytest.skip("object stores have no empty directories")
     place.write("file", b"f")
     place.storage.make_directories(place.uri("directory"))
     for source, target in (("file", "directory"), ("directory", "file"), ("file", "file")):
@@ -366,7 +370,7 @@ def test_what_is_no_mount_point_may_be_replaced(place: Place) -> None:
 def test_rename_of_nothing_or_to_nowhere(place: Place) -> None:
     with pytest.raises(StorageNotFound):
         place.storage.rename(place.uri("no"), place.uri("b"), overwrite=True)
-    if place.kind != "memory":  # object stores have no directories that could be missing
+    if place.kind not in OBJECT_STORES:  # they have no directories that could be missing
         with pytest.raises(StorageNotFound):
             place.storage.rename(place.write("a"), place.uri("no/a"))
 
@@ -382,7 +386,7 @@ def test_remove(place: Place) -> None:
     assert place.storage.remove(place.uri("d"), recursive=True)
     assert place.names() == []
     place.storage.make_directories(place.uri("empty"))
-    assert place.storage.remove(place.uri("empty"))
+    assert place.storage.remove(place.uri("empty")) is (place.kind not in OBJECT_STORES)
 
 
 def test_the_root_is_never_removed(place: Place) -> None:
@@ -401,6 +405,10 @@ def test_paths_that_lead_elsewhere_are_refused(place: Place, bad: str) -> None:
         place.storage.status("gopher://elsewhere/a")
 
 
+lists_names = pytest.mark.skipif(sys.version_info < (3, 10), reason="obstore for Python 3.9 quotes names")
+
+
+@lists_names
 @MANY_EXAMPLES
 @given(name=NAMES, data=st.binary(max_size=100))
 def test_odd_names(place: Place, name: str, data: bytes) -> None:
@@ -415,6 +423,7 @@ def test_odd_names(place: Place, name: str, data: bytes) -> None:
     assert place.storage.remove(directory, recursive=True)
 
 
+@lists_names
 @pytest.mark.parametrize(
     "name",
     [

@@ -66,6 +66,8 @@ from tony_provider.runtime.outputs.publication import target_problem
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageInvalidPath, StorageNotFound, StorageUnsupported
+from tony_provider.runtime.storage.object_store import PACKAGE
+from tony_provider.runtime.storage.object_store import SCHEMES as OBJECT_STORES
 from tony_provider.runtime.storage.stores import JobStores
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES
 
@@ -146,21 +148,29 @@ class JobChecks:
             if self.is_allowed:
                 raise
 
-    def _find_runtime(self) -> None:
+    def _find_runtime(self) -> Iterator[str]:
         self.runtime = named_runtime(self.opened)
         self.nodes = _nodes(self.opened, self.runtime)
+        if names_object_store(self.job) and not self.nodes.object_stores:
+            yield _NO_LIBRARY if self.runtime is None else f"{_OLD_ARCHIVE} {self.opened.settings.runtime_archive}"
 
     def _launch_problems(self) -> Iterator[str]:
         assert self.sources is not None  # noqa: S101 - needed
         return launch_problems(self.job, self.opened.settings, self.sources, self.runtime)
 
     def _check_inputs(self) -> list[str]:
-        return input_problems(self.job, self.opened.storage, self.opened.staging_dir)
+        with self._stores() as stores:
+            return input_problems(self.job, stores, self.opened.staging_dir)
 
     def _check_outputs(self) -> list[str]:
         if self.training is None:
             return []
-        return output_problems(self.job, self.opened.storage, self.opened.staging_dir, self.training)
+        with self._stores() as stores:
+            return output_problems(self.job, stores, self.opened.staging_dir, self.training)
+
+    def _stores(self) -> contextlib.closing[JobStores]:
+        variables = {**self.job.env, **(self.secrets or {})}
+        return contextlib.closing(JobStores(self.opened.storage, self.opened.staging_dir, variables))
 
     def _read_registries(self) -> None:
         if self.sources is not None and self.sources.client_config:
@@ -296,6 +306,22 @@ def shared_problems(job: JobSpec, settings: Settings) -> list[str]:
     ]
 
 
+_NO_LIBRARY = (
+    f"inputs or outputs on an object store need the package {PACKAGE} on this worker: install tony-provider with the "
+    "extra object-stores, or name a runtime_archive in the tony connection"
+)
+_OLD_ARCHIVE = (
+    "inputs or outputs on an object store need an archive that `airflow tony runtime build --object-stores` has built, "
+    "unlike the tony connection's runtime_archive"
+)
+
+
+def names_object_store(job: JobSpec) -> bool:
+    """Return whether an input or output of the job is on an object store."""
+    paths = [path for each in job.inputs.values() for path in each.paths]
+    return any(uris.scheme(path) in OBJECT_STORES for path in [*paths, *(each.path for each in job.outputs.values())])
+
+
 def named_runtime(opened: OpenCluster) -> LocalSource | LocalizedResource | None:
     """Return the connection's runtime archive, or None if the worker's own packages are sent.
 
@@ -418,20 +444,24 @@ def secret_problems(job: JobSpec, secrets: Mapping[str, str]) -> list[str]:
     return found
 
 
-def input_problems(job: JobSpec, storage: Storage, store_uri: str) -> list[str]:
+def input_problems(job: JobSpec, stores: JobStores, store_uri: str) -> list[str]:
     """Check that each input has as many files as its tasks need, without listing more files than that.
 
-    ``storage`` is the job's own store, which contains ``store_uri``. Raises StorageError.
+    ``store_uri`` is the URI of the job's own store. Raises StorageError.
     """
-    with contextlib.closing(JobStores(storage, store_uri)) as stores:
-        return [problem for name in job.inputs for problem in _input_problems(job, name, store_uri, stores)]
+    return [problem for name in job.inputs for problem in _input_problems(job, name, store_uri, stores)]
+
+
+def _is_out_of_reach(path: str, store_uri: str, stores: JobStores) -> bool:
+    """Return whether only the nodes can read a path: it is on their disks, or their role gives access to it."""
+    return uris.scheme(path) == "file" != uris.scheme(store_uri) or not stores.can_open(path)
 
 
 def _input_problems(job: JobSpec, name: str, store_uri: str, stores: JobStores) -> Iterator[str]:
     spec, least, found = job.inputs[name], shards_needed(job, name), 0
     for index, path in enumerate(spec.paths):
-        if uris.scheme(path) == "file" != uris.scheme(store_uri):
-            found += least  # files on the nodes cannot be listed, so assume that there are enough
+        if _is_out_of_reach(path, store_uri, stores):
+            found += least  # assume that there are enough files
             continue
         try:
             found += sum(1 for _ in itertools.islice(find_shards_at(name, spec, index, stores), least))
@@ -480,7 +510,7 @@ def input_sizes(job: JobSpec, storage: Storage, store_uri: str, seconds: float) 
             raise _TooLongError(too_long)
 
     def measure() -> None:
-        with contextlib.closing(JobStores(storage, store_uri)) as stores:
+        with contextlib.closing(JobStores(storage, store_uri, job.env)) as stores:
             for name in job.inputs:
                 found[name] = _input_size(job, name, store_uri, stores, check_time)
 
@@ -492,11 +522,11 @@ def _input_size(
     job: JobSpec, name: str, store_uri: str, stores: JobStores, check_time: Callable[[], None]
 ) -> InputSizes | str:
     spec = job.inputs[name]
-    if any(uris.scheme(path) == "file" != uris.scheme(store_uri) for path in spec.paths):
-        return "it is on the disks of the nodes"
+    if any(_is_out_of_reach(path, store_uri, stores) for path in spec.paths):
+        return "only the nodes can read it"
     try:
         sizes = array("Q", (shard.bytes_to_read for shard in find_shards(name, spec, stores, check_time)))
-    except Exception as error:  # noqa: BLE001 - whatever the drivers of other stores raise
+    except Exception as error:  # noqa: BLE001 - the other inputs are measured
         return str(error) or type(error).__name__
     total = Amount(len(sizes), sum(sizes))
     if spec.deal is InputDeal.QUEUE:
@@ -512,16 +542,12 @@ def _parts(sizes: Sequence[int], number: int) -> list[Amount]:
     return sorted(parts, key=lambda part: part.size)
 
 
-def output_problems(job: JobSpec, storage: Storage, staging_dir: str, training: str) -> list[str]:
+def output_problems(job: JobSpec, stores: JobStores, staging_dir: str, training: str) -> list[str]:
     """Check that no output path contains files that the training did not write.
 
-    ``storage`` is the job's own store, which contains ``staging_dir``. ``training`` is the name of the job's
-    Identity. Raises StorageError.
+    ``training`` is the name of the job's Identity. Raises StorageError.
     """
-    with contextlib.closing(JobStores(storage, staging_dir)) as stores:
-        return [
-            problem for name in job.outputs for problem in _output_problems(job, name, staging_dir, training, stores)
-        ]
+    return [problem for name in job.outputs for problem in _output_problems(job, name, staging_dir, training, stores)]
 
 
 def _output_problems(job: JobSpec, name: str, staging_dir: str, training: str, stores: JobStores) -> Iterator[str]:
@@ -532,8 +558,8 @@ def _output_problems(job: JobSpec, name: str, staging_dir: str, training: str, s
     if ours:
         yield f"{where}: {spec.path} overlaps with {ours} of the connection's staging directory; use another path"
         return
-    if uris.scheme(spec.path) == "file" != uris.scheme(staging_dir):
-        return  # a directory on the nodes
+    if _is_out_of_reach(spec.path, staging_dir, stores):
+        return
     try:
         problem = target_problem(stores.of(spec.path), name, spec, training)
     except StorageUnsupported as error:

@@ -6,6 +6,7 @@ archive was built, so environments must suit these Pythons.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import sys
@@ -38,7 +39,7 @@ from tony_provider.runtime.jobspec.container_content import (
     without_marks,
 )
 from tony_provider.runtime.jobspec.model import JobSpec, PythonEnv
-from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage import object_store, uris
 from tony_provider.runtime.storage.base import FileStatus, SeekableReader, Storage, read_bytes
 
 _RUNTIME = re.compile(r"cp3(\d{1,3})/runtime\.zip")
@@ -51,6 +52,8 @@ class NodePythons:
 
     versions: frozenset[Version] = frozenset()
     machines: frozenset[str] = frozenset()
+    # Whether the runtime includes the library for object stores, or whether this host can include it.
+    object_stores: bool = attrs.field(default=False, eq=False)
 
     def __str__(self) -> str:
         versions = " or ".join(version_text(each) for each in sorted(self.versions))
@@ -62,7 +65,8 @@ def pythons_of_this_host() -> NodePythons:
 
     Nodes need the same ones if the runtime consists of this host's packages.
     """
-    return NodePythons(frozenset({sys.version_info[:2]}), frozenset({os.uname().machine}))
+    has_library = importlib.util.find_spec(object_store.PACKAGE) is not None
+    return NodePythons(frozenset({sys.version_info[:2]}), frozenset({os.uname().machine}), has_library)
 
 
 def pythons_of_runtime(archive: BinaryIO) -> NodePythons:
@@ -70,12 +74,14 @@ def pythons_of_runtime(archive: BinaryIO) -> NodePythons:
     versions: set[Version] = set()
     machines: set[str] = set()
     with zipfile.ZipFile(archive) as opened:
-        for name in opened.namelist():
+        names = opened.namelist()
+        for name in names:
             if match := _RUNTIME.fullmatch(name):
                 versions.add((3, int(match[1])))
             elif found := _MACHINE.search(name):
                 machines.add(found[1])
-    return NodePythons(frozenset(versions), frozenset(machines))
+    object_stores = any(f"/{object_store.PACKAGE}/" in name for name in names)
+    return NodePythons(frozenset(versions), frozenset(machines), object_stores)
 
 
 _LIBRARY = re.compile(  # names of compiled libraries; the groups are machines with Linux, or systems that no node has

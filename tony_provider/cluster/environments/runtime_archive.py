@@ -12,6 +12,7 @@ import importlib.util
 import io
 import logging
 import marshal
+import operator
 import os
 import re
 import shutil
@@ -34,6 +35,7 @@ from tony_provider.runtime.common.files import keep_newest, write_private_file
 from tony_provider.runtime.common.helper_processes import absolute_entries
 from tony_provider.runtime.frameworks import base
 from tony_provider.runtime.launch import launch_context
+from tony_provider.runtime.storage.object_store import PACKAGE
 
 log = logging.getLogger(__name__)
 
@@ -215,20 +217,24 @@ _DOWNLOAD_SECONDS = 600.0  # time limit for the wheels of one Python, about 20 M
 _KEPT = 4  # number of archives on the worker's disk, usually one for each version of the provider
 _REQUIREMENTS = Path(tony_provider.__file__).parent / "runtime" / "requirements.txt"
 _HASHES = _REQUIREMENTS.with_name("requirements-hashes.txt")  # versions to download and hashes of their wheels
+_PIN = re.compile(r"(?m)^(\S+)==(\S+) (?:; python_full_version (\S+) '3\.(\d+)\S*' )?(\\\n(?: +--hash.*\n)+)")
+_OPERATORS = {"<": operator.lt, "==": operator.eq, ">=": operator.ge}
 # Files of packages that are left out, because no process on a node loads them.
 _DROPPED_DIRECTORIES = {"__pycache__", "tests", "testdata", "cattr", "licenses", "_yaml"}
 _DROPPED_ENDINGS = (".pyi", ".pyc", ".pxd", ".pyx", ".h", ".proto", ".pem", ".typed")
 _lock = threading.Lock()
 
 
-def worker_archive(cache: Path | None = None) -> Path:
+def worker_archive(cache: Path | None = None, *, object_stores: bool = False) -> Path:
     """Return the runtime archive for this Python version, packed from the installed packages.
+
+    ``object_stores``: whether to include the large library for object stores, which must be installed.
 
     It is packed once and kept in the directory ``cache``, by default ``tony-provider`` in the user's cache. Raises
     StagingFailed if a package that the runtime needs is not installed, or if the directory cannot be written.
     """
     runtime = dict(_runtime_entries())
-    distributions = [_distribution(name) for name in _installed_requirements()]
+    distributions = [_distribution(name) for name in _installed_requirements(object_stores)]
     key = _key(runtime, distributions)
     try:
         with _lock:
@@ -247,15 +253,19 @@ def worker_archive(cache: Path | None = None) -> Path:
         raise StagingFailed(f"the runtime archive could not be packed: {error}") from error
 
 
-def build(pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATFORMS) -> None:
+def build(
+    pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATFORMS, *, object_stores: bool = False
+) -> None:
     """Build an archive for nodes with any of ``pythons`` (such as ``3.9``) from wheels that pip downloads.
 
     This release pins version and hash of each wheel. Raises StagingFailed if pip is not installed, takes too long, or
-    finds no suitable wheel or a wheel with another hash.
+    finds no suitable wheel or a wheel with another hash. ``object_stores``: see ``worker_archive``.
     """
     files: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory(prefix="tony-runtime-") as folder, ThreadPoolExecutor(_DOWNLOADS) as pool:
-        downloads = [pool.submit(_download, python, platforms, Path(folder) / python) for python in pythons]
+        downloads = [
+            pool.submit(_download, python, platforms, Path(folder) / python, object_stores) for python in pythons
+        ]
         for python, download in zip(pythons, downloads, strict=True):
             entries = dict(_runtime_entries())
             for wheel in sorted(download.result().glob("*.whl")):
@@ -289,9 +299,10 @@ def _requirement_names() -> list[str]:
     return [re.split(r"[<>=!~ ]", line)[0] for line in lines if line]
 
 
-def _installed_requirements() -> list[str]:
+def _installed_requirements(object_stores: bool) -> list[str]:
     # Python 3.11 and newer include exceptiongroup.
-    return [name for name in _requirement_names() if name != "exceptiongroup" or sys.version_info < (3, 11)]
+    left_out = {*(["exceptiongroup"] * (sys.version_info >= (3, 11))), *([PACKAGE] * (not object_stores))}
+    return [name for name in _requirement_names() if name not in left_out]
 
 
 def _distribution(name: str) -> metadata.Distribution:
@@ -321,7 +332,17 @@ def _wheel_entries(wheel: Path) -> Iterator[tuple[str, ArchiveEntry]]:
                 yield name, ArchiveEntry(archive.read(name))
 
 
-def _download(python: str, platforms: Sequence[str], target: Path) -> Path:
+def _pinned(python: str, object_stores: bool) -> str:
+    """Return the requirements with hashes for a Python version. pip would evaluate markers for its own Python."""
+    found = []
+    for name, version, compared, other, hashes in _PIN.findall(_HASHES.read_text()):
+        suits = not compared or _OPERATORS[compared](int(python.split(".")[1]), int(other))
+        if suits and (object_stores or name != PACKAGE):
+            found.append(f"{name}=={version} {hashes}")
+    return "".join(found)
+
+
+def _download(python: str, platforms: Sequence[str], target: Path, object_stores: bool) -> Path:
     """Download the wheels for a Python version into the new directory ``target``, and return the directory."""
     from tony_provider.cluster.environments.requirements import pip_command, pip_indexes  # not needed by submissions
 
@@ -330,10 +351,11 @@ def _download(python: str, platforms: Sequence[str], target: Path) -> Path:
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", python]
     command += [argument for tag in (abi, "abi3", "none") for argument in ("--abi", tag)]
     command += [argument for platform in platforms for argument in ("--platform", platform)]
-    command += ["--dest", str(target), "--no-deps", "--require-hashes", "--requirement", str(_HASHES)]
+    command += ["--dest", str(target), "--no-deps", "--require-hashes", "--requirement", "requirements.txt"]
     if importlib.util.find_spec("pip") is None:
         raise StagingFailed(f"pip downloads the packages, but {sys.executable} has no pip: install pip there")
     target.mkdir()
+    (target / "requirements.txt").write_text(_pinned(python, object_stores))
     try:
         done = subprocess.run(
             command,

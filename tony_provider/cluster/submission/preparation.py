@@ -13,13 +13,13 @@ from typing import Any
 
 import attrs
 
-from tony_provider.cluster.checks.job_checks import JobChecks, local_runtime, refuse_plain_http
+from tony_provider.cluster.checks.job_checks import JobChecks, local_runtime, names_object_store, refuse_plain_http
 from tony_provider.cluster.environments.inspection import NodePythons
 from tony_provider.cluster.environments.runtime_archive import worker_archive
 from tony_provider.cluster.errors import StagingFailed, staging_errors
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.cluster.records.history import EnvironmentContent, KeptResource
-from tony_provider.cluster.settings import with_defaults
+from tony_provider.cluster.settings import Settings, with_defaults
 from tony_provider.cluster.sources import (
     LocalSource,
     Sources,
@@ -37,6 +37,7 @@ from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage, upload
 from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotFound
+from tony_provider.runtime.storage.object_store import ENDPOINT, REGION_VARIABLES, SECRET_VARIABLES, overridden
 
 log = logging.getLogger(__name__)
 
@@ -240,6 +241,9 @@ class PreparedSubmission:
         return plan.newest.uri if plan.goes_on and plan.newest is not None else self.chains.uri_after(plan.newest)
 
 
+_PUBLIC = (ENDPOINT, *REGION_VARIABLES)
+
+
 def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmission:
     """Check the request against the connection, the cluster and the store, and find its files.
 
@@ -257,10 +261,10 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
     assert sources is not None and nodes is not None  # noqa: S101, PT018 - found by the checks
     prepared = PreparedSubmission(
         opened,
-        attrs.evolve(request, job=job),
+        attrs.evolve(_with_object_store(request, job, opened.settings), job=job),
         before,
         _with_known_content(sources, checks.environments),
-        checks.runtime or local_runtime(worker_archive()),
+        checks.runtime or local_runtime(worker_archive(object_stores=names_object_store(job))),
         nodes,
         fingerprint(job, sources),
         checks.environments,
@@ -268,6 +272,15 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
     )
     prepared.plan()  # raises an error for a missing origin before the store is changed
     return prepared
+
+
+def _with_object_store(request: SubmissionRequest, job: JobSpec, settings: Settings) -> SubmissionRequest:
+    """Return the request with the connection's access to object stores for the processes, if the job names one."""
+    if not names_object_store(job):
+        return request
+    found = overridden(settings.object_store, {**job.env, **request.secrets})
+    secrets, others = ({name: found[name] for name in names if name in found} for names in (SECRET_VARIABLES, _PUBLIC))
+    return attrs.evolve(request, secrets={**secrets, **request.secrets}, environment={**others, **request.environment})
 
 
 def _owner_before(opened: OpenCluster, request: SubmissionRequest) -> Epoch:

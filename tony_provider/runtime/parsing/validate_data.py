@@ -38,6 +38,7 @@ from tony_provider.runtime.jobspec.model import (
 from tony_provider.runtime.jobspec.opening_hours import read_hours
 from tony_provider.runtime.jobspec.problems import Problem, child, item, must_be_among
 from tony_provider.runtime.storage import StorageInvalidPath, uris
+from tony_provider.runtime.storage.object_store import SCHEMES as OBJECT_STORES
 from tony_provider.runtime.storage.uris import Uri
 
 _SERVES = (Role.PS, Role.EVALUATOR, Role.SIDECAR)
@@ -368,7 +369,8 @@ def _inputs(job: JobSpec) -> Iterator[tuple[str, Uri]]:
 
 def _relation(place: Uri, other: Uri) -> str:
     """Return how an output's path overlaps ``other``, which may be a pattern, or an empty string if it does not."""
-    if place.scheme != other.scheme or (place.authority and other.authority and place.authority != other.authority):
+    one_store = {place.scheme, other.scheme} == {*OBJECT_STORES} or place.scheme == other.scheme
+    if not one_store or (place.authority and other.authority and place.authority != other.authority):
         return ""
     mine, theirs = (uri.path.strip("/").split("/") for uri in (place, other))
     for part, pattern in zip(mine, theirs):

@@ -1,4 +1,4 @@
-"""Storage of files: one interface with implementations for HDFS, the local disk and fsspec."""
+"""Storage of files: one interface with implementations for HDFS, the local disk and object stores."""
 
 from tony_provider.runtime.storage.base import (
     FileStatus,

@@ -7,11 +7,11 @@ import os
 import secrets
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import BinaryIO, Optional, TypeVar, Union, cast
 
 import attrs
@@ -101,6 +101,8 @@ class Storage(ABC):
     """
 
     renames_at_once = True  # whether ``rename`` moves a directory in one step; if not, file by file
+    # Variables with the access to object stores of the same jobs, for ``JobStores``. Never logged.
+    object_store_variables: Mapping[str, str] = MappingProxyType({})
 
     @abstractmethod
     def status(self, uri: str) -> FileStatus:
@@ -141,7 +143,7 @@ class Storage(ABC):
         Without ``overwrite``, exactly one of several concurrent writers succeeds. All others raise StorageExists.
 
         Raises StorageExists, StorageIsADirectory, and StorageNotADirectory if a parent is a file. The guarantees of
-        ``FsspecStorage`` are weaker.
+        ``ObjectStorage`` are weaker.
         """
 
     def write_record(self, uri: str, data: bytes, *, overwrite: bool = False) -> bool:

@@ -10,13 +10,11 @@ from typing import Optional
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.storage import errors, uris
 from tony_provider.runtime.storage.base import FileStatus, SharedFiles, Storage, is_temporary, list_existing
-from tony_provider.runtime.storage.fsspec_store import FsspecStorage
 from tony_provider.runtime.storage.local import LocalStorage, local_path
+from tony_provider.runtime.storage.object_store import ACCESS_KEY, ObjectStorage, overridden
+from tony_provider.runtime.storage.object_store import SCHEMES as OBJECT_STORES
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
 from tony_provider.runtime.storage.webhdfs.transport import Negotiate, WebHdfsConfig
-
-# Other fsspec schemes for the local disk. They are rejected, because checks of URIs recognize only file://.
-_OTHER_WORDS_FOR_FILE = ("local", "asynclocal")
 
 
 def open_storage(
@@ -29,22 +27,23 @@ def open_storage(
     others: Optional[Mapping[str, WebHdfsStorage]] = None,
     confined: bool = False,
 ) -> Storage:
-    """Return the store of ``uri``: HDFS, the local disk (``file://`` or a bare path), or a store with an fsspec driver.
+    """Return the store of ``uri``: HDFS, or the local disk (``file://`` or a bare path).
 
     ``shared``: files that other users may read, only for HDFS.
     ``others``: storages of other HDFS file systems, by authority. The returned store also serves their URIs.
     ``confined``: reject reads below ``uri`` if a symbolic link leads out of it. Only for the local disk.
 
     Does not connect to the store yet. The caller closes the result. Raises StorageInvalidPath, and StorageUnsupported
-    for an HDFS URI without ``webhdfs`` and for a scheme without an installed driver.
+    for an HDFS URI without ``webhdfs`` and for other schemes.
     """
     scheme = uris.scheme(uri)
     if scheme == "file":
         return LocalStorage.confined_to(local_path(uri)) if confined else LocalStorage()
-    if scheme in _OTHER_WORDS_FOR_FILE:
-        raise errors.StorageUnsupported(uri, "open", "this scheme is not supported for local files", "use file://")
+    if scheme in OBJECT_STORES:
+        raise errors.StorageUnsupported(uri, "open", "only inputs and outputs can be on an object store")
     if scheme not in SCHEMES:
-        return FsspecStorage(scheme)
+        known = ", ".join(f"{each}://" for each in (SCHEMES[0], *OBJECT_STORES, "file"))
+        raise errors.StorageUnsupported(uri, "open", f"{scheme}:// is not supported here", f"use {known}")
     if webhdfs is None:
         raise errors.StorageUnsupported(
             uri, "open", "no WebHDFS addresses are known", "name a WebHDFS connection in the tony connection"
@@ -53,28 +52,42 @@ def open_storage(
 
 
 class JobStores:
-    """The stores that a job uses: its own store, the local disk, and stores with an fsspec driver. Opens each once."""
+    """The stores that a job uses: its own store, the local disk, and buckets of object stores. Opens each once."""
 
-    def __init__(self, own: Storage, own_uri: str) -> None:
-        """``own``: the already open store of ``own_uri``, which ``close`` leaves open."""
-        self._by_scheme = {uris.scheme(own_uri): own}
-        self._opened: list[Storage] = []
+    def __init__(self, own: Storage, own_uri: str, variables: Optional[Mapping[str, str]] = None) -> None:
+        """``own``: the already open store of ``own_uri``, which ``close`` leaves open.
+
+        ``variables``: variables of the job. They override the access to object stores that ``own`` names.
+        """
+        self._opened = {_place(own_uri): own}
+        self._own = own
+        self._variables = overridden(own.object_store_variables, variables or {})
         self._lock = threading.Lock()
 
+    def can_open(self, uri: str) -> bool:
+        """Return False for an object store without an access key, which only nodes with a role can read."""
+        return uris.scheme(uri) not in OBJECT_STORES or bool(self._variables.get(ACCESS_KEY))
+
     def of(self, uri: str) -> Storage:
-        """Return the store of a URI. Raises StorageUnsupported for a scheme without an installed driver."""
-        scheme = uris.scheme(uri)
+        """Return the store of a URI. Raises StorageUnsupported, StorageInvalidPath."""
+        place = _place(uri)
         with self._lock:
-            if scheme not in self._by_scheme:
-                opened = open_storage(uri)
-                self._opened.append(opened)
-                self._by_scheme[scheme] = opened
-            return self._by_scheme[scheme]
+            if place not in self._opened:
+                is_object = uris.scheme(uri) in OBJECT_STORES
+                self._opened[place] = ObjectStorage.open(uri, self._variables) if is_object else open_storage(uri)
+            return self._opened[place]
 
     def close(self) -> None:
         """Close the stores that this object opened."""
-        for storage in self._opened:
-            storage.close()
+        for storage in self._opened.values():
+            if storage is not self._own:
+                storage.close()
+
+
+def _place(uri: str) -> str:
+    """Return the bucket of an object store's URI, otherwise the scheme."""
+    parsed = uris.parse(uri)
+    return f"{parsed.scheme}://{parsed.authority}" if parsed.scheme in OBJECT_STORES else parsed.scheme
 
 
 # Names of directories that an unfinished ``publish_directory`` of a model or export may leave.
