@@ -144,6 +144,7 @@ class ApplicationDescription:
     other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # other HDFS file systems for inputs, outputs and programs
     zone_offsets: list[ZoneOffset] = attrs.field(factory=list)  # UTC offsets for the job's windows; empty: UTC
     key_server: str = ""  # URI (kms://…) of the key server if the application has a token for it, otherwise empty
+    hive_metastore: str = ""  # URI (thrift://…) of the metastore if the application has a token for it, otherwise empty
     version: int = 1
 
     def resources_of(self, task_type: str) -> list[LocalizedResource]:

@@ -1,0 +1,143 @@
+"""Tables of Hive and Iceberg as inputs. A stand-in answers as the metastore; the files of Iceberg are real."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pyiceberg.manifest import DataFileContent, FileFormat
+
+from tests.iceberg import IcebergTable
+from tony_provider.cluster.errors import SourceMissing
+from tony_provider.cluster.tables import HiveMetastore, metastore_problem, table_lists
+from tony_provider.runtime.inputs.finding import find_table_shards
+from tony_provider.runtime.inputs.shards import InputShard
+from tony_provider.runtime.jobspec.model import InputFormat, InputSpec, Memory
+from tony_provider.runtime.storage.errors import StorageUnreachable
+from tony_provider.runtime.storage.local import LocalStorage
+from tony_provider.runtime.storage.stores import JobStores
+
+SAMPLE = Path(__file__).parents[1] / "runtime" / "inputs" / "samples" / "pyarrow.parquet"
+
+
+class StandIn:
+    """One table in Hive's form, and its partitions by the filter that finds them."""
+
+    def __init__(self, columns: list[str], kind: str = "EXTERNAL_TABLE", **parameters: str) -> None:
+        keys = [SimpleNamespace(name=each) for each in columns]
+        self._table = SimpleNamespace(
+            parameters=parameters, partitionKeys=keys, tableType=kind, sd=SimpleNamespace(location="hdfs://nn/clicks")
+        )
+        self.found: dict[str, list[list[str]]] = {}
+
+    def table(self, name: str) -> Any:
+        return self._table
+
+    def partitions(self, name: str, wanted: str) -> list[Any]:
+        return [
+            SimpleNamespace(values=values, sd=SimpleNamespace(location="hdfs://nn/clicks/" + "/".join(values)))
+            for values in self.found.get(wanted, [])
+        ]
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> JobStores:
+    return JobStores(LocalStorage(), f"file://{tmp_path}")
+
+
+def listed(metastore: object, stores: JobStores, **spec: Any) -> list[InputShard]:
+    inputs = {"train": InputSpec(table="web.clicks", **spec)}
+    return table_lists(inputs, cast(HiveMetastore, metastore), stores)["train"]
+
+
+def test_partitions_of_a_hive_table(stores: JobStores) -> None:
+    metastore = StandIn(["ds", "country"])
+    metastore.found = {"": [["2", "de"], ["1", "fr"]], "ds = '1'": [["1", "fr"]]}
+    first = InputShard("hdfs://nn/clicks/1/fr", 0, 0, partition={"ds": "1", "country": "fr"})
+    second = InputShard("hdfs://nn/clicks/2/de", 0, 0, partition={"ds": "2", "country": "de"})
+    assert listed(metastore, stores) == [first, second]
+    assert listed(metastore, stores, partitions="ds = '1'") == [first]
+    assert listed(StandIn([]), stores) == [InputShard("hdfs://nn/clicks", 0, 0)]
+    with pytest.raises(SourceMissing, match=r"inputs\.train\.table: web\.clicks has no partition ds = '3'; "):
+        listed(metastore, stores, partitions="ds = '3'")
+    with pytest.raises(SourceMissing, match=r"inputs\.train\.table: web\.clicks has no partition ds = '1'; "):
+        listed(StandIn([]), stores, partitions="ds = '1'")
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (StandIn([], table_type="ICEBERG"), "is a table of Iceberg: also set `format: iceberg`"),
+        (StandIn([], transactional="true"), "is a view or transactional"),
+        (StandIn([], kind="VIRTUAL_VIEW"), "is a view or transactional"),
+    ],
+)
+def test_tables_whose_files_are_not_their_rows(stores: JobStores, table: StandIn, said: str) -> None:
+    with pytest.raises(SourceMissing, match=rf"inputs\.train\.table: web\.clicks {said}"):
+        listed(table, stores)
+
+
+def test_files_of_partitions(stores: JobStores, tmp_path: Path) -> None:
+    for name in ("ds=1/a", "ds=1/_SUCCESS", "ds=1/.hidden", "ds=2/b"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"12345")
+    partitions = [InputShard(f"file://{tmp_path}/ds={day}", 0, 0, partition={"ds": day}) for day in "123"]
+    spec = InputSpec(table="web.clicks", format=InputFormat.LINES, split_size=Memory(1))
+    found = list(find_table_shards("train", spec, partitions, stores))
+    assert [(each.uri, each.size, each.partition) for each in found] == [
+        (f"file://{tmp_path}/ds=1/a", 5, {"ds": "1"}),
+        (f"file://{tmp_path}/ds=2/b", 5, {"ds": "2"}),
+    ]
+    assert [InputShard.of_line(each.line()) for each in found] == found
+
+
+def test_snapshots_of_an_iceberg_table(stores: JobStores, tmp_path: Path) -> None:
+    table = IcebergTable(LocalStorage(), f"file://{tmp_path}")
+    empty = StandIn([], metadata_location=table.metadata_location)
+    with pytest.raises(SourceMissing, match=r"web\.clicks has no snapshot yet; "):
+        listed(empty, stores, format=InputFormat.ICEBERG)
+    one, two = (f"file://{tmp_path}/data/{name}" for name in ("1.parquet", "2.orc"))
+    first = table.append([(one, 10)])
+    second = table.append([(two, 20)], form=FileFormat.ORC)
+    metastore = StandIn([], metadata_location=table.metadata_location)
+    found = listed(metastore, stores, format=InputFormat.ICEBERG)
+    assert found == [InputShard(one, 10, 0, "parquet", snapshot=second), InputShard(two, 20, 0, snapshot=second)]
+    found = listed(metastore, stores, format=InputFormat.ICEBERG, snapshot=first)
+    assert found == [InputShard(one, 10, 0, "parquet", snapshot=first)]
+    with pytest.raises(SourceMissing, match=r"web\.clicks has no snapshot 7; "):
+        listed(metastore, stores, format=InputFormat.ICEBERG, snapshot=7)
+    with pytest.raises(SourceMissing, match="is not a table of Iceberg; remove `format: iceberg`"):
+        listed(StandIn([]), stores, format=InputFormat.ICEBERG)
+
+
+def test_row_groups_of_an_iceberg_table(stores: JobStores, tmp_path: Path) -> None:
+    file = InputShard(f"file://{SAMPLE}", SAMPLE.stat().st_size, 0, "parquet", snapshot=4)
+    spec = InputSpec(table="web.clicks", format=InputFormat.ICEBERG, split_size=Memory(1))
+    [shard] = find_table_shards("train", spec, [file], stores)
+    assert (shard.row_groups, shard.format, shard.snapshot, shard.modified_ms) == ((0, 4), "parquet", 4, 0)
+
+
+def test_deleted_rows_in_files_of_their_own(stores: JobStores, tmp_path: Path) -> None:
+    table = IcebergTable(LocalStorage(), f"file://{tmp_path}")
+    table.append([(f"file://{tmp_path}/1.parquet", 10)])
+    table.append([(f"file://{tmp_path}/2.parquet", 10)], DataFileContent.POSITION_DELETES)
+    with pytest.raises(SourceMissing, match=r"merge-on-read.*rewrite_data_files\(table => 'web\.clicks'"):
+        listed(StandIn([], metadata_location=table.metadata_location), stores, format=InputFormat.ICEBERG)
+
+
+def test_no_metastore_and_no_library(monkeypatch: pytest.MonkeyPatch, stores: JobStores) -> None:
+    with pytest.raises(SourceMissing, match=r"inputs\.train\.table: the tony connection names no Hive metastore; "):
+        listed(None, stores)
+    monkeypatch.setitem(sys.modules, "hive_metastore", None)
+    said = "the Airflow worker lacks hive_metastore; install the extra: pip install 'tony-provider[hive]'"
+    assert metastore_problem(HiveMetastore(["thrift://localhost:1"], "alice")) == said
+
+
+def test_a_wrong_address() -> None:
+    metastore = HiveMetastore(["thrift://localhost:1", "thrift://localhost:2"], "alice")
+    with pytest.raises(StorageUnreachable, match="Connection refused; check `hive_metastore` and `kerberos`"):
+        metastore.check()
