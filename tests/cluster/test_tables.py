@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,10 +15,11 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from tests.iceberg import IcebergTable
 from tony_provider.cluster.errors import SourceMissing
 from tony_provider.cluster.tables import HiveMetastore, metastore_problem, table_lists
+from tony_provider.runtime.hadoop.gss import Tickets
 from tony_provider.runtime.inputs.finding import find_table_shards
 from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.jobspec.model import InputFormat, InputSpec, Memory
-from tony_provider.runtime.storage.errors import StorageUnreachable
+from tony_provider.runtime.storage.errors import StorageAuthError, StorageUnreachable
 from tony_provider.runtime.storage.local import LocalStorage
 from tony_provider.runtime.storage.stores import JobStores
 
@@ -141,3 +144,31 @@ def test_a_wrong_address() -> None:
     metastore = HiveMetastore(["thrift://localhost:1", "thrift://localhost:2"], "alice")
     with pytest.raises(StorageUnreachable, match="Connection refused; check `hive_metastore` and `kerberos`"):
         metastore.check()
+
+
+class Accepting:
+    """A stand-in for tickets, whose exchange is complete after the server's first answer."""
+
+    def step(self, server: str, _context: object, heard: bytes | None) -> tuple[bytes, bool]:
+        return f"ticket for {server}".encode(), heard is not None
+
+    def forget(self, _context: object) -> None: ...
+
+
+def test_a_server_that_skips_the_proof_of_its_identity() -> None:
+    """Its answers would name files of its own."""
+    with socket.create_server(("localhost", 0)) as server:
+
+        def accept_anybody() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(b"\x05\0\0\0\0")  # complete
+
+        answering = threading.Thread(target=accept_anybody)
+        answering.start()
+        address = f"thrift://localhost:{server.getsockname()[1]}"
+        metastore = HiveMetastore([address], "alice", "hive/_HOST@REALM", cast(Tickets, Accepting()))
+        with pytest.raises(StorageAuthError, match="refuses the Kerberos ticket"):
+            metastore.check()
+        answering.join()
