@@ -21,7 +21,7 @@ _stores: dict[str, Storage] = {}  # by the property that names them: PyIceberg m
 _STORE = "tests.store"
 
 
-class StoredFiles(FileIO):
+class StoredFiles(FileIO):  # type: ignore[misc,unused-ignore]  # without the extra, its type is unknown
     """Files of one of our stores."""
 
     def new_input(self, location: str) -> InputFile:
@@ -34,7 +34,7 @@ class StoredFiles(FileIO):
         raise NotImplementedError(location)
 
 
-class _Input(InputFile):
+class _Input(InputFile):  # type: ignore[misc,unused-ignore]  # without the extra, its type is unknown
     def __init__(self, location: str, store: Storage) -> None:
         super().__init__(location)
         self._store = store
@@ -49,7 +49,7 @@ class _Input(InputFile):
         return io.BytesIO(read_bytes(self._store, self.location))
 
 
-class _Output(OutputFile):
+class _Output(OutputFile):  # type: ignore[misc,unused-ignore]  # without the extra, its type is unknown
     def __init__(self, location: str, store: Storage) -> None:
         super().__init__(location)
         self._store = store
@@ -99,7 +99,7 @@ class IcebergTable:
     @property
     def metadata_location(self) -> str:
         """What a metastore keeps of a table."""
-        return self.table.metadata_location
+        return str(self.table.metadata_location)
 
     def append(
         self,
@@ -115,7 +115,7 @@ class IcebergTable:
                     update.append_data_file(_described(uri, size, content, form))
         snapshot = self.table.current_snapshot()
         assert snapshot is not None
-        return snapshot.snapshot_id
+        return int(snapshot.snapshot_id)
 
 
 def _described(uri: str, size: int, content: DataFileContent, form: FileFormat) -> DataFile:

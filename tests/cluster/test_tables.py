@@ -32,7 +32,7 @@ class StandIn:
     def __init__(self, columns: list[str], kind: str = "EXTERNAL_TABLE", **parameters: str) -> None:
         keys = [SimpleNamespace(name=each) for each in columns]
         self._table = SimpleNamespace(
-            parameters=parameters, partitionKeys=keys, tableType=kind, sd=SimpleNamespace(location="hdfs://nn/clicks")
+            parameters=parameters, partitionKeys=keys, tableType=kind, sd=SimpleNamespace(location="file:///clicks")
         )
         self.found: dict[str, list[list[str]]] = {}
 
@@ -41,7 +41,7 @@ class StandIn:
 
     def partitions(self, name: str, wanted: str) -> list[Any]:
         return [
-            SimpleNamespace(values=values, sd=SimpleNamespace(location="hdfs://nn/clicks/" + "/".join(values)))
+            SimpleNamespace(values=values, sd=SimpleNamespace(location="file:///clicks/" + "/".join(values)))
             for values in self.found.get(wanted, [])
         ]
 
@@ -51,23 +51,24 @@ def stores(tmp_path: Path) -> JobStores:
     return JobStores(LocalStorage(), f"file://{tmp_path}")
 
 
-def listed(metastore: object, stores: JobStores, **spec: Any) -> list[InputShard]:
+def listed(metastore: object, store: str = "file:///", **spec: Any) -> list[InputShard]:
     inputs = {"train": InputSpec(table="web.clicks", **spec)}
-    return table_lists(inputs, cast(HiveMetastore, metastore), stores)["train"]
+    found = table_lists(inputs, cast(HiveMetastore, metastore), LocalStorage(), store)
+    return found["train"]
 
 
 def test_partitions_of_a_hive_table(stores: JobStores) -> None:
     metastore = StandIn(["ds", "country"])
     metastore.found = {"": [["2", "de"], ["1", "fr"]], "ds = '1'": [["1", "fr"]]}
-    first = InputShard("hdfs://nn/clicks/1/fr", 0, 0, partition={"ds": "1", "country": "fr"})
-    second = InputShard("hdfs://nn/clicks/2/de", 0, 0, partition={"ds": "2", "country": "de"})
-    assert listed(metastore, stores) == [first, second]
-    assert listed(metastore, stores, partitions="ds = '1'") == [first]
-    assert listed(StandIn([]), stores) == [InputShard("hdfs://nn/clicks", 0, 0)]
+    first = InputShard("file:///clicks/1/fr", 0, 0, partition={"ds": "1", "country": "fr"})
+    second = InputShard("file:///clicks/2/de", 0, 0, partition={"ds": "2", "country": "de"})
+    assert listed(metastore) == [first, second]
+    assert listed(metastore, partitions="ds = '1'") == [first]
+    assert listed(StandIn([])) == [InputShard("file:///clicks", 0, 0)]
     with pytest.raises(SourceMissing, match=r"inputs\.train\.table: web\.clicks has no partition ds = '3'; "):
-        listed(metastore, stores, partitions="ds = '3'")
+        listed(metastore, partitions="ds = '3'")
     with pytest.raises(SourceMissing, match=r"inputs\.train\.table: web\.clicks has no partition ds = '1'; "):
-        listed(StandIn([]), stores, partitions="ds = '1'")
+        listed(StandIn([]), partitions="ds = '1'")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,17 @@ def test_partitions_of_a_hive_table(stores: JobStores) -> None:
 )
 def test_tables_whose_files_are_not_their_rows(stores: JobStores, table: StandIn, said: str) -> None:
     with pytest.raises(SourceMissing, match=rf"inputs\.train\.table: web\.clicks {said}"):
-        listed(table, stores)
+        listed(table)
+
+
+def test_tables_on_the_disk_of_airflow(tmp_path: Path) -> None:
+    """Another user may have chosen the location of a table."""
+    with pytest.raises(SourceMissing, match="file:///clicks is not on the store of the staging directory"):
+        listed(StandIn([]), "hdfs://nn/user/alice")
+    table = IcebergTable(LocalStorage(), f"file://{tmp_path}")
+    metastore = StandIn([], metadata_location=table.metadata_location)
+    with pytest.raises(SourceMissing, match=f"{table.metadata_location} is not on the store"):
+        listed(metastore, "hdfs://nn/user/alice", format=InputFormat.ICEBERG)
 
 
 def test_files_of_partitions(stores: JobStores, tmp_path: Path) -> None:
@@ -102,19 +113,19 @@ def test_snapshots_of_an_iceberg_table(stores: JobStores, tmp_path: Path) -> Non
     table = IcebergTable(LocalStorage(), f"file://{tmp_path}")
     empty = StandIn([], metadata_location=table.metadata_location)
     with pytest.raises(SourceMissing, match=r"web\.clicks has no snapshot yet; "):
-        listed(empty, stores, format=InputFormat.ICEBERG)
+        listed(empty, format=InputFormat.ICEBERG)
     one, two = (f"file://{tmp_path}/data/{name}" for name in ("1.parquet", "2.orc"))
     first = table.append([(one, 10)])
     second = table.append([(two, 20)], form=FileFormat.ORC)
     metastore = StandIn([], metadata_location=table.metadata_location)
-    found = listed(metastore, stores, format=InputFormat.ICEBERG)
+    found = listed(metastore, format=InputFormat.ICEBERG)
     assert found == [InputShard(one, 10, 0, "parquet", snapshot=second), InputShard(two, 20, 0, snapshot=second)]
-    found = listed(metastore, stores, format=InputFormat.ICEBERG, snapshot=first)
+    found = listed(metastore, format=InputFormat.ICEBERG, snapshot=first)
     assert found == [InputShard(one, 10, 0, "parquet", snapshot=first)]
     with pytest.raises(SourceMissing, match=r"web\.clicks has no snapshot 7; "):
-        listed(metastore, stores, format=InputFormat.ICEBERG, snapshot=7)
+        listed(metastore, format=InputFormat.ICEBERG, snapshot=7)
     with pytest.raises(SourceMissing, match="is not a table of Iceberg; remove `format: iceberg`"):
-        listed(StandIn([]), stores, format=InputFormat.ICEBERG)
+        listed(StandIn([]), format=InputFormat.ICEBERG)
 
 
 def test_row_groups_of_an_iceberg_table(stores: JobStores, tmp_path: Path) -> None:
@@ -129,12 +140,12 @@ def test_deleted_rows_in_files_of_their_own(stores: JobStores, tmp_path: Path) -
     table.append([(f"file://{tmp_path}/1.parquet", 10)])
     table.append([(f"file://{tmp_path}/2.parquet", 10)], DataFileContent.POSITION_DELETES)
     with pytest.raises(SourceMissing, match=r"merge-on-read.*rewrite_data_files\(table => 'web\.clicks'"):
-        listed(StandIn([], metadata_location=table.metadata_location), stores, format=InputFormat.ICEBERG)
+        listed(StandIn([], metadata_location=table.metadata_location), format=InputFormat.ICEBERG)
 
 
 def test_no_metastore_and_no_library(monkeypatch: pytest.MonkeyPatch, stores: JobStores) -> None:
     with pytest.raises(SourceMissing, match=r"inputs\.train\.table: the tony connection names no Hive metastore; "):
-        listed(None, stores)
+        listed(None)
     monkeypatch.setitem(sys.modules, "hive_metastore", None)
     said = "the Airflow worker lacks hive_metastore; install the extra: pip install 'tony-provider[hive]'"
     assert metastore_problem(HiveMetastore(["thrift://localhost:1"], "alice")) == said

@@ -38,7 +38,7 @@ def test_a_token_of_hive_lives_a_day_without_renewals() -> None:
     put_metastore_token(credentials, "thrift://hms:9083", TOKEN.text)
     token = store_token(credentials)
     assert token is not None
-    assert [each.until_ms for each in (token, *token.others)] == [1000 + 7 * DAY_MS, 1000 + DAY_MS]
+    assert [token.until_ms, *(each.until_ms for each in token.others)] == [1000 + 7 * DAY_MS, 1000 + DAY_MS]
     with pytest.raises(JobRejected, match=r"timeouts\.lifetime is 2 d, its HDFS token is valid for 1 d"):
         check_token_life(token, job(lifetime="2d"))
 

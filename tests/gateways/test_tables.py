@@ -30,6 +30,7 @@ from tony_provider.cluster.tables import HiveMetastore
 from tony_provider.cluster.yarn.credentials import own_tickets
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.storage import Storage
 from tony_provider.runtime.storage.errors import StorageAuthError, StorageError, StoragePermissionDenied
 from tony_provider.runtime.storage.webhdfs.transport import spnego_error
@@ -210,6 +211,7 @@ def test_a_token_for_another_user(
 def test_a_newer_token_reaches_a_running_process(warehouse: Warehouse) -> None:
     worker = {"memory": "128MiB", "command": f"exec python3 -c {shlex.quote(WAITING)}"}
     job = warehouse.place.submit({"tasks": {"worker": worker}, "hadoop": {"hive": True}})
+    job.until(JobState.RUNNING)
     job.until_said("worker:0", "has a token")
     life = job.handle.refresh_store_token()
     assert life is not None

@@ -25,14 +25,14 @@ from tony_provider.runtime.hadoop.gss import GssError, Tickets, explained
 from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.jobspec.model import InputFormat, InputSpec
 from tony_provider.runtime.jobspec.problems import child
-from tony_provider.runtime.storage.base import read_whole
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage, read_whole
 from tony_provider.runtime.storage.errors import (
     StorageAuthError,
     StorageError,
     StorageUnreachable,
     StorageUnsupported,
 )
-from tony_provider.runtime.storage.stores import JobStores
 
 _EXTRA = "install the extra: pip install 'tony-provider[hive]'"
 _METADATA_LIMIT = 1 << 30  # bytes of one file of Iceberg's metadata
@@ -191,18 +191,16 @@ class HiveMetastore:
         """Return the table (``database.table``) in Hive's form. Raises SourceMissing if it does not exist."""
         from hive_metastore.ttypes import NoSuchObjectException
 
-        database, _, table = name.partition(".")
         with self._client() as client:
             try:
-                return client.get_table(database, table)
+                return client.get_table(*name.split("."))
             except NoSuchObjectException as error:
                 raise SourceMissing(f"the Hive metastore {self.name} has no table {name}; correct its name") from error
 
     def partitions(self, name: str, wanted: str) -> list[Any]:
         """Return the partitions of a table that match a filter, in Hive's form. An empty filter matches all."""
-        database, _, table = name.partition(".")
         with self._client() as client:
-            return list(client.get_partitions_by_filter(database, table, wanted, -1))
+            return list(client.get_partitions_by_filter(*name.split("."), wanted, -1))
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
@@ -242,27 +240,31 @@ class HiveMetastore:
 
 
 def table_lists(
-    inputs: Mapping[str, InputSpec], metastore: HiveMetastore | None, stores: JobStores
+    inputs: Mapping[str, InputSpec], metastore: HiveMetastore | None, storage: Storage, store_uri: str
 ) -> dict[str, list[InputShard]]:
     """Return what ``find_table_shards`` needs for each input with a table, by the input's name.
 
-    Raises SourceMissing with the input's key, and StorageError.
+    ``storage`` is the job's own store, which contains ``store_uri``. Raises SourceMissing with the input's key, and
+    StorageError.
     """
     found = {}
+    files = _StoredFiles(storage, uris.scheme(store_uri))
     for name, spec in inputs.items():
         try:
             if spec.table is not None:
-                found[name] = sorted(_listed(spec.table, spec, metastore, stores), key=lambda each: each.uri)
+                found[name] = sorted(_listed(spec.table, spec, metastore, files), key=lambda each: each.uri)
+                for each in found[name]:
+                    files.check(each.uri)
         except SourceMissing as error:
             raise SourceMissing(f"{child('inputs', name, 'table')}: {error}") from error
     return found
 
 
-def _listed(name: str, spec: InputSpec, metastore: HiveMetastore | None, stores: JobStores) -> Iterator[InputShard]:
+def _listed(name: str, spec: InputSpec, metastore: HiveMetastore | None, files: _StoredFiles) -> Iterator[InputShard]:
     if (why := metastore_problem(metastore)) or metastore is None:
         raise SourceMissing(why)
     if spec.format is InputFormat.ICEBERG:
-        return _iceberg_files(name, spec, metastore, stores)
+        return _iceberg_files(name, spec, metastore, files)
     return _hive_partitions(name, spec, metastore)
 
 
@@ -286,12 +288,12 @@ def _hive_partitions(name: str, spec: InputSpec, metastore: HiveMetastore) -> It
         yield InputShard(each.sd.location, 0, 0, partition=dict(zip(columns, each.values, strict=True)))
 
 
-def _iceberg_files(name: str, spec: InputSpec, metastore: HiveMetastore, stores: JobStores) -> Iterator[InputShard]:
+def _iceberg_files(name: str, spec: InputSpec, metastore: HiveMetastore, files: _StoredFiles) -> Iterator[InputShard]:
     """Yield a shard for each data file of the wanted snapshot, or of the current one."""
     location = metastore.table(name).parameters.get("metadata_location")
     if not location:
         raise SourceMissing(f"{name} is not a table of Iceberg; remove `format: iceberg`")
-    table = _open_iceberg(name, location, stores)
+    table = _open_iceberg(name, location, files)
     snapshot = table.current_snapshot() if spec.snapshot is None else table.snapshot_by_id(spec.snapshot)
     if snapshot is None:
         raise SourceMissing(f"{name} has no snapshot {spec.snapshot or 'yet'}; run the task that writes it before")
@@ -310,25 +312,34 @@ def _iceberg_files(name: str, spec: InputSpec, metastore: HiveMetastore, stores:
 
 @attrs.frozen
 class _StoredFiles:
-    """The part of ``pyiceberg.io.FileIO`` that reads metadata, from the stores of a job and with the job's access."""
+    """The part of ``pyiceberg.io.FileIO`` that reads metadata: from the job's store, with the job's access."""
 
-    stores: JobStores
+    storage: Storage
+    scheme: str  # of the store's URIs
+
+    def check(self, uri: str) -> None:
+        """Raise SourceMissing if a file is on another store, such as the disk of this machine.
+
+        The owner of a table chooses its location, and may be another user.
+        """
+        if uris.scheme(uri) != self.scheme:
+            raise SourceMissing(f"{uri} is not on the store of the staging directory; move the table there")
 
     def new_input(self, location: str) -> Any:
         """Return the file, as PyIceberg opens it."""
 
         def open_file(*, seekable: bool = True) -> io.BytesIO:
-            return io.BytesIO(read_whole(self.stores.of(location), location, _METADATA_LIMIT))
+            self.check(location)
+            return io.BytesIO(read_whole(self.storage, location, _METADATA_LIMIT))
 
         return SimpleNamespace(location=location, open=open_file)
 
 
-def _open_iceberg(name: str, location: str, stores: JobStores) -> Any:
+def _open_iceberg(name: str, location: str, files: Any) -> Any:
     """Read a table's metadata. Return a ``pyiceberg.table.Table``."""
     from pyiceberg.catalog.noop import NoopCatalog
     from pyiceberg.serializers import FromInputFile
     from pyiceberg.table import Table
 
-    files: Any = _StoredFiles(stores)
     metadata = FromInputFile.table_metadata(files.new_input(location))
     return Table(tuple(name.split(".")), metadata, location, files, NoopCatalog("tony"))

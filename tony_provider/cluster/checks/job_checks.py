@@ -159,8 +159,7 @@ class JobChecks:
 
     def _find_tables(self) -> Iterator[Finding | str]:
         opened = self.opened
-        with contextlib.closing(JobStores(opened.storage, opened.staging_dir)) as stores:
-            self.tables = table_lists(self.job.inputs, opened.metastore, stores)
+        self.tables = table_lists(self.job.inputs, opened.metastore, opened.storage, opened.staging_dir)
         for name, listed in self.tables.items():
             roots = {str(attrs.evolve(uris.parse(each.uri), path="/")) for each in listed}
             yield from check_hdfs_names(((child("inputs", name, "table"), root) for root in roots), opened)

@@ -400,8 +400,7 @@ class SubmissionAttempt(SubmissionBuilder):
             except StorageExists:
                 log.info("The input %s reads the same files as the training's first try, see %s", name, uri)
             else:
-                snapshot = f" of snapshot {listed[0].snapshot}" if listed[0].snapshot is not None else ""
-                log.info("The input %s reads %s%s, see %s", name, count(len(listed), "place"), snapshot, uri)
+                log.info("The input %s reads %s of its table, see %s", name, count(len(listed), "place"), uri)
 
     def _own(self) -> None:
         owner = Owner(self.application_id, uris.name(self._chain_uri), self.prepared.request.whose)
