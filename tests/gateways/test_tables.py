@@ -215,7 +215,7 @@ def test_a_newer_token_reaches_a_running_process(warehouse: Warehouse) -> None:
     job.until_said("worker:0", "has a token")
     life = job.handle.refresh_store_token()
     assert life is not None
-    assert life.until_ms - life.issued_ms <= 24 * 3600 * 1000
+    assert life.until_ms - life.issued_ms < 25 * 3600 * 1000  # the first of several tokens to end is that of Hive
     job.succeeded()
     assert "has another token" in job.log("worker:0")
 
