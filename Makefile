@@ -201,5 +201,5 @@ $(VENV)/.demo: $(VENV)/.uv pyproject.toml constraints.txt
 $(VENV)/.test: $(VENV)/.uv pyproject.toml constraints.txt
 	@sh tests/packages.sh build
 	@echo "Installing Airflow, TensorFlow and the tools of the tests into $(VENV): 3 GB, a few minutes, this once …"
-	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[tensorflow,hdfs,kerberos,object-stores]' --group dev --group docs
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[tensorflow,hdfs,kerberos,object-stores,hive]' --group dev --group docs
 	@touch $@ $(VENV)/.demo

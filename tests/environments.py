@@ -15,6 +15,7 @@ from pathlib import Path
 
 PURE, COMPILED = "cowsay", "markupsafe"
 PINNED = ("cowsay==6.1", "markupsafe==3.0.4")
+PYARROW = "pyarrow==26.0.1"
 PACKERS = ("venv-pack==0.2.0", "conda-pack==0.9.2", "setuptools<81")
 NODE_PYTHON = Path("/usr/bin/python3")  # which whoever runs jobs may read, wherever that of the tests is
 # Says what a program sees: its packages, those of processes that it starts, and whether any of the runtime's are there.
@@ -55,6 +56,14 @@ def venv_packed() -> Path:
     _virtual_environment(folder, *PINNED)
     _run([str(_packers() / "venv-pack"), "--prefix", str(folder), "--output", str(file)])
     return file
+
+
+@cache
+def with_pyarrow() -> Path:
+    """The directory of a virtual environment over the node's Python that reads Parquet."""
+    folder = _folder() / "pyarrow"
+    _virtual_environment(folder, PYARROW)
+    return folder
 
 
 @cache

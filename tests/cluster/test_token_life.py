@@ -10,8 +10,10 @@ import pytest
 from tests.runtime.delegation_tokens import made
 from tony_provider.cluster.errors import JobRejected
 from tony_provider.cluster.token_refresh import check_token_life, warn_of_short_ticket
+from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.protocol.store_tokens import put_metastore_token, put_store_token, store_token
 
 DAY_MS = 86_400_000
 TOKEN = made(1, 1000, 1000 + 7 * DAY_MS)
@@ -28,6 +30,17 @@ def test_a_longer_one_is_refused_with_what_to_do() -> None:
     assert "timeouts.lifetime is 10 d, its HDFS token is valid for 7 d, and no waiting task sends newer tokens" in said
     for remedy in ("airflow tony renew", "tokens_renewed", "wait_for_completion", "master_keytab"):
         assert remedy in said
+
+
+def test_a_token_of_hive_lives_a_day_without_renewals() -> None:
+    credentials = Credentials()
+    put_store_token(credentials, TOKEN.text, ["ha-hdfs:prod"])
+    put_metastore_token(credentials, "thrift://hms:9083", TOKEN.text)
+    token = store_token(credentials)
+    assert token is not None
+    assert [token.until_ms, *(each.until_ms for each in token.others)] == [1000 + 7 * DAY_MS, 1000 + DAY_MS]
+    with pytest.raises(JobRejected, match=r"timeouts\.lifetime is 2 d, its HDFS token is valid for 1 d"):
+        check_token_life(token, job(lifetime="2d"))
 
 
 def test_a_shorter_one_is_fine(caplog: pytest.LogCaptureFixture) -> None:

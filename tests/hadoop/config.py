@@ -253,6 +253,7 @@ class Configuration:
             f"hadoop.proxyuser.{PROXY_USER}.hosts": "*",
             f"hadoop.proxyuser.{PROXY_USER}.users": "*",
             **self._httpfs_user(),
+            **self._metastore_user(),
             # Daemons start side by side: the one that came first looks for the others again soon.
             "ipc.client.connect.retry.interval": "200",
             "ipc.client.connect.max.retries": "50",
@@ -270,6 +271,10 @@ class Configuration:
         """HttpFS acts for its users at the NameNodes."""
         user = "hdfs" if self.settings.secure else getpass.getuser()
         return {f"hadoop.proxyuser.{user}.{what}": "*" for what in ("hosts", "users") if self.settings.httpfs}
+
+    def _metastore_user(self) -> Properties:
+        """A Hive metastore beside the cluster acts for its users at the NameNodes."""
+        return {f"hadoop.proxyuser.hive.{what}": "*" for what in ("hosts", "users") if self.settings.secure}
 
     def _secure_core(self) -> Properties:
         return {

@@ -11,7 +11,7 @@ from tests.hadoop.config import Layout
 from tests.hadoop.settings import LOOPBACK, ORDINARY_USERS, REALM, WEB_LOOPBACK
 from tests.hadoop.tools import kdc_program
 
-SERVICES = ("hdfs", "yarn")
+SERVICES = ("hdfs", "yarn", "hive")
 TOOL_SECONDS = 30
 
 _KRB5_CONF = """\

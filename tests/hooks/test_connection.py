@@ -160,6 +160,7 @@ def test_the_login_at_a_gateway(
         ({"password": "two words"}, {"gateway": "bearer"}, "the password field holds no token"),
         ({}, {"gateway": "basic", "other_hdfs": "b=http://nn3:9870"}, "`other_hdfs` cannot be used with `gateway`"),
         ({}, {"gateway": "basic", "key_server": "kms://https@kms:9600/kms"}, "`key_server` cannot be used with"),
+        ({}, {"gateway": "basic", "hive_metastore": "thrift://hms:9083"}, "`hive_metastore` cannot be used with"),
     ],
 )
 def test_what_is_wrong_with_a_gateway(
@@ -287,11 +288,20 @@ def test_other_hdfs_as_text_or_as_an_object(add_connection: AddConnection, writt
             {"key_server": "http://keys:9600/kms"},
             "`key_server` cannot be used: 'http://keys:9600/kms' is no key server",
         ),
+        ({"hive_metastore": "hms:9083"}, "`hive_metastore` has 'hms:9083'; write thrift://host:port"),
     ],
 )
 def test_other_hdfs_and_key_servers_that_cannot_be(add_connection: AddConnection, extra: Any, why: str) -> None:
     with pytest.raises(ConnectionProblem, match=re.escape(why)):
         yarn_settings(add_connection, extra=extra)
+
+
+def test_hive_metastores(add_connection: AddConnection) -> None:
+    written = {"hive_metastore": "thrift://hms1:9083, thrift://hms2:9083", "hive_principal": "metastore/_HOST@REALM"}
+    settings = yarn_settings(add_connection, extra=written).yarn
+    assert settings is not None
+    assert settings.hive_metastore == ["thrift://hms1:9083", "thrift://hms2:9083"]
+    assert settings.hive_principal == "metastore/_HOST@REALM"
 
 
 def test_webhdfs_as_the_hdfs_provider_has_it(add_connection: AddConnection) -> None:

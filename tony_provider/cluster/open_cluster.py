@@ -14,6 +14,7 @@ import attrs
 from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem
 from tony_provider.cluster.interface import Cluster, Pages
 from tony_provider.cluster.settings import CA_FILE_ADVICE, NO_KEY_SERVER, Settings, YarnSettings, ca_file_problem
+from tony_provider.cluster.tables import HiveMetastore
 from tony_provider.runtime.application import OtherHdfs
 from tony_provider.runtime.common.files import UnsafeDirectoryError, expect_own_directory
 from tony_provider.runtime.storage import local_path, uris
@@ -21,7 +22,7 @@ from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.stores import open_storage
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
-from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig
+from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig, spnego_error
 
 if TYPE_CHECKING:
     from tony_provider.cluster.yarn.credentials import StoreTokens
@@ -42,6 +43,7 @@ class OpenCluster:
     nodes_webhdfs: WebHdfsConfig | None  # the nodes' access to the store; None if the store is not WebHDFS
     tokens: StoreTokens | None = None  # None without Kerberos or WebHDFS
     other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # further HDFS clusters, and how nodes access them
+    metastore: HiveMetastore | None = None  # None if the connection names none
 
     def pages(self, application_id: str, application_dir: str) -> Pages:
         """Return the application's pages, including the page of its files. Raises ClusterError."""
@@ -98,6 +100,7 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
         KeyServerAccess,
         StoreTokens,
         http_logins,
+        own_tickets,
         ticket,
     )
     from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
@@ -123,11 +126,15 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     staging_dir = _staging_uri(settings.staging_dir or f"/user/{user}/.tony", rest)
     cluster = YarnCluster(rest, user=user, scheduler=yarn.scheduler, autoscaling=yarn.autoscaling)
     negotiate, aside = http_logins(yarn)
+    metastore = None
+    if yarn.hive_metastore:
+        tickets = own_tickets(spnego_error) if yarn.kerberos else None
+        metastore = HiveMetastore(yarn.hive_metastore, user, yarn.hive_principal, tickets)
     others = {each.name: WebHdfsStorage(as_who(each.webhdfs), negotiate=aside) for each in yarn.other_hdfs}
     storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate, others=others, confined=True)
     storage.object_store_variables = settings.object_store
     if not isinstance(storage, WebHdfsStorage):
-        return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs=None)
+        return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs=None, metastore=metastore)
     tokens = None
     if aside and yarn.kerberos:
         if yarn.nodes_webhdfs and not yarn.gateway:  # HttpFS issues tokens that only HttpFS accepts
@@ -137,7 +144,7 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
         open_server = partial(KeyServer, webhdfs=webhdfs, negotiate=aside)
         uri = NO_KEY_SERVER if yarn.gateway else yarn.key_server  # it is not behind the gateway
         key_server = KeyServerAccess(uri, open_server, yarn.insecure_http)
-        hdfs = HdfsClusters(storage_of_tokens, uris.parse(staging_dir).authority, others, key_server)
+        hdfs = HdfsClusters(storage_of_tokens, uris.parse(staging_dir).authority, others, key_server, metastore)
         tokens = StoreTokens(hdfs, rest, user, yarn.rm_principal, yarn.master_keytab)
     return OpenCluster(
         settings,
@@ -147,6 +154,7 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
         on_nodes(namenodes),
         tokens,
         [OtherHdfs(each.name, on_nodes(as_who(each.webhdfs))) for each in yarn.other_hdfs],
+        metastore,
     )
 
 

@@ -322,6 +322,10 @@ class YarnSettings:
 
     other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # HDFS clusters other than the staging directory's
     key_server: str | None = None  # URI, or NO_KEY_SERVER; if None, HDFS reports the URI
+    hive_metastore: list[str] = attrs.field(
+        factory=list
+    )  # thrift://host:port of each metastore; empty if there is none
+    hive_principal: str = "hive/_HOST"  # principal of the metastores; _HOST stands for the host in the address
 
     @property
     def plain_addresses(self) -> list[str]:

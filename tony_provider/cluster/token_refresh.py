@@ -28,7 +28,7 @@ from tony_provider.runtime.common.quantities import span
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.protocol.http_messages import PipeError, SealedPart, TlsPipe, client_context
 from tony_provider.runtime.protocol.status import TokenLife
-from tony_provider.runtime.protocol.store_tokens import StoreToken
+from tony_provider.runtime.protocol.store_tokens import OtherToken, StoreToken
 from tony_provider.runtime.storage import Storage, uris
 from tony_provider.runtime.storage.base import read_whole
 
@@ -48,7 +48,8 @@ def read_master_contact(storage: Storage, application_dir: str) -> MasterContact
     uri = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     try:
         found = read_json(read_whole(storage, uri, APPLICATION_LIMIT))
-        others = [*(str(each["name"]) for each in found.get("other_hdfs", [])), found.get("key_server", "")]
+        others = [str(each["name"]) for each in found.get("other_hdfs", [])]
+        others += [found.get(key, "") for key in ("key_server", "hive_metastore")]
         return MasterContact(str(found["authority"]), frozenset(filter(None, others)))
     except (BoundedJsonError, KeyError, TypeError, AttributeError) as error:
         raise UnexpectedAnswer(f"{uri} does not name the application's authority: an older release wrote it") from error
@@ -103,8 +104,8 @@ def check_token_life(token: StoreToken, job: JobSpec) -> None:
     Raises JobRejected if the job's time limit is longer than the tokens live. A job without a time limit may end soon
     enough, so only log a warning.
     """
-    about = min([token.id, *(each.id for each in token.others)], key=lambda each: each.latest_ms)
-    seconds = (about.latest_ms - about.issued_ms) / 1000
+    every: list[StoreToken | OtherToken] = [token, *token.others]
+    seconds = min(each.until_ms - each.id.issued_ms for each in every) / 1000
     alone = f"its HDFS token is valid for {span(seconds)}, and no waiting task sends newer tokens to the job"
     limit = job.timeouts.lifetime
     if limit is not None and limit > seconds:

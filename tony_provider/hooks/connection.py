@@ -244,6 +244,7 @@ def _yarn_settings(connection: Connection, extra: _Extra, get_connection: Callab
         "master_keytab": _master_keytab(extra),
         "other_hdfs": _other_hdfs(extra),
         "key_server": _key_server(extra),
+        "hive_metastore": _hive_metastore(extra),
         "gateway": _gateway(connection, extra),
     }
     if given["gateway"] and not given.get("nodes_webhdfs"):
@@ -259,7 +260,7 @@ def _gateway(connection: Connection, extra: _Extra) -> GatewayLogin | None:
     method: GatewayMethod | None = extra["gateway"]
     if method is None:
         return None
-    for name in ("other_hdfs", "key_server"):
+    for name in ("other_hdfs", "key_server", "hive_metastore"):
         if (extra[name] or NO_KEY_SERVER) != NO_KEY_SERVER:
             raise extra.problem(name, "cannot be used with `gateway`")
     if not (connection.login and connection.password):
@@ -389,6 +390,16 @@ def _key_server(extra: _Extra) -> str | None:
     except ValueError as error:
         raise extra.problem("key_server", f"cannot be used: {error}") from error
     return uri
+
+
+def _hive_metastore(extra: _Extra) -> list[str]:
+    addresses: list[str] = extra["hive_metastore"]
+    for address in addresses:
+        if not re.fullmatch(r"thrift://[^/:\s]+:\d+", address):
+            raise extra.problem(
+                "hive_metastore", f"has {address!r}; write thrift://host:port, such as thrift://hms:9083"
+            )
+    return addresses
 
 
 def _webhdfs_of(connection: Connection) -> WebHdfsConfig:

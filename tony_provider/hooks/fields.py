@@ -114,6 +114,10 @@ FIELDS = {
             "URI of the key server for HDFS encryption zones, such as kms://https@kms.example.com:9600/kms. With the "
             "value none, jobs get no token for a key server. Default: the key server that HDFS reports.",
         ),
+        hive_principal=Field(
+            "Hive metastore principal",
+            "Kerberos principal of the Hive metastores; _HOST is the host in the address. Default: hive/_HOST.",
+        ),
         verify=Field(
             "Verify TLS",
             "Whether the worker verifies the certificates of https servers: true, false, or the path of a PEM file "
@@ -147,6 +151,11 @@ FIELDS = {
             "archive=http://nn3:9870,http://nn4:9870; backup.example.com:8020=http://backup:9870. In JSON, the value "
             "may also be an object. Default: none.",
             "named_texts",
+        ),
+        hive_metastore=Field(
+            "Hive metastore",
+            "Comma-separated addresses of the Hive metastores, such as thrift://hms1:9083. Default: none.",
+            "texts",
         ),
         python=Field(
             "Python on the nodes",

@@ -147,6 +147,7 @@ class ApplicationDescription:
     lost_nodes_dir: str = ""  # URI of the directory for records of nodes that lost containers; empty: no record
     avoided_nodes: list[str] = attrs.field(factory=list)  # nodes (host:port) that lost containers of other applications
     key_server: str = ""  # URI (kms://…) of the key server if the application has a token for it, otherwise empty
+    hive_metastore: str = ""  # URI (thrift://…) of the metastore if the application has a token for it, otherwise empty
     version: int = 1
 
     def resources_of(self, task_type: str) -> list[LocalizedResource]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tony_provider.cluster.checks.job_checks import check_hdfs_names
+from tony_provider.cluster.checks.job_checks import check_hdfs_names, job_uris
 from tony_provider.cluster.findings import Finding, Severity
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.runtime.application import OtherHdfs
@@ -29,7 +29,7 @@ def findings(*paths: str, **more: Any) -> list[Finding | str]:
         other_hdfs=[OtherHdfs("backup", WEBHDFS)],
         cluster=SimpleNamespace(client_configuration=lambda: PROPERTIES),
     )
-    return list(check_hdfs_names(parse_job(job), cast(OpenCluster, opened)))
+    return list(check_hdfs_names(job_uris(parse_job(job)), cast(OpenCluster, opened)))
 
 
 def problems(*paths: str, **more: Any) -> list[str]:

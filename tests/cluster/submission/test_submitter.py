@@ -11,7 +11,7 @@ from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.cluster.settings import Settings, YarnSettings
 from tony_provider.cluster.submission.preparation import PreparedSubmission
 from tony_provider.cluster.submission.submitter import SubmissionAttempt
-from tony_provider.runtime.jobspec.model import JobSpec, TaskSpec
+from tony_provider.runtime.jobspec.model import HadoopSpec, JobSpec, TaskSpec
 from tony_provider.runtime.protocol.store_tokens import StoreToken
 from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig
 
@@ -38,8 +38,8 @@ def test_tokens_that_cannot_be_had_are_a_problem_where_kerberos_asks_for_them(ke
     opened = cast(
         OpenCluster, SimpleNamespace(settings=Settings(None, yarn=yarn), staging_dir="s3://b/tony", tokens=None)
     )
-    job = JobSpec(framework="standalone", tasks={"worker": TaskSpec("true")}, hadoop=True)
+    job = JobSpec(framework="standalone", tasks={"worker": TaskSpec("true")}, hadoop=HadoopSpec())
     found = hadoop_problems(job, opened)
     assert [problem.partition(":")[0] for problem in found] == ["hadoop"] * kerberos
     assert all("s3://b/tony is not on HDFS" in problem for problem in found)
-    assert hadoop_problems(attrs.evolve(job, hadoop=False), opened) == []
+    assert hadoop_problems(attrs.evolve(job, hadoop=None), opened) == []

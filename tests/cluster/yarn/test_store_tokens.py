@@ -16,11 +16,12 @@ from tests.runtime.delegation_tokens import made
 from tony_provider.cluster.settings import NO_KEY_SERVER
 from tony_provider.cluster.yarn.credentials import HdfsClusters, KeyServerAccess, StoreTokens
 from tony_provider.cluster.yarn.rest import YarnRest
-from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, KEY_SERVER_TOKEN, Credentials, Token
+from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, HIVE_TOKEN, KEY_SERVER_TOKEN, Credentials, Token
 from tony_provider.runtime.storage.errors import StorageAuthError, StorageUnreachable
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
 KEYS = "kms://http@localhost:9600/kms"
+HIVE = "thrift://localhost:9083"
 
 
 @attrs.define
@@ -34,8 +35,9 @@ class Server:
     renewers: list[str] = attrs.field(factory=list)
     cancelled: list[str] = attrs.field(factory=list)
     addresses: list[str] = attrs.field(factory=lambda: ["http://localhost:9600/kms"])
+    name: str = HIVE
 
-    def get_delegation_token(self, renewer: str) -> str:
+    def get_delegation_token(self, renewer: str = "") -> str:
         if self.away:
             raise StorageUnreachable("hdfs:///", "get a token for", "nobody there")
         self.renewers.append(renewer)
@@ -66,9 +68,26 @@ def tokens(
         "prod",
         {"localhost:8021": cast(WebHdfsStorage, servers["localhost:8021"])},
         KeyServerAccess(setting, cast(Any, servers.__getitem__), insecure_http),
+        cast(Any, servers.get(HIVE)),
     )
     rest = cast(YarnRest, SimpleNamespace(setting=known.get, active_host=lambda: "rm1"))
     return StoreTokens(hdfs, rest, "alice", None)
+
+
+def test_a_token_of_the_metastore_is_only_for_who_wants_it(servers: dict[str, Server]) -> None:
+    servers[HIVE] = Server(4, HIVE_TOKEN)
+    credentials = Credentials()
+    every = tokens(servers, setting=NO_KEY_SERVER)
+    assert HIVE not in [each.name for each in every.fetch(credentials).others]
+    fetched = every.fetch(credentials, hive=True)
+    token = credentials.tokens["hive.server2.delegation.token"]
+    assert (token.kind, token.service) == (HIVE_TOKEN, "")
+    [of_hive] = [each for each in fetched.others if each.name == HIVE]
+    assert of_hive.id.number == 4
+    every.cancel(fetched)
+    assert servers[HIVE].cancelled == [of_hive.text]
+    newer = every.newer([HIVE]).token
+    assert [(each.name, each.until_ms) for each in newer.others] == [(HIVE, 5004)]
 
 
 @pytest.mark.parametrize(("use_ip", "host"), [("true", "127.0.0.1"), ("false", "localhost")])

@@ -11,6 +11,7 @@ from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import job
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, WEBHDFS_TOKEN, Credentials, Token
+from tony_provider.runtime.jobspec.model import HadoopSpec
 from tony_provider.runtime.protocol import tony_pb2
 
 _SHOW = 'python -c \'import json, os; json.dump(dict(os.environ), open("seen.json", "w"))\''
@@ -58,7 +59,7 @@ async def test_without_the_key_there_is_nothing(launch: Launch) -> None:
 
 
 async def test_on_a_node_without_hadoop(launch: Launch) -> None:
-    spec = job(f'cp "${contract.ENV_TOKEN_FILE}" seen-tokens && {_SHOW}', hadoop=True)
+    spec = job(f'cp "${contract.ENV_TOKEN_FILE}" seen-tokens && {_SHOW}', hadoop=HadoopSpec())
     seen, log = await look(launch, command=spec, tokens={"one": TOKEN}, hadoop=PROPERTIES, env=TICKET)
     assert Credentials.read_file(Path(seen["PWD"], "seen-tokens")) == Credentials({"one": TOKEN})
     assert not is_there(seen[contract.ENV_TOKEN_FILE])  # the container's directory may stay for longer
@@ -74,7 +75,7 @@ async def test_on_a_node_without_hadoop(launch: Launch) -> None:
 async def test_on_a_node_with_hadoop(launch: Launch, tmp_path: Path) -> None:
     env = node_with_hadoop(tmp_path)
     configuration = f"{env['HADOOP_HOME']}/etc/hadoop"
-    seen, log = await look(launch, command=job(_SHOW, hadoop=True), hadoop=PROPERTIES, env=env)
+    seen, log = await look(launch, command=job(_SHOW, hadoop=HadoopSpec()), hadoop=PROPERTIES, env=env)
     assert contract.ENV_TOKEN_FILE not in seen
     assert seen["HADOOP_CONF_DIR"] == configuration
     assert seen["CLASSPATH"] == f"{configuration}:{configuration}:/usr/lib/jvm/of-the-node.jar"
@@ -85,7 +86,7 @@ async def test_on_a_node_with_hadoop(launch: Launch, tmp_path: Path) -> None:
 
 async def test_what_the_job_says_itself_counts(launch: Launch, tmp_path: Path) -> None:
     mine = {"CLASSPATH": "/mine.jar", "HADOOP_USER_NAME": "bob", "HADOOP_CONF_DIR": str(tmp_path / "mine")}
-    spec = attrs.evolve(job(_SHOW, hadoop=True), env=mine)
+    spec = attrs.evolve(job(_SHOW, hadoop=HadoopSpec()), env=mine)
     seen, _ = await look(launch, command=spec, hadoop=PROPERTIES, env=node_with_hadoop(tmp_path))
     assert {name: seen[name] for name in mine} == mine
 
@@ -97,7 +98,7 @@ async def test_a_newer_token_reaches_a_running_process(launch: Launch) -> None:
     store_token = attrs.evolve(TOKEN, kind=WEBHDFS_TOKEN, service="").to_url_string().encode()
     submitted = {contract.SECRET_STORE_TOKEN: store_token}
     running = await launch(
-        job(wait, hadoop=True), tokens={TOKEN.service: TOKEN}, more_secrets=submitted, heartbeat_seconds=0.05
+        job(wait, hadoop=HadoopSpec()), tokens={TOKEN.service: TOKEN}, more_secrets=submitted, heartbeat_seconds=0.05
     )
     await running.master.first("heartbeat")  # before there is a process, and a file
     await running.begin()

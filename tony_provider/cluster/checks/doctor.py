@@ -183,6 +183,20 @@ def check_key_server(opened: OpenCluster) -> Iterator[Finding]:
         yield warning(KEY_SERVER, str(error), "set `key_server` in the connection: its URI, or `none`")
 
 
+METASTORE = "Hive metastore"
+
+
+def check_metastore(opened: OpenCluster) -> Iterator[Finding]:
+    """Check that the Hive metastore answers. A failure is a warning, because other jobs can run."""
+    if opened.metastore is None:
+        return
+    try:
+        opened.metastore.check()
+        yield ok(f"{METASTORE} {opened.metastore.name}", "it answers")
+    except StorageError as error:
+        yield warning(METASTORE, str(error), "")
+
+
 RUNTIME = "Runtime"
 _BUILD = "build one: airflow tony runtime build --python <versions of the nodes>"
 
@@ -489,6 +503,7 @@ class _Yarn:
         ticket = Check(TICKET, lambda: check_ticket(login, self._tickets))
         key_server = Check(KEY_SERVER, lambda: self._beside(check_key_server), store)
         other_hdfs = Check(OTHER_HDFS, lambda: self._beside(check_other_hdfs), store)
+        metastore = Check(METASTORE, lambda: self._beside(check_metastore), store)
         stored_runtime = Check(RUNTIME, lambda: self._beside(check_stored_runtime), store)
         return [
             *([ticket] if has_tickets else []),
@@ -502,6 +517,7 @@ class _Yarn:
             Check(STAGING, lambda: self._with_store(self._staging), store),
             *([key_server] if has_tickets else []),
             *([other_hdfs] if yarn.other_hdfs else []),
+            *([metastore] if yarn.hive_metastore else []),
             *([stored_runtime] if is_stored(settings.runtime_archive) else []),
             Check(HARDENING, lambda: check_hardening(managers, OF_RESOURCE_MANAGER), [manager]),
             Check(HARDENING, lambda: check_hardening(namenodes, OF_NAMENODE), [namenode]),

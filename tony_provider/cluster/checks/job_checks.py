@@ -12,7 +12,7 @@ import logging
 import time
 import zipfile
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -50,14 +50,15 @@ from tony_provider.cluster.sources import (
     sha256_of_stored,
     stored_resource,
 )
+from tony_provider.cluster.tables import metastore_problem, table_lists
 from tony_provider.cluster.training.identity import Layout
 from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.common.text import is_writable
 from tony_provider.runtime.frameworks.base import fits_variable, get_framework
-from tony_provider.runtime.inputs.finding import BadInputError, find_shards, find_shards_at
-from tony_provider.runtime.inputs.shards import BalancedAssignment, shards_needed, too_few_shards
+from tony_provider.runtime.inputs.finding import BadInputError, find_shards, find_shards_at, find_table_shards
+from tony_provider.runtime.inputs.shards import BalancedAssignment, InputShard, shards_needed, too_few_shards
 from tony_provider.runtime.jobspec.container_content import named_objects
 from tony_provider.runtime.jobspec.model import InputDeal, JobSpec, in_cluster, unmarked
 from tony_provider.runtime.jobspec.problems import child
@@ -96,6 +97,7 @@ class JobChecks:
     nodes: NodePythons | None = attrs.field(default=None, init=False)  # Pythons that the runtime supports
     environments: Mapping[str, EnvironmentContent] = attrs.field(factory=dict, init=False)  # by keys of the job
     registries: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)  # credentials by registry
+    tables: Mapping[str, Sequence[InputShard]] = attrs.field(factory=dict, init=False)  # see ``table_lists``
 
     def run(self, *only: str) -> list[Finding]:
         """Run all checks, or only the checks named in ``only``. Raises the errors of ``run_in_order``."""
@@ -115,6 +117,7 @@ class JobChecks:
             Check("Runtime", self._find_runtime, [allowed]),
             Check("Launch script", self._launch_problems, [files, runtime]),
             Check(CLUSTER, lambda: opened.cluster.check(job), [allowed]),
+            Check("Tables", self._find_tables, [known, allowed]),
             Check("Inputs", self._check_inputs, [known, allowed], SourceMissing),
             Check("Outputs", self._check_outputs, [known, allowed]),
             Check("Registries", self._read_registries, [files, allowed]),
@@ -128,7 +131,7 @@ class JobChecks:
         expect_no_problems(self.run(*only))
 
     def _check_hdfs_names(self) -> list[Finding | str]:
-        found = list(check_hdfs_names(self.job, self.opened))
+        found = list(check_hdfs_names(job_uris(self.job), self.opened))
         self.names_known_hdfs = all(isinstance(each, Finding) for each in found)
         return found
 
@@ -158,9 +161,16 @@ class JobChecks:
         assert self.sources is not None  # noqa: S101 - needed
         return launch_problems(self.job, self.opened.settings, self.sources, self.runtime)
 
+    def _find_tables(self) -> Iterator[Finding | str]:
+        opened = self.opened
+        self.tables = table_lists(self.job.inputs, opened.metastore, opened.storage, opened.staging_dir)
+        for name, listed in self.tables.items():
+            roots = {str(attrs.evolve(uris.parse(each.uri), path="/")) for each in listed}
+            yield from check_hdfs_names(((child("inputs", name, "table"), root) for root in roots), opened)
+
     def _check_inputs(self) -> list[str]:
         with self._stores() as stores:
-            return input_problems(self.job, stores, self.opened.staging_dir)
+            return input_problems(self.job, stores, self.opened.staging_dir, self.tables)
 
     def _check_outputs(self) -> list[str]:
         if self.training is None:
@@ -235,16 +245,16 @@ def _members(job: JobSpec) -> int:
 _VIEW_NAME = f"{VIEWFS}://"  # stands for every viewfs URI; no HDFS has this name
 
 
-def check_hdfs_names(job: JobSpec, opened: OpenCluster) -> Iterator[Finding | str]:
+def check_hdfs_names(named: Iterable[tuple[str, str]], opened: OpenCluster) -> Iterator[Finding | str]:
     """Report URIs of an HDFS unknown to the connection, because the staging directory's HDFS would be read instead.
 
-    Only warn about a name that may also stand for the staging directory's HDFS, because NameNodes have several names.
-    Raises ClusterError.
+    ``named``: keys of the job with their URIs. Only warn about a name that may also stand for the staging directory's
+    HDFS, because NameNodes have several names. Raises ClusterError.
     """
     if opened.nodes_webhdfs is None:
         return
     known = {uris.parse(opened.staging_dir).authority.lower(), *(each.name.lower() for each in opened.other_hdfs)}
-    unknown = {key: name for key, name in _names(job) if name not in known}
+    unknown = {key: name for key, name in _names(named) if name not in known}
     if not unknown:
         return
     properties = opened.cluster.client_configuration()
@@ -276,9 +286,9 @@ def _addresses(properties: Mapping[str, str]) -> set[str]:
     return {*found, uris.parse(default).authority.lower()} if "://" in default else found
 
 
-def _names(job: JobSpec) -> Iterator[tuple[str, str]]:
-    """Yield the key and the HDFS name of each HDFS URI in the job. A viewfs URI has the name ``viewfs://``."""
-    for key, uri in _uris(job):
+def _names(named: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the key and the HDFS name of each HDFS URI. A viewfs URI has the name ``viewfs://``."""
+    for key, uri in named:
         try:
             parsed = uris.parse(uri)
         except StorageInvalidPath:
@@ -289,7 +299,8 @@ def _names(job: JobSpec) -> Iterator[tuple[str, str]]:
             yield key, _VIEW_NAME
 
 
-def _uris(job: JobSpec) -> Iterator[tuple[str, str]]:
+def job_uris(job: JobSpec) -> Iterator[tuple[str, str]]:
+    """Yield the key of each URI that the job names, and the URI."""
     for named in named_objects(job):
         yield named.key, unmarked(named.uri)[0]
     for name, written in job.outputs.items():
@@ -421,8 +432,11 @@ def launch_problems(
 def hadoop_problems(job: JobSpec, opened: OpenCluster) -> list[str]:
     """Return the problem of a job that needs HDFS tokens on a cluster with Kerberos but cannot get them."""
     yarn = opened.settings.yarn
-    if not job.hadoop or yarn is None or not yarn.kerberos or opened.tokens is not None:
+    if not job.hadoop or yarn is None or not yarn.kerberos:
         return []
+    if opened.tokens is not None:
+        why = metastore_problem(opened.metastore) if job.hadoop.hive else ""
+        return [f"hadoop.hive: {why}"] if why else []
     return [
         f"hadoop: cannot get HDFS tokens, because the staging directory {opened.staging_dir} is not on HDFS; "
         "set staging_dir in the tony connection to a directory on HDFS, or remove the key"
@@ -444,12 +458,16 @@ def secret_problems(job: JobSpec, secrets: Mapping[str, str]) -> list[str]:
     return found
 
 
-def input_problems(job: JobSpec, stores: JobStores, store_uri: str) -> list[str]:
+def input_problems(
+    job: JobSpec, stores: JobStores, store_uri: str, tables: Mapping[str, Sequence[InputShard]]
+) -> list[str]:
     """Check that each input has as many files as its tasks need, without listing more files than that.
 
-    ``store_uri`` is the URI of the job's own store. Raises StorageError.
+    ``store_uri`` is the URI of the job's own store. ``tables``: see ``table_lists``. Raises StorageError.
     """
-    return [problem for name in job.inputs for problem in _input_problems(job, name, store_uri, stores)]
+    return [
+        problem for name in job.inputs for problem in _input_problems(job, name, store_uri, stores, tables.get(name))
+    ]
 
 
 def _is_out_of_reach(path: str, store_uri: str, stores: JobStores) -> bool:
@@ -457,14 +475,19 @@ def _is_out_of_reach(path: str, store_uri: str, stores: JobStores) -> bool:
     return uris.scheme(path) == "file" != uris.scheme(store_uri) or not stores.can_open(path)
 
 
-def _input_problems(job: JobSpec, name: str, store_uri: str, stores: JobStores) -> Iterator[str]:
+def _input_problems(
+    job: JobSpec, name: str, store_uri: str, stores: JobStores, listed: Sequence[InputShard] | None
+) -> Iterator[str]:
     spec, least, found = job.inputs[name], shards_needed(job, name), 0
+    places = [] if listed is None else [find_table_shards(name, spec, listed, stores)]
     for index, path in enumerate(spec.paths):
         if _is_out_of_reach(path, store_uri, stores):
             found += least  # assume that there are enough files
-            continue
+        else:
+            places.append(find_shards_at(name, spec, index, stores))
+    for shards in places:
         try:
-            found += sum(1 for _ in itertools.islice(find_shards_at(name, spec, index, stores), least))
+            found += sum(1 for _ in itertools.islice(shards, least))
         except BadInputError as error:
             yield str(error)
             found += least  # do not also report too few files
@@ -522,6 +545,8 @@ def _input_size(
     job: JobSpec, name: str, store_uri: str, stores: JobStores, check_time: Callable[[], None]
 ) -> InputSizes | str:
     spec = job.inputs[name]
+    if spec.table is not None:
+        return f"the submission lists the table {spec.table}"
     if any(_is_out_of_reach(path, store_uri, stores) for path in spec.paths):
         return "only the nodes can read it"
     try:

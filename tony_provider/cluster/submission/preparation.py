@@ -33,6 +33,7 @@ from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.checkpoint.stored_checkpoint import NO_TRY, Epoch, WaitingTry
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.quantities import count
+from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage, upload
@@ -200,6 +201,7 @@ class PreparedSubmission:
     nodes: NodePythons  # the Pythons that the runtime supports
     fingerprint: dict[str, str]  # hashes of the training's inputs
     environments: Mapping[str, EnvironmentContent]  # by the job's keys that name them
+    tables: Mapping[str, Sequence[InputShard]]  # files or partitions of each input with a table, by the input's name
     registries: dict[str, str] = attrs.field(factory=dict, repr=False)  # registry credentials for images
 
     @property
@@ -236,6 +238,14 @@ class PreparedSubmission:
         request = self.request
         return plan_training(self.opened.cluster, self.chains, self.fingerprint, request.resume, request.origin)
 
+    def table_list_uri(self, chain_uri: str, name: str) -> str:
+        """Return the URI of the list of the files or partitions that an input with a table reads.
+
+        All applications of a chain use the list of the first one, so that each try reads the same snapshot. The URI
+        has a hash of the table, because a chain may also continue with another table.
+        """
+        return uris.join(chain_uri, contract.TABLES_DIR, f"{name}-{self.fingerprint[f'inputs.{name}']}.jsonl")
+
     def chain_uri(self, plan: TrainingPlan) -> str:
         """Return the URI of the checkpoint chain that the plan assigns to the application."""
         return plan.newest.uri if plan.goes_on and plan.newest is not None else self.chains.uri_after(plan.newest)
@@ -268,6 +278,7 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
         nodes,
         fingerprint(job, sources),
         checks.environments,
+        checks.tables,
         checks.registries,
     )
     prepared.plan()  # raises an error for a missing origin before the store is changed

@@ -65,7 +65,7 @@ from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.jobspec.container_content import PYTHON_ENV_KEY, image_of_master
 from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.parsing.parse import merge
-from tony_provider.runtime.protocol.store_tokens import KEY_SERVER_PREFIX, StoreToken, other_tokens
+from tony_provider.runtime.protocol.store_tokens import KEY_SERVER_PREFIX, METASTORE_PREFIX, StoreToken, other_tokens
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import (
     FileStatus,
@@ -156,7 +156,7 @@ class SubmissionBuilder(ABC):
     def _describe(self, plan: TrainingPlan, resources: Resources, credentials: Credentials) -> ApplicationDescription:
         """Return the description, without secrets, that all containers of the application read. Raises ClusterError."""
         opened, request = self.prepared.opened, self.prepared.request
-        job, cluster, settings = request.job, opened.cluster, opened.settings
+        job, cluster, settings = self._with_tables(plan), opened.cluster, opened.settings
         access = cluster.access(self.application_id, job)
         return ApplicationDescription(
             application_id=self.application_id,
@@ -185,9 +185,8 @@ class SubmissionBuilder(ABC):
             environment=dict(request.environment),
             other_hdfs=opened.other_hdfs,
             zone_offsets=zone_offsets(job.windows.zone, time.time()) if job.windows else [],
-            key_server=next(
-                (name for name in other_tokens(credentials.secrets) if name.startswith(KEY_SERVER_PREFIX)), ""
-            ),
+            key_server=_token_name(credentials, KEY_SERVER_PREFIX),
+            hive_metastore=_token_name(credentials, METASTORE_PREFIX),
             lost_nodes_dir=self.prepared.layout.lost_nodes_dir,
             avoided_nodes=self._avoided_nodes(),
             authority=credentials.secrets[contract.SECRET_CA].decode(),
@@ -204,11 +203,23 @@ class SubmissionBuilder(ABC):
             return []
         return [each.node for each in found if len(each.applications) >= least]
 
+    def _with_tables(self, plan: TrainingPlan) -> JobSpec:
+        """Return the job whose inputs with tables name the lists of their files."""
+        job, uri = self.prepared.request.job, self.prepared.chain_uri(plan)
+        lists = {name: [self.prepared.table_list_uri(uri, name)] for name in self.prepared.tables}
+        listed = {name: attrs.evolve(job.inputs[name], paths=paths) for name, paths in lists.items()}
+        return attrs.evolve(job, inputs={**job.inputs, **listed})
+
     def _shared_checkpoints(self) -> str:
         opened, request = self.prepared.opened, self.prepared.request
         if opened.settings.shared_dir is None or not request.job.checkpoint.shared:
             return ""
         return str(opened.settings.shared_dir / f"tony-{opened.cluster.user}" / request.identity.name)
+
+
+def _token_name(credentials: Credentials, prefix: str) -> str:
+    """Return the name of the token whose name has this prefix, or an empty string if there is none."""
+    return next((name for name in other_tokens(credentials.secrets) if name.startswith(prefix)), "")
 
 
 def _packed(description: ApplicationDescription) -> bytes:
@@ -367,7 +378,8 @@ class SubmissionAttempt(SubmissionBuilder):
 
     def add_store_tokens(self, credentials: Credentials) -> None:
         if self._opened.tokens is not None:
-            self._token = self._opened.tokens.fetch(credentials)
+            hadoop = self.prepared.request.job.hadoop
+            self._token = self._opened.tokens.fetch(credentials, hive=hadoop is not None and hadoop.hive)
             yarn = self._opened.settings.yarn
             if yarn is None or yarn.master_keytab is not None:
                 return
@@ -381,6 +393,7 @@ class SubmissionAttempt(SubmissionBuilder):
         self._chain_uri = description.chain_dir
         self._open(plan)
         self._own()
+        self._keep_tables()
         # Log a warning if the training starts at step 0 although it has checkpoints, because users easily miss this.
         log.log(logging.WARNING if plan.begins_again else logging.INFO, "%s %s", self.application_id, plan)
 
@@ -390,6 +403,17 @@ class SubmissionAttempt(SubmissionBuilder):
             self._chain_opened = True
         elif plan.about != plan.newest.about:
             self.prepared.chains.rewrite(self._chain_uri, plan.about)
+
+    def _keep_tables(self) -> None:
+        """Write the list of each table, unless an earlier application of the chain has written it."""
+        for name, listed in self.prepared.tables.items():
+            uri = self.prepared.table_list_uri(self._chain_uri, name)
+            try:
+                self._opened.storage.write(uri, b"".join(each.line() for each in listed))
+            except StorageExists:
+                log.info("The input %s reads the same files as the training's first try, see %s", name, uri)
+            else:
+                log.info("The input %s reads %s of its table, see %s", name, count(len(listed), "place"), uri)
 
     def _own(self) -> None:
         owner = Owner(self.application_id, uris.name(self._chain_uri), self.prepared.request.whose)

@@ -215,6 +215,7 @@ class CheckpointChains:
         if self.owners.newest().owner.chain == uris.name(uri):
             return
         self.storage.remove(uris.join(uri, contract.CHAIN_FILE))
+        self.storage.remove(uris.join(uri, contract.TABLES_DIR), recursive=True)
         with contextlib.suppress(StorageNotEmpty):  # another process uses the chain nevertheless
             self.storage.remove(uri)
 

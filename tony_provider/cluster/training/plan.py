@@ -67,7 +67,9 @@ def _words(job: JobSpec) -> dict[str, Any]:
             found[key] = environment
     found.update(_image("docker", job.docker))
     found.update({f"env.{name}": value for name, value in job.env.items()})
-    found.update({f"inputs.{name}": each.paths for name, each in job.inputs.items()})
+    for name, spec in job.inputs.items():
+        of_table = [spec.table, spec.partitions, spec.snapshot]
+        found[f"inputs.{name}"] = spec.paths if spec.table is None else of_table
     for name, task in job.tasks.items():
         if job.role(name) is not Role.SIDECAR:
             found[f"tasks.{name}.command"] = task.command

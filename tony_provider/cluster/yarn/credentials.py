@@ -21,6 +21,7 @@ from requests.auth import AuthBase
 
 from tony_provider.cluster.errors import ClusterAuthError, ConfigurationHidden, ConnectionProblem, StagingFailed
 from tony_provider.cluster.settings import NO_KEY_SERVER, GatewayLogin, MasterKeytab, YarnSettings
+from tony_provider.cluster.tables import HiveMetastore
 from tony_provider.cluster.yarn.configuration import setting
 from tony_provider.cluster.yarn.rest import YarnRest
 from tony_provider.runtime.common import contract
@@ -33,6 +34,7 @@ from tony_provider.runtime.protocol.store_tokens import (
     TokenServer,
     fetch_newer_tokens,
     put_key_server_token,
+    put_metastore_token,
     put_other_hdfs_token,
     put_store_token,
     store_token,
@@ -246,16 +248,17 @@ class KeyServerAccess:
 
 @attrs.frozen
 class HdfsClusters:
-    """The HDFS clusters and the key server that issue tokens."""
+    """The HDFS clusters, the key server and the Hive metastore that issue tokens."""
 
     storage: WebHdfsStorage  # the HDFS with the staging directory
     authority: str  # authority of the staging directory's URI: a NameNode's host:port, or a nameservice
     others: Mapping[str, WebHdfsStorage]  # other HDFS clusters, by the authority in their URIs
     key_server: KeyServerAccess
+    metastore: HiveMetastore | None = None  # of the tables in these clusters; None if the connection names none
 
 
 class StoreTokens:
-    """Fetches and cancels delegation tokens of HDFS and its key server for applications.
+    """Fetches and cancels delegation tokens of HDFS, its key server and the Hive metastore for applications.
 
     :param user: user that applications run as.
     :param rm_principal: Kerberos principal of the ResourceManager, which renews the tokens. If None, the
@@ -277,10 +280,11 @@ class StoreTokens:
         self._rm_principal = rm_principal
         self._keytab = keytab
 
-    def fetch(self, credentials: Credentials) -> StoreToken:
+    def fetch(self, credentials: Credentials, *, hive: bool = False) -> StoreToken:
         """Fetch tokens for the current user and add them to ``credentials``. Return the tokens, for ``cancel``.
 
-        Raises StorageError, StagingFailed if HDFS returns no token, and ConnectionProblem.
+        ``hive``: also fetch a token of the Hive metastore, if the connection names one. Raises StorageError,
+        StagingFailed if HDFS returns no token, and ConnectionProblem.
         """
         if self._keytab is not None:
             credentials.secrets.update(self._keytab_secrets(self._keytab))
@@ -292,6 +296,8 @@ class StoreTokens:
             for name, storage in self._hdfs.others.items():
                 put_other_hdfs_token(credentials, name, self._token(storage, renewer), [services[name]])
             self._add_key_server_token(credentials, renewer)
+            if hive and (metastore := self._hdfs.metastore) is not None:
+                put_metastore_token(credentials, metastore.name, metastore.get_delegation_token())
         except BaseException:
             if (gotten := store_token(credentials)) is not None:
                 self.cancel(gotten)
@@ -321,6 +327,8 @@ class StoreTokens:
         # The application's user could change ``names`` on the store, so contact only servers that the connection knows.
         if any(name.startswith(KEY_SERVER_PREFIX) for name in names) and (uri := self._key_server_uri()) in names:
             others[uri] = self._opened(uri)
+        if (metastore := self._hdfs.metastore) is not None and metastore.name in names:
+            others[metastore.name] = metastore
         return fetch_newer_tokens(self._hdfs.storage, others, self._user)
 
     def close(self) -> None:
@@ -344,8 +352,10 @@ class StoreTokens:
                 self._cancel(self._hdfs.others[other.name], other.text)
             elif other.name.startswith(KEY_SERVER_PREFIX):
                 self._cancel(self._opened(other.name), other.text)
+            elif (metastore := self._hdfs.metastore) is not None and other.name == metastore.name:
+                self._cancel(metastore, other.text)
 
-    def _cancel(self, server: WebHdfsStorage | KeyServer, token: str) -> None:
+    def _cancel(self, server: WebHdfsStorage | KeyServer | HiveMetastore, token: str) -> None:
         try:
             server.cancel_delegation_token(token)
         except StorageError as error:

@@ -122,6 +122,7 @@ NOTEBOOK_FILE = "notebook.json"  # in LAUNCH_DIR of a notebook; contains its tok
 
 # Files in a checkpoint chain's directory on the store.
 CHAIN_FILE = "chain.json"  # fingerprint of the chain, and the name of an older chain that it continues
+TABLES_DIR = "tables"  # lists of the files or partitions of tables that inputs read
 CHECKPOINTS_DIR = "checkpoints"
 OBJECTS_DIR = "objects"  # contents of the files of all checkpoints
 BROKEN_DIR = "broken"  # checkpoints that were set aside as broken

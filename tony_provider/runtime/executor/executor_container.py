@@ -22,7 +22,7 @@ from tony_provider.runtime import application
 from tony_provider.runtime.application import ApplicationDescription, ContainerError, required_variable
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.frameworks.base import get_framework
-from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, KEY_SERVER_TOKEN, Credentials, Token
+from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, HIVE_TOKEN, KEY_SERVER_TOKEN, Credentials, Token
 from tony_provider.runtime.jobspec.container_content import image_of
 from tony_provider.runtime.jobspec.model import TENSORBOARD, Docker, JobSpec, Role, TaskSpec, in_cluster
 from tony_provider.runtime.protocol import task_identity
@@ -110,7 +110,7 @@ def _first_address(interface: str) -> str:
         return ""
 
 
-_OF_HDFS = frozenset({HDFS_TOKEN, KEY_SERVER_TOKEN})
+_OF_PROGRAMS = frozenset({HDFS_TOKEN, KEY_SERVER_TOKEN, HIVE_TOKEN})
 
 
 class ContainerCredentials:
@@ -126,10 +126,10 @@ class ContainerCredentials:
         return self._credentials.secrets
 
     def hdfs_tokens(self) -> tuple[int, dict[str, Token]]:
-        """Return the version, and the delegation tokens of HDFS and its key servers by their aliases."""
+        """Return the version, and the delegation tokens of HDFS, key servers and metastores by their aliases."""
         with self._lock:
             tokens = self._credentials.tokens.items()
-            return self.version, {alias: token for alias, token in tokens if token.kind in _OF_HDFS}
+            return self.version, {alias: token for alias, token in tokens if token.kind in _OF_PROGRAMS}
 
     def take_store_token(self, newer: StoreToken) -> None:
         """Replace the tokens of the store by newer ones. Raises CredentialsError."""

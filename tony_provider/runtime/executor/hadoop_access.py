@@ -34,7 +34,9 @@ class UserTokens:
         self._credentials = credentials
         self._target = target
         self._written = -1  # version of the credentials in the file
-        self.services: list[str] = []  # services of the tokens, such as ha-hdfs:nameservice; empty if there is no file
+        self.services: list[
+            str
+        ] = []  # services of the tokens, such as ha-hdfs:nameservice, or their kinds; empty if there is no file
 
     def follow(self) -> None:
         """Rewrite the file if there are newer tokens. Blocks. Raises OSError.
@@ -46,7 +48,7 @@ class UserTokens:
             return
         if tokens:
             write_private_file(self._target, Credentials(tokens).to_bytes())
-        self.services = list(dict.fromkeys(token.service for token in tokens.values()))
+        self.services = list(dict.fromkeys(token.service or token.kind for token in tokens.values()))
         self._written = version
 
     def remove(self) -> None:

@@ -212,7 +212,7 @@ def shard_problem(stores: JobStores, line: bytes) -> str:
     except Exception:  # drivers of other stores may raise any error
         log.warning("cannot check whether %s has changed since it was listed", shard.uri, exc_info=True)
         return ""
-    if now.size != shard.size or (now.modified_ms and now.modified_ms != shard.modified_ms):
+    if now.size != shard.size or (now.modified_ms and shard.modified_ms not in (0, now.modified_ms)):
         return f"{shard.uri} has changed since it was listed"
     return ""
 

@@ -1,4 +1,4 @@
-"""Kerberos by GSS-API: tickets for HTTP servers, and explanations of Kerberos errors with remedies.
+"""Kerberos by GSS-API: tickets for servers, and explanations of Kerberos errors with remedies.
 
 An error is recognized by its message. The known messages are those of MIT's library (error tables of krb5 and GSS-API),
 of Java's ``KrbException``, and of Hadoop.
@@ -106,6 +106,7 @@ _GSS_CODE, _MECHANISM_CODE = 1, 2  # status types of gss_display_status
 _INITIATE = 1
 _NO_TIME_LIMIT = 0xFFFFFFFF
 _MUTUAL = 2
+_WANTED = _MUTUAL | 16 | 32  # also confidentiality and integrity of messages
 _MOST_MESSAGES = 8
 
 
@@ -156,7 +157,7 @@ _PRINCIPAL_NAME = _Oid.of(b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x02\x01")
 
 
 class Tickets:
-    """Kerberos tickets for HTTP servers, from this process's credential cache or from a keytab.
+    """Kerberos tickets for servers, from this process's credential cache or from a keytab.
 
     Thread-safe. Methods may block until the KDC has answered.
     """
@@ -202,30 +203,50 @@ class Tickets:
                 self._gss.gss_release_buffer(ctypes.byref(minor), ctypes.byref(text))
                 self._gss.gss_release_name(ctypes.byref(minor), ctypes.byref(name))
 
-    def step(self, host: str, context: ctypes.c_void_p, heard: Optional[bytes]) -> tuple[bytes, bool]:
+    def step(self, server: str, context: ctypes.c_void_p, heard: Optional[bytes]) -> tuple[bytes, bool]:
         """Run one step of an exchange, which creates or updates ``context``.
 
-        ``heard`` is the server's token, or None in the first step. Returns the token to send, and whether the exchange
-        is complete. Raises GssError, also if the exchange completes without a proof of the server's identity.
+        ``server`` is the service and the host, such as ``HTTP@localhost``. ``heard`` is the server's token, or None in
+        the first step. Returns the token to send, and whether the exchange is complete. Raises GssError, also if the
+        exchange completes without a proof of the server's identity.
         """
         said, granted, minor = _Buffer(), ctypes.c_uint32(), ctypes.c_uint32()
         answered = ctypes.byref(_Buffer.of(heard)) if heard is not None else None
-        with self._credentials() as credentials, self._name(f"HTTP@{host}", _HOSTBASED_SERVICE) as service:
+        with self._credentials() as credentials, self._name(server, _HOSTBASED_SERVICE) as service:
             try:
                 major = self._call(
                     "gss_init_sec_context", credentials, ctypes.byref(context), service, ctypes.byref(_KERBEROS),
-                    _MUTUAL, 0, None, answered, None, ctypes.byref(said), ctypes.byref(granted), None,
+                    _WANTED, 0, None, answered, None, ctypes.byref(said), ctypes.byref(granted), None,
                 )  # fmt: skip
                 complete = major == _COMPLETE
                 if complete and not granted.value & _MUTUAL:  # RFC 2744: the library may ignore the requested flag
                     raise GssError(
-                        f"the exchange with HTTP@{host} ended without mutual authentication: the server accepted "
+                        f"the exchange with {server} ended without mutual authentication: the server accepted "
                         "the ticket, but proved no identity; let that server, or the proxy before it, use Kerberos "
                         "itself"
                     )
                 return said.data, complete
             finally:
                 self._gss.gss_release_buffer(ctypes.byref(minor), ctypes.byref(said))
+
+    def wrap(self, context: ctypes.c_void_p, message: bytes, *, encrypt: bool) -> bytes:
+        """Return a message for the server of a complete exchange, signed or encrypted. Raises GssError."""
+        written = _Buffer.of(message)
+        return self._output("gss_wrap", lambda out: (context, int(encrypt), 0, ctypes.byref(written), None, out))
+
+    def unwrap(self, context: ctypes.c_void_p, wrapped: bytes) -> bytes:
+        """Return the content of a message from the server of a complete exchange. Raises GssError."""
+        written = _Buffer.of(wrapped)
+        return self._output("gss_unwrap", lambda out: (context, ctypes.byref(written), out, None, None))
+
+    def _output(self, function: str, arguments: Callable[[Any], tuple[Any, ...]]) -> bytes:
+        """Call a function that fills the buffer which ``arguments`` gets, and return the buffer's content."""
+        said, minor = _Buffer(), ctypes.c_uint32()
+        try:
+            self._call(function, *arguments(ctypes.byref(said)))
+            return said.data
+        finally:
+            self._gss.gss_release_buffer(ctypes.byref(minor), ctypes.byref(said))
 
     def forget(self, context: ctypes.c_void_p) -> None:
         """Free the context of an exchange. Idempotent."""
@@ -300,7 +321,7 @@ class TicketExchange:
         self._context = ctypes.c_void_p()
         weakref.finalize(self, tickets.forget, self._context)
         try:
-            token, _ = tickets.step(host, self._context, None)
+            token, _ = tickets.step(f"HTTP@{host}", self._context, None)
         except GssError as error:
             raise tickets.error(host, f"no Kerberos ticket for HTTP@{host}: {error}") from error
         self.headers = {"Authorization": f"Negotiate {base64.b64encode(token).decode()}"}
@@ -311,7 +332,8 @@ class TicketExchange:
         if scheme.lower() != "negotiate" or not token.strip():
             raise self._unproven("its answer contains no proof")
         try:
-            _, complete = self._tickets.step(self._host, self._context, base64.b64decode(token.strip(), validate=True))
+            heard = base64.b64decode(token.strip(), validate=True)
+            _, complete = self._tickets.step(f"HTTP@{self._host}", self._context, heard)
         except (GssError, ValueError) as error:
             raise self._unproven(f"its proof is wrong: {error}") from error
         if not complete:

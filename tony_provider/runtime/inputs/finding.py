@@ -1,4 +1,4 @@
-"""Find the files of an input by its paths and patterns, and split them into shards.
+"""Find the files of an input by its paths and patterns, or by the list of its table, and split them into shards.
 
 Text and TFRecord files are split at arbitrary bytes, without reading the files. A record belongs to the piece in which
 the record begins. The reader of a piece searches for the first record of the piece.
@@ -241,24 +241,25 @@ class UncutError(ValueError):
 
 
 def cut_files(
-    spec: InputSpec, files: Iterable[FileStatus], stores: JobStores, check_cancelled: Callable[[], None]
+    spec: InputSpec, files: Iterable[InputShard], stores: JobStores, check_cancelled: Callable[[], None]
 ) -> Iterator[InputShard]:
-    """Yield the shards of these files, in the order of the files.
+    """Yield the shards of these files, in the order of the files. ``files``: a shard for each whole file.
 
     ``check_cancelled`` is called before a file is read. If it raises an exception, the work ends. Blocks. Raises
     UncutError, StorageError.
     """
     size = None if spec.split_size is None else spec.split_size * _MIB
 
-    def shards(status: FileStatus) -> list[InputShard]:
-        whole = _whole(spec, status, stores)
-        if size is None:
+    def shards(listed: InputShard) -> list[InputShard]:
+        whole = _whole(spec, listed, stores)
+        if size is None or whole.format is None:
             return [whole]
-        if spec.format is InputFormat.PARQUET:
+        if whole.format == InputFormat.PARQUET.value:
             return cut_row_groups(whole, _row_groups_of(whole, stores), size)
         return cut_bytes(whole, size)
 
-    reads_content = spec.checksum or (spec.format is InputFormat.PARQUET and size is not None)
+    reads_footers = size is not None and spec.format in (InputFormat.PARQUET, InputFormat.ICEBERG)
+    reads_content = spec.checksum or reads_footers
     for found in in_parallel_ordered(shards, files, _AT_ONCE, check_cancelled) if reads_content else map(shards, files):
         yield from found
 
@@ -275,7 +276,15 @@ def cut_bytes(whole: InputShard, size: int) -> list[InputShard]:
 def _piece(whole: InputShard, offset: int, length: int) -> InputShard:
     """Return a piece of a shard. Avoids ``attrs.evolve``, which would be slow for a million pieces."""
     return InputShard(
-        whole.uri, whole.size, whole.modified_ms, whole.format, offset, length, whole.row_groups, whole.checksum
+        whole.uri,
+        whole.size,
+        whole.modified_ms,
+        whole.format,
+        offset,
+        length,
+        whole.row_groups,
+        whole.checksum,
+        whole.partition,
     )
 
 
@@ -296,11 +305,12 @@ def cut_row_groups(whole: InputShard, sizes: list[int], size: int) -> list[Input
     return pieces
 
 
-def _whole(spec: InputSpec, status: FileStatus, stores: JobStores) -> InputShard:
+def _whole(spec: InputSpec, listed: InputShard, stores: JobStores) -> InputShard:
+    of_table = spec.format in (InputFormat.FILES, InputFormat.ICEBERG)  # the list of an Iceberg table has the formats
     return attrs.evolve(
-        InputShard.of_status(status),
-        format=None if spec.format is InputFormat.FILES else spec.format.value,
-        checksum=stores.of(status.path).checksum(status.path) if spec.checksum else None,
+        listed,
+        format=listed.format if of_table else spec.format.value,
+        checksum=stores.of(listed.uri).checksum(listed.uri) if spec.checksum else None,
     )
 
 
@@ -358,24 +368,57 @@ def find_shards(
 ) -> Iterator[InputShard]:
     """Yield the shards of an input, in the order of the input's paths, and sorted by file name within a path.
 
-    A file that matches several paths is included once. ``check_cancelled`` is called before a directory is listed. If
-    it raises an exception, the search ends. Blocks. Raises StorageError, and BadInputError if a path has no files or
-    an unknown store.
+    The path of a table is the list of its files or partitions, see ``find_table_shards``. A file that matches several
+    paths is included once. ``check_cancelled`` is called before a directory is listed. If it raises an exception, the
+    search ends. Blocks. Raises StorageError, and BadInputError if a path has no files or an unknown store.
     """
+    if spec.table is not None:
+        with stores.of(spec.paths[0]).open_read(spec.paths[0]) as lines:
+            yield from find_table_shards(name, spec, map(InputShard.of_line, lines), stores, check_cancelled)
+        return
     named = (_named_at(name, spec, index, stores, check_cancelled) for index in range(len(spec.paths)))
     files = itertools.chain.from_iterable(named)
-    yield from _cut(name, spec, _once(files) if len(spec.paths) > 1 else files, stores, check_cancelled)
+    once = _once(files) if len(spec.paths) > 1 else files
+    yield from _cut(name, spec, map(InputShard.of_status, once), stores, check_cancelled)
 
 
 def find_shards_at(
     name: str, spec: InputSpec, index: int, stores: JobStores, check_cancelled: Callable[[], None] = lambda: None
 ) -> Iterator[InputShard]:
     """Yield the shards of the input's path with this index. See ``find_shards`` for arguments and errors."""
-    yield from _cut(name, spec, _named_at(name, spec, index, stores, check_cancelled), stores, check_cancelled)
+    files = map(InputShard.of_status, _named_at(name, spec, index, stores, check_cancelled))
+    yield from _cut(name, spec, files, stores, check_cancelled)
+
+
+def find_table_shards(
+    name: str,
+    spec: InputSpec,
+    listed: Iterable[InputShard],
+    stores: JobStores,
+    check_cancelled: Callable[[], None] = lambda: None,
+) -> Iterator[InputShard]:
+    """Yield the shards of a table's input.
+
+    ``listed``: a shard for each data file of an Iceberg snapshot, or for the directory of each Hive partition. A
+    missing directory has no files, as in Hive. See ``find_shards`` for the other arguments and errors.
+    """
+    yield from _cut(name, spec, _table_files(listed, stores, check_cancelled), stores, check_cancelled)
+
+
+def _table_files(
+    listed: Iterable[InputShard], stores: JobStores, check_cancelled: Callable[[], None]
+) -> Iterator[InputShard]:
+    for each in listed:
+        if each.snapshot is not None:
+            yield each
+            continue
+        directories = _Directories(stores.of(each.uri), check_cancelled)
+        for status in _at_any_depth(directories, each.uri, []):
+            yield attrs.evolve(InputShard.of_status(status), partition=each.partition)
 
 
 def _cut(
-    name: str, spec: InputSpec, files: Iterable[FileStatus], stores: JobStores, check_cancelled: Callable[[], None]
+    name: str, spec: InputSpec, files: Iterable[InputShard], stores: JobStores, check_cancelled: Callable[[], None]
 ) -> Iterator[InputShard]:
     try:
         yield from cut_files(spec, files, stores, check_cancelled)

@@ -52,6 +52,8 @@ class InputShard:
     length: Optional[int] = None  # bytes of a piece; None for a whole file
     row_groups: Optional[tuple[int, int]] = None  # piece of a Parquet file: first row group, and last row group + 1
     checksum: Optional[str] = None  # checksum of the file from its store; None if not requested or not available
+    partition: Optional[dict[str, str]] = None  # of a Hive table: values by column
+    snapshot: Optional[int] = None  # id of the snapshot of an Iceberg table
 
     @property
     def bytes_to_read(self) -> int:
@@ -77,6 +79,8 @@ class InputShard:
                 fields.get("length"),
                 None if groups is None else (groups[0], groups[1]),
                 fields.get("checksum"),
+                fields.get("partition"),
+                fields.get("snapshot"),
             )
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ValueError(f"not a shard: {line[:200]!r}") from error

@@ -416,13 +416,19 @@ class InputFormat(str, Enum):
     LINES = "lines"  # text, CSV, JSON lines: a record ends with a newline
     TFRECORD = "tfrecord"  # TensorFlow's records
     PARQUET = "parquet"  # row groups
+    ICEBERG = "iceberg"  # a table of Iceberg, whose Parquet files are split like those of parquet
 
 
 @attrs.frozen
 class InputSpec:
     """Files that are listed once and distributed to tasks as shards, i.e. files or parts. May be written as a path."""
 
-    paths: list[str]  # URIs or absolute paths: files, directories, or patterns with ``*``, ``?``, ``[…]``, ``**``
+    # URIs or absolute paths: files, directories, or patterns with ``*``, ``?``, ``[…]``, ``**``. For a table, the
+    # submission sets the URI of the list of its files.
+    paths: list[str] = attrs.field(factory=list)
+    table: Optional[str] = None  # instead of paths: database.table in the metastore; Hive, or Iceberg if format says so
+    partitions: Optional[str] = None  # filter for a Hive table, such as ds = '2026-11-01'; default: every partition
+    snapshot: Optional[int] = None  # id of an Iceberg table's snapshot; default: the current one
     deal: InputDeal = InputDeal.STATIC
     tasks: list[str] = attrs.field(factory=list)  # types that read it; default: chief and workers with a command
     fetch: bool = False  # copy shards to the node of their task, for programs that cannot read the store
@@ -463,6 +469,13 @@ class Preflight(str, Enum):
     NETWORK = "network"  # the node, and the network between all tasks of the cluster
 
 
+@attrs.frozen
+class HadoopSpec:
+    """Access to Hadoop for user processes. May be written as ``true``."""
+
+    hive: bool = False  # also a token of the connection's Hive metastore
+
+
 class Network(str, Enum):
     """Declared reachability of the ports on which a job's processes listen."""
 
@@ -499,7 +512,7 @@ class JobSpec:
     checkpoint: CheckpointSpec = attrs.field(factory=CheckpointSpec)
     export: ExportSpec = attrs.field(factory=ExportSpec)
     logs: LogSpec = attrs.field(factory=LogSpec)
-    hadoop: bool = False  # user processes get the HDFS tokens, configuration and class path of Hadoop
+    hadoop: Optional[HadoopSpec] = None  # user processes get HDFS tokens, configuration and class path of Hadoop
     tensorboard: Optional[TensorBoardSpec] = None  # true: TensorBoard with its defaults; None or false: no TensorBoard
     inputs: dict[str, InputSpec] = attrs.field(factory=dict)  # files to distribute to tasks as shards, by name
     outputs: dict[str, OutputSpec] = attrs.field(factory=dict)  # directories that the tasks write, by name

@@ -17,6 +17,7 @@ from tony_provider.runtime.jobspec.model import (
     ContainerRuntime,
     Docker,
     Duration,
+    HadoopSpec,
     InputSpec,
     JobSpec,
     LogSpec,
@@ -87,6 +88,7 @@ _TRUTH_VALUES: dict[Any, tuple[Mapping[bool, Any], str]] = {
         {True: TensorBoardSpec(), False: None},
         "must be true, false or a mapping such as {memory: 1GiB}",
     ),
+    HadoopSpec: ({True: HadoopSpec(), False: None}, "must be true, false or a mapping such as {hive: true}"),
     Docker: (
         {False: Docker(runtime=ContainerRuntime.NONE)},
         "must be a mapping such as {image: registry/name:tag}, or false for no image",
@@ -106,6 +108,7 @@ _LEVELS: tuple[tuple[type[Any], str], ...] = (
     (CheckpointSpec, "checkpoint"),
     (AclSpec, "acls"),
     (LogSpec, "logs"),
+    (HadoopSpec, "hadoop"),
     (TensorBoardSpec, "tensorboard"),
     (InputSpec, "inputs.<name>"),
     (OutputSpec, "outputs.<name>"),

@@ -241,6 +241,7 @@ def input_problems(job: JobSpec) -> Iterator[Problem]:
                 path, name, f"the variable {contract.ENV_INPUT_PREFIX + name.upper()} is reserved; give another name"
             )
         yield from _paths(spec, child(path, "paths"))
+        yield from _table(spec, path)
         yield from _task_types(job, spec.tasks, child(path, "tasks"), verb="read", role_problem=_no_reader)
         yield from _pieces(spec, path)
         if spec.deal is InputDeal.STATIC:
@@ -248,11 +249,26 @@ def input_problems(job: JobSpec) -> Iterator[Problem]:
 
 
 def _paths(spec: InputSpec, path: str) -> Iterator[Problem]:
-    if not spec.paths:
-        yield Problem(path, spec.paths, "at least one path is needed")
+    if not spec.paths and spec.table is None:
+        yield Problem(path, spec.paths, "at least one path is needed, or the key `table`")
+    if spec.paths and spec.table is not None:
+        yield Problem(path, spec.paths, "is not used with `table`; remove one of them")
     for index, written in enumerate(spec.paths):
         if problem := _uri_problem(written):
             yield Problem(item(path, index), written, problem)
+
+
+_TABLE = re.compile(r"\w+\.\w+")
+
+
+def _table(spec: InputSpec, path: str) -> Iterator[Problem]:
+    is_iceberg = spec.format is InputFormat.ICEBERG
+    if not _TABLE.fullmatch(spec.table or "") and (spec.table is not None or is_iceberg):
+        yield Problem(child(path, "table"), spec.table, "must be a database and a table, such as sales.clicks")
+    if spec.partitions is not None and (spec.table is None or is_iceberg):
+        yield Problem(child(path, "partitions"), spec.partitions, "is for Hive tables only; remove it")
+    if spec.snapshot is not None and not is_iceberg:
+        yield Problem(child(path, "snapshot"), spec.snapshot, "is for Iceberg tables: also set `format: iceberg`")
 
 
 def _uri_problem(written: str) -> str:

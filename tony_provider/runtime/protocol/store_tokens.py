@@ -8,10 +8,13 @@ from typing import Optional, Protocol
 import attrs
 
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, DelegationTokenId, Token
+from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, HIVE_TOKEN, Credentials, DelegationTokenId, Token
 from tony_provider.runtime.storage import StorageAuthError, StorageError
 
 KEY_SERVER_PREFIX = "kms://"  # prefix of the name of a key server's token
+METASTORE_PREFIX = "thrift://"  # prefix of the name of a Hive metastore's token
+_METASTORE_ALIAS = "hive.server2.delegation.token"  # as in Spark; Hive's clients find the token by its kind
+_METASTORE_LIFE_MS = 24 * 3600 * 1000  # Hive's default, until which a token is valid without renewals
 
 
 @attrs.frozen
@@ -20,8 +23,8 @@ class OtherToken:
 
     WRITER_MAY_BE_NEWER = True
 
-    name: str  # the name of another HDFS in URIs, or the URI of a key server (kms://…)
-    text: str = attrs.field(repr=False)  # URL-safe, kind "WEBHDFS delegation" or "kms-dt"
+    name: str  # the name of another HDFS in URIs, or the URI of a key server (kms://…) or of a metastore (thrift://…)
+    text: str = attrs.field(repr=False)  # URL-safe, kind "WEBHDFS delegation", "kms-dt" or "HIVE_DELEGATION_TOKEN"
     until_ms: int  # end of its validity in epoch milliseconds, by its server's clock
 
     @property
@@ -49,13 +52,13 @@ class StoreToken:
 def store_token(credentials: Credentials) -> Optional[StoreToken]:
     """Return the tokens that an application was submitted with, or None if its store needs none.
 
-    The ResourceManager renews them as long as possible. Raises CredentialsError.
+    The ResourceManager renews them as long as possible, except a metastore's token. Raises CredentialsError.
     """
     secret = credentials.secrets.get(contract.SECRET_STORE_TOKEN)
     if secret is None:
         return None
     text = secret.decode("ascii", "replace")
-    others = [OtherToken(name, text, _id(text).latest_ms) for name, text in other_tokens(credentials.secrets).items()]
+    others = [OtherToken(name, text, _until_ms(name, text)) for name, text in other_tokens(credentials.secrets).items()]
     return StoreToken(text, _id(text).latest_ms, others)
 
 
@@ -94,6 +97,15 @@ def put_key_server_token(credentials: Credentials, uri: str, text: str, aliases:
     _put(credentials, contract.SECRET_OTHER_TOKEN_PREFIX + uri, text, dict.fromkeys([uri, *aliases], (kind, uri)))
 
 
+def put_metastore_token(credentials: Credentials, uri: str, text: str) -> None:
+    """Add a token of a Hive metastore, for programs. Raises CredentialsError.
+
+    Clients look for a token of this kind with an empty service, unless their configuration sets
+    ``hive.metastore.token.signature``.
+    """
+    _put(credentials, contract.SECRET_OTHER_TOKEN_PREFIX + uri, text, {_METASTORE_ALIAS: (HIVE_TOKEN, "")})
+
+
 def replace_store_token(credentials: Credentials, newer: StoreToken) -> None:
     """Replace the tokens by newer ones, for the same services.
 
@@ -125,12 +137,20 @@ def _replace(credentials: Credentials, secret: str, text: str) -> None:
     _put(credentials, secret, text, same)
 
 
+def _until_ms(name: str, text: str) -> int:
+    """Return until when a token of the submission is valid."""
+    about = _id(text)
+    if name.startswith(METASTORE_PREFIX):
+        return min(about.latest_ms, about.issued_ms + _METASTORE_LIFE_MS)
+    return about.latest_ms
+
+
 def _id(text: str) -> DelegationTokenId:
     return DelegationTokenId.from_bytes(Token.from_url_string(text).identifier)
 
 
 class TokenServer(Protocol):
-    """Server of delegation tokens: an HDFS, or a key server. All methods raise StorageError."""
+    """Server of delegation tokens: an HDFS, a key server or a Hive metastore. All methods raise StorageError."""
 
     def get_delegation_token(self, renewer: str) -> Optional[str]: ...
 

@@ -54,7 +54,8 @@ class TaskShard:
     ``uri`` is the location of the file. ``size`` (bytes), ``modified_ms`` and ``checksum`` are from the listing.
     ``format`` is the format in the job, or None. A piece of text or TFRecords has ``offset`` and ``length`` in bytes,
     and contains the records that begin in this range. A piece of a Parquet file has ``row_groups``: the numbers of its
-    row groups.
+    row groups. ``partition`` has the values of a Hive table's partition by column, ``snapshot`` the id of an Iceberg
+    table's snapshot.
     """
 
     uri: str
@@ -66,6 +67,8 @@ class TaskShard:
     row_groups: Optional[Sequence[int]] = None
     checksum: Optional[str] = None
     path: str = ""
+    partition: Optional[dict[str, str]] = None
+    snapshot: Optional[int] = None
 
     def __post_init__(self) -> None:
         if self.row_groups is not None:
@@ -259,6 +262,7 @@ def _check_there(shard: TaskShard) -> None:
     if (
         listed
         and shard.length is not None
+        and shard.modified_ms
         and (stat.st_size, stat.st_mtime_ns // 1_000_000) != (shard.size, shard.modified_ms)
     ):
         raise InputError(f"{shard.uri} has changed since it was listed")

@@ -26,7 +26,7 @@ OTHERS = {
     "rm": Token(b"master", b"of-the-master", AM_RM_TOKEN, ""),
     "nm": Token(b"node", b"of-the-node", NM_TOKEN, "10.0.0.1:45454"),
     "web": Token(b"alice", b"of-webhdfs", WEBHDFS_TOKEN, "10.0.0.7:9870"),
-    "else": Token(b"alice", b"of-hive", "HIVE_DELEGATION_TOKEN", "hive"),
+    "else": Token(b"alice", b"of-hbase", "HBASE_AUTH_TOKEN", "hbase"),
 }
 SECRETS = {
     contract.SECRET_TASK_TOKEN: b"of-the-executor",
