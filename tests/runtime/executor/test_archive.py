@@ -12,7 +12,7 @@ from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import CONTAINER
 from tests.shared_runtime import launch_words
 from tony_provider.cluster.environments.runtime_archive import worker_archive
-from tony_provider.runtime.common import contract, exit_codes
+from tony_provider.runtime.common import contract
 
 _LOOK = "import json, os, sys; print(json.dumps([sys.path, dict(os.environ)])); import grpc"
 
@@ -41,7 +41,7 @@ def test_the_real_archive_starts_the_real_executor(tmp_path: Path) -> None:
     words = launch_words(worker_archive(tmp_path / "cache"), container, "executor")
     env = {contract.ENV_PYTHON_CANDIDATES: sys.executable}
     done = subprocess.run(words, cwd=container, env=env, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == exit_codes.BAD_CONTAINER
+    assert done.returncode == contract.EXIT_BAD_CONTAINER
     assert done.stderr.endswith("ERROR the executor cannot start: TONY_TASK is not set\n")
 
 

@@ -23,7 +23,7 @@ from tests.runtime.executor.containers import (
     until,
 )
 from tests.runtime.executor.master import Master, serving
-from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.launch.launch_context import write_tokens
 
@@ -91,7 +91,7 @@ async def test_without_a_master_the_user_process_is_stopped(launch: Launch) -> N
     pid = (await running.master.first("started")).pid
     gone_at = time.monotonic()
     await running.lose_master()
-    assert await running.executor.wait() == exit_codes.MASTER_LOST
+    assert await running.executor.wait() == contract.EXIT_MASTER_LOST
     assert time.monotonic() - gone_at >= 1.5
     assert not is_alive(pid)
     said = running.executor.stderr
@@ -107,7 +107,7 @@ async def test_a_wrong_token_is_refused(tmp_path: Path, secrets: dict[str, bytes
         port = await stack.enter_async_context(serving(master, secrets))
         executor = await ExecutorProcess.start(container, port)
         stack.push_async_callback(executor.clean_up)
-        assert await executor.wait() == exit_codes.REFUSED
+        assert await executor.wait() == contract.EXIT_REFUSED
         assert executor.stderr.splitlines()[-1].endswith(
             "the application master refuses this executor: PERMISSION_DENIED: the token does not belong to worker:0 in "
             f"{container.id}, attempt 1"
@@ -125,7 +125,7 @@ async def test_a_refusal_stops_the_user_process(launch: Launch, code: grpc.Statu
     pid = (await running.master.first("started")).pid
     await running.lose_master()
     await running.meet(Master(APPLICATION, KEY, refusal=code))
-    assert await running.executor.wait() == exit_codes.REFUSED
+    assert await running.executor.wait() == contract.EXIT_REFUSED
     assert not is_alive(pid)
     assert f"refuses this executor: {code.name}: not you" in running.executor.stderr
 
@@ -138,7 +138,7 @@ async def test_a_master_of_another_authority_is_not_obeyed(tmp_path: Path, secre
         port = await stack.enter_async_context(serving(master, make_certificates(APPLICATION)))
         executor = await ExecutorProcess.start(container, port)
         stack.push_async_callback(executor.clean_up)
-        assert await executor.wait() == exit_codes.MASTER_LOST
+        assert await executor.wait() == contract.EXIT_MASTER_LOST
         assert master.received == []
 
 
@@ -148,7 +148,7 @@ async def test_sigterm_ends_everything_at_once(launch: Launch) -> None:
     await until((running.container.directory / "ready").exists, "the user process is ready")
     pid = (await running.master.first("started")).pid
     running.executor.process.send_signal(signal.SIGTERM)
-    assert await running.executor.wait() == exit_codes.TERMINATED
+    assert await running.executor.wait() == contract.EXIT_TERMINATED
     assert not is_alive(pid)
 
 
@@ -158,7 +158,7 @@ async def test_a_process_that_bows_to_yarns_sigterm_has_not_succeeded(launch: La
     await running.begin()
     await until((running.container.directory / "ready").exists, "the user process is ready")
     os.killpg(running.executor.process.pid, signal.SIGTERM)
-    assert await running.executor.wait() == exit_codes.TERMINATED
+    assert await running.executor.wait() == contract.EXIT_TERMINATED
     ends = [message.exited for message in running.master.received if message.WhichOneof("kind") == "exited"]
     assert all(end.stopped and not end.model_dir for end in ends)
     assert not (running.container.application_dir / "model").exists()
@@ -193,7 +193,7 @@ async def test_a_malformed_container_is_named(
     break_it(container.directory)
     executor = await ExecutorProcess.start(container, 1)
     try:
-        assert await executor.wait() == exit_codes.BAD_CONTAINER
+        assert await executor.wait() == contract.EXIT_BAD_CONTAINER
     finally:
         await executor.clean_up()
     assert "the executor cannot start: " in executor.stderr
@@ -204,4 +204,4 @@ async def test_sigterm_while_waiting(launch: Launch) -> None:
     running = await launch("true")
     await running.master.first("registration")
     running.executor.process.send_signal(signal.SIGTERM)
-    assert await running.executor.wait() == exit_codes.TERMINATED
+    assert await running.executor.wait() == contract.EXIT_TERMINATED

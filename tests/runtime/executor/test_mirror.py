@@ -20,7 +20,7 @@ from tests.runtime.executor.master import Master, address
 from tests.runtime.executor.stored import commit_uploaded, content
 from tony_provider.runtime.artifacts.manifest import is_object_name
 from tony_provider.runtime.checkpoint.stored_checkpoint import save_of
-from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.contract import WORK_DIR
 from tony_provider.runtime.jobspec.model import CheckpointSpec, Duration, Memory, MirrorScope, Role, TaskSpec, Timeouts
 from tony_provider.runtime.protocol import tony_pb2
@@ -422,7 +422,7 @@ async def test_an_executor_that_is_not_wanted_any_more_ends(launch: Launch) -> N
     await saved(running, 40)
     await running.lose_master()
     await running.meet(Master(APPLICATION, KEY, refusal=grpc.StatusCode.PERMISSION_DENIED))
-    assert await running.executor.wait() == exit_codes.REFUSED
+    assert await running.executor.wait() == contract.EXIT_REFUSED
 
 
 async def test_shutdown_stores_the_last_save(launch: Launch) -> None:

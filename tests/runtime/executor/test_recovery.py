@@ -10,7 +10,7 @@ import pytest
 from tests.runtime.executor.containers import APPLICATION, KEY, ContainerDirectory, ExecutorProcess, is_alive, job
 from tests.runtime.executor.master import Master, address, serving
 from tests.runtime.executor.test_mirror import COMMAND
-from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.protocol import master_files, tony_pb2
 from tony_provider.runtime.storage import LocalStorage
@@ -97,7 +97,7 @@ async def test_an_address_that_is_not_its_masters_is_not_taken(
         executor, pid = await lose_the_first_master(stack, container, secrets)
         other = Master(APPLICATION, KEY)
         move(container, await stack.enter_async_context(serving(other, secrets)), attempt=attempt, key=key)
-        assert await executor.wait() == exit_codes.MASTER_LOST
+        assert await executor.wait() == contract.EXIT_MASTER_LOST
         assert not is_alive(pid)
         assert other.received == []
 

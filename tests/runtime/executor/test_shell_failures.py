@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import SECRET, SECRET_NAME, is_alive, job, until
-from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.jobspec.model import TaskSpec
 
 
@@ -208,4 +208,4 @@ async def test_what_was_printed_is_told_when_the_container_is_killed(launch: Lau
     assert b"how far it got\n" in words.output
     assert "how far it got" in words.tail
     assert SECRET not in words.tail
-    assert await running.executor.wait() == exit_codes.TERMINATED
+    assert await running.executor.wait() == contract.EXIT_TERMINATED

@@ -21,7 +21,7 @@ import pytest
 
 from tests.jobs.pythons import find_python
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
-from tony_provider.runtime.common import contract, exit_codes
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.contract import WORK_DIR
 from tony_provider.runtime.launch import launch_context
 from tony_provider.runtime.launch.launch_context import launch_command
@@ -151,7 +151,7 @@ def test_nothing_of_a_changed_archive_runs(container: Container, shell: str) -> 
     packed(container.archive, **{f"{OWN}/{launch_context.START}": b"evil"})
     python = container.python("bin/python3")
     done = container.run(shell=shell, **{contract.ENV_PYTHON_CANDIDATES: str(python)})
-    assert done.returncode == exit_codes.BAD_CONTAINER
+    assert done.returncode == contract.EXIT_BAD_CONTAINER
     assert done.stdout == ""
     assert done.stderr.startswith("the tony runtime is not what was submitted: ")
     assert done.stderr.count("\n") == 1
@@ -167,7 +167,7 @@ def test_a_node_fetches_a_changed_archive_again(container: Container) -> None:
     container.archive.unlink()
     container.archive.symlink_to(copy)
     done = container.run(**{contract.ENV_PYTHON_CANDIDATES: sys.executable})
-    assert done.returncode == exit_codes.BAD_CONTAINER
+    assert done.returncode == contract.EXIT_BAD_CONTAINER
     assert not copy.exists()
 
 
@@ -200,7 +200,7 @@ def test_a_directory_that_cannot_be_made_new_is_named(container: Container) -> N
     container.bring(OWN)
     (container.directory / contract.RUNTIME_DIR).mkdir()  # and there is no rm
     done = container.run(**{contract.ENV_PYTHON_CANDIDATES: sys.executable})
-    assert done.returncode == exit_codes.BAD_CONTAINER
+    assert done.returncode == contract.EXIT_BAD_CONTAINER
     assert done.stdout == ""
     assert done.stderr.splitlines()[-1].startswith(f"cannot create directories in {container.directory}, the container")
 
@@ -209,7 +209,7 @@ def test_a_full_disk_is_named(container: Container) -> None:
     # As good as a disk that takes nothing.
     container.bring(OWN, **{f"{OWN}/file": b"", f"{OWN}/file/below": b""})
     done = container.run(**{contract.ENV_PYTHON_CANDIDATES: sys.executable})
-    assert done.returncode == exit_codes.BAD_CONTAINER
+    assert done.returncode == contract.EXIT_BAD_CONTAINER
     assert done.stderr.startswith("the tony runtime cannot be unpacked in this container: ")
 
 
@@ -275,7 +275,7 @@ def test_nothing_of_a_changed_environment_runs(container: Container) -> None:
     container.bring(OWN)
     bring_environment(container, changed=True)
     done = container.run()
-    assert done.returncode == exit_codes.BAD_CONTAINER
+    assert done.returncode == contract.EXIT_BAD_CONTAINER
     assert done.stdout == ""
     assert done.stderr.startswith("python_env is not what was submitted")
     assert not any((container.directory / contract.RUNTIME_DIR).iterdir())
@@ -285,7 +285,7 @@ def test_candidates_are_taken_literally(container: Container) -> None:
     container.bring(OWN)
     container.python("tony-fine")
     done = container.run(**{contract.ENV_PYTHON_CANDIDATES: "$(touch pwned):*:`touch pwned`"})
-    assert done.returncode == exit_codes.NO_PYTHON
+    assert done.returncode == contract.EXIT_NO_PYTHON
     assert not (container.directory / "pwned").exists()
 
 
@@ -297,7 +297,7 @@ def test_without_a_suitable_python_one_line_says_what_to_do(container: Container
     unbuilt = container.python("path/python3.11")
     container.path += f":{old.parent}:{unbuilt.parent}"
     done = container.run(shell=shell, **{contract.ENV_PYTHON_CANDIDATES: f"{broken}:{broken}"})
-    assert done.returncode == exit_codes.NO_PYTHON
+    assert done.returncode == contract.EXIT_NO_PYTHON
     assert done.stdout == ""
     assert done.stderr == (
         f"no Python on {os.uname().nodename} suits the tony runtime: found {broken} (does not run), {old} (3.6), "
@@ -316,7 +316,7 @@ def test_libraries_for_another_machine_or_c_library_do_not_suit(container: Conta
     python = container.python("path/python3")
     container.path += f":{python.parent}"
     done = container.run()
-    assert done.returncode == exit_codes.NO_PYTHON
+    assert done.returncode == contract.EXIT_NO_PYTHON
     assert f"found {python} ({VERSION} for {sys.implementation._multiarch}); the runtime" in done.stderr
     container.clear()
     container.bring(OWN, **{f"{core}{EXTENSION_SUFFIXES[0]}": b""})
@@ -328,7 +328,7 @@ def test_in_an_image_without_a_suitable_python_one_line_names_the_image(containe
     old = container.script("path/python3", "echo 3.6; exit 1")
     container.path += f":{old.parent}"
     done = container.run(**{IMAGE: "registry/tf:2"})
-    assert done.returncode == exit_codes.NO_PYTHON
+    assert done.returncode == contract.EXIT_NO_PYTHON
     assert done.stderr.startswith(
         "no Python in the image registry/tf:2 (looked for in PATH, /usr/local/bin, /usr/bin and /opt/*/bin) suits the "
         f"tony runtime: found {old} (3.6)"
@@ -366,7 +366,7 @@ def test_a_full_disk_has_room_for_the_message_about_it(container: Container) -> 
         timeout=60,
         check=False,
     )
-    assert done.returncode == exit_codes.BAD_CONTAINER
+    assert done.returncode == contract.EXIT_BAD_CONTAINER
     assert "cannot be unpacked in this container: [Errno 28] No space left on device" in done.stdout
 
 
@@ -388,14 +388,14 @@ def test_in_an_image_a_python_is_found_beside_path(container: Container, tmp_pat
         timeout=60,
         check=False,
     )
-    assert done.returncode == (7 if in_image else exit_codes.NO_PYTHON), done.stderr
+    assert done.returncode == (7 if in_image else contract.EXIT_NO_PYTHON), done.stderr
     assert done.stdout == ("chosen: /opt/conda/bin/python3\n" if in_image else "")
 
 
 def test_no_python_at_all(container: Container) -> None:
     container.bring("cp39")
     done = container.run()
-    assert done.returncode == exit_codes.NO_PYTHON
+    assert done.returncode == contract.EXIT_NO_PYTHON
     assert "found none; the runtime was built for 3.9. " in done.stderr
 
 
@@ -406,5 +406,5 @@ def test_a_real_old_python_is_named_and_not_taken(container: Container, minor: i
         pytest.skip(f"there is no Python 3.{minor} on this machine")
     container.bring(OWN)
     done = container.run(**{contract.ENV_PYTHON_CANDIDATES: str(old)})
-    assert done.returncode == exit_codes.NO_PYTHON
+    assert done.returncode == contract.EXIT_NO_PYTHON
     assert f"found {old} (3.{minor}); the runtime" in done.stderr

@@ -7,7 +7,7 @@ import signal
 from typing import Optional
 
 from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
-from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.quantities import GPU, MEMORY, VCORES, amount
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.jobspec import placement
@@ -26,7 +26,10 @@ _CONTAINER = {
     ExitReason.MADE_ROOM: "was killed by its NodeManager to make room",
     ExitReason.EXCESS_LOGS: "wrote more logs than the cluster allows, so YARN killed it",
 }
-_SHELL = {exit_codes.NOT_EXECUTABLE: " (the command cannot be executed)", exit_codes.NOT_FOUND: " (command not found)"}
+_SHELL = {
+    contract.EXIT_NOT_EXECUTABLE: " (the command cannot be executed)",
+    contract.EXIT_NOT_FOUND: " (command not found)",
+}
 _LAST_LINES = 10  # number of a program's last lines that show why it failed
 _WARNING = re.compile(r"\s*(?:\[W\b|W\d{4}\b|WARN)")  # formats of c10d, glog and logging
 _TRACEBACK = "Traceback (most recent call last)"
@@ -43,7 +46,7 @@ def signal_name(number: int) -> str:
 
 def exit_code(code: int) -> str:
     """Return the predicate for a process that ended, such as ``ended with exit code 1``."""
-    if killer := exit_codes.killing_signal(code):
+    if killer := contract.killing_signal(code):
         return f"ended with exit code {code} (killed by {signal_name(killer)})"
     return f"ended with exit code {code}{_SHELL.get(code, '')}"
 

@@ -32,7 +32,7 @@ from tony_provider.runtime.am.resource_manager import (
     Room,
 )
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess
-from tony_provider.runtime.common import contract, exit_codes
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.common.files import remove_tree
@@ -243,7 +243,7 @@ class LocalProcess:
         diagnostics = await asyncio.to_thread(_tail, self.log_dir / "stderr")
         if self._stopped:
             return GIVEN_BACK, diagnostics
-        return ContainerExit(ExitReason.EXITED, exit_codes.exit_code(-code) if code < 0 else code), diagnostics
+        return ContainerExit(ExitReason.EXITED, contract.exit_code(-code) if code < 0 else code), diagnostics
 
     async def stop(self) -> None:
         """Send SIGTERM to the group, and SIGKILL after TERM_GRACE. ``wait`` returns after the program has ended."""

@@ -1,4 +1,4 @@
-"""Names that Airflow, the containers of a job and user programs share: variables, files, directories, secrets.
+"""Exit codes, and names that Airflow, containers and user programs share: variables, files, directories, secrets.
 
 The variables and the metrics file are the whole contract with user code, which need not import any module.
 """
@@ -6,8 +6,35 @@ The variables and the metrics file are the whole contract with user code, which 
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Mapping
 from typing import Optional
+
+# Exit codes of the runtime's programs in a container, and of shells (POSIX, Shell & Utilities, 2.8.2). These codes
+# never describe a user process: the executor reports in a message how that process ended. 65 to 78 are the codes of
+# sysexits.h for errors of input and environment. YARN's exit codes are negative or above 127.
+EXIT_OK = 0
+EXIT_NO_PYTHON = 65  # launcher.sh found no Python that the runtime archive supports; launcher.sh repeats this number
+EXIT_BAD_CONTAINER = 66  # description, credentials or variables are missing or malformed, or no port is free
+EXIT_REFUSED = 67  # the application master does not accept this executor: it was replaced, or its token is wrong
+EXIT_MASTER_LOST = 68  # the application master was unreachable for too long
+EXIT_INTERNAL = 70  # internal error of the runtime
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
+EXIT_TERMINATED = 143  # ended by SIGTERM
+_SIGNAL_BASE = 128
+
+
+def killing_signal(exit_code: int) -> Optional[int]:
+    """Return the signal that killed the command, or None if the exit code does not name a signal."""
+    number = exit_code - _SIGNAL_BASE
+    return number if 0 < number <= signal.SIGRTMAX else None
+
+
+def exit_code(signal_number: int) -> int:
+    """Return the exit code of a command that this signal killed."""
+    return _SIGNAL_BASE + signal_number
+
 
 OWN_ENV_PREFIX = "TONY_"  # prefix of the runtime's variables; users' variables must not have this prefix
 NAMESPACE = "airflow"  # default part of a training's identity, which keeps several Airflow installations apart

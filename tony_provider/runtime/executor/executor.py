@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional
 
 from tony_provider.runtime.application import ContainerError, open_application_store
-from tony_provider.runtime.common import clock, exit_codes, helper_processes
+from tony_provider.runtime.common import clock, contract, helper_processes
 from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
@@ -125,7 +125,7 @@ class SigtermHandler:
             await asyncio.wait({saying}, timeout=_LAST_WORDS_TIMEOUT)
         finally:
             await cancel_all(saying)
-        return exit_codes.TERMINATED
+        return contract.EXIT_TERMINATED
 
     async def _send_last_words(self) -> None:
         await send_last_words(self._context, self._link.send)
@@ -151,7 +151,7 @@ _LAST_EVENT_FILES = 10.0  # seconds for the last event files, while the log is u
 class Executor:
     """The executor of one container, which follows the orders of the application master.
 
-    Call ``run`` once. It returns the exit code for the process, one of ``exit_codes``.
+    Call ``run`` once. It returns the exit code for the process, a constant EXIT_… of contract.py.
     """
 
     def __init__(self, container: ExecutorContainer, context: ExecutorContext) -> None:
@@ -202,13 +202,13 @@ class Executor:
             if task.done():
                 task.result()
         if not link.done():
-            return exit_codes.OK
+            return contract.EXIT_OK
         try:
             link.result()
         except MasterLinkError as error:
             log.error("%s", error)  # noqa: TRY400 - the traceback adds nothing
-            return exit_codes.REFUSED if isinstance(error, RefusedError) else exit_codes.MASTER_LOST
-        return exit_codes.OK
+            return contract.EXIT_REFUSED if isinstance(error, RefusedError) else contract.EXIT_MASTER_LOST
+        return contract.EXIT_OK
 
     async def _wind_down(self, running: asyncio.Future[None], link: asyncio.Future[None]) -> None:
         """Stop the running processes, upload their output, and close the stream if the master is connected."""
@@ -385,7 +385,7 @@ def main(guard: Optional[socket.socket] = None) -> NoReturn:
         code = asyncio.new_event_loop().run_until_complete(_run(guard))
     except Exception:
         log.exception("internal error in the executor")
-        code = exit_codes.INTERNAL
+        code = contract.EXIT_INTERNAL
     # A regular exit would wait for transfers that may hang until their deadlines.
     logging.shutdown()
     os._exit(code)
@@ -398,7 +398,7 @@ async def _run(guard: Optional[socket.socket]) -> int:
         executor = Executor(container, context)
     except (ContainerError, PortError, IdentityError, LookupError, StorageError, OSError, ValueError) as error:
         log.error("the executor cannot start: %s", error)  # noqa: TRY400 - the message is complete
-        return exit_codes.BAD_CONTAINER
+        return contract.EXIT_BAD_CONTAINER
     try:
         return await executor.run()
     finally:

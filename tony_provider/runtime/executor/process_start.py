@@ -11,7 +11,7 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
@@ -193,9 +193,10 @@ class ProcessStart:
             exited.stopped = True
         except (OSError, PythonEnvError, LookupError) as error:
             # A node that is short of a resource may have it later. Any other error would recur at the next attempt.
-            exited.exit_code = 1 if isinstance(error, OSError) and error.errno in _SHORT else exit_codes.NOT_EXECUTABLE
+            is_short = isinstance(error, OSError) and error.errno in _SHORT
+            exited.exit_code = 1 if is_short else contract.EXIT_NOT_EXECUTABLE
             exited.error = replaced(f"the command could not be started: {error}")
-            if exited.exit_code == 1:
+            if is_short:
                 exited.node_problem = "its node is short of processes, memory or file handles"
         await self._close_readiness()
         await self._end(exited)

@@ -15,7 +15,7 @@ from typing import Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.quantities import some
 from tony_provider.runtime.common.text import masked, masked_bytes, without_cut_secret
 from tony_provider.runtime.executor import processes
@@ -34,10 +34,10 @@ _QUOTED = 200  # characters of a quoted command or error line of the shell
 
 def command_problem(command: str, exit_code: int, stderr: str) -> str:
     """Explain why the shell could not run the command. Return an empty text if the exit code has another meaning."""
-    if exit_code == exit_codes.NOT_FOUND:
+    if exit_code == contract.EXIT_NOT_FOUND:
         said = _complaint(stderr, "not found", "No such file")
         return f"the command was not found: {_short(command)}{said}; it must be in files, in python_env or on PATH"
-    if exit_code == exit_codes.NOT_EXECUTABLE:
+    if exit_code == contract.EXIT_NOT_EXECUTABLE:
         said = _complaint(stderr, "denied", "cannot execute", "Is a directory", "Exec format")
         return f"the command cannot be executed: {_short(command)}{said}"
     return ""
@@ -336,7 +336,7 @@ class UserProcesses:
         if reported.ending.done():
             code = reported.ending.result()
             exited.exit_code = max(code, 0)
-            exited.signal = exit_codes.killing_signal(code) or max(-code, 0)
+            exited.signal = contract.killing_signal(code) or max(-code, 0)
             exited.out_of_memory = killed and exited.signal == signal.SIGKILL
         else:
             exited.signal = signal.SIGKILL

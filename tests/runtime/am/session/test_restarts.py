@@ -10,7 +10,7 @@ from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason, NodesCounted
 from tony_provider.runtime.am.session.actions import StopProcess
 from tony_provider.runtime.am.session.restart_policy import DOUBT
-from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.jobspec.model import Duration, Memory, MirrorScope, RestartPolicy, RestartScope
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
 
@@ -575,22 +575,22 @@ def test_a_task_that_never_starts_again_says_whether_another_application_might_d
 
 def test_an_executors_own_exit_code_is_none_of_the_programs() -> None:
     """One that its master refused, where the program's exit code of that number would be permanent."""
-    world = workers(budget=1, permanent_exit_codes=[exit_codes.REFUSED]).run()
-    world.lose("worker:1", exit_codes.REFUSED)
+    world = workers(budget=1, permanent_exit_codes=[contract.EXIT_REFUSED]).run()
+    world.lose("worker:1", contract.EXIT_REFUSED)
     world.restarted()
     assert world.generation == 2
-    world.lose("worker:1", exit_codes.REFUSED)
+    world.lose("worker:1", contract.EXIT_REFUSED)
     world.complete_all()
     assert world.verdict.failure
-    assert world.verdict.failure.exit_code == exit_codes.REFUSED
+    assert world.verdict.failure.exit_code == contract.EXIT_REFUSED
     assert not world.verdict.failure.permanent
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "nodes", "permanent"), [(exit_codes.REFUSED, 1, False), (127, 1, True), (127, 3, False)]
+    ("exit_code", "nodes", "permanent"), [(contract.EXIT_REFUSED, 1, False), (127, 1, True), (127, 3, False)]
 )
 def test_a_container_that_ends_before_anything_has_run(exit_code: int, nodes: int, permanent: bool) -> None:
-    world = workers(permanent_exit_codes=[exit_codes.REFUSED])
+    world = workers(permanent_exit_codes=[contract.EXIT_REFUSED])
     world.handle(NodesCounted(nodes))
     world.grant_all()
     world.lose("worker:1", exit_code)

@@ -12,7 +12,7 @@ from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.actions import ShutdownTask
 from tony_provider.runtime.am.session.reports import MOST_REPLACEMENTS
 from tony_provider.runtime.am.session.session_events import StopOrder
-from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.jobspec.model import Role, SuccessRule, TaskSpec
 from tony_provider.runtime.protocol import limits
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
@@ -136,7 +136,7 @@ def test_container_lost_while_the_rest_is_waited_for_is_asked_for_again() -> Non
 
 def test_a_node_that_has_nothing_to_start_an_executor_with_ends_the_job_though_others_are_waited_for() -> None:
     world = workers()
-    world.complete(world.grant(), exit_codes.NO_PYTHON)
+    world.complete(world.grant(), contract.EXIT_NO_PYTHON)
     world.complete_all()
     failure = world.verdict.failure
     assert failure
@@ -222,12 +222,12 @@ def test_containers_that_the_launcher_refuses_are_replaced_a_bounded_number_of_t
     world.grant_all()
     for _ in range(MOST_REPLACEMENTS + 1):
         assert not world.finished
-        world.lose("worker:1", exit_codes.BAD_CONTAINER)
+        world.lose("worker:1", contract.EXIT_BAD_CONTAINER)
         world.grant_all()
     world.complete_all()
     failure = world.verdict.failure
     assert failure
-    assert (failure.kind, failure.exit_code) == (FailureKind.LAUNCH, exit_codes.BAD_CONTAINER)
+    assert (failure.kind, failure.exit_code) == (FailureKind.LAUNCH, contract.EXIT_BAD_CONTAINER)
     assert f"the {MOST_REPLACEMENTS} previous containers were also lost" in failure.message
 
 

@@ -13,11 +13,11 @@ from tony_provider.runtime.am.descriptions import error_hint
 from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.am.session.session_state import ProcessEnd, SessionState, Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.quantities import count, some
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 
-NOT_RUNNABLE = (exit_codes.NOT_EXECUTABLE, exit_codes.NOT_FOUND)
+NOT_RUNNABLE = (contract.EXIT_NOT_EXECUTABLE, contract.EXIT_NOT_FOUND)
 KILL_SIGNALS = (9, 15)
 """SIGKILL and SIGTERM. Another program has sent these signals, so the killed program is not the cause."""
 _OUT_OF_MEMORY = (ExitReason.EXCEEDED_MEMORY, ExitReason.EXCEEDED_VIRTUAL_MEMORY)
@@ -29,7 +29,7 @@ def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
     """Return the failure of a user process that failed or could not be started."""
     what = f"{_where(task)}{':' if end.process else ''} {end.in_words}"
     known = end.node_problem or error_hint(end.output_tail)
-    is_killed = (end.signal or exit_codes.killing_signal(end.exit_code)) in KILL_SIGNALS
+    is_killed = (end.signal or contract.killing_signal(end.exit_code)) in KILL_SIGNALS
     output = descriptions.program_output(end.output_tail)
     failure = _failure(
         task,
@@ -180,7 +180,7 @@ _IMPORT_ERROR = re.compile(
 )
 _UNREADABLE = re.compile(r"Stale file handle|Input/output error|Transport endpoint|timed out")
 FIRST_SECONDS = 60.0  # from the start of a process; imports of large libraries from a slow disk take this long
-_PROGRAMS = {exit_codes.NOT_FOUND: "a program", exit_codes.NOT_EXECUTABLE: "permission to execute a program"}
+_PROGRAMS = {contract.EXIT_NOT_FOUND: "a program", contract.EXIT_NOT_EXECUTABLE: "permission to execute a program"}
 
 
 def node_problem_in(text: str, *, gpus: bool = False) -> str:

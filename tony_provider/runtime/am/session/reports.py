@@ -17,7 +17,7 @@ from tony_provider.runtime.am.session.session_state import (
     Settlement,
     Task,
 )
-from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.jobspec.model import Role
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 
@@ -167,9 +167,7 @@ class ExecutorReports(Part):
             self._restarts.record_failure(task, failures.of_upload(task, end), now)
             return
         # YARN may have killed the whole container. It reports the reason a little later, so the decision waits.
-        killed = (
-            end.signal in failures.KILL_SIGNALS or exit_codes.killing_signal(end.exit_code) in failures.KILL_SIGNALS
-        )
+        killed = end.signal in failures.KILL_SIGNALS or contract.killing_signal(end.exit_code) in failures.KILL_SIGNALS
         failure = failures.of_process(task, end, started=process.started_at is not None)
         doubtful = not end.out_of_memory and (end.stopped or killed)
         if doubtful or not self._context.early_ends.explains(task, failure, now):
@@ -205,10 +203,10 @@ class ContainerFailures(Part):
         failure = failures.of_container(task, exit, diagnostics)
         better = failure if exit.exit_code is None else None
         is_killed = (
-            exit_codes.killing_signal(exit.exit_code or 0) in failures.KILL_SIGNALS
+            contract.killing_signal(exit.exit_code or 0) in failures.KILL_SIGNALS
         )  # killed by the node or by a user
         chance = exit.reason in _INDEPENDENT_OF_JOB or failure.kind is FailureKind.CONTAINER_LOST or is_killed
-        again = chance or exit.exit_code == exit_codes.BAD_CONTAINER  # such as a changed file in the node's cache
+        again = chance or exit.exit_code == contract.EXIT_BAD_CONTAINER  # such as a changed file in the node's cache
         self._lost(task, failure, now, again=again, chance=chance, better=better)
 
     def not_launched(self, container_id: str, reason: str, now: float) -> None:

@@ -16,7 +16,7 @@ from tony_provider.runtime.am import descriptions
 from tony_provider.runtime.am.session.failures import KILL_SIGNALS
 from tony_provider.runtime.am.session.session_state import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.frameworks.task_type_rules import takes_gang_along
 from tony_provider.runtime.jobspec.model import JobSpec, RestartPolicy, RestartScope, Role, in_cluster
@@ -163,7 +163,7 @@ def recognise(failure: Failure, task_type: str) -> Optional[str]:
     """
     if failure.kind is not FailureKind.USER:
         return None
-    signal = failure.signal or exit_codes.killing_signal(failure.exit_code or 0)
+    signal = failure.signal or contract.killing_signal(failure.exit_code or 0)
     if signal in KILL_SIGNALS:
         return None
     how = f"signal {failure.signal}" if failure.signal else f"exit {failure.exit_code}"
