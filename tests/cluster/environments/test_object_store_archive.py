@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.jobs.pythons import OWN, find_python
 from tony_provider.cluster.environments import inspection
 from tony_provider.cluster.environments.runtime_archive import build, worker_archive
 from tony_provider.cluster.errors import StagingFailed
@@ -36,7 +36,7 @@ def has_library(archive: Path) -> bool:
         return inspection.pythons_of_runtime(file).object_stores
 
 
-def imported(python: str, archive: Path, directory: Path) -> str:
+def imported(python: str, interpreter: Path, archive: Path, directory: Path) -> str:
     """What an isolated Python prints after it has opened an object store with the archive's files."""
     prefix = f"cp3{python.rpartition('.')[2]}/"
     with zipfile.ZipFile(archive) as opened:
@@ -45,8 +45,6 @@ def imported(python: str, archive: Path, directory: Path) -> str:
                 target = directory / name.removeprefix(prefix)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(opened.read(name))
-    interpreter = sys.executable if python == "{}.{}".format(*sys.version_info[:2]) else shutil.which(f"python{python}")
-    assert interpreter
     command = [interpreter, "-I", "-S", "-c", _IMPORT, str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -59,12 +57,18 @@ def test_only_jobs_with_object_stores_get_the_library(tmp_path: Path) -> None:
     assert small.read_bytes() == worker_archive(tmp_path).read_bytes()
     added = names(large) - names(small)
     assert {Path(name).name.partition(".")[0] for name in added} == {"_obstore"}
-    python = "{}.{}".format(*sys.version_info[:2])
-    assert imported(python, large, tmp_path / "large") == metadata.version("obstore")
+    assert imported(OWN, Path(sys.executable), large, tmp_path / "large") == metadata.version("obstore")
 
 
 def test_the_library_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [path for path in sys.path if not (Path(path) / "obstore").exists()])
+    installed = metadata.distribution
+
+    def distribution(name: str) -> metadata.Distribution:
+        if name == "obstore":
+            raise metadata.PackageNotFoundError(name)
+        return installed(name)
+
+    monkeypatch.setattr(metadata, "distribution", distribution)
     worker_archive(tmp_path)
     with pytest.raises(StagingFailed, match="obstore is not installed on this worker"):
         worker_archive(tmp_path, object_stores=True)
@@ -72,9 +76,10 @@ def test_the_library_is_not_installed(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("python", ["3.9", "3.10"])
 def test_an_archive_for_older_pythons(tmp_path: Path, python: str) -> None:
-    if shutil.which(f"python{python}") is None:
+    interpreter = find_python(python)
+    if interpreter is None:
         pytest.skip(f"there is no Python {python}")
     archive = tmp_path / "runtime.zip"
     build([python], archive, object_stores=True)
     assert has_library(archive)
-    assert imported(python, archive, tmp_path / "unpacked") == {"3.9": "0.8.2", "3.10": "0.11.1"}[python]
+    assert imported(python, interpreter, archive, tmp_path / "unpacked") == {"3.9": "0.8.2", "3.10": "0.11.1"}[python]
