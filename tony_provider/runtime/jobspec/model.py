@@ -426,15 +426,15 @@ class InputSpec:
     # URIs or absolute paths: files, directories, or patterns with ``*``, ``?``, ``[…]``, ``**``. For a table, the
     # submission sets the URI of the list of its files.
     paths: list[str] = attrs.field(factory=list)
-    table: Optional[str] = None  # instead of paths: database.table in the metastore; Hive, or Iceberg if format says so
-    partitions: Optional[str] = None  # filter for a Hive table, such as ds = '2026-11-01'; default: every partition
-    snapshot: Optional[int] = None  # id of an Iceberg table's snapshot; default: the current one
     deal: InputDeal = InputDeal.STATIC
     tasks: list[str] = attrs.field(factory=list)  # types that read it; default: chief and workers with a command
     fetch: bool = False  # copy shards to the node of their task, for programs that cannot read the store
     format: InputFormat = InputFormat.FILES
     split_size: Optional[Memory] = None  # approximate MiB of a shard; files are split at records; default: no split
     checksum: bool = False  # list the store's checksum of each file, if it has one
+    table: Optional[str] = None  # instead of paths: database.table in the metastore; Hive, or Iceberg if format says so
+    partitions: Optional[str] = None  # filter for a Hive table, such as ds = '2026-11-01'; default: every partition
+    snapshot: Optional[int] = None  # id of an Iceberg table's snapshot; default: the current one
 
 
 class OutputCommit(str, Enum):
