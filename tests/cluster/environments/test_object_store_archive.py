@@ -45,7 +45,7 @@ def imported(python: str, interpreter: Path, archive: Path, directory: Path) -> 
                 target = directory / name.removeprefix(prefix)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(opened.read(name))
-    command = [interpreter, "-I", "-S", "-c", _IMPORT, str(directory)]
+    command: list[str | Path] = [interpreter, "-I", "-S", "-c", _IMPORT, directory]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()[-1]
