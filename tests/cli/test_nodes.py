@@ -60,12 +60,12 @@ def test_nodes_are_listed_by_the_number_of_jobs(local: TonyHook, tony: Tony) -> 
     said = tony("nodes", "--output", "json")
     assert said.code == 0, said.error
     found = json.loads(said.out)
-    assert [(each["node"], each["jobs"], each["avoided"]) for each in found] == [
+    assert [(each["node"], each["applications"], each["avoided"]) for each in found] == [
         ("node2:8041", 2, False),
         ("node3:8041", 1, False),
         ("node1:8041", 1, False),
     ]
-    assert (found[0]["application"], found[0]["reason"]) == ("application_1_0002", "its disk has 3 KiB free")
+    assert (found[0]["latest_application"], found[0]["reason"]) == ("application_1_0002", "its disk has 3 KiB free")
     assert "its disk has 3 KiB free" in tony("nodes").out
 
 

@@ -190,7 +190,7 @@ class TestBeforeTheSubmission:
 
     def test_an_archive_without_the_library(self, place: Place, bucket: str) -> None:
         del place.extra["runtime_archive"]
-        with pytest.raises(JobRejected, match=r"an archive that `airflow tony runtime build --object-stores`"):
+        with pytest.raises(JobRejected, match=r"build it again with `airflow tony runtime build --object-stores`"):
             place.submit(spec(bucket, "true"))
 
 

@@ -104,8 +104,8 @@ def test_an_aws_connection_without_a_key_names_the_place_only(add_connection: Ad
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"conn_type": "google_cloud_platform"}, "should have the type aws"),
-        ({"password": None}, "an access key ID with its secret or neither"),
+        ({"conn_type": "google_cloud_platform"}, "its type must be aws"),
+        ({"password": None}, "an access key ID and its secret, or without both"),
         ({"extra": {"role_arn": "arn:aws:iam::1:role/x"}}, "with role_arn; jobs support only an access key"),
         ({"extra": {"endpoint_url": "minio:9000"}}, "endpoint_url 'minio:9000' is not a web address"),
     ],

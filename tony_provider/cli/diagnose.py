@@ -52,16 +52,16 @@ def doctor(args: Namespace) -> None:
 
 @command
 def nodes(args: Namespace) -> None:
-    """Print the nodes that lost containers in the last days, those of most jobs first."""
+    """Print the nodes that lost containers in the last days, sorted by the number of applications."""
     with hook_of(args) as hook:
         found, least = hook.suspect_nodes(), hook.settings.avoid_nodes_after
     rows = [
         {
             "node": each.node,
-            "jobs": len(each.applications),
+            "applications": len(each.applications),
             "avoided": least is not None and len(each.applications) >= least,
             "latest": iso_time(each.latest.time_ms),
-            "application": each.applications[0],
+            "latest_application": each.applications[0],
             "reason": each.latest.reason,
         }
         for each in found

@@ -322,9 +322,7 @@ class YarnSettings:
 
     other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # HDFS clusters other than the staging directory's
     key_server: str | None = None  # URI, or NO_KEY_SERVER; if None, HDFS reports the URI
-    hive_metastore: list[str] = attrs.field(
-        factory=list
-    )  # thrift://host:port of each metastore; empty if there is none
+    hive_metastore: list[str] = attrs.field(factory=list)  # thrift://host:port, alternatives; empty: none
     hive_principal: str = "hive/_HOST"  # principal of the metastores; _HOST stands for the host in the address
 
     @property
@@ -369,7 +367,7 @@ class Settings:
     shared_dir: Path | None = None  # directory mounted on all nodes; None if there is none
     shared_cache: str | None = None  # directory of the store with environments for all users; None if there is none
     python: list[str] = attrs.field(factory=list)  # interpreters that nodes try before all others
-    avoid_nodes_after: int | None = None  # applications that must have lost containers on a node; None: avoid none
+    avoid_nodes_after: int | None = None  # number of applications that lost containers on a node; None: avoid none
     object_store: Mapping[str, str] = attrs.field(factory=dict, repr=False)  # variables with the access of jobs to S3
     gpu_dealing: GpuDealing | None = None  # how to assign GPUs to tasks; None for nodes that isolate GPUs
     policy: Policy = attrs.field(factory=Policy)  # limits of what jobs may request

@@ -59,13 +59,13 @@ class _TicketLogin:
         self._tickets = tickets
         self._server = server
         self._context = ctypes.c_void_p()
-        self._is_known = False  # whether both sides have proved their identity
+        self._is_authenticated = False  # whether both sides have proved their identity
         self.layer = 0  # protection of messages; 0 until the authentication is complete
         weakref.finalize(self, tickets.forget, self._context)
 
     def step(self, challenge: bytes) -> bytes:
-        if not self._is_known:
-            answer, self._is_known = self._tickets.step(self._server, self._context, challenge or None)
+        if not self._is_authenticated:
+            answer, self._is_authenticated = self._tickets.step(self._server, self._context, challenge or None)
             return answer
         offered = self._tickets.unwrap(self._context, challenge)[0]
         self.layer = max(each for each in (_NO_LAYER, _INTEGRITY, _CONFIDENTIALITY) if offered & each)
@@ -84,8 +84,8 @@ _START, _OK, _COMPLETE = 1, 2, 5  # of Thrift's SASL messages
 _HEADER, _LENGTH = 5, 4  # bytes before a message of the login, and before a later one
 
 
-class _Connection:
-    """Thrift transport over one connection: of messages in frames after a login, or of plain bytes without a login.
+class _ThriftTransport:
+    """Thrift transport over one connection: with frames after a login, otherwise with plain bytes.
 
     Raises OSError, also at the end of the connection, GssError and StorageAuthError.
     """
@@ -125,13 +125,13 @@ class _Connection:
 
     def _log_in(self, login: _TicketLogin, address: str) -> None:
         self._send(bytes([_START]), b"GSSAPI")
-        status, heard = _OK, b""
+        status, answer = _OK, b""
         while status == _OK:
-            self._send(bytes([_OK]), login.step(heard))
-            status, heard = self._message(_HEADER)
+            self._send(bytes([_OK]), login.step(answer))
+            status, answer = self._message(_HEADER)
         if status != _COMPLETE or not login.layer:
-            said = heard.decode("utf-8", "replace")
-            raise StorageAuthError(address, "log in to", f"the Hive metastore refuses the Kerberos ticket: {said}", "")
+            text = answer.decode("utf-8", "replace")
+            raise StorageAuthError(address, "log in to", f"the Hive metastore refuses the Kerberos ticket: {text}", "")
 
     def _send(self, status: bytes, message: bytes) -> None:
         self._socket.sendall(status + len(message).to_bytes(_LENGTH, "big") + message)
@@ -141,7 +141,7 @@ class _Connection:
         start = self._exactly(header)
         length = int.from_bytes(start[-_LENGTH:], "big")
         if length > _FRAME_LIMIT:
-            raise OSError(f"its answer of {length} bytes is not one of a metastore with SASL")
+            raise OSError("its answer is not SASL; the metastore may not use Kerberos")
         return start[0], self._exactly(length)
 
     def _exactly(self, size: int) -> bytes:
@@ -153,7 +153,10 @@ class _Connection:
 
 @attrs.frozen
 class HiveMetastore:
-    """A Hive metastore, and the user for whom it is queried. A ``TokenServer``. All methods raise StorageError."""
+    """A Hive metastore, and the user for whom it is queried. Implements ``TokenServer``.
+
+    All methods raise StorageError.
+    """
 
     addresses: list[str]  # thrift://host:port of each metastore; the first one that accepts a connection is used
     user: str  # user of jobs
@@ -162,7 +165,7 @@ class HiveMetastore:
 
     @property
     def name(self) -> str:
-        """The name of its tokens."""
+        """First address, which names the tokens."""
         return self.addresses[0]
 
     def check(self) -> None:
@@ -188,7 +191,7 @@ class HiveMetastore:
             client.cancel_delegation_token(token)
 
     def table(self, name: str) -> Any:
-        """Return the table (``database.table``) in Hive's form. Raises SourceMissing if it does not exist."""
+        """Return the table (``database.table``) as a Thrift object. Raises SourceMissing if it does not exist."""
         from hive_metastore.ttypes import NoSuchObjectException
 
         with self._client() as client:
@@ -197,10 +200,10 @@ class HiveMetastore:
             except NoSuchObjectException as error:
                 raise SourceMissing(f"the Hive metastore {self.name} has no table {name}; correct its name") from error
 
-    def partitions(self, name: str, wanted: str) -> list[Any]:
-        """Return the partitions of a table that match a filter, in Hive's form. An empty filter matches all."""
+    def partitions(self, name: str, filter_text: str) -> list[Any]:
+        """Return the partitions of a table that match a filter, as Thrift objects. An empty filter matches all."""
         with self._client() as client:
-            return list(client.get_partitions_by_filter(*name.split("."), wanted, -1))
+            return list(client.get_partitions_by_filter(*name.split("."), filter_text, -1))
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
@@ -224,13 +227,13 @@ class HiveMetastore:
             advice = "check `hive_metastore` and `kerberos` in the tony connection"
             raise StorageUnreachable(self.name, _QUERY, error.strerror or str(error), advice) from error
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> _ThriftTransport:
         """Connect to the first metastore that accepts a connection."""
         *others, last = self.addresses
         for address in others:
             with suppress(OSError):
-                return _Connection(address, self._login(address))
-        return _Connection(last, self._login(last))
+                return _ThriftTransport(address, self._login(address))
+        return _ThriftTransport(last, self._login(last))
 
     def _login(self, address: str) -> _TicketLogin | None:
         if self.tickets is None:
@@ -242,7 +245,7 @@ class HiveMetastore:
 def table_lists(
     inputs: Mapping[str, InputSpec], metastore: HiveMetastore | None, storage: Storage, store_uri: str
 ) -> dict[str, list[InputShard]]:
-    """Return what ``find_table_shards`` needs for each input with a table, by the input's name.
+    """List the files or partitions of each input that is a table, by the input's name.
 
     ``storage`` is the job's own store, which contains ``store_uri``. Raises SourceMissing with the input's key, and
     StorageError.
@@ -275,15 +278,15 @@ def _hive_partitions(name: str, spec: InputSpec, metastore: HiveMetastore) -> It
     if parameters.get("table_type", "").lower() == "iceberg":
         raise SourceMissing(f"{name} is a table of Iceberg: also set `format: iceberg`")
     if parameters.get("transactional", "").lower() == "true" or table.tableType == "VIRTUAL_VIEW":
-        raise SourceMissing(f"{name} is a view or transactional, so files are not its rows; write it to a plain table")
+        raise SourceMissing(f"{name} is a view or transactional, so its files lack its rows; copy it to another table")
     if not columns and spec.partitions is None:
         yield InputShard(table.sd.location, 0, 0)
         return
     found = metastore.partitions(name, spec.partitions or "") if columns else []
     if not found:
-        raise SourceMissing(
-            f"{name} has no partition {spec.partitions or ''}; correct the filter, or run its task before"
-        )
+        which = f"no partition of {name} matches {spec.partitions!r}" if columns else f"{name} has no partitions"
+        what = which if spec.partitions else f"{name} is empty"
+        raise SourceMissing(f"{what}; correct `partitions`, or first run the task that writes the data")
     for each in found:
         yield InputShard(each.sd.location, 0, 0, partition=dict(zip(columns, each.values, strict=True)))
 
@@ -296,14 +299,15 @@ def _iceberg_files(name: str, spec: InputSpec, metastore: HiveMetastore, files: 
     table = _open_iceberg(name, location, files)
     snapshot = table.current_snapshot() if spec.snapshot is None else table.snapshot_by_id(spec.snapshot)
     if snapshot is None:
-        raise SourceMissing(f"{name} has no snapshot {spec.snapshot or 'yet'}; run the task that writes it before")
+        if spec.snapshot is None:
+            raise SourceMissing(f"{name} has no snapshot; first run the task that writes the table")
+        raise SourceMissing(f"{name} has no snapshot {spec.snapshot}; correct `snapshot`")
     number = snapshot.snapshot_id
     for task in table.scan(snapshot_id=number).plan_files():
         if task.delete_files:
             raise SourceMissing(
-                f"snapshot {number} of {name} has deleted rows in files of their own (merge-on-read), and its data "
-                "files still have these rows; compact it before: CALL system.rewrite_data_files(table => "
-                f"'{name}', options => map('delete-file-threshold', '1'))"
+                f"snapshot {number} of {name} has delete files (merge-on-read), which tasks would ignore; compact "
+                f"it: CALL system.rewrite_data_files(table => '{name}', options => map('delete-file-threshold', '1'))"
             )
         file = task.file
         parquet = InputFormat.PARQUET.value if file.file_format.value == "PARQUET" else None
@@ -318,7 +322,7 @@ class _StoredFiles:
     scheme: str  # of the store's URIs
 
     def check(self, uri: str) -> None:
-        """Raise SourceMissing if a file is on another store, such as the disk of this machine.
+        """Raise SourceMissing if a file's URI has another scheme than the job's store, such as file://.
 
         The owner of a table chooses its location, and may be another user.
         """
@@ -326,7 +330,7 @@ class _StoredFiles:
             raise SourceMissing(f"{uri} is not on the store of the staging directory; move the table there")
 
     def new_input(self, location: str) -> Any:
-        """Return the file, as PyIceberg opens it."""
+        """Return a PyIceberg ``InputFile``."""
 
         def open_file(*, seekable: bool = True) -> io.BytesIO:
             self.check(location)

@@ -351,11 +351,11 @@ def _other_hdfs(extra: _Extra) -> list[OtherHdfs]:
     return found
 
 
-_OTHER_LOGINS = ("role_arn", "assume_role_method", "profile_name")  # of boto3, which nodes do not have
+_OTHER_LOGINS = ("role_arn", "assume_role_method", "profile_name")  # need boto3, which nodes lack
 
 
 def _object_store(extra: _Extra, get_connection: Callable[[str], Connection]) -> dict[str, str]:
-    """Return the environment variables for the access to S3 in the AWS connection."""
+    """Return the environment variables for the access to S3, from the AWS connection."""
     conn_id = extra["aws_conn_id"]
     if conn_id is None:
         return {}
@@ -365,7 +365,7 @@ def _object_store(extra: _Extra, get_connection: Callable[[str], Connection]) ->
         raise extra.problem("aws_conn_id", f"names {conn_id!r}, which does not exist") from error
     given = _extra_of(connection)
     if connection.conn_type != "aws" or bool(connection.login) != bool(connection.password):
-        what = f"names {conn_id!r}, which should have the type aws, and an access key ID with its secret or neither"
+        what = f"names {conn_id!r}: its type must be aws, with an access key ID and its secret, or without both"
         raise extra.problem("aws_conn_id", what)
     if other := next(filter(given.get, _OTHER_LOGINS), None):
         what = f"names {conn_id!r} with {other}; jobs support only an access key, or the role of their node"

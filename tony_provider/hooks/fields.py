@@ -154,7 +154,8 @@ FIELDS = {
         ),
         hive_metastore=Field(
             "Hive metastore",
-            "Comma-separated addresses of the Hive metastores, such as thrift://hms1:9083. Default: none.",
+            "Comma-separated addresses of one Hive metastore, such as thrift://hms1:9083, for inputs that are tables. "
+            "Default: none.",
             "texts",
         ),
         python=Field(
@@ -171,7 +172,7 @@ FIELDS = {
         ),
         avoid_nodes_after=Field(
             "Avoid nodes after",
-            "New jobs avoid a node on which at least this many jobs have lost containers in the last "
+            "New jobs avoid nodes that lost containers of at least this many applications in the last "
             f"{contract.LOST_NODES_DAYS} days; see `airflow tony nodes`. Default: new jobs avoid no node.",
             "number",
             minimum=1,
@@ -179,8 +180,8 @@ FIELDS = {
         aws_conn_id=Field(
             "AWS connection",
             "ID of an aws connection with the access to s3:// inputs and outputs: access key, and optionally session "
-            "token, endpoint and region. Jobs with such inputs or outputs get these values as environment variables, "
-            "and the keys as secrets. Default: none; nodes use their own role.",
+            "token, endpoint and region. Jobs with such inputs or outputs get these values in environment variables; "
+            "keys are treated like secrets. Default: none; nodes use their own role.",
         ),
         shared_dir=Field(
             "Shared directory",

@@ -42,7 +42,7 @@ _MOST_OF_RECORD = 512 << 10  # bytes of a segment that is a record; masters writ
 
 
 @attrs.frozen
-class LostContainer:
+class ContainerLoss:
     """The newest loss of a container on a node."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
@@ -57,7 +57,7 @@ class LostNodes:
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
-    nodes: dict[str, LostContainer] = attrs.field(factory=dict)  # by node (host:port)
+    nodes: dict[str, ContainerLoss] = attrs.field(factory=dict)  # by node (host:port)
 
 
 def lost_nodes_days(directory: str, now_ms: int) -> list[str]:

@@ -26,8 +26,8 @@ from tony_provider.runtime.executor.preflight import (
     check_network,
     clock_problems,
     disk_problems,
-    found_within,
     memory_problems,
+    run_checks,
 )
 from tony_provider.runtime.frameworks.base import PREFLIGHT_PORT, TaskAddress
 from tony_provider.runtime.jobspec.model import PortRange, Role
@@ -77,7 +77,7 @@ def test_a_node_whose_memory_other_processes_use(tmp_path: Path) -> None:
     meminfo.write_text("MemTotal:       65536000 kB\nMemAvailable:    1048576 kB\n")
     assert list(memory_problems(2048, meminfo)) == []
     (found,) = memory_problems(4096, meminfo)
-    assert found == "its node has 1 GiB of memory available for a container of 4096 MiB"
+    assert found == "its available memory is 1 GiB, for a container of 4 GiB"
 
 
 def test_a_node_whose_clock_is_wrong() -> None:
@@ -95,12 +95,12 @@ def test_a_check_that_hangs_is_a_finding() -> None:
         hangs.wait()
         yield from ()
 
-    (found,) = found_within(0.2, [never], threading.Event())
+    (found,) = run_checks(0.2, [never], threading.Event())
     assert "does not answer within 0.2 s" in found
     stopped = threading.Event()
     stopped.set()
     with pytest.raises(Cancelled):
-        found_within(60, [never], stopped)
+        run_checks(60, [never], stopped)
     hangs.set()
 
 
@@ -109,7 +109,7 @@ def test_a_check_that_cannot_be_made_does_not_hide_the_others() -> None:
         yield "a"
         raise OSError("no such file")
 
-    assert found_within(10, [broken, lambda: iter(["b"])], threading.Event()) == ["a", "b"]
+    assert run_checks(10, [broken, lambda: iter(["b"])], threading.Event()) == ["a", "b"]
 
 
 # ---- the network ---------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_only_the_ranks_of_a_host_that_is_cut_off_are_unfit(ranks: Callable[...,
     found = ranks(1, 1, 2, 2, 3, 3, 4, 4).without_host("127.0.2.2", inbound=inbound)
     unfit = [rank for rank, text in enumerate(found) if text]
     assert unfit in ([2, 3], [2])  # messages go to one rank of a host
-    start = "it can be reached from none of worker:" if inbound else "it reaches none of worker:"
+    start = "it received no message from worker:" if inbound else "it did not reach worker:"
     assert all(found[rank].startswith(start) for rank in unfit)
     assert inbound or "Connect call failed" in found[2]
 

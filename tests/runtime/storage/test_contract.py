@@ -363,7 +363,7 @@ def test_rename_refuses_to_mix_files_and_directories(place: Place, overwrite: bo
 def test_what_is_no_mount_point_may_be_replaced(place: Place) -> None:
     place.write("d/a", b"x")
     for name in ("d", "d/a", "no", "no/deeper"):
-        assert place.storage.why_fixed(place.uri(name)) == ""
+        assert place.storage.rename_target_problem(place.uri(name)) == ""
     assert (place.names(), place.names("d")) == (["d"], ["a"])
 
 

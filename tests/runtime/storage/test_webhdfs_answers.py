@@ -176,6 +176,6 @@ def test_a_mount_point_is_known_by_the_refusal_of_a_rename(message: str) -> None
         return Reply(403, json.dumps({"RemoteException": remote}).encode())
 
     with scripted(answer) as address, WebHdfsStorage(WebHdfsConfig([address])) as storage:
-        assert "contains a mount point of the HDFS router" in storage.why_fixed(URI)
+        assert "contains a mount point, which the HDFS router cannot move" in storage.rename_target_problem(URI)
     assert [each.op for each in asked] == ["RENAME"]
     assert asked[0].params["destination"].startswith("/a/.tony-tmp-")

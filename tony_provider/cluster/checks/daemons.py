@@ -481,7 +481,7 @@ class SchedulerChecks:
             federated = self.cluster.rest.setting("yarn.federation.enabled")
             if (federated or "").lower() == "true":
                 name = self.cluster.rest.setting("yarn.resourcemanager.cluster-id")
-                yield ok("Federation", f"jobs use only the sub-cluster {name}")
+                yield ok("Federation", f"jobs use only the sub-cluster {name or 'of the ResourceManager'}")
         except ConfigurationHidden:
             yield warning(
                 "ResourceManager's configuration",

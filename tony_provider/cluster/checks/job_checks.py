@@ -155,7 +155,7 @@ class JobChecks:
         self.runtime = named_runtime(self.opened)
         self.nodes = _nodes(self.opened, self.runtime)
         if names_object_store(self.job) and not self.nodes.object_stores:
-            yield _NO_LIBRARY if self.runtime is None else f"{_OLD_ARCHIVE} {self.opened.settings.runtime_archive}"
+            yield _NO_LIBRARY if self.runtime is None else _ARCHIVE_LACKS_LIBRARY
 
     def _launch_problems(self) -> Iterator[str]:
         assert self.sources is not None  # noqa: S101 - needed
@@ -321,9 +321,9 @@ _NO_LIBRARY = (
     f"inputs or outputs on an object store need the package {PACKAGE} on this worker: install tony-provider with the "
     "extra object-stores, or name a runtime_archive in the tony connection"
 )
-_OLD_ARCHIVE = (
-    "inputs or outputs on an object store need an archive that `airflow tony runtime build --object-stores` has built, "
-    "unlike the tony connection's runtime_archive"
+_ARCHIVE_LACKS_LIBRARY = (
+    "inputs or outputs on an object store need a library that the archive of the tony connection (runtime_archive) "
+    "lacks: build it again with `airflow tony runtime build --object-stores`"
 )
 
 
@@ -430,7 +430,7 @@ def launch_problems(
 
 
 def hadoop_problems(job: JobSpec, opened: OpenCluster) -> list[str]:
-    """Return the problem of a job that needs HDFS tokens on a cluster with Kerberos but cannot get them."""
+    """Return why a job on a cluster with Kerberos cannot get the tokens of HDFS or Hive that it needs, or []."""
     yarn = opened.settings.yarn
     if not job.hadoop or yarn is None or not yarn.kerberos:
         return []
@@ -546,7 +546,7 @@ def _input_size(
 ) -> InputSizes | str:
     spec = job.inputs[name]
     if spec.table is not None:
-        return f"the submission lists the table {spec.table}"
+        return "its table is only listed at submission"
     if any(_is_out_of_reach(path, store_uri, stores) for path in spec.paths):
         return "only the nodes can read it"
     try:

@@ -17,7 +17,7 @@ import attrs
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.training.results import job_status, labels, returned
 from tony_provider.runtime.application_history import (
-    LostContainer,
+    ContainerLoss,
     LostNodes,
     SampleSegmentHeader,
     TaskSample,
@@ -57,18 +57,19 @@ class SuspectNode:
 
     node: str  # host:port at the latest loss
     applications: list[str]  # IDs of the applications, the latest loss first
-    latest: LostContainer
+    latest: ContainerLoss
 
 
 def suspect_nodes(storage: Storage, directory: str, now_ms: int) -> list[SuspectNode]:
-    """Return the nodes that lost containers, those of most applications first. Raises StorageError.
+    """Return nodes that lost containers in the last days, sorted by the number of applications. Raises StorageError.
 
-    ``directory``: URI of the directory in which application masters record the losses.
+    ``directory``: URI of the directory in which application masters record the losses. Reads a limited number of
+    records. ``now_ms``: epoch milliseconds.
     """
     since_ms = now_ms - contract.LOST_NODES_DAYS * _DAY_MS
     days = in_parallel_ordered(partial(list_existing, storage), lost_nodes_days(directory, now_ms), _AT_ONCE)
     files = [file.path for day in days for file in day if not is_temporary(file.name)][:_MOST_RECORDS]
-    losses: dict[str, list[tuple[LostContainer, str, str]]] = {}  # loss, application and node, by host
+    losses: dict[str, list[tuple[ContainerLoss, str, str]]] = {}  # loss, application and node, by host
     for file, nodes in zip(files, in_parallel_ordered(partial(_lost_nodes, storage), files, _AT_ONCE), strict=True):
         for node, loss in nodes.items():
             if loss.time_ms >= since_ms:
@@ -79,19 +80,19 @@ def suspect_nodes(storage: Storage, directory: str, now_ms: int) -> list[Suspect
 
 
 _AT_ONCE = 8  # files read concurrently
-_MOST_RECORDS = 500  # the newest ones
+_MOST_RECORDS = 500  # from the newest day on
 _DAY_MS = 86_400_000
 
 
-def _lost_nodes(storage: Storage, file: str) -> Mapping[str, LostContainer]:
+def _lost_nodes(storage: Storage, file: str) -> Mapping[str, ContainerLoss]:
     try:
         return load_json(read_bytes(storage, file, length=RECORD_LIMIT), LostNodes).nodes
     except (StorageNotFound, StorageIsADirectory, StoragePermissionDenied, CodecError) as error:
-        log.info("leaving out a record of lost nodes: %s", error)
+        log.info("skipping an unreadable record of lost nodes: %s", error)
         return {}
 
 
-def _suspect(losses: Sequence[tuple[LostContainer, str, str]]) -> SuspectNode:
+def _suspect(losses: Sequence[tuple[ContainerLoss, str, str]]) -> SuspectNode:
     latest, _, node = losses[0]
     return SuspectNode(node, list(dict.fromkeys(application_id for _, application_id, _ in losses)), latest)
 

@@ -251,7 +251,7 @@ class PreparedSubmission:
         return plan.newest.uri if plan.goes_on and plan.newest is not None else self.chains.uri_after(plan.newest)
 
 
-_PUBLIC = (ENDPOINT, *REGION_VARIABLES)
+_PLAIN_VARIABLES = (ENDPOINT, *REGION_VARIABLES)
 
 
 def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmission:
@@ -286,11 +286,13 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
 
 
 def _with_object_store(request: SubmissionRequest, job: JobSpec, settings: Settings) -> SubmissionRequest:
-    """Return the request with the connection's access to object stores for the processes, if the job names one."""
+    """Add the connection's variables for object stores to the request, if the job uses such a store."""
     if not names_object_store(job):
         return request
     found = overridden(settings.object_store, {**job.env, **request.secrets})
-    secrets, others = ({name: found[name] for name in names if name in found} for names in (SECRET_VARIABLES, _PUBLIC))
+    secrets, others = (
+        {name: found[name] for name in names if name in found} for names in (SECRET_VARIABLES, _PLAIN_VARIABLES)
+    )
     return attrs.evolve(request, secrets={**secrets, **request.secrets}, environment={**others, **request.environment})
 
 

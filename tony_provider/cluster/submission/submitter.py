@@ -63,7 +63,7 @@ from tony_provider.runtime.common.python_packages import version_text
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.jobspec.container_content import PYTHON_ENV_KEY, image_of_master
-from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.jobspec.model import InputFormat, JobSpec
 from tony_provider.runtime.parsing.parse import merge
 from tony_provider.runtime.protocol.store_tokens import KEY_SERVER_PREFIX, METASTORE_PREFIX, StoreToken, other_tokens
 from tony_provider.runtime.storage import uris
@@ -204,7 +204,7 @@ class SubmissionBuilder(ABC):
         return [each.node for each in found if len(each.applications) >= least]
 
     def _with_tables(self, plan: TrainingPlan) -> JobSpec:
-        """Return the job whose inputs with tables name the lists of their files."""
+        """Return the job with the list of each table's files as the path of its input."""
         job, uri = self.prepared.request.job, self.prepared.chain_uri(plan)
         lists = {name: [self.prepared.table_list_uri(uri, name)] for name in self.prepared.tables}
         listed = {name: attrs.evolve(job.inputs[name], paths=paths) for name, paths in lists.items()}
@@ -411,9 +411,10 @@ class SubmissionAttempt(SubmissionBuilder):
             try:
                 self._opened.storage.write(uri, b"".join(each.line() for each in listed))
             except StorageExists:
-                log.info("The input %s reads the same files as the training's first try, see %s", name, uri)
+                log.info("The input %s reads the partitions or the snapshot of the chain's first try: %s", name, uri)
             else:
-                log.info("The input %s reads %s of its table, see %s", name, count(len(listed), "place"), uri)
+                what = "file" if self.prepared.request.job.inputs[name].format is InputFormat.ICEBERG else "partition"
+                log.info("The input %s reads %s of its table: %s", name, count(len(listed), what), uri)
 
     def _own(self) -> None:
         owner = Owner(self.application_id, uris.name(self._chain_uri), self.prepared.request.whose)

@@ -70,7 +70,7 @@ class OutputPublisher:
                 raise
             except PublishError as error:
                 problems.append(str(error))
-            except Exception as error:  # drivers of other stores raise arbitrary exceptions
+            except Exception as error:  # an internal error
                 log.exception("an output cannot be written")
                 problems.append(f"{child('outputs', name)}: {error or type(error).__name__}")
         if problems:

@@ -15,7 +15,7 @@ from typing import Callable, Optional
 
 from tony_provider.runtime.am.checkpoint_chain import Ownership
 from tony_provider.runtime.am.session.actions import AddNote, Note
-from tony_provider.runtime.application_history import LostContainer, LostNodes, lost_nodes_days
+from tony_provider.runtime.application_history import ContainerLoss, LostNodes, lost_nodes_days
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms, moment
 from tony_provider.runtime.common.codec import dump_json
@@ -234,11 +234,11 @@ class LostNodesFile(StoreWriter):
         super().__init__(ownership.storage, contract.LOST_NODES_DIR, note)
         self._directory = description.lost_nodes_dir
         self._file = f"{description.application_id}.{ownership.am_attempt}.json"
-        self._lost: dict[str, LostContainer] = {}
+        self._lost: dict[str, ContainerLoss] = {}
 
     def lost(self, nodes: Iterable[str], reason: str) -> None:
         """Record a loss on these nodes."""
-        self._lost |= dict.fromkeys(nodes, LostContainer(reason, epoch_ms()))
+        self._lost |= dict.fromkeys(nodes, ContainerLoss(reason, epoch_ms()))
         self.changed()
 
     async def finish(self) -> bool:

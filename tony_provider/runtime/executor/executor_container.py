@@ -110,7 +110,7 @@ def _first_address(interface: str) -> str:
         return ""
 
 
-_OF_PROGRAMS = frozenset({HDFS_TOKEN, KEY_SERVER_TOKEN, HIVE_TOKEN})
+_USER_TOKEN_KINDS = frozenset({HDFS_TOKEN, KEY_SERVER_TOKEN, HIVE_TOKEN})
 
 
 class ContainerCredentials:
@@ -125,11 +125,11 @@ class ContainerCredentials:
     def secrets(self) -> Mapping[str, bytes]:
         return self._credentials.secrets
 
-    def hdfs_tokens(self) -> tuple[int, dict[str, Token]]:
+    def user_tokens(self) -> tuple[int, dict[str, Token]]:
         """Return the version, and the delegation tokens of HDFS, key servers and metastores by their aliases."""
         with self._lock:
             tokens = self._credentials.tokens.items()
-            return self.version, {alias: token for alias, token in tokens if token.kind in _OF_PROGRAMS}
+            return self.version, {alias: token for alias, token in tokens if token.kind in _USER_TOKEN_KINDS}
 
     def take_store_token(self, newer: StoreToken) -> None:
         """Replace the tokens of the store by newer ones. Raises CredentialsError."""

@@ -34,16 +34,15 @@ class UserTokens:
         self._credentials = credentials
         self._target = target
         self._written = -1  # version of the credentials in the file
-        self.services: list[
-            str
-        ] = []  # services of the tokens, such as ha-hdfs:nameservice, or their kinds; empty if there is no file
+        # Services of the tokens, such as ha-hdfs:nameservice, or their kinds. Empty if there is no file.
+        self.services: list[str] = []
 
     def follow(self) -> None:
         """Rewrite the file if there are newer tokens. Blocks. Raises OSError.
 
         After an error the file stays as it is, and the next call retries. Call this from one thread at a time.
         """
-        version, tokens = self._credentials.hdfs_tokens()
+        version, tokens = self._credentials.user_tokens()
         if version == self._written:
             return
         if tokens:

@@ -1,7 +1,7 @@
 """Preflight: checks of a container's node and network before its user processes start.
 
-In the network check, each task of the cluster sends a message to tasks with the next ranks on other hosts. A task that
-reaches none of them, or that none of the tasks before it reaches, is on a faulty node.
+In the network check, each rank of the job sends a message to following ranks on other hosts. A node is faulty if its
+rank reaches none of these ranks, or if no preceding rank reaches it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check_node(context: ExecutorContext, cancelled: threading.Event) -> None:
     if container.spec.gpus:
         names = container_gpus(container.environ, context.gpus)
         checks.append(partial(gpu_problems, names or [], container.spec.gpus))
-    if found := found_within(_NODE_SECONDS, checks, cancelled):
+    if found := run_checks(_NODE_SECONDS, checks, cancelled):
         raise UnfitNodeError("; ".join(found))
 
 
@@ -58,10 +58,8 @@ _NODE_SECONDS = 60.0
 _POLL = 0.05  # seconds
 
 
-def found_within(
-    seconds: float, checks: Sequence[Callable[[], Iterator[str]]], cancelled: threading.Event
-) -> list[str]:
-    """Return the findings of all checks. Return one finding if they do not end in time. Blocks. Raises Cancelled.
+def run_checks(seconds: float, checks: Sequence[Callable[[], Iterator[str]]], cancelled: threading.Event) -> list[str]:
+    """Return the findings of all checks, or one finding if they do not end in time. Blocks. Raises Cancelled.
 
     The checks run in a separate thread, because a broken disk or driver makes calls hang. A check that cannot be made
     is logged.
@@ -73,7 +71,7 @@ def found_within(
             try:
                 found.extend(check())
             except Exception:
-                log.exception("a check of the node could not be made")
+                log.exception("a check of the node raised an error")
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -87,7 +85,7 @@ def found_within(
 
 _LEAST_FREE = 512 << 20  # bytes on the disk of the working directory
 _LEAST_INODES = 1000
-_WRITTEN = 1 << 20  # bytes
+_TEST_FILE_BYTES = 1 << 20  # bytes
 
 
 def disk_problems(directory: Path) -> Iterator[str]:
@@ -100,7 +98,7 @@ def disk_problems(directory: Path) -> Iterator[str]:
         if free.f_files and free.f_favail < _LEAST_INODES:  # 0 files: the file system has no limit
             yield f"its disk has room for only {free.f_favail} more files ({directory})"
         with file.open("wb") as output:
-            output.write(bytes(_WRITTEN))
+            output.write(bytes(_TEST_FILE_BYTES))
             output.flush()
             os.fsync(output.fileno())
     except OSError as error:
@@ -114,14 +112,14 @@ _AVAILABLE = re.compile(r"^MemAvailable: +(\d+) kB$", re.MULTILINE)
 
 
 def memory_problems(container_mib: int, meminfo: Path = Path("/proc/meminfo")) -> Iterator[str]:
-    """Yield a problem if the node has much less available memory than the container may use."""
+    """Yield a problem if the node has less available memory than half of the container's memory."""
     match = _AVAILABLE.search(meminfo.read_text())
     if match and int(match[1]) << 10 < _LEAST_SHARE * (container_mib << 20):
-        yield f"its node has {size(int(match[1]) << 10)} of memory available for a container of {container_mib} MiB"
+        yield f"its available memory is {size(int(match[1]) << 10)}, for a container of {size(container_mib << 20)}"
 
 
 def clock_problems() -> Iterator[str]:
-    """Yield a problem if the node's clock differs from the clock that the job follows."""
+    """Yield a problem if the node's clock differs from the job's clock by more than ``limits.CLOCKS_DIFFER``."""
     if ahead := -clock.correction():
         yield f"its clock is {clock.difference(ahead)} the clock of the job"
 
@@ -138,15 +136,15 @@ def gpu_problems(
         yield from gpus.faults()
         yield from _hardware_errors(gpus.addresses(), kernel_log)
     except OwnGpusUnknownError as error:
-        log.info("the GPUs are not checked: %s", error)
+        log.info("skipping the GPU checks: %s", error)
     except NvmlError as error:
         yield f"its GPUs cannot be used: {error}"
 
 
 _RECENT = 3600.0  # seconds
 _RECORD_BYTES = 8192  # maximum size of a record
-# Numbers of errors of the hardware. Programs cause most other errors. Source: NVIDIA's document "XID Errors".
-_OF_HARDWARE = frozenset({48, 64, 74, 79, 95, 119, 120, 140, 143})
+# XID codes of hardware errors. Programs cause most other XID errors. Source: NVIDIA's document "XID Errors".
+_HARDWARE_XIDS = frozenset({48, 64, 74, 79, 95, 119, 120, 140, 143})
 _XID = re.compile(rb"\d+,\d+,(\d+),[^;]*;NVRM: Xid \(PCI:([0-9a-f:]+)[^)]*\): (\d+),")
 
 
@@ -173,13 +171,13 @@ def _next_record(file: int) -> bytes:
 
 def _recent_error(record: bytes, addresses: Collection[str]) -> Iterator[str]:
     match = _XID.match(record)
-    if match is None or int(match[3]) not in _OF_HARDWARE or match[2].decode() not in addresses:
+    if match is None or int(match[3]) not in _HARDWARE_XIDS or match[2].decode() not in addresses:
         return
     if time.clock_gettime(time.CLOCK_MONOTONIC) - int(match[1]) / 1e6 < _RECENT:
         yield f"its GPU {match[2].decode()} had XID error {int(match[3])}"
 
 
-_NEXT = 3  # number of tasks, on different hosts, to which each task sends a message
+_PEERS = 3  # number of tasks, on different hosts, to which each task sends a message
 _RING_SECONDS = 120.0  # tasks arrive at different times, because some wait for GPUs
 _DNS_SECONDS = 20.0
 _CALL_SECONDS = 5.0
@@ -190,7 +188,7 @@ _FEWEST_HOSTS = 3  # between two hosts, a broken path does not show which host i
 
 @attrs.frozen
 class Ring:
-    """The tasks of a cluster that check their network, as seen by one of them."""
+    """The ranks of a job that check their network, from the view of one rank."""
 
     rank: int
     addresses: Mapping[int, TaskAddress]  # of all tasks, by rank
@@ -214,7 +212,7 @@ class Ring:
             other = (rank + step) % len(self.addresses)
             if (host := self.addresses[other].host) != self.addresses[rank].host:
                 found.setdefault(host, other)
-            if len(found) == _NEXT:
+            if len(found) == _PEERS:
                 break
         return list(found.values())
 
@@ -240,11 +238,11 @@ def check_network(ring: Ring, ports: HeldPorts, cancelled: threading.Event, seco
     if cancelled.is_set():
         raise Cancelled(_STOPPED)
     if targets and not exchange.reached:
-        raise UnfitNodeError(f"it reaches none of {some(exchange.unreached())}")
-    if callers and not exchange.heard:
-        raise UnfitNodeError(f"it can be reached from none of {some(map(ring.describe, sorted(callers)))}")
+        raise UnfitNodeError(f"it did not reach {some(exchange.unreached())}")
+    if callers and not exchange.reached_by:
+        raise UnfitNodeError(f"it received no message from {some(map(ring.describe, sorted(callers)))}")
     if missing := exchange.unreached():
-        log.warning("the check of the network did not reach %s", some(missing))
+        log.warning("the network check did not reach %s", some(missing))
 
 
 _STOPPED = "stopped during the preflight"
@@ -266,7 +264,7 @@ def _resolved(ring: Ring, cancelled: threading.Event) -> dict[int, tuple[str, in
         raise Cancelled(_STOPPED)
     for rank, work in zip(wanted, resolving):
         if not work.done() or work.exception():
-            log.warning("the check of the network leaves out %s: its name is unknown", ring.describe(rank))
+            log.warning("the network check skips %s: its host name cannot be resolved", ring.describe(rank))
     return {rank: work.result() for rank, work in zip(wanted, resolving) if work.done() and not work.exception()}
 
 
@@ -281,7 +279,7 @@ class _Exchange:
         self._errors = dict.fromkeys(targets, "no call ended")
         self._tasks: list[asyncio.Future[None]] = []
         self.reached: set[int] = set()
-        self.heard: set[int] = set()
+        self.reached_by: set[int] = set()
 
     async def run(self, listener: socket.socket, cancelled: threading.Event, seconds: float) -> None:
         """Exchange messages until all ranks have answered, or until a deadline or a request to stop."""
@@ -289,7 +287,7 @@ class _Exchange:
         server = await asyncio.start_server(self._accept, sock=listener, limit=_MESSAGE)
         self._tasks += [asyncio.ensure_future(self._call(rank)) for rank in self._targets]
         try:
-            while not (self.reached.issuperset(self._targets) and self.heard.issuperset(self._callers)):
+            while not (self.reached.issuperset(self._targets) and self.reached_by.issuperset(self._callers)):
                 if cancelled.is_set() or time.monotonic() >= deadline:
                     return
                 await asyncio.sleep(_POLL)
@@ -331,7 +329,7 @@ class _Exchange:
                 await wait_with_timeout(writer.drain(), _CALL_SECONDS)
             # The other end closes the connection when it has the whole answer.
             await wait_with_timeout(reader.read(), _CALL_SECONDS)
-            self.heard.update(senders)
+            self.reached_by.update(senders)
 
     def unreached(self) -> list[str]:
         """Return the ranks that this rank did not reach, each with its host and the last error."""

@@ -116,7 +116,7 @@ class StartOrder:
     cluster: ClusterSpec
     resume: Optional[ResumePoint] = None  # None means from the beginning
     keep_checkpoints: bool = False  # keep the checkpoint directory, and resume from its content
-    preflight: Optional[Preflight] = None  # check before the processes start, or None
+    preflight: Optional[Preflight] = None  # checks before the processes start, or None
 
     @classmethod
     def of_message(cls, rendezvous: tony_pb2.Rendezvous) -> StartOrder:

@@ -190,7 +190,7 @@ class NodeShards:
             return str(self.copies.copy(name, number, InputShard.of_line(line)))
         except ShardChangedError:
             raise
-        except Exception as error:  # drivers of other stores may raise any error
+        except Exception as error:  # an internal error
             raise NotFetchedError(f"shard {number} could not be copied: {error}") from error
 
     def settle(self, name: str, number: int) -> None:
@@ -209,7 +209,7 @@ def shard_problem(stores: JobStores, line: bytes) -> str:
         now = InputShard.of_status(stores.of(shard.uri).status(shard.uri))
     except StorageNotFound:
         return f"{shard.uri} was listed, but does not exist any more"
-    except Exception:  # drivers of other stores may raise any error
+    except Exception:  # an internal error
         log.warning("cannot check whether %s has changed since it was listed", shard.uri, exc_info=True)
         return ""
     if now.size != shard.size or (now.modified_ms and shard.modified_ms not in (0, now.modified_ms)):
@@ -459,5 +459,5 @@ class TaskInputs(StartPart):
             raise
         except Cancelled:
             raise
-        except Exception as error:  # drivers of other stores may raise any error
+        except Exception as error:  # an internal error
             raise PreparationError(f"the task's part of the input {name} could not be copied: {error}") from error

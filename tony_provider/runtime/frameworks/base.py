@@ -34,8 +34,10 @@ TRACKED = frozenset({Role.CHIEF, Role.WORKER})
 """Roles that the job waits for, see ``Role.is_tracked``."""
 
 MAIN_PORT = "main"
-PREFLIGHT_PORT = "preflight"  # for messages between executors before the user processes start
 """Name of the main port: every task has it, and the cluster spec contains it."""
+
+PREFLIGHT_PORT = "preflight"
+"""Name of the port for messages between executors before the user processes start."""
 
 
 def port_of_process(name: str, local_rank: int) -> str:

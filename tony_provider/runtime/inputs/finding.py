@@ -306,10 +306,10 @@ def cut_row_groups(whole: InputShard, sizes: list[int], size: int) -> list[Input
 
 
 def _whole(spec: InputSpec, listed: InputShard, stores: JobStores) -> InputShard:
-    of_table = spec.format in (InputFormat.FILES, InputFormat.ICEBERG)  # the list of an Iceberg table has the formats
+    keeps_format = spec.format in (InputFormat.FILES, InputFormat.ICEBERG)  # lists of Iceberg tables name formats
     return attrs.evolve(
         listed,
-        format=listed.format if of_table else spec.format.value,
+        format=listed.format if keeps_format else spec.format.value,
         checksum=stores.of(listed.uri).checksum(listed.uri) if spec.checksum else None,
     )
 

@@ -175,7 +175,7 @@ def target_problem(storage: Storage, name: str, spec: OutputSpec, training: str)
     ``training`` is the name of the training's identity. Raises StorageError.
     """
     where = f"{child('outputs', name, 'path')}: {spec.path}"
-    if why := storage.why_fixed(spec.path):
+    if why := storage.rename_target_problem(spec.path):
         return f"{where}: {why}"
     why = "" if spec.replace else _not_ours(storage, spec.path, training)
     return f"{where}: {why}; {_REMEDY}" if why else ""

@@ -14,7 +14,7 @@ from tony_provider.runtime.storage import StorageAuthError, StorageError
 KEY_SERVER_PREFIX = "kms://"  # prefix of the name of a key server's token
 METASTORE_PREFIX = "thrift://"  # prefix of the name of a Hive metastore's token
 _METASTORE_ALIAS = "hive.server2.delegation.token"  # as in Spark; Hive's clients find the token by its kind
-_METASTORE_LIFE_MS = 24 * 3600 * 1000  # Hive's default, until which a token is valid without renewals
+_METASTORE_LIFE_MS = 24 * 3600 * 1000  # Hive's default renew interval; tokens that are not renewed then expire
 
 
 @attrs.frozen
@@ -138,7 +138,7 @@ def _replace(credentials: Credentials, secret: str, text: str) -> None:
 
 
 def _until_ms(name: str, text: str) -> int:
-    """Return until when a token of the submission is valid."""
+    """Return a token's expiry in epoch milliseconds."""
     about = _id(text)
     if name.startswith(METASTORE_PREFIX):
         return min(about.latest_ms, about.issued_ms + _METASTORE_LIFE_MS)

@@ -180,8 +180,8 @@ class Storage(ABC):
         be replaced.
         """
 
-    def why_fixed(self, uri: str) -> str:
-        """Return why no directory can be renamed to this path, and what to do. Return an empty string if one can."""
+    def rename_target_problem(self, uri: str) -> str:
+        """Return why a rename cannot replace this path, with a remedy, or an empty string. Raises StorageError."""
         return ""
 
     @abstractmethod

@@ -129,7 +129,7 @@ class LocalStorage(Storage):
                 temporary.unlink()
         return body.given
 
-    def why_fixed(self, uri: str) -> str:
+    def rename_target_problem(self, uri: str) -> str:
         path = local_path(uri)
         try:
             if path.is_symlink():

@@ -38,7 +38,7 @@ VARIABLES = (*SECRET_VARIABLES, ENDPOINT, *REGION_VARIABLES)
 
 
 def overridden(variables: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with a job's own ones, whose access key replaces all secrets."""
+    """Merge a job's own variables. If they contain an access key, drop all other secrets."""
     kept = {name: value for name, value in variables.items() if not (ACCESS_KEY in own and name in SECRET_VARIABLES)}
     return {**kept, **own}
 
@@ -47,6 +47,7 @@ SINGLE_PUT = 8 << 20  # bytes; longer writes are multi-part uploads
 _AT_ONCE = 1  # parts of a file that are sent concurrently, because executors have little memory
 _SINGLE_GET = 2 << 20  # bytes
 _LARGEST_COPY = 5 << 30  # bytes; the limit of S3 for a copy on the server
+# Characters that obstore for Python 3.9 encodes wrongly in listings.
 _QUOTED = re.compile(r"[^ !$&-)+-;=@-Z_a-z]")
 _LISTED = 1000  # files to remove with one request
 _CLIENT = {"connect_timeout": "5s", "timeout": "60s"}  # the second limit includes the transfer of SINGLE_PUT bytes
@@ -199,8 +200,8 @@ class ObjectStorage(Storage):
 
     def _prefix(self, uri: str) -> str:
         path = self._path(uri)
-        if sys.version_info < (3, 10) and _QUOTED.search(path):
-            why = "obstore for Python 3.9 quotes a character of the name"
+        if sys.version_info < (3, 10) and (found := _QUOTED.search(path)):
+            why = f"obstore on Python 3.9 cannot list names with {found[0]!r}"
             raise errors.StorageInvalidPath(uri, "list", why, "use nodes with Python 3.10 or newer, or another name")
         return path
 
@@ -281,7 +282,7 @@ _CHECK_KEY = "check the access key in the AWS connection that `aws_conn_id` of t
 
 @contextmanager
 def _translated(uri: str, operation: str) -> Iterator[None]:
-    """Raise errors of obstore as StorageErrors, and without their long texts."""
+    """Convert obstore's errors to short StorageErrors."""
     try:
         yield
     except Exception as error:

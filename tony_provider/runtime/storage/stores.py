@@ -40,7 +40,8 @@ def open_storage(
     if scheme == "file":
         return LocalStorage.confined_to(local_path(uri)) if confined else LocalStorage()
     if scheme in OBJECT_STORES:
-        raise errors.StorageUnsupported(uri, "open", "only inputs and outputs can be on an object store")
+        why = "only inputs and outputs can be on an object store"
+        raise errors.StorageUnsupported(uri, "open", why, "use hdfs://")
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in (SCHEMES[0], *OBJECT_STORES, "file"))
         raise errors.StorageUnsupported(uri, "open", f"{scheme}:// is not supported here", f"use {known}")

@@ -82,7 +82,7 @@ class SendRendezvous:
     starts: Mapping[str, int]  # number of the new start, by name of each task that starts
     resume: Optional[ResumePoint] = None
     keep_checkpoints: bool = False  # keep checkpoint directories: only these tasks restart, in the same containers
-    preflight: Optional[Preflight] = None  # check before the processes start
+    preflight: Optional[Preflight] = None  # checks before the processes start
 
 
 @attrs.frozen

@@ -557,8 +557,8 @@ class ProcessStarts(Part):
     def _preflight(self, starts: Collection[str]) -> Optional[Preflight]:
         """Return what the tasks that start now check first, or None.
 
-        The network is checked if all tasks of the cluster start together. By default, only a start after a lost
-        container is checked, and the nodes again at the next starts after a failed check. The number of these starts is
+        The network is checked if all tasks of the cluster start together. By default, only starts after a lost
+        container are checked. After a failed check, the next starts check only nodes. The number of these starts is
         limited, so that a check that fails on all nodes does not fail the job.
         """
         failure, wanted = self._state.restarted_after, self._state.job.preflight

@@ -221,7 +221,7 @@ class LastOutput:
 
 @attrs.frozen
 class RestoreFailed:
-    """A start could not be prepared, such as because a checkpoint could not be restored."""
+    """A start could not be prepared, for example because a checkpoint could not be restored."""
 
     start: int
     uri: str  # URI of the resume point; empty if the cause is not a resume point

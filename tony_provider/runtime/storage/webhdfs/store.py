@@ -305,8 +305,11 @@ class WebHdfsStorage(Storage):
         with hdfs._known.without(parsed):
             self._rename(parsed, new, overwrite=overwrite, what="rename")
 
-    def why_fixed(self, uri: str) -> str:
-        """See Storage. Sends a rename to a path below the source, which HDFS always rejects. Routers explain it."""
+    def rename_target_problem(self, uri: str) -> str:
+        """See Storage.
+
+        Requests a rename to a path below the source, which HDFS always rejects. A router's error names mount points.
+        """
         parsed = self._parse(uri)
         params = {"destination": parsed.child(temporary_name()).path, "renameoptions": "NONE"}
         try:
@@ -316,7 +319,8 @@ class WebHdfsStorage(Storage):
         except errors.StorageError as error:
             if _MOUNTED in error.problem:
                 return (
-                    "it is or contains a mount point of the HDFS router, which cannot move it; name a directory in it"
+                    "it is or contains a mount point, which the HDFS router cannot move; name a directory below the "
+                    "mount point"
                 )
         return ""
 
