@@ -29,10 +29,15 @@ SAMPLE = Path(__file__).parents[1] / "runtime" / "inputs" / "samples" / "pyarrow
 class StandIn:
     """One table in Hive's form, and its partitions by the filter that finds them."""
 
-    def __init__(self, columns: list[str], kind: str = "EXTERNAL_TABLE", **parameters: str) -> None:
+    def __init__(
+        self, columns: list[str], kind: str = "EXTERNAL_TABLE", input_format: str = "", **parameters: str
+    ) -> None:
         keys = [SimpleNamespace(name=each) for each in columns]
         self._table = SimpleNamespace(
-            parameters=parameters, partitionKeys=keys, tableType=kind, sd=SimpleNamespace(location="file:///clicks")
+            parameters=parameters,
+            partitionKeys=keys,
+            tableType=kind,
+            sd=SimpleNamespace(location="file:///clicks", inputFormat=input_format),
         )
         self.found: dict[str, list[list[str]]] = {}
 
@@ -79,6 +84,9 @@ def test_partitions_of_a_hive_table(stores: JobStores) -> None:
         (StandIn([], table_type="ICEBERG"), "is a table of Iceberg: also set `format: iceberg`"),
         (StandIn([], transactional="true"), "is a view or transactional"),
         (StandIn([], kind="VIRTUAL_VIEW"), "is a view or transactional"),
+        (StandIn([], **{"spark.sql.sources.provider": "delta"}), "is a table of delta, so its directories may contain"),
+        (StandIn([], storage_handler="org.apache.hadoop.hive.hbase.HBaseStorageHandler"), "is a table of org"),
+        (StandIn([], input_format="org.apache.hudi.hadoop.HoodieParquetInputFormat"), "is a table of org.apache.hudi"),
     ],
 )
 def test_tables_whose_files_are_not_their_rows(stores: JobStores, table: StandIn, said: str) -> None:

@@ -129,7 +129,7 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     metastore = None
     if yarn.hive_metastore:
         tickets = own_tickets(spnego_error) if yarn.kerberos else None
-        metastore = HiveMetastore(yarn.hive_metastore, user, yarn.hive_principal, tickets)
+        metastore = HiveMetastore(yarn.hive_metastore, user, yarn.hive_principal, tickets, yarn.insecure_http)
     others = {each.name: WebHdfsStorage(as_who(each.webhdfs), negotiate=aside) for each in yarn.other_hdfs}
     storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate, others=others, confined=True)
     storage.object_store_variables = settings.object_store

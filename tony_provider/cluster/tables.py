@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import io
+import re
 import socket
 import weakref
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ import attrs
 
 from tony_provider.cluster.errors import SourceMissing
 from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.text import first_line
 from tony_provider.runtime.hadoop.gss import GssError, Tickets, explained
 from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.jobspec.model import InputFormat, InputSpec
@@ -36,6 +38,8 @@ from tony_provider.runtime.storage.errors import (
 
 _EXTRA = "install the extra: pip install 'tony-provider[hive]'"
 _METADATA_LIMIT = 1 << 30  # bytes of one file of Iceberg's metadata
+_LONGEST_TEXT = 500  # characters of a foreign error message
+_LOGIN_LIMIT = 64 << 10  # bytes of one message of the login
 _FRAME_LIMIT = 1 << 30  # bytes of one message; Hive's own limit for a client's answer is lower
 
 
@@ -68,7 +72,7 @@ class _TicketLogin:
             answer, self._is_authenticated = self._tickets.step(self._server, self._context, challenge or None)
             return answer
         offered = self._tickets.unwrap(self._context, challenge)[0]
-        self.layer = max(each for each in (_NO_LAYER, _INTEGRITY, _CONFIDENTIALITY) if offered & each)
+        self.layer = max((each for each in (_NO_LAYER, _INTEGRITY, _CONFIDENTIALITY) if offered & each), default=0)
         return self._tickets.wrap(self._context, bytes([self.layer]) + _ANY_SIZE, encrypt=False)
 
     def wrap(self, message: bytes) -> bytes:
@@ -130,8 +134,12 @@ class _ThriftTransport:
             self._send(bytes([_OK]), login.step(answer))
             status, answer = self._message(_HEADER)
         if status != _COMPLETE or not login.layer:
-            text = answer.decode("utf-8", "replace")
+            text = first_line(answer.decode("utf-8", "replace"))[:_LONGEST_TEXT]
             raise StorageAuthError(address, "log in to", f"the Hive metastore refuses the Kerberos ticket: {text}", "")
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self._login is not None and self._login.layer == _CONFIDENTIALITY
 
     def _send(self, status: bytes, message: bytes) -> None:
         self._socket.sendall(status + len(message).to_bytes(_LENGTH, "big") + message)
@@ -140,7 +148,7 @@ class _ThriftTransport:
         """Return the first byte of a header, and the message whose length is in the header's last bytes."""
         start = self._exactly(header)
         length = int.from_bytes(start[-_LENGTH:], "big")
-        if length > _FRAME_LIMIT:
+        if length > (_LOGIN_LIMIT if header == _HEADER else _FRAME_LIMIT):
             raise OSError("its answer is not SASL; the metastore may not use Kerberos")
         return start[0], self._exactly(length)
 
@@ -162,6 +170,7 @@ class HiveMetastore:
     user: str  # user of jobs
     principal: str = "hive/_HOST"  # of the metastores, with Kerberos
     tickets: Tickets | None = None  # None without Kerberos
+    insecure: bool = False  # whether tokens may be fetched without encryption
 
     @property
     def name(self) -> str:
@@ -175,7 +184,7 @@ class HiveMetastore:
 
     def get_delegation_token(self, renewer: str = "") -> str:
         """Fetch a token for the user, as text. Its renewer is always the owner of this process's ticket."""
-        with self._client() as client:
+        with self._client(encrypted=not self.insecure) as client:
             assert self.tickets is not None  # noqa: S101 - only clusters with Kerberos have tokens
             owner, _ = self.tickets.owner()
             return str(client.get_delegation_token(self.user, owner))
@@ -206,7 +215,7 @@ class HiveMetastore:
             return list(client.get_partitions_by_filter(*name.split("."), filter_text, -1))
 
     @contextmanager
-    def _client(self) -> Iterator[Any]:
+    def _client(self, *, encrypted: bool = False) -> Iterator[Any]:
         if why := metastore_problem(self):
             raise StorageUnsupported(self.name, _QUERY, why)
         from hive_metastore.ThriftHiveMetastore import Client
@@ -215,14 +224,21 @@ class HiveMetastore:
 
         try:
             with closing(self._connect()) as connection:
+                if encrypted and not connection.is_encrypted:
+                    why = "it does not encrypt, so others could read the token (hadoop.rpc.protection, not privacy)"
+                    advice = "set `insecure_http` in the tony connection if the network is trusted"
+                    raise StorageAuthError(self.name, "fetch a token of", why, advice)
                 client = Client(TBinaryProtocol(connection))
                 if self.tickets is None:
                     client.set_ugi(self.user, [])
                 yield client
         except TException as error:
-            raise StorageError(self.name, _QUERY, explained(str(error.message)), "") from error
+            text = explained(first_line(str(error.message))[:_LONGEST_TEXT])
+            raise StorageError(self.name, _QUERY, text, "") from error
         except GssError as error:
             raise StorageAuthError(self.name, _QUERY, str(error), "") from error
+        except (ValueError, IndexError) as error:  # of Thrift, for bytes that it does not understand
+            raise StorageError(self.name, _QUERY, f"its answer cannot be read: {error}", "") from error
         except OSError as error:
             advice = "check `hive_metastore` and `kerberos` in the tony connection"
             raise StorageUnreachable(self.name, _QUERY, error.strerror or str(error), advice) from error
@@ -260,6 +276,10 @@ def table_lists(
                     files.check(each.uri)
         except SourceMissing as error:
             raise SourceMissing(f"{child('inputs', name, 'table')}: {error}") from error
+        except ValueError as error:  # of PyIceberg, for metadata that it does not understand
+            what = f"PyIceberg cannot read {spec.table}: {first_line(str(error))[:_LONGEST_TEXT]}"
+            remedy = "name another snapshot, or rewrite the table's data files"
+            raise SourceMissing(f"{child('inputs', name, 'table')}: {what}; {remedy}") from error
     return found
 
 
@@ -271,12 +291,22 @@ def _listed(name: str, spec: InputSpec, metastore: HiveMetastore | None, files: 
     return _hive_partitions(name, spec, metastore)
 
 
+_OTHER_FORMATS = ("delta", "hudi")
+_OTHER_INPUT = re.compile("Hoodie|Symlink|Delta")  # in the names of classes that read a table
+
+
 def _hive_partitions(name: str, spec: InputSpec, metastore: HiveMetastore) -> Iterator[InputShard]:
     """Yield a shard for the directory of each partition, or for the directory of a table without partitions."""
     table = metastore.table(name)
     parameters, columns = table.parameters, [each.name for each in table.partitionKeys]
     if parameters.get("table_type", "").lower() == "iceberg":
         raise SourceMissing(f"{name} is a table of Iceberg: also set `format: iceberg`")
+    provider, input_format = parameters.get("spark.sql.sources.provider", ""), table.sd.inputFormat or ""
+    if provider.lower() in _OTHER_FORMATS or "storage_handler" in parameters or _OTHER_INPUT.search(input_format):
+        what = provider or parameters.get("storage_handler") or input_format
+        raise SourceMissing(
+            f"{name} is a table of {what}, so its directories may contain other rows; copy it to Parquet"
+        )
     if parameters.get("transactional", "").lower() == "true" or table.tableType == "VIRTUAL_VIEW":
         raise SourceMissing(f"{name} is a view or transactional, so its files lack its rows; copy it to another table")
     if not columns and spec.partitions is None:

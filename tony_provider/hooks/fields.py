@@ -76,8 +76,8 @@ FIELDS = {
         ),
         insecure_http=Field(
             "Insecure HTTP",
-            "Whether jobs may be submitted to a Kerberos cluster over plain http. The keys, secrets and HDFS tokens of "
-            "these jobs are then readable on the network. Default: no, only https.",
+            "Whether jobs may be submitted to a Kerberos cluster over plain http, and get tokens of a Hive metastore "
+            "that does not encrypt. Their keys, secrets and tokens are then readable on the network. Default: no.",
             "flag",
         ),
         rm_principal=Field(

@@ -562,7 +562,9 @@ class TrainingTry:
         return self._deliver(ending.application, ending.status)
 
     def _rest_of_output(self) -> RemainingOutput:
-        return RemainingOutput(self._wish(fresh=False), self._told, [*self._secrets, *self._telemetry.secrets])
+        of_store = list(self._hook.settings.object_store.values())
+        secrets = [*self._secrets, *self._telemetry.secrets, *of_store]
+        return RemainingOutput(self._wish(fresh=False), self._told, secrets)
 
     def _was_killed_for_another_try(self, ending: WatchResult) -> bool:
         """Return whether the application was killed for an earlier try, which was deferred when its task was cleared.

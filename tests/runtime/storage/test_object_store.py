@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from tests.s3proxy import KEY, SECRET, ObjectServer
 from tony_provider.runtime.storage import LocalStorage, Storage, StorageError, errors, read_bytes
-from tony_provider.runtime.storage.object_store import ObjectStorage
+from tony_provider.runtime.storage.object_store import SINGLE_PUT, ObjectStorage
 from tony_provider.runtime.storage.stores import JobStores
 
 
@@ -113,3 +115,77 @@ def test_without_an_access_key_only_nodes_can_open_a_bucket(tmp_path: Path) -> N
     stores = JobStores(LocalStorage(), str(tmp_path))
     assert not stores.can_open("s3://bucket/a")
     assert stores.can_open("hdfs:///a")
+
+
+def test_variables_of_this_process_do_not_change_the_access(
+    object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = object_server.add_bucket()
+    for name, value in {
+        "AWS_SESSION_TOKEN": "of-another-key",
+        "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9",
+        "AWS_SKIP_SIGNATURE": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    storage = opened(object_server, bucket)
+    storage.write(f"s3://{bucket}/a", b"x")
+    assert read_bytes(storage, f"s3://{bucket}/a") == b"x"
+
+
+def test_a_file_and_a_directory_of_one_name_are_removed_together(object_server: ObjectServer) -> None:
+    bucket = object_server.add_bucket()
+    storage = opened(object_server, bucket)
+    for name in ("x", "x/old", "x/older/y"):
+        storage.write(f"s3://{bucket}/{name}", b"1")
+    assert storage.remove(f"s3://{bucket}/x", recursive=True)
+    assert not storage.exists(f"s3://{bucket}/x")
+    assert storage.list(f"s3://{bucket}/") == []
+
+
+class StandIn(BaseHTTPRequestHandler):
+    """As S3 answers to an upload in parts, except at its end."""
+
+    protocol_version = "HTTP/1.1"
+
+    def _answer(self, status: int, body: str = "") -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("ETag", '"1"')
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def do_PUT(self) -> None:
+        self._answer(200)
+
+    def do_POST(self) -> None:
+        begun = "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>"
+        self._answer(*((200, begun) if "uploads" in self.path else (403, "<Error><Code>AccessDenied</Code></Error>")))
+
+    def do_DELETE(self) -> None:
+        self._answer(204)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Print nothing."""
+
+
+def test_an_upload_whose_end_a_stand_in_refuses_fails_as_a_storage_error() -> None:
+    """obstore raises an OSError of Python there, which callers take for an error of the local disk."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), StandIn) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        variables = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "x"}
+        variables["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{server.server_port}"
+        storage = ObjectStorage.open("s3://bucket/a", variables)
+        with pytest.raises(errors.StoragePermissionDenied, match="AccessDenied"):
+            storage.write("s3://bucket/a", bytes(SINGLE_PUT + 1), overwrite=True)
+        server.shutdown()
+
+
+def test_an_error_of_the_source_is_not_changed(object_server: ObjectServer) -> None:
+    def source() -> Iterator[bytes]:
+        yield bytes(SINGLE_PUT + 1)
+        raise OSError("the local disk is broken")
+
+    bucket = object_server.add_bucket()
+    with pytest.raises(OSError, match="the local disk is broken"):
+        opened(object_server, bucket).write(f"s3://{bucket}/a", source(), overwrite=True)

@@ -39,7 +39,7 @@ from tony_provider.runtime.jobspec.container_content import (
     named_environments,
     python_env_kind,
 )
-from tony_provider.runtime.jobspec.model import ContainerRuntime, Docker, JobSpec, Role
+from tony_provider.runtime.jobspec.model import ContainerRuntime, Docker, InputFormat, JobSpec, Role
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageInvalidPath, StorageNotFound
@@ -68,7 +68,7 @@ def _words(job: JobSpec) -> dict[str, Any]:
     found.update(_image("docker", job.docker))
     found.update({f"env.{name}": value for name, value in job.env.items()})
     for name, spec in job.inputs.items():
-        of_table = [spec.table, spec.partitions, spec.snapshot]
+        of_table = [spec.table, spec.partitions, spec.snapshot, spec.format is InputFormat.ICEBERG]
         found[f"inputs.{name}"] = spec.paths if spec.table is None else of_table
     for name, task in job.tasks.items():
         if job.role(name) is not Role.SIDECAR:

@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, BinaryIO, Optional
 
 from tony_provider.runtime.common.network import web_address
@@ -43,9 +44,28 @@ def overridden(variables: Mapping[str, str], own: Mapping[str, str]) -> dict[str
     return {**kept, **own}
 
 
+def _without_environment(config: Mapping[str, str]) -> dict[str, str]:
+    """Return the configuration with values for variables of this process that obstore would also read."""
+    found = {**config, **({"AWS_SKIP_SIGNATURE": "false"} if ACCESS_KEY in config else {})}
+    if ENDPOINT in config and sys.version_info >= (3, 10):  # older versions of obstore do not know this variable
+        found["AWS_ENDPOINT_URL_S3"] = config[ENDPOINT]
+    return found
+
+
+def _login(config: Mapping[str, str]) -> dict[str, Any]:
+    """Return arguments of a store by which an access key is used without the variables of this process."""
+    if ACCESS_KEY not in config:
+        return {}
+    key, secret, token = (config.get(name) for name in SECRET_VARIABLES)
+    login = {"access_key_id": key, "secret_access_key": secret, "token": token, "expires_at": None}
+    return {"credential_provider": lambda: login}
+
+
 SINGLE_PUT = 8 << 20  # bytes; longer writes are multi-part uploads
 _AT_ONCE = 1  # parts of a file that are sent concurrently, because executors have little memory
 _SINGLE_GET = 2 << 20  # bytes
+_MOST_PARTS = 9_000  # of a file; the limit of S3 is 10,000
+_COPY_TIMEOUT = "1800s"  # S3 answers at the end of a copy
 _LARGEST_COPY = 5 << 30  # bytes; the limit of S3 for a copy on the server
 # Characters that obstore for Python 3.9 encodes wrongly in listings.
 _QUOTED = re.compile(r"[^ !$&-)+-;=@-Z_a-z]")
@@ -59,26 +79,30 @@ class ObjectStorage(Storage):
 
     renames_at_once = False
 
-    def __init__(self, uri: str, store: Any) -> None:
-        """``uri``: any URI in the bucket."""
+    def __init__(self, uri: str, store: Any, copying: Any = None) -> None:
+        """``uri``: any URI in the bucket. ``copying``: the store with a longer timeout, for copies on the server."""
         parsed = uris.parse(uri)
         self._root = f"{parsed.scheme}://{parsed.authority}/"
         self._store = store
+        self._copying = copying or store
 
     @classmethod
     def open(cls, uri: str, variables: Mapping[str, str]) -> ObjectStorage:
         """Open the bucket of a URI. ``variables``: see ``VARIABLES``; other variables are ignored.
 
-        Sends no request. Raises StorageUnsupported if obstore is not installed, and StorageInvalidPath.
+        Without an access key, obstore also reads the variables of this process. Sends no request. Raises
+        StorageUnsupported if obstore is not installed, and StorageInvalidPath.
         """
         config = {name: variables[name] for name in VARIABLES if variables.get(name)}
         endpoint = config.get(ENDPOINT, "https://")
         try:
             if ENDPOINT in config:
                 web_address(endpoint, "https://host:port")
+            given = {"config": _without_environment(config), "retry_config": _RETRY, **_login(config)}
             client = {**_CLIENT, "allow_http": endpoint.startswith("http://")}
-            s3_store = importlib.import_module(f"{PACKAGE}.store").S3Store
-            store = s3_store(uris.parse(uri).authority, config=config, client_options=client, retry_config=_RETRY)
+            bucket, s3_store = uris.parse(uri).authority, importlib.import_module(f"{PACKAGE}.store").S3Store
+            store = s3_store(bucket, client_options=client, **given)
+            copying = s3_store(bucket, client_options={**client, "timeout": _COPY_TIMEOUT}, **given)
         except ImportError as error:
             raise errors.StorageUnsupported(
                 uri,
@@ -88,7 +112,7 @@ class ObjectStorage(Storage):
             ) from error
         except ValueError as error:
             raise errors.StorageInvalidPath(uri, "open", f"{ENDPOINT} cannot be used: {error}") from error
-        return cls(uri, store)
+        return cls(uri, store, copying)
 
     def status(self, uri: str) -> FileStatus:
         path = self._path(uri)
@@ -145,7 +169,7 @@ class ObjectStorage(Storage):
                 raise errors.StorageExists(uri, "write", "it exists already")
             whole = itertools.chain([beginning], chunks)
             del beginning  # so that it is freed when it was sent
-            self._stream(path, whole)
+            self._stream(uri, whole, body.size)
         return body.given
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
@@ -176,9 +200,11 @@ class ObjectStorage(Storage):
             return False
         if status.is_directory and not recursive:
             raise errors.StorageNotEmpty(uri, "remove", "the directory is not empty")
-        below = self._paths_below(uri) if status.is_directory else iter([path])
+        # A file and a directory may have the same name.
+        below = self._paths_below(uri) if recursive else iter(())
+        found = itertools.chain(below, [] if status.is_directory else [path])
         with _translated(uri, "remove"):
-            while paths := [*itertools.islice(below, _LISTED)]:
+            while paths := [*itertools.islice(found, _LISTED)]:
                 self._store.delete(paths)
         return True
 
@@ -211,21 +237,28 @@ class ObjectStorage(Storage):
                 for each in found:
                     yield each["path"]
 
-    def _stream(self, path: str, chunks: Iterator[bytes]) -> None:
-        """Write a file in parts. If an error occurs, the file is not closed, and so it does not appear."""
+    def _stream(self, uri: str, chunks: Iterator[bytes], size: Optional[int]) -> None:
+        """Write a file in parts. If an error occurs, the file is not closed, and so it does not appear.
+
+        ``size``: number of bytes, or None if it is not known. Without it, a file may have ``_MOST_PARTS`` of the usual
+        parts.
+        """
         open_writer = importlib.import_module(PACKAGE).open_writer
-        file = open_writer(self._store, path, buffer_size=SINGLE_PUT, max_concurrency=_AT_ONCE)
+        part = max(SINGLE_PUT, -(-(size or 0) // _MOST_PARTS))
+        file = open_writer(self._store, self._path(uri), buffer_size=part, max_concurrency=_AT_ONCE)
         for chunk in chunks:
-            file.write(chunk)
-        file.close()
+            with _translated(uri, "write", of_writer=True):
+                file.write(chunk)
+        with _translated(uri, "write", of_writer=True):
+            file.close()
 
     def _move(self, source: str, target: str, size: int) -> None:
         if size > _LARGEST_COPY:
             with self.open_read(source) as file:
-                self.write(target, file, overwrite=True)
+                self._stream(target, iter(partial(file.read, _SINGLE_GET), b""), size)
         with _translated(source, "rename"):
             if size <= _LARGEST_COPY:
-                self._store.copy(self._path(source), self._path(target))
+                self._copying.copy(self._path(source), self._path(target))
             self._store.delete(self._path(source))
 
 
@@ -273,20 +306,21 @@ def _take(chunks: Iterator[bytes], at_least: int) -> bytes:
 
 
 _ANSWER = re.compile(r"status code: (\d+)")
-_CODE, _MESSAGE = re.compile(r"<Code>(\w+)</Code>"), re.compile(r"<Message>([^<]*)</Message>")
+_CODE, _MESSAGE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)"), re.compile(r"<Message>([^<]*)</Message>")
 _REQUEST = re.compile(r"performing \w+ (\w+://[^/ ?]+).* - (.*)", re.DOTALL)
+_EMPTY_NAME = re.compile(r"(?i)invalid path|empty path segment")
 _CREDENTIAL_CODES = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")
 _CREDENTIAL_SERVERS = ("169.254.169.254", "169.254.170.2", "AssumeRole")
 _CHECK_KEY = "check the access key in the AWS connection that `aws_conn_id` of the tony connection names"
 
 
 @contextmanager
-def _translated(uri: str, operation: str) -> Iterator[None]:
-    """Convert obstore's errors to short StorageErrors."""
+def _translated(uri: str, operation: str, *, of_writer: bool = False) -> Iterator[None]:
+    """Convert obstore's errors to short StorageErrors. ``of_writer``: its file object, which raises OSErrors."""
     try:
         yield
     except Exception as error:
-        if isinstance(error, FileNotFoundError) or type(error).__module__.startswith(PACKAGE):
+        if isinstance(error, OSError if of_writer else FileNotFoundError) or type(error).__module__.startswith(PACKAGE):
             raise _error(uri, operation, type(error).__name__, str(error)) from None
         if isinstance(error, ValueError) and "parse path" in str(error):
             raise errors.StorageInvalidPath(uri, operation, str(error)) from None
@@ -296,18 +330,20 @@ def _translated(uri: str, operation: str) -> Iterator[None]:
 def _error(uri: str, operation: str, kind: str, text: str) -> errors.StorageError:
     text = text.partition("\n\nDebug source")[0]
     answer, code, message = (pattern.search(text) for pattern in (_ANSWER, _CODE, _MESSAGE))
-    name = code[1] if code else ""
+    name = next(filter(None, code.groups())) if code else ""
     problem = ": ".join(filter(None, [name, message[1] if message else ""])) or f"HTTP {answer[1]}" if answer else text
     if any(server in text for server in _CREDENTIAL_SERVERS):
         why = "no access key was given, and this machine has no role of its own"
         return errors.StorageAuthError(uri, operation, why, "set `aws_conn_id` in the tony connection")
+    if _EMPTY_NAME.search(text):
+        return errors.StorageInvalidPath(uri, operation, "a file's name has an empty part (//), which obstore rejects")
     if name == "NoSuchBucket":
         return errors.StorageInvalidPath(uri, operation, "the bucket does not exist")
     if kind == FileNotFoundError.__name__:
         return errors.StorageNotFound(uri, operation, "there is no such file")
     if kind in ("AlreadyExistsError", "PreconditionError"):
         return errors.StorageExists(uri, operation, "it exists already")
-    if answer and answer[1] in ("401", "403"):
+    if (answer and answer[1] in ("401", "403")) or name == "AccessDenied":
         denied = errors.StorageAuthError if name in _CREDENTIAL_CODES else errors.StoragePermissionDenied
         return denied(uri, operation, problem, _CHECK_KEY)
     if answer and answer[1] < "500":

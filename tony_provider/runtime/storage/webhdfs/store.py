@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import logging
+import re
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,7 +91,7 @@ _CONTENT = "user.tony.content"  # attribute of an empty file: the content of a r
 _MOST_CONTENT = 12_000  # bytes, compressed; HDFS limits an attribute to 16 KiB by default
 _MOST_UNPACKED = 16 << 20  # bytes; 12,000 bytes expand to at most 12 MB, but another program may have set the attribute
 _REPLACING_TRIES = 3  # attempts to replace a file through HttpFS, because other processes may replace it too
-_MOUNTED = "mount point"  # in errors of routers: "the path: … is a mount point", "there are mount points: …"
+_MOUNTED = re.compile(r"is a mount point|there are mount points")  # errors of routers
 _JOINED_AT_ONCE = 20  # paths in one request, because NameNodes accept URLs of 64 KiB
 _CLEAN_UP_TIMEOUT = 10.0  # seconds; short, because the caller of a failed write waits for it
 
@@ -317,7 +318,7 @@ class WebHdfsStorage(Storage):
         except errors.STORE_ERRORS:
             raise
         except errors.StorageError as error:
-            if _MOUNTED in error.problem:
+            if _MOUNTED.search(error.problem):
                 return (
                     "it is or contains a mount point, which the HDFS router cannot move; name a directory below the "
                     "mount point"
