@@ -113,6 +113,7 @@ SINKS = {
             "cluster/local/local_cluster.py",
             "cluster/tables.py",
             "runtime/executor/ports.py",
+            "runtime/executor/preflight.py",
             "runtime/executor/tunnel_ends.py",
             "runtime/hadoop/rpc.py",
             "runtime/storage/webhdfs/datanodes.py",
@@ -130,6 +131,7 @@ SINKS = {
             "cluster/local/local_cluster.py",
             "cluster/submission/submitter.py",
             "cluster/training/checkpoint_chains.py",
+            "runtime/am/store_writer.py",
             "runtime/application.py",
             "runtime/artifacts/upload.py",
             "runtime/artifacts/tree_restore.py",
@@ -386,6 +388,12 @@ FLOWS = (
         "connections",
         "executors connect only to servers of the task's container or of the same user",
         ("neighbours-tensorboard", "tests/runtime/executor/test_peers.py"),
+    ),
+    Flow(
+        _NEIGHBOUR,
+        "connections",
+        "in the preflight, executors connect only to ports of the job's executors, and accept only the expected bytes",
+        ("tests/runtime/executor/test_preflight.py",),
     ),
     Flow(
         _VIEWER,

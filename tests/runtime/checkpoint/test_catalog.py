@@ -389,7 +389,7 @@ def test_an_error_of_the_store_is_raised_and_is_no_damage(place: Place, catalog:
     stored = commit(place, catalog, 5)
     file = uris.join(stored.uri, stored_checkpoint.MANIFEST_FILE)
     place.storage.remove(file)
-    place.storage.make_directories(file)
+    place.storage.write(uris.join(file, "a directory in its place"), b"")
     with pytest.raises(StorageError):
         Catalog(place.storage, place.root).newest()
     assert names(place, "broken") == []
@@ -463,7 +463,7 @@ def test_an_unreadable_manifest_in_the_broken_checkpoints_does_not_stop_pruning(
     first, last = commit(place, catalog, 1), commit(place, catalog, 2)
     for number, data in enumerate((b"\xff", b"", b"{}", dump_json(attrs.evolve(first.manifest, step=-1)))):
         place.write(f"broken/{stored_checkpoint.directory_name(number)}/{stored_checkpoint.MANIFEST_FILE}", data)
-    place.storage.make_directories(place.uri(f"broken/{stored_checkpoint.directory_name(9)}"))
+    place.write(f"broken/{stored_checkpoint.directory_name(9)}/another file", b"")
     place.write("broken/a file", b"")
     assert catalog.prune(1) == [first.uri]
     assert names(place, "objects") == objects_of(last)

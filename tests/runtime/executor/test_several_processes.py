@@ -38,7 +38,7 @@ def two(command: str, **changes: object) -> JobSpec:
 
 async def begin(running: Running) -> None:
     registration = await running.master.first("registration")
-    assert sorted(registration.ports) == ["main", "main.1"]
+    assert sorted(registration.ports) == ["main", "main.1", "preflight"]
     own = tony_pb2.TaskAddress(type="worker", index=0, role="worker", host="127.0.0.1", ports=registration.ports)
     other = tony_pb2.TaskAddress(
         type="worker", index=1, role="worker", host="10.0.0.2", ports={"main": 20001, "main.1": 20002}

@@ -37,6 +37,7 @@ NEVER = {
     *("framework", "files", "archives", "python_env", "docker", "env", "secrets", "hadoop", "inputs", "outputs"),
     *("success", "start", "tolerated_failures", "tags", "node_label", "port_range", "preset", "network", "acls"),
     "windows",  # whose hours others count on
+    "preflight",
 }
 NO_SIZES = ["command", "env", "secrets", "role", "after", "ready", "restart", "decides", "resources", "node_label"]
 
