@@ -250,6 +250,8 @@ def test_files_are_joined(place: Place) -> None:
 
 
 def test_of_several_writers_one_wins(place: Place) -> None:
+    if place.kind == "s3":
+        pytest.skip("S3Proxy checks the condition of a write before it writes, not at the same time")
     writers = 4
     start = threading.Barrier(writers, timeout=30)
 
