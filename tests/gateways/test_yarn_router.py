@@ -12,6 +12,7 @@ from tests.gateways.places import train_kill_and_resume
 from tests.gateways.yarn_router import federated, yarn_router
 from tests.gateways.zookeeper import zookeeper
 from tests.hadoop.cluster import HadoopCluster
+from tests.hadoop.daemons import ClusterError
 from tests.hadoop.fixtures import StartHadoop
 from tests.jobs.places import YarnPlace
 from tony_provider.cluster.errors import UnexpectedAnswer
@@ -32,8 +33,12 @@ class AtRouter(YarnPlace):
 
 @pytest.fixture(scope="module")
 def sub_cluster(start_hadoop: StartHadoop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HadoopCluster]:
+    """At the first start, ResourceManager and AMRMProxy create the same nodes in ZooKeeper, and one may fail."""
     with zookeeper(tmp_path_factory.mktemp("zookeeper")) as address:
-        cluster = start_hadoop(federated(address))
+        try:
+            cluster = start_hadoop(federated(address))
+        except ClusterError:
+            cluster = start_hadoop(federated(address))
         yield cluster
         cluster.stop()
 
