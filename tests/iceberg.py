@@ -34,9 +34,13 @@ class StoredFiles(FileIO):  # type: ignore[misc,unused-ignore]  # without the ex
         raise NotImplementedError(location)
 
 
-class _Input(InputFile):  # type: ignore[misc,unused-ignore]  # without the extra, its type is unknown
+class _Stored:
+    """A file of a store, as both of PyIceberg's kinds of files have it."""
+
+    location: str  # of PyIceberg's class, which follows
+
     def __init__(self, location: str, store: Storage) -> None:
-        super().__init__(location)
+        super().__init__(location)  # type: ignore[call-arg]
         self._store = store
 
     def __len__(self) -> int:
@@ -45,21 +49,13 @@ class _Input(InputFile):  # type: ignore[misc,unused-ignore]  # without the extr
     def exists(self) -> bool:
         return self._store.exists(self.location)
 
+
+class _Input(_Stored, InputFile):  # type: ignore[misc,unused-ignore]  # without the extra, its type is unknown
     def open(self, seekable: bool = True) -> Any:
         return io.BytesIO(read_bytes(self._store, self.location))
 
 
-class _Output(OutputFile):  # type: ignore[misc,unused-ignore]  # without the extra, its type is unknown
-    def __init__(self, location: str, store: Storage) -> None:
-        super().__init__(location)
-        self._store = store
-
-    def __len__(self) -> int:
-        return self._store.status(self.location).size
-
-    def exists(self) -> bool:
-        return self._store.exists(self.location)
-
+class _Output(_Stored, OutputFile):  # type: ignore[misc,unused-ignore]  # without the extra, its type is unknown
     def to_input_file(self) -> InputFile:
         return _Input(self.location, self._store)
 

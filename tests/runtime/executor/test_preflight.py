@@ -221,18 +221,11 @@ def test_an_answer_counts_when_the_other_end_has_it(ranks: Callable[..., Ranks])
         slow.sendall(ring.message(1))
         third = pool.submit(check_network, made.ring(2), made.ports[2], made.cancelled, 60.0)
         assert not wait([first], 1.0).done, "rank 1 has not read the answer yet"
-        received = b"".join(iter(partial(_read, slow, len(ring.message(0))), b""))
-        assert received == ring.message(0)
-        slow.close()
+        with slow, slow.makefile("rb") as answer:
+            assert answer.read(len(ring.message(0))) == ring.message(0)
         first.result()
         made.cancelled.set()
         wait([second, third])
-
-
-def _read(connection: socket.socket, size: int, taken: list[int] = []) -> bytes:  # noqa: B006 - counts over the calls
-    data = connection.recv(min(1024, size - sum(taken))) if sum(taken) < size else b""
-    taken.append(len(data))
-    return data
 
 
 def test_a_program_that_sends_something_else_disturbs_nobody(ranks: Callable[..., Ranks]) -> None:
