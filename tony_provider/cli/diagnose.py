@@ -59,7 +59,7 @@ def nodes(args: Namespace) -> None:
         {
             "node": each.node,
             "applications": len(each.applications),
-            "avoided": least is not None and len(each.applications) >= least,
+            "avoided": each.is_avoided(least),
             "latest": iso_time(each.latest.time_ms),
             "latest_application": each.applications[0],
             "reason": each.latest.reason,

@@ -161,7 +161,7 @@ class _ThriftTransport:
 
 @attrs.frozen
 class HiveMetastore:
-    """A Hive metastore, and the user for whom it is queried. Implements ``TokenServer``.
+    """Access to a Hive metastore for one user. Implements ``TokenServer``.
 
     All methods raise StorageError.
     """

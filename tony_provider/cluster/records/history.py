@@ -59,6 +59,10 @@ class SuspectNode:
     applications: list[str]  # IDs of the applications, the latest loss first
     latest: ContainerLoss
 
+    def is_avoided(self, least: int | None) -> bool:
+        """Return whether new jobs avoid the node. ``least``: the connection's ``avoid_nodes_after``."""
+        return least is not None and len(self.applications) >= least
+
 
 def suspect_nodes(storage: Storage, directory: str, now_ms: int) -> list[SuspectNode]:
     """Return nodes that lost containers in the last days, sorted by the number of applications. Raises StorageError.

@@ -201,7 +201,7 @@ class SubmissionBuilder(ABC):
         except StorageError as error:
             log.warning("The job avoids no nodes (avoid_nodes_after), because their records cannot be read: %s", error)
             return []
-        return [each.node for each in found if len(each.applications) >= least]
+        return [each.node for each in found if each.is_avoided(least)]
 
     def _with_tables(self, plan: TrainingPlan) -> JobSpec:
         """Return the job with the list of each table's files as the path of its input."""

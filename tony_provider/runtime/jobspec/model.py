@@ -463,7 +463,7 @@ class OutputSpec:
 
 
 class Preflight(str, Enum):
-    """What executors check before they start user processes."""
+    """Extent of the checks before user processes start."""
 
     NODE = "node"  # the task's own node
     NETWORK = "network"  # the node, and the network between all tasks of the cluster

@@ -562,10 +562,13 @@ class ProcessStarts(Part):
         limited, so that a check that fails on all nodes does not fail the job.
         """
         failure, wanted = self._state.restarted_after, self._state.job.preflight
-        if wanted is None and failure is not None and failure.kind is FailureKind.NODE:
-            moves = max(self._groups.of(self._state.by_name[name]).moves for name in starts)
-            return Preflight.NODE if moves < FREE_MOVES else None
-        if not (wanted or (wanted is None and failure is not None and failure.kind is FailureKind.CONTAINER_LOST)):
+        if wanted is None:
+            kind = failure.kind if failure else None
+            if kind is FailureKind.NODE:
+                moves = max(self._groups.of(self._state.by_name[name]).moves for name in starts)
+                return Preflight.NODE if moves < FREE_MOVES else None
+            wanted = kind is FailureKind.CONTAINER_LOST
+        if not wanted:
             return None
         apart = any(in_cluster(task.role) and task.name not in starts for task in self._state.members())
         return Preflight.NODE if apart else Preflight.NETWORK
