@@ -155,18 +155,17 @@ class Job:
         )
 
     def describe(self) -> str:
-        """All that is known of it, for the message of a failed test."""
-        parts = [f"{self.id} of {self.identity.name}", f"application: {self.hook.application(self.id)}"]
+        """All that is known of it, for the message of a failed test: what tells most is last, where people look."""
+        parts = [
+            f"{folder.name}/{path.name}:\n{path.read_text(errors='replace')[-3000:]}"
+            for folder in self.log_folders(self.id)
+            for path in sorted(folder.glob("*"))
+            if path.is_file() and path.stat().st_size
+        ]
+        parts += [*map(str, self.events()), f"{self.id} of {self.identity.name}: {self.hook.application(self.id)}"]
         for name in (contract.RESULT_FILE, contract.STATUS_FILE):
             try:
                 parts.append(f"{name}: {self.read(name)}")
             except StorageNotFound:
                 parts.append(f"{name}: none")
-        parts.append("\n".join(map(str, self.events())))
-        for folder in self.log_folders(self.id):
-            parts += [
-                f"{folder.name}/{path.name}:\n{path.read_text(errors='replace')[-3000:]}"
-                for path in sorted(folder.glob("*"))
-                if path.is_file() and path.stat().st_size
-            ]
         return "\n".join(parts)
