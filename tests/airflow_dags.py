@@ -22,8 +22,8 @@ from sqlalchemy.orm import Session
 from tests.airflow_home import DAGS
 from tony_provider.operators import job_summaries
 
-# The channel of dag.test() to Airflow, unlike a real task's, is lost if two threads send at once. On a busy machine they
-# would: a call that has not ended in time goes on beside the task.
+# The channel of dag.test() to Airflow, unlike a real task's, is lost if two threads send at once. On a busy machine
+# they would: a call that has not ended in time goes on beside the task.
 job_summaries.KEEP_SECONDS = 60.0
 
 
