@@ -190,6 +190,23 @@ def test_unreachable_datanodes_are_explained(webhdfs_config: WebHdfsConfig, uri:
     assert hdfs.names() == ["a"]
 
 
+def test_names_of_datanodes_that_this_machine_does_not_know_are_not_waited_for(
+    webhdfs_config: WebHdfsConfig, uri: str, hdfs: Place
+) -> None:
+    """Not until the deadline of requests, which would be an hour here."""
+
+    def answer(request: Request) -> Reply:
+        reply = forward(webhdfs_config.addresses[0], request)
+        location = reply.location and urlsplit(reply.location)._replace(netloc="node1.invalid:9864").geturl()
+        return attrs.evolve(reply, location=location)
+
+    with scripted(answer) as address:
+        storage = WebHdfsStorage(attrs.evolve(webhdfs_config, addresses=[address], timeout=3600))
+        for transfer in (lambda: read_bytes(storage, uri), lambda: storage.write(hdfs.uri("b"), b"x")):
+            with pytest.raises(StorageUnreachable, match=r"node1\.invalid:9864: .*must resolve their names"):
+                transfer()
+
+
 def test_datanodes_that_come_back_are_waited_for(webhdfs_config: WebHdfsConfig, hdfs: Place) -> None:
     """What a NameNode says that has just started, and what a DataNode says that has lost its NameNode."""
     none = remote_exception("java.io.IOException", "Failed to find datanode, suggest to check cluster health.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import logging
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -63,6 +64,7 @@ class SilentDataNodes:
         self._until: dict[str, float] = {}  # time at which to stop avoiding a DataNode, by host
         self._pipelines_until = float("-inf")
         self._few_replicas = True  # False after HDFS has rejected a file with one replica
+        self.any_reached = False  # whether the host of any DataNode has accepted or refused a connection
 
     @property
     def hosts(self) -> list[str]:
@@ -134,6 +136,7 @@ class SilentDataNodes:
 T = TypeVar("T")
 
 _TRIES = 4  # minimum attempts without progress before a transfer fails, even if the deadline has passed
+_FIRST_CONTACT = 10.0  # seconds after which a transfer fails if no DataNode of the cluster was ever reached
 _HANG_UP_TIMEOUT = 5.0  # seconds; see _hang_up
 _PAUSE = 1.0  # maximum seconds before another attempt on the same DataNodes
 _SMALL = 1 << 20  # bytes; for files up to this size, the first attempt waits only for ``silence_timeout``
@@ -230,7 +233,7 @@ class DataNodes:
         return _as_asked(location, call.uri.path)
 
     def _send_to(self, location: str, call: Call, body: Body, patience: float) -> None:
-        with closing(self._transport.connect(location, Deadline(self._config.connect_timeout))) as connection:
+        with closing(self._connect(location)) as connection:
             self.silent.watch(connection, location, patience)
             login = self._namenodes.login(location)
             try:
@@ -250,8 +253,17 @@ class DataNodes:
             if answer.code != 201:
                 raise errors.StorageError(str(call.uri), call.what, f"the DataNode answered {answer.code}, not 201")
 
+    def _connect(self, location: str) -> HTTPConnection:
+        try:
+            connection = self._transport.connect(location, Deadline(self._config.connect_timeout))
+        except (ConnectionRefusedError, ssl.SSLError):
+            self.silent.any_reached = True
+            raise
+        self.silent.any_reached = True
+        return connection
+
     def _open_at(self, location: str, call: Call, patience: float) -> tuple[HTTPConnection, HTTPResponse]:
-        connection = self._transport.connect(location, Deadline(self._config.connect_timeout))
+        connection = self._connect(location)
         try:
             self.silent.watch(connection, location, patience)
             login = self._namenodes.login(location)
@@ -324,6 +336,7 @@ class _Failures:
         self._config = config
         self._silent = silent
         self._avoids = True  # whether to avoid DataNodes that were silent in other transfers
+        self._first_contact = Deadline(_FIRST_CONTACT)
         self._end: Optional[Deadline] = None
         self._broken = 0
         self._waited = 0  # number of attempts that timed out although the DataNode answered probes
@@ -367,7 +380,7 @@ class _Failures:
         host = _host(location)
         if isinstance(error, TIMEOUTS) and not waits:
             self._silent.add(host)
-        if over and self._broken >= _TRIES:
+        if self._none_reachable or (over and self._broken >= _TRIES):
             raise self._last from error
         if waits and call.method == "PUT":
             self._silent.pipeline_hung()
@@ -382,8 +395,13 @@ class _Failures:
             self._avoids = False
             return
         self._hosts.clear()
-        if self._deadline.over or not self._pause():
+        if self._none_reachable or self._deadline.over or not self._pause():
             raise (self._last or error) from error
+
+    @property
+    def _none_reachable(self) -> bool:
+        """Whether this machine probably cannot reach the cluster's DataNodes at all, so that waiting is useless."""
+        return self._broken > 1 and not self._silent.any_reached and self._first_contact.over
 
     @property
     def _deadline(self) -> Deadline:
