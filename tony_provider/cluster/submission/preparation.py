@@ -190,6 +190,50 @@ class Stager:
 
 
 @attrs.frozen
+class SubmittedTraining:
+    """The training of a request: its checkpoint chains, and the lists of tables that each chain keeps."""
+
+    opened: OpenCluster
+    request: SubmissionRequest  # its job has the connection's defaults
+    fingerprint: dict[str, str]  # hashes of the training's inputs
+
+    @property
+    def chains(self) -> CheckpointChains:
+        """The training's checkpoint chains."""
+        return CheckpointChains(self.opened.storage, Layout(self.opened.staging_dir), self.request.identity)
+
+    @staging_errors()
+    def plan(self) -> TrainingPlan:
+        """Plan the training by the store's present state.
+
+        Raises SourceMissing, ClusterError, StagingFailed.
+        """
+        request = self.request
+        return plan_training(self.opened.cluster, self.chains, self.fingerprint, request.resume, request.origin)
+
+    def chain_uri(self, plan: TrainingPlan) -> str:
+        """Return the URI of the checkpoint chain that the plan assigns to the application."""
+        return plan.newest.uri if plan.goes_on and plan.newest is not None else self.chains.uri_after(plan.newest)
+
+    def table_lists(self, chain_uri: str) -> dict[str, str]:
+        """Return the URI of each list of the files or partitions that an input with a table reads, by input.
+
+        All applications of a chain use the list of the first one, so that each try reads the same snapshot. The URI
+        has a hash of the table, because a chain may also continue with another table.
+        """
+        directory, inputs = uris.join(chain_uri, contract.TABLES_DIR), self.request.job.inputs
+        names = [name for name, each in inputs.items() if each.table is not None]
+        return {name: uris.join(directory, f"{name}-{self.fingerprint[f'inputs.{name}']}.jsonl") for name in names}
+
+    def kept_tables(self) -> set[str]:
+        """Return the inputs whose list the chain of the next application already keeps. Raises like ``plan``."""
+        if not any(each.table for each in self.request.job.inputs.values()):
+            return set()
+        lists, storage = self.table_lists(self.chain_uri(self.plan())), self.opened.storage
+        return {name for name, uri in lists.items() if storage.exists(uri)}
+
+
+@attrs.frozen
 class PreparedSubmission:
     """A checked request with all files to be staged; nothing is on the store yet."""
 
@@ -199,19 +243,15 @@ class PreparedSubmission:
     sources: Sources  # all sources except the runtime
     runtime: LocalSource | LocalizedResource
     nodes: NodePythons  # the Pythons that the runtime supports
-    fingerprint: dict[str, str]  # hashes of the training's inputs
+    training: SubmittedTraining
     environments: Mapping[str, EnvironmentContent]  # by the job's keys that name them
-    tables: Mapping[str, Sequence[InputShard]]  # files or partitions of each input with a table, by the input's name
+    # Files or partitions of each input with a table whose list the chain does not keep yet, by the input's name.
+    tables: Mapping[str, Sequence[InputShard]]
     registries: dict[str, str] = attrs.field(factory=dict, repr=False)  # registry credentials for images
 
     @property
     def layout(self) -> Layout:
         return Layout(self.opened.staging_dir)
-
-    @property
-    def chains(self) -> CheckpointChains:
-        """The training's checkpoint chains."""
-        return CheckpointChains(self.opened.storage, self.layout, self.request.identity)
 
     def description_uri(self, application_id: str) -> str:
         """Return the URI of the application's description for its containers."""
@@ -229,27 +269,6 @@ class PreparedSubmission:
         stored = [(source.name, source.resource.uri, source.key) for source in self.sources.stored]
         return [KeptResource(name=name, uri=uri, key=key) for name, uri, key in (*staged, *stored)]
 
-    @staging_errors()
-    def plan(self) -> TrainingPlan:
-        """Plan the training by the store's present state.
-
-        Raises SourceMissing, ClusterError, StagingFailed.
-        """
-        request = self.request
-        return plan_training(self.opened.cluster, self.chains, self.fingerprint, request.resume, request.origin)
-
-    def table_list_uri(self, chain_uri: str, name: str) -> str:
-        """Return the URI of the list of the files or partitions that an input with a table reads.
-
-        All applications of a chain use the list of the first one, so that each try reads the same snapshot. The URI
-        has a hash of the table, because a chain may also continue with another table.
-        """
-        return uris.join(chain_uri, contract.TABLES_DIR, f"{name}-{self.fingerprint[f'inputs.{name}']}.jsonl")
-
-    def chain_uri(self, plan: TrainingPlan) -> str:
-        """Return the URI of the checkpoint chain that the plan assigns to the application."""
-        return plan.newest.uri if plan.goes_on and plan.newest is not None else self.chains.uri_after(plan.newest)
-
 
 _PLAIN_VARIABLES = (ENDPOINT, *REGION_VARIABLES)
 
@@ -263,25 +282,31 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
     before = _owner_before(opened, request)
     job = with_defaults(request.job, opened.settings)
     roots = opened.settings.policy.roots([*request.search_path, *request.file_roots], request.made)
+    completed = attrs.evolve(_with_object_store(request, job, opened.settings), job=job)
+
+    def training(sources: Sources) -> SubmittedTraining:
+        return SubmittedTraining(opened, completed, fingerprint(job, sources))
+
     checks = JobChecks(
         opened, job, request.search_path, roots, request.overrides, request.secrets, request.identity.name
     )
+    checks.kept_tables = lambda sources: training(sources).kept_tables()
     checks.expect_none()
     sources, nodes = checks.sources, checks.nodes
     assert sources is not None and nodes is not None  # noqa: S101, PT018 - found by the checks
     prepared = PreparedSubmission(
         opened,
-        attrs.evolve(_with_object_store(request, job, opened.settings), job=job),
+        completed,
         before,
         _with_known_content(sources, checks.environments),
         checks.runtime or local_runtime(worker_archive(object_stores=names_object_store(job))),
         nodes,
-        fingerprint(job, sources),
+        training(sources),
         checks.environments,
         checks.tables,
         checks.registries,
     )
-    prepared.plan()  # raises an error for a missing origin before the store is changed
+    prepared.training.plan()  # raises an error for a missing origin before the store is changed
     return prepared
 
 

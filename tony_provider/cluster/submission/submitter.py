@@ -139,7 +139,7 @@ class SubmissionBuilder(ABC):
         with ThreadPoolExecutor(1, thread_name_prefix="tony-staging") as beside:
             staging = beside.submit(self.stage, prepared.local_sources)
             self.add_store_tokens(credentials)
-            plan = prepared.plan()
+            plan = prepared.training.plan()
             resources = resources_of(prepared, staging.result())
         for _ in range(_OPENING_TRIES):
             description = self._describe(plan, resources, credentials)
@@ -147,7 +147,7 @@ class SubmissionBuilder(ABC):
             try:
                 self.take(plan, description)
             except StorageExists:
-                plan = prepared.plan()  # another try of this training was faster
+                plan = prepared.training.plan()  # another try of this training was faster
                 continue
             tags = [prepared.request.identity.tag, *(tag.lower() for tag in description.job.tags)]
             return Submission(description, resources.of_master, credentials, list(dict.fromkeys(tags)))
@@ -173,7 +173,7 @@ class SubmissionBuilder(ABC):
             local=access if isinstance(access, LocalAccess) else None,
             master_lost_after=cluster.master_lost_after(),
             shared_checkpoints=self._shared_checkpoints(),
-            chain_dir=self.prepared.chain_uri(plan),
+            chain_dir=self.prepared.training.chain_uri(plan),
             epoch=self.prepared.before.number + 1,
             continues=plan.about.continues,
             warm_start=plan.about.warm_start,
@@ -205,9 +205,9 @@ class SubmissionBuilder(ABC):
 
     def _with_tables(self, plan: TrainingPlan) -> JobSpec:
         """Return the job with the list of each table's files as the path of its input."""
-        job, uri = self.prepared.request.job, self.prepared.chain_uri(plan)
-        lists = {name: [self.prepared.table_list_uri(uri, name)] for name in self.prepared.tables}
-        listed = {name: attrs.evolve(job.inputs[name], paths=paths) for name, paths in lists.items()}
+        job, training = self.prepared.request.job, self.prepared.training
+        lists = training.table_lists(training.chain_uri(plan))
+        listed = {name: attrs.evolve(job.inputs[name], paths=[uri]) for name, uri in lists.items()}
         return attrs.evolve(job, inputs={**job.inputs, **listed})
 
     def _shared_checkpoints(self) -> str:
@@ -399,26 +399,31 @@ class SubmissionAttempt(SubmissionBuilder):
 
     def _open(self, plan: TrainingPlan) -> None:
         if not plan.goes_on or plan.newest is None:
-            self.prepared.chains.open(self._chain_uri, plan.about)
+            self.prepared.training.chains.open(self._chain_uri, plan.about)
             self._chain_opened = True
         elif plan.about != plan.newest.about:
-            self.prepared.chains.rewrite(self._chain_uri, plan.about)
+            self.prepared.training.chains.rewrite(self._chain_uri, plan.about)
 
     def _keep_tables(self) -> None:
         """Write the list of each table, unless an earlier application of the chain has written it."""
-        for name, listed in self.prepared.tables.items():
-            uri = self.prepared.table_list_uri(self._chain_uri, name)
+        job, storage = self.prepared.request.job, self._opened.storage
+        for name, uri in self.prepared.training.table_lists(self._chain_uri).items():
+            listed = self.prepared.tables.get(name)
+            if listed is None and not storage.exists(uri):
+                raise StagingFailed(f"the list of the table of inputs.{name} was removed meanwhile; retry the task")
             try:
-                self._opened.storage.write(uri, b"".join(each.line() for each in listed))
+                if listed is not None:
+                    storage.write(uri, b"".join(each.line() for each in listed))
+                    what = "file" if job.inputs[name].format is InputFormat.ICEBERG else "partition"
+                    log.info("The input %s reads %s of its table: %s", name, count(len(listed), what), uri)
+                    continue
             except StorageExists:
-                log.info("The input %s reads the partitions or the snapshot of the chain's first try: %s", name, uri)
-            else:
-                what = "file" if self.prepared.request.job.inputs[name].format is InputFormat.ICEBERG else "partition"
-                log.info("The input %s reads %s of its table: %s", name, count(len(listed), what), uri)
+                pass
+            log.info("The input %s reads the partitions or the snapshot of the chain's first try: %s", name, uri)
 
     def _own(self) -> None:
         owner = Owner(self.application_id, uris.name(self._chain_uri), self.prepared.request.whose)
-        owners, before = self.prepared.chains.owners, self.prepared.before
+        owners, before = self.prepared.training.chains.owners, self.prepared.before
         try:
             self._taken = owners.add(before.number, owner)
         except TakenOverError:
@@ -456,7 +461,7 @@ class SubmissionAttempt(SubmissionBuilder):
 
     def _check_owner(self) -> None:
         with staging_errors():
-            owned = self.prepared.chains.owners.newest() == self._taken
+            owned = self.prepared.training.chains.owners.newest() == self._taken
         if not owned:
             raise TakenOverError(f"another try of this training has taken over {self._chain_uri}")
 
@@ -471,7 +476,7 @@ class SubmissionAttempt(SubmissionBuilder):
         Return False if the owner cannot be read, because then perhaps no try waits for the application.
         """
         try:
-            owner = self.prepared.chains.owners.newest().owner
+            owner = self.prepared.training.chains.owners.newest().owner
         except (ClusterError, StorageError) as error:
             log.warning("Cannot read the owner of the training of %s: %s", self.application_id, error)
             return False
@@ -500,9 +505,9 @@ class SubmissionAttempt(SubmissionBuilder):
             self._opened.storage.remove(self.directory, recursive=True)
             if not self._handed_over:  # otherwise the application master may already use the chain
                 if self._taken is not None:
-                    self.prepared.chains.owners.give_back(self._taken, self.prepared.before)
+                    self.prepared.training.chains.owners.give_back(self._taken, self.prepared.before)
                 if self._chain_opened:
-                    self.prepared.chains.abandon(self._chain_uri)
+                    self.prepared.training.chains.abandon(self._chain_uri)
             for parent in (uris.parent(self.directory), self.prepared.layout.job_dir(self.prepared.request.identity)):
                 self._opened.storage.remove(parent)
 
