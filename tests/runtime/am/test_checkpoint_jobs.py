@@ -186,6 +186,7 @@ async def test_nothing_stays_after_success_where_nothing_is_to(tmp_path: Path, w
     assert list((tmp_path / "chain-0001" / "checkpoints").iterdir()) == []
 
 
+@pytest.mark.long
 async def test_newer_application_takes_the_chain_over(tmp_path: Path, wishes: Wishes) -> None:
     job = await run(tmp_path, wishes, spec(MirrorScope.LEADER))
     wishes.step(10)

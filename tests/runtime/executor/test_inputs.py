@@ -225,7 +225,7 @@ async def test_a_part_that_is_not_to_be_had_starts_nothing(launch: Launch) -> No
     running = await launch(static_job())
     await running.begin()
     part(running.master, await running.master.first("input_part_wanted"), problem="worker:0 is not an active reader")
-    failed = await running.master.first("restore_failed")
+    failed = await running.master.first("preparation_failed")
     assert (
         failed.reason
         == "the application master did not assign shards of the input data: worker:0 is not an active reader"

@@ -184,6 +184,6 @@ async def test_a_changed_program_does_not_run(launch: Launch) -> None:
     running = await launch("touch ran", resources=[resource("train.py", b"train")])
     delivered(running.container.directory, (resource("train.py", b"train"), b"steal"))
     await running.begin()
-    failed = await running.master.first("restore_failed")
+    failed = await running.master.first("preparation_failed")
     assert "train.py differs from the submitted file" in failed.reason
     assert not (running.container.directory / "ran").exists()

@@ -126,7 +126,7 @@ async def test_a_damaged_checkpoint_is_told_and_the_next_one_taken(launch: Launc
     stored.weights(damaged).write_bytes(b"x" * 2000)
     good = stored.commit(running.container.chain_dir, 80)
     await running.begin(**resume(damaged, 120))
-    failed = await running.master.first("restore_failed")
+    failed = await running.master.first("preparation_failed")
     assert (failed.generation, failed.start, failed.uri, failed.damaged) == (1, 1, damaged, True)
     assert "weights-120/a in the object" in failed.reason
     beat = await running.master.heartbeat_with(lambda beat: "restored" in beat.activity)
@@ -139,7 +139,7 @@ async def test_a_damaged_checkpoint_is_told_and_the_next_one_taken(launch: Launc
 async def test_a_process_that_never_started_can_be_stopped(launch: Launch) -> None:
     running = await launch(COMMAND)
     await running.begin(**resume(f"{running.container.chain_dir}/checkpoints/save-000007-step-7-00000000", 7))
-    assert (await running.master.first("restore_failed")).damaged
+    assert (await running.master.first("preparation_failed")).damaged
     running.master.stop(1, grace=1)
     exited = await running.master.first("exited")
     assert (exited.start, exited.stopped) == (1, True)
@@ -154,7 +154,7 @@ async def test_a_store_that_fails_is_no_damage(launch: Launch) -> None:
     file.unlink()
     file.mkdir()
     await running.begin(**resume(uri, 7))
-    failed = await running.master.first("restore_failed")
+    failed = await running.master.first("preparation_failed")
     assert (failed.uri, failed.damaged) == (uri, False)
     assert "Is a directory" in failed.reason
 
@@ -235,7 +235,7 @@ async def test_a_warm_start_of_a_checkpoint_chain_is_its_newest_checkpoint(launc
 async def test_a_warm_start_that_is_not_there(launch: Launch, tmp_path: Path) -> None:
     running = await launch("true", warm_start=f"file://{tmp_path}/nothing")
     await running.begin()
-    failed = await running.master.first("restore_failed")
+    failed = await running.master.first("preparation_failed")
     assert (failed.uri, failed.damaged) == ("", False)
     assert failed.reason.startswith("the warm start could not be copied: ")
 
@@ -245,7 +245,7 @@ async def test_a_node_that_has_no_room_for_its_files(launch: Launch) -> None:
     await running.master.first("registration")
     (running.container.directory / "tony-cluster.json").mkdir()
     await running.begin()
-    failed = await running.master.first("restore_failed")
+    failed = await running.master.first("preparation_failed")
     assert (failed.uri, failed.damaged) == ("", False)
     assert failed.reason.startswith("its files could not be written: [Errno 21] Is a directory")
 

@@ -30,10 +30,10 @@ from tony_provider.runtime.am.session.session_events import (
     FromTask,
     LastOutput,
     ModelExport,
+    PreparationFailed,
     ProcessStacks,
     ProcessStarted,
     Report,
-    RestoreFailed,
 )
 from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
 from tony_provider.runtime.common import clock
@@ -179,7 +179,7 @@ _REPORTS: dict[Optional[str], Callable[[Any], Report]] = {
     "settled": executor_messages.settlement,
     "stacks": lambda stacks: ProcessStacks(stacks.start, executor_messages.stacks(stacks)),
     "last_words": lambda last: LastOutput(last.tail),
-    "restore_failed": lambda failed: RestoreFailed(
+    "preparation_failed": lambda failed: PreparationFailed(
         failed.start, failed.uri, failed.damaged, failed.reason, failed.unfit
     ),
     "exported": lambda exported: ModelExport(executor_messages.exported(exported), exported.problem),

@@ -257,7 +257,7 @@ class ProcessStart:
         log.error("%s: %s", self.order, error)
         what = "its checkpoint could not be restored" if error.uri else "it could not be prepared"
         self._activity = f"waiting: {what}"
-        failed = tony_pb2.RestoreFailed(
+        failed = tony_pb2.PreparationFailed(
             generation=self.order.generation,
             start=self.order.start,
             uri=error.uri,
@@ -265,7 +265,7 @@ class ProcessStart:
             unfit=error.unfit,
             reason=replaced(str(error)),
         )
-        self._send_and_remember(tony_pb2.FromExecutor(restore_failed=failed))
+        self._send_and_remember(tony_pb2.FromExecutor(preparation_failed=failed))
         await self._stop_request.wait()
 
     # ---- after it ------------------------------------------------------------------------------------------------

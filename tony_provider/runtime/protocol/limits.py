@@ -116,7 +116,7 @@ FIELD_LIMITS: Mapping[str, Mapping[str, int]] = {
     "ProcessStack": {"command": LONGEST_LABEL, "process": LONGEST_LABEL, "frames": MOST_FRAMES},
     "Progress": {"metrics": MOST_METRICS},
     "Registration": {"node": LONGEST_LABEL, "python": LONGEST_LABEL},
-    "RestoreFailed": {"reason": LONGEST_TEXT, "uri": LONGEST_TEXT},
+    "PreparationFailed": {"reason": LONGEST_TEXT, "uri": LONGEST_TEXT},
     "Settled": {"problem": LONGEST_TEXT, "notices": MOST_NOTICES},
     "ShardRequest": {"reason": LONGEST_TEXT},
     "Stacks": {"processes": MOST_STACKS},

@@ -7,14 +7,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromExecutor(_message.Message):
-    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed", "tail", "page", "checkpoint_state", "input_part_wanted", "shard_request", "exported", "last_words", "tunnel", "leave", "stacks")
+    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "preparation_failed", "tail", "page", "checkpoint_state", "input_part_wanted", "shard_request", "exported", "last_words", "tunnel", "leave", "stacks")
     REGISTRATION_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     EXITED_FIELD_NUMBER: _ClassVar[int]
     SETTLED_FIELD_NUMBER: _ClassVar[int]
     UPLOADED_FIELD_NUMBER: _ClassVar[int]
-    RESTORE_FAILED_FIELD_NUMBER: _ClassVar[int]
+    PREPARATION_FAILED_FIELD_NUMBER: _ClassVar[int]
     TAIL_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_STATE_FIELD_NUMBER: _ClassVar[int]
@@ -31,7 +31,7 @@ class FromExecutor(_message.Message):
     exited: ProcessExited
     settled: Settled
     uploaded: CheckpointUploaded
-    restore_failed: RestoreFailed
+    preparation_failed: PreparationFailed
     tail: Tail
     page: Page
     checkpoint_state: CheckpointState
@@ -42,7 +42,7 @@ class FromExecutor(_message.Message):
     tunnel: TunnelFrames
     leave: Leave
     stacks: Stacks
-    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., checkpoint_state: _Optional[_Union[CheckpointState, _Mapping]] = ..., input_part_wanted: _Optional[_Union[InputPartWanted, _Mapping]] = ..., shard_request: _Optional[_Union[ShardRequest, _Mapping]] = ..., exported: _Optional[_Union[Exported, _Mapping]] = ..., last_words: _Optional[_Union[LastWords, _Mapping]] = ..., tunnel: _Optional[_Union[TunnelFrames, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., stacks: _Optional[_Union[Stacks, _Mapping]] = ...) -> None: ...
+    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., preparation_failed: _Optional[_Union[PreparationFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., checkpoint_state: _Optional[_Union[CheckpointState, _Mapping]] = ..., input_part_wanted: _Optional[_Union[InputPartWanted, _Mapping]] = ..., shard_request: _Optional[_Union[ShardRequest, _Mapping]] = ..., exported: _Optional[_Union[Exported, _Mapping]] = ..., last_words: _Optional[_Union[LastWords, _Mapping]] = ..., tunnel: _Optional[_Union[TunnelFrames, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., stacks: _Optional[_Union[Stacks, _Mapping]] = ...) -> None: ...
 
 class ToExecutor(_message.Message):
     __slots__ = ("rendezvous", "stop", "shutdown", "welcome", "checkpoint", "checkpoint_now", "tail_wanted", "page_wanted", "take_snapshot", "input_part", "shard_answer", "export_now", "newer_token", "tunnel")
@@ -441,7 +441,7 @@ class CheckpointAnswer(_message.Message):
     resend: bool
     def __init__(self, request: _Optional[int] = ..., granted: bool = ..., reason: _Optional[str] = ..., resend: bool = ...) -> None: ...
 
-class RestoreFailed(_message.Message):
+class PreparationFailed(_message.Message):
     __slots__ = ("generation", "start", "damaged", "reason", "uri", "unfit")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]

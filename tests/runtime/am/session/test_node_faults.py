@@ -12,7 +12,7 @@ from tests.runtime.am.session.world import World, job, task_type
 from tony_provider.runtime.am.resource_manager import NodesCounted
 from tony_provider.runtime.am.session.failures import FIRST_SECONDS
 from tony_provider.runtime.am.session.restart_policy import COMPARISON, FREE_MOVES
-from tony_provider.runtime.am.session.session_events import RestoreFailed
+from tony_provider.runtime.am.session.session_events import PreparationFailed
 from tony_provider.runtime.jobspec.model import Preflight, RestartPolicy
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 
@@ -379,7 +379,7 @@ def test_a_node_that_fails_the_preflight_is_left_at_once() -> None:
     world.grant_all()
     world.register_all()
     node, first = world.task("worker:1").node, world.container("worker:1")
-    world.report("worker:1", RestoreFailed(1, "", damaged=False, reason="its disk has 3 KiB free", unfit=True))
+    world.report("worker:1", PreparationFailed(1, "", damaged=False, reason="its disk has 3 KiB free", unfit=True))
     world.tick()
     world.restarted()
     assert world.avoided == (node,)
@@ -399,7 +399,7 @@ def test_checks_that_fail_everywhere_end_and_do_not_fail_the_job(alone: bool) ->
     for expected in (first, *[Preflight.NODE] * (FREE_MOVES - 1)):
         assert checked(world)[-1] is expected
         start = world.executor("worker:1").start
-        world.report("worker:1", RestoreFailed(start, "", damaged=False, reason="slow", unfit=True))
+        world.report("worker:1", PreparationFailed(start, "", damaged=False, reason="slow", unfit=True))
         world.tick()
         world.restarted()
     assert checked(world)[-1] is None

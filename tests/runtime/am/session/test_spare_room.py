@@ -780,7 +780,7 @@ HAPPENINGS: dict[str, Callable[[World], None]] = {
 
 
 @pytest.mark.parametrize("least", [None, 1])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(is_grown=st.booleans(), happenings=st.lists(st.sampled_from(sorted(HAPPENINGS)), max_size=40))
 @example(is_grown=False, happenings=["room", "suspended", "wants 0", "a minute"])  # what is not given is too many, too
 def test_whatever_happens_nothing_leaks_and_it_succeeds_in_the_end(

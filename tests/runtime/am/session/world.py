@@ -56,12 +56,12 @@ from tony_provider.runtime.am.session.session_events import (
     ExecutorRegistered,
     FromTask,
     OutputsPublished,
+    PreparationFailed,
     ProcessStacks,
     ProcessStarted,
     Recovered,
     Report,
     ResizeOrder,
-    RestoreFailed,
     ResumeChosen,
     ResumeOrder,
     Started,
@@ -672,7 +672,7 @@ class World:
         executor = self.executor(name)
         executor.running, executor.settled = False, True
         uri = executor.resume.uri if executor.resume else ""
-        self.report(name, RestoreFailed(executor.start, uri, damaged, "bad checksum"))
+        self.report(name, PreparationFailed(executor.start, uri, damaged, "bad checksum"))
 
     def keep_notes(self) -> None:
         """The event log gets to the store, with all that was noted so far."""

@@ -154,7 +154,7 @@ async def test_a_container_keeps_its_devices_for_its_next_start(container: Conta
 
 async def test_a_node_with_too_few_cannot_prepare(container: Container, names: list[str]) -> None:
     running = await container("a", gpus=3)
-    failed = await running.master.first("restore_failed")
+    failed = await running.master.first("preparation_failed")
     assert (failed.uri, failed.damaged) == ("", False)
     assert failed.reason == f"the container was given 3 GPUs, but the node has 2: {', '.join(names)}"
 

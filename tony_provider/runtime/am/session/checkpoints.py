@@ -14,7 +14,7 @@ import attrs
 from tony_provider.runtime.am.session import failures
 from tony_provider.runtime.am.session.actions import AskCheckpoint, AskExport, ExcludeCheckpoint
 from tony_provider.runtime.am.session.restart_policy import CommittedSave
-from tony_provider.runtime.am.session.session_events import RestoreFailed
+from tony_provider.runtime.am.session.session_events import PreparationFailed
 from tony_provider.runtime.am.session.session_state import Part, SessionContext, Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.codec import to_plain
@@ -111,7 +111,7 @@ class SessionCheckpoints(Part):
         if self._starts.waiting_for_choice(generation):
             self._completion.fail(Failure(FailureKind.CHECKPOINT, f"no resume point could be chosen: {reason}"), now)
 
-    def not_restored(self, task: Task, report: RestoreFailed, now: float) -> None:
+    def not_prepared(self, task: Task, report: PreparationFailed, now: float) -> None:
         """Handle a task whose start could not be prepared, so that its user process did not start."""
         process = task.process
         if process is None or process.start != report.start or not process.runs:
@@ -119,7 +119,7 @@ class SessionCheckpoints(Part):
         process.settled = True
         resume = process.order.resume if process.order else self._state.generation.resume
         resume = resume if resume and resume.uri == report.uri else None
-        failure = failures.of_restore(task, resume, report.reason, unfit=report.unfit)
+        failure = failures.of_preparation(task, resume, report.reason, unfit=report.unfit)
         if report.damaged and resume:
             self._take_out(resume, report.reason)
         if task.ending or process.stop_by is not None:

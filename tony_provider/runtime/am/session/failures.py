@@ -93,7 +93,7 @@ def of_stall(task: Task, seconds: float) -> Failure:
     return _failure(task, FailureKind.STALLED, message)
 
 
-def of_restore(task: Task, resume: Optional[ResumePoint], reason: str, *, unfit: bool = False) -> Failure:
+def of_preparation(task: Task, resume: Optional[ResumePoint], reason: str, *, unfit: bool = False) -> Failure:
     """Return the failure of a task whose start could not be prepared.
 
     ``resume``: None without a checkpoint. ``unfit``: the node has failed the preflight.

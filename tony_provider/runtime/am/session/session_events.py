@@ -220,7 +220,7 @@ class LastOutput:
 
 
 @attrs.frozen
-class RestoreFailed:
+class PreparationFailed:
     """A start could not be prepared, for example because a checkpoint could not be restored."""
 
     start: int
@@ -250,7 +250,7 @@ Report = Union[
     Settlement,
     ProcessStacks,
     LastOutput,
-    RestoreFailed,
+    PreparationFailed,
     ModelExport,
     Disconnected,
     EventsWritten,
