@@ -40,6 +40,7 @@ def values() -> dict[str, Any]:
         return {row.key: json.loads(row.value) for row in session.scalars(select(TaskStateStoreModel))}
 
 
+@pytest.mark.long
 def test_the_list_is_what_it_was_before_airflow_discarded_it(training: Training, tony: Tony) -> None:
     training.retried(training.mended.touch)
     before, kept = listed(), values()

@@ -15,6 +15,7 @@ from tony_provider.hooks.tony import TonyHook
 COMMAND = "trap 'exit 143' TERM; echo $TONY_RANK of $TONY_WORLD_SIZE; sleep 600 & wait"
 
 
+@pytest.mark.long
 def test_a_job_is_resized_from_the_command_line(tony: Tony, local: TonyHook) -> None:
     """By a program that is a shell script, and never saves."""
     which = identity(local, "resize")

@@ -48,7 +48,8 @@ def test_a_fault_of_airflow(hadoop: HadoopCluster, new_field: NewField, airflow_
     _run(name, new_field(hadoop))
 
 
-@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("again", [False, True])
 def test_what_the_queue_had_to_spare_is_taken_given_back_and_taken_again(
     breakable: HadoopCluster, tmp_path: Path, again: bool
 ) -> None:

@@ -156,6 +156,7 @@ def test_who_is_named_may_look_or_stop_and_nobody_else(
     assert_sees_nothing_on_the_store(shared, VIEWER, other)
 
 
+@pytest.mark.long
 def test_scripts_of_other_pages_of_the_resource_manager_give_no_orders(shared: YarnPlace, tmp_path: Path) -> None:
     """As a browser sends a script's order from another application's page, with the owner's ticket, by YARN's proxy."""
     go = tmp_path / "go"

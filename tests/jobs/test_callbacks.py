@@ -64,6 +64,7 @@ def page_of(place: LocalPlace, job_id: str, url: str | None) -> str:
     return requests.get(f"{url}", auth=("anybody", secret or ""), headers={"Accept": "text/html"}, timeout=20).text
 
 
+@pytest.mark.long
 def test_a_loop_and_event_files_are_on_the_page_and_the_loop_ends_when_told(local: LocalPlace, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     (tmp_path / "curves.py").write_text(CURVES)

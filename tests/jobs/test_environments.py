@@ -117,6 +117,7 @@ def trainings(hook: TonyHook) -> set[str]:
     return {each.name for each in storage.list(directory)} if storage.exists(directory) else set()
 
 
+@pytest.mark.long
 def test_one_that_another_user_keeps_for_all(yarn: YarnPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bob is the administrator here, and alice trains."""
     (tmp_path / "requirements.txt").write_text(f"{PINNED[0]}\n")

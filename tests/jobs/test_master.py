@@ -119,6 +119,7 @@ def test_user_processes_never_notice(yarn: YarnPlace, training: Training) -> Non
     assert_nothing_left(yarn, job)
 
 
+@pytest.mark.long
 def test_master_that_yarn_takes_away_stops_nothing(yarn: YarnPlace, training: Training) -> None:
     """As for another queue's sake, or because it used too much memory: SIGTERM, a quarter of a second, SIGKILL."""
     job = training.job

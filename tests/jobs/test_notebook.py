@@ -49,6 +49,7 @@ def job_of(place: Place, hook: TonyHook, application_id: str) -> Job:
     return job
 
 
+@pytest.mark.long
 def test_it_has_what_the_task_has(place: Place, tmp_path: Path) -> None:
     hook = place.hook()
     file = str(job_file(tmp_path, notebook_environment()))

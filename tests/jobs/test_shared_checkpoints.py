@@ -81,6 +81,7 @@ def saved(job: Job, wishes: Path, number: int) -> None:
     until(lambda: (point := job.status().checkpoint) is not None and point.save == number, job.describe)
 
 
+@pytest.mark.long
 def test_all_tasks_find_the_directory_as_it_was_at_the_last_snapshot(place: Place, wishes: Path, shared: Path) -> None:
     first = place.submit(specification(wishes))
     saved(first, wishes, 1)

@@ -41,6 +41,7 @@ def test_a_second_submission_uploads_nothing_that_the_first_did(
     assert f"0 files uploaded (0 bytes), {reused} reused" in counts[0]
 
 
+@pytest.mark.long
 def test_jobs_that_bring_the_same_new_file_at_once_all_find_it_whole(place: Place, tmp_path: Path) -> None:
     data = tmp_path / "shared.bin"
     data.write_bytes(os.urandom(3 << 20))

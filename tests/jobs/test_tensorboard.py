@@ -67,6 +67,7 @@ def kept(job: Job) -> list[str]:
     return [path.removeprefix(f"{top}/") for path in found]
 
 
+@pytest.mark.long
 def test_a_curve_is_drawn_through_yarns_proxy(yarn: YarnPlace, go: Path) -> None:
     job = yarn.submit(watched(go, 1, 20))
     written(job)

@@ -523,6 +523,7 @@ async def test_what_was_committed_stays_when_the_answer_says_otherwise(launch: L
     assert set(objects(uploaded)) < set(stored(running))
 
 
+@pytest.mark.long
 async def test_a_failed_upload_removes_nothing_of_the_container_that_came_instead(
     launch: Launch, tmp_path: Path
 ) -> None:
