@@ -205,7 +205,7 @@ def test_while_executors_start_the_others_begin_first() -> None:
     gang.resize(worker=3)
     gang.register_all()
     gang.start_all()
-    assert workers(gang) == ["worker:0", "worker:1"]
+    assert sorted(gang.rendezvous[-1].starts) == ["worker:0", "worker:1"]
     gang.grant_all()
     gang.register_all()
     gang.commit(5)
@@ -250,7 +250,7 @@ def test_it_shrinks_after_a_time_where_no_checkpoint_comes() -> None:
     assert gang.generation == 2
     gang.wait(3)
     gang.obey_all()
-    assert workers(gang) == ["worker:0", "worker:1"]
+    assert sorted(gang.rendezvous[-1].starts) == ["worker:0", "worker:1"]
 
 
 def test_last_copies_of_those_that_go_count() -> None:
@@ -523,7 +523,7 @@ def test_the_next_master_goes_on_shrinking() -> None:
     assert gang.status.resizing == {"worker": 2}
     gang.commit(8)
     gang.obey_all()
-    assert workers(gang) == ["worker:0", "worker:1"]
+    assert sorted(gang.rendezvous[-1].starts) == ["worker:0", "worker:1"]
     succeeds(gang)
 
 
@@ -589,3 +589,36 @@ def test_the_next_master_sends_away_who_was_dismissed() -> None:
     gang.resize(worker=4)
     assert gang.attempt("worker:3") == 2  # its logs are not those of the one before
     succeeds(gang)
+
+
+def test_the_next_master_asks_for_nobody_who_was_to_join_a_gang_that_has_succeeded() -> None:
+    """The type of who was to join has waited for another, too, and begun."""
+    export = task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED})
+    gang = world({"prepare": 1, "worker": task_type(1, max_instances=3), "export": export}).run()
+    gang.end("prepare:0")
+    gang.run()
+    gang.resize(worker=2)
+    gang.end("worker:0")
+    gang.master_dies()
+    gang.wait(100)
+    assert len(gang.outstanding) == 1  # export's
+    gang.run()
+    gang.end("export:0")
+    gang.complete_all()
+    assert gang.verdict.status is FinalStatus.SUCCEEDED
+
+
+def test_the_next_master_of_a_suspended_job_begins_with_those_that_were_added_meanwhile() -> None:
+    gang = world({"prepare": 1, "worker": task_type(1, max_instances=3)}).run()
+    gang.end("prepare:0")
+    gang.run()
+    gang.suspend()
+    gang.commit(5)
+    gang.obey_all()
+    gang.resize(worker=2)
+    gang.complete_all()
+    gang.master_dies()
+    gang.wait(100)
+    gang.resume()
+    gang.run()
+    assert sorted(gang.rendezvous[-1].starts) == ["worker:0", "worker:1"]

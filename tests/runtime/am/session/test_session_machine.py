@@ -243,6 +243,10 @@ class SessionMachine(RuleBasedStateMachine):
     def _reports(self) -> list[Executor]:
         return list(self.w.executors.values())
 
+    def _connected(self) -> list[Executor]:
+        """Those that can tell something: to the present master, after they have registered there."""
+        return [executor for executor in self._reports() if executor.connected]
+
     def _current(self) -> list[Executor]:
         """Those whose session counts on them."""
         current = {task.container.id for task in self._tasks() if task.container and task.has_container}
@@ -465,11 +469,11 @@ class SessionMachine(RuleBasedStateMachine):
         leader = self.w.session.state.leader
         assert [each.task for each in asked] == ([leader.name] if leader and leader.runs else [])
 
-    @precondition(lambda self: self._reports())
+    @precondition(lambda self: self._connected())
     @rule(data=st.data(), old=st.booleans(), problem=st.sampled_from(["", "it is empty"]))
     def export(self, data: st.DataObject, old: bool, problem: str) -> None:
-        """Whoever still runs somewhere may tell of one, made before the newest request or after it."""
-        executor = data.draw(st.sampled_from(self._reports()))
+        """Whoever is connected may tell of one, made before the newest request or after it."""
+        executor = data.draw(st.sampled_from(self._connected()))
         self.step += 1
         request = self.w.session.state.export_request
         asked_ms = request.asked_ms - old if request else 0

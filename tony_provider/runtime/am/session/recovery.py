@@ -274,7 +274,10 @@ class Recovery(Part):
             known = history.tasks.get(task.name, TaskHistory())
             task.attempt, task.start_at_reset = known.attempt, history.starts_at_reset.get(task.type, 0)
             task.start = max(known.start, history.start, task.start_at_reset)
-            task.waits_for_types = task.waits_for_types and not task.has_begun
+        for tasks in state.of_type.values():
+            if any(task.has_begun for task in tasks):  # the stage has begun, also for tasks that were added later
+                for task in tasks:
+                    task.waits_for_types = False
         self._finished.remember({name: known.outcome for name, known in history.tasks.items()})
         for name in history.left_out:
             if name in state.by_name:
