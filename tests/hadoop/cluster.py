@@ -28,7 +28,7 @@ from tests.hadoop.user_containers import UserContainers
 
 START_SECONDS = 120
 POLL_SECONDS = 0.1
-# What a daemon logs once its master knows it; the same words in Hadoop 2.10 to 3.4.
+# What a daemon logs once its master knows it; the same words in Hadoop 2.10 to 3.5.
 REGISTERED = {"nodemanager": b"Registered with ResourceManager as", "datanode": b"successfully registered with NN"}
 
 

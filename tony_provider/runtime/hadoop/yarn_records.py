@@ -1,7 +1,7 @@
 """YARN's records, and the methods of the two protocols that an application master uses.
 
 The records are IDs, access lists, resources, requests, placement constraints and launch contexts. IDs have the text
-forms of Hadoop's ApplicationId, ApplicationAttemptId, ContainerId and NodeId (2.10 to 3.4). Call the methods by
+forms of Hadoop's ApplicationId, ApplicationAttemptId, ContainerId and NodeId (2.10 to 3.5). Call the methods by
 ``RpcClient.call``. The docstring of RpcClient describes retries and errors.
 """
 
