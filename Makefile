@@ -194,7 +194,7 @@ $(VENV)/.uv:
 
 # Compiled once: scores of processes import Airflow and TensorFlow, many of them as users who cannot write bytecode here.
 $(VENV)/.demo: $(VENV)/.uv pyproject.toml constraints.txt
-	@echo "Installing Airflow, TensorFlow and what they need into $(VENV): 2 GB, a few minutes, this once …"
+	@echo "Installing Airflow, TensorFlow and what they need into $(VENV): 2.7 GB, a few minutes, this once …"
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[tensorflow]'
 	@touch $@
 
