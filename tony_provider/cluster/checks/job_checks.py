@@ -91,7 +91,7 @@ class JobChecks:
     secrets: Mapping[str, str] | None = attrs.field(default=None, repr=False)  # values by name; None if not yet known
     training: str | None = None  # name of the job's Identity; None if it is not known yet
     # Returns the inputs with a table whose list an earlier application has kept, so they are not looked up again.
-    kept_tables: Callable[[Sources], Container[str]] = attrs.field(default=lambda _: (), init=False)
+    kept_tables: Callable[[Sources], Container[str]] = lambda _: ()
     is_allowed: bool = attrs.field(default=False, init=False)
     names_known_hdfs: bool = attrs.field(default=False, init=False)
     sources: Sources | None = attrs.field(default=None, init=False)
@@ -119,7 +119,7 @@ class JobChecks:
             Check("Runtime", self._find_runtime, [allowed]),
             Check("Launch script", self._launch_problems, [files, runtime]),
             Check(CLUSTER, lambda: opened.cluster.check(job), [allowed]),
-            Check("Tables", self._find_tables, [known, files, allowed]),
+            Check("Tables", self._find_tables, [known, allowed]),
             Check("Inputs", self._check_inputs, [known, allowed], SourceMissing),
             Check("Outputs", self._check_outputs, [known, allowed]),
             Check("Registries", self._read_registries, [files, allowed]),
@@ -164,8 +164,7 @@ class JobChecks:
         return launch_problems(self.job, self.opened.settings, self.sources, self.runtime)
 
     def _find_tables(self) -> Iterator[Finding | str]:
-        assert self.sources is not None  # noqa: S101 - needed
-        opened, kept = self.opened, self.kept_tables(self.sources)
+        opened, kept = self.opened, self.kept_tables(self.sources) if self.sources is not None else ()
         inputs = {name: each for name, each in self.job.inputs.items() if name not in kept}
         self.tables = table_lists(inputs, opened.metastore, opened.storage, opened.staging_dir)
         for name, listed in self.tables.items():

@@ -215,7 +215,7 @@ class SubmittedTraining:
         """Return the URI of the checkpoint chain that the plan assigns to the application."""
         return plan.newest.uri if plan.goes_on and plan.newest is not None else self.chains.uri_after(plan.newest)
 
-    def table_lists(self, chain_uri: str) -> dict[str, str]:
+    def table_list_uris(self, chain_uri: str) -> dict[str, str]:
         """Return the URI of each list of the files or partitions that an input with a table reads, by input.
 
         All applications of a chain use the list of the first one, so that each try reads the same snapshot. The URI
@@ -229,7 +229,7 @@ class SubmittedTraining:
         """Return the inputs whose list the chain of the next application already keeps. Raises like ``plan``."""
         if not any(each.table for each in self.request.job.inputs.values()):
             return set()
-        lists, storage = self.table_lists(self.chain_uri(self.plan())), self.opened.storage
+        lists, storage = self.table_list_uris(self.chain_uri(self.plan())), self.opened.storage
         return {name for name, uri in lists.items() if storage.exists(uri)}
 
 
@@ -243,7 +243,7 @@ class PreparedSubmission:
     sources: Sources  # all sources except the runtime
     runtime: LocalSource | LocalizedResource
     nodes: NodePythons  # the Pythons that the runtime supports
-    training: SubmittedTraining
+    fingerprint: dict[str, str]  # hashes of the training's inputs
     environments: Mapping[str, EnvironmentContent]  # by the job's keys that name them
     # Files or partitions of each input with a table whose list the chain does not keep yet, by the input's name.
     tables: Mapping[str, Sequence[InputShard]]
@@ -252,6 +252,10 @@ class PreparedSubmission:
     @property
     def layout(self) -> Layout:
         return Layout(self.opened.staging_dir)
+
+    @property
+    def training(self) -> SubmittedTraining:
+        return SubmittedTraining(self.opened, self.request, self.fingerprint)
 
     def description_uri(self, application_id: str) -> str:
         """Return the URI of the application's description for its containers."""
@@ -283,14 +287,16 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
     job = with_defaults(request.job, opened.settings)
     roots = opened.settings.policy.roots([*request.search_path, *request.file_roots], request.made)
     completed = attrs.evolve(_with_object_store(request, job, opened.settings), job=job)
-
-    def training(sources: Sources) -> SubmittedTraining:
-        return SubmittedTraining(opened, completed, fingerprint(job, sources))
-
     checks = JobChecks(
-        opened, job, request.search_path, roots, request.overrides, request.secrets, request.identity.name
+        opened,
+        job,
+        request.search_path,
+        roots,
+        request.overrides,
+        request.secrets,
+        request.identity.name,
+        lambda sources: SubmittedTraining(opened, completed, fingerprint(job, sources)).kept_tables(),
     )
-    checks.kept_tables = lambda sources: training(sources).kept_tables()
     checks.expect_none()
     sources, nodes = checks.sources, checks.nodes
     assert sources is not None and nodes is not None  # noqa: S101, PT018 - found by the checks
@@ -301,7 +307,7 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
         _with_known_content(sources, checks.environments),
         checks.runtime or local_runtime(worker_archive(object_stores=names_object_store(job))),
         nodes,
-        training(sources),
+        fingerprint(job, sources),
         checks.environments,
         checks.tables,
         checks.registries,

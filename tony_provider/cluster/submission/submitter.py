@@ -206,7 +206,7 @@ class SubmissionBuilder(ABC):
     def _with_tables(self, plan: TrainingPlan) -> JobSpec:
         """Return the job with the list of each table's files as the path of its input."""
         job, training = self.prepared.request.job, self.prepared.training
-        lists = training.table_lists(training.chain_uri(plan))
+        lists = training.table_list_uris(training.chain_uri(plan))
         listed = {name: attrs.evolve(job.inputs[name], paths=[uri]) for name, uri in lists.items()}
         return attrs.evolve(job, inputs={**job.inputs, **listed})
 
@@ -407,18 +407,16 @@ class SubmissionAttempt(SubmissionBuilder):
     def _keep_tables(self) -> None:
         """Write the list of each table, unless an earlier application of the chain has written it."""
         job, storage = self.prepared.request.job, self._opened.storage
-        for name, uri in self.prepared.training.table_lists(self._chain_uri).items():
+        for name, uri in self.prepared.training.table_list_uris(self._chain_uri).items():
             listed = self.prepared.tables.get(name)
-            if listed is None and not storage.exists(uri):
-                raise StagingFailed(f"the list of the table of inputs.{name} was removed meanwhile; retry the task")
-            try:
-                if listed is not None:
+            if listed is not None:
+                with suppress(StorageExists):
                     storage.write(uri, b"".join(each.line() for each in listed))
                     what = "file" if job.inputs[name].format is InputFormat.ICEBERG else "partition"
                     log.info("The input %s reads %s of its table: %s", name, count(len(listed), what), uri)
                     continue
-            except StorageExists:
-                pass
+            elif not storage.exists(uri):
+                raise StagingFailed(f"the list of the table of inputs.{name} was removed meanwhile; retry the task")
             log.info("The input %s reads the partitions or the snapshot of the chain's first try: %s", name, uri)
 
     def _own(self) -> None:

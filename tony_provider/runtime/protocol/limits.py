@@ -100,6 +100,7 @@ FIELD_LIMITS: Mapping[str, Mapping[str, int]] = {
     },
     "KeptOutput": {"name": LONGEST_LABEL, "part": LONGEST_LABEL},
     "LastWords": {"tail": OUTPUT_TAIL, "output": LAST_WORDS},
+    "PreparationFailed": {"reason": LONGEST_TEXT, "uri": LONGEST_TEXT},
     "ProcessBeat": {"progress": 1},
     "ProcessExited": {
         "output_tail": OUTPUT_TAIL,
@@ -116,7 +117,6 @@ FIELD_LIMITS: Mapping[str, Mapping[str, int]] = {
     "ProcessStack": {"command": LONGEST_LABEL, "process": LONGEST_LABEL, "frames": MOST_FRAMES},
     "Progress": {"metrics": MOST_METRICS},
     "Registration": {"node": LONGEST_LABEL, "python": LONGEST_LABEL},
-    "PreparationFailed": {"reason": LONGEST_TEXT, "uri": LONGEST_TEXT},
     "Settled": {"problem": LONGEST_TEXT, "notices": MOST_NOTICES},
     "ShardRequest": {"reason": LONGEST_TEXT},
     "Stacks": {"processes": MOST_STACKS},
