@@ -49,6 +49,14 @@ def succeeds(gang: World) -> None:
     assert not gang.held
 
 
+def only_export_is_left(gang: World) -> None:
+    assert len(gang.outstanding) == 1
+    gang.run()
+    gang.end("export:0")
+    gang.complete_all()
+    assert gang.verdict.status is FinalStatus.SUCCEEDED
+
+
 # ---- more --------------------------------------------------------------------------------------------------------
 
 
@@ -409,11 +417,7 @@ def test_a_gang_that_has_succeeded_is_not_resized() -> None:
     assert gang.noted("resized") == ["worker: not resized, because the gang does not restart any more"]
     gang.resize(worker=3)
     assert len(gang.noted("resizing")) == 1
-    assert len(gang.outstanding) == 1  # export's
-    gang.run()
-    gang.end("export:0")
-    gang.complete_all()
-    assert gang.verdict.status is FinalStatus.SUCCEEDED
+    only_export_is_left(gang)
 
 
 def test_a_type_that_is_not_there_yet_only_has_another_number() -> None:
@@ -601,11 +605,7 @@ def test_the_next_master_asks_for_nobody_who_was_to_join_a_gang_that_has_succeed
     gang.end("worker:0")
     gang.master_dies()
     gang.wait(100)
-    assert len(gang.outstanding) == 1  # export's
-    gang.run()
-    gang.end("export:0")
-    gang.complete_all()
-    assert gang.verdict.status is FinalStatus.SUCCEEDED
+    only_export_is_left(gang)
 
 
 def test_the_next_master_of_a_suspended_job_begins_with_those_that_were_added_meanwhile() -> None:
