@@ -79,6 +79,7 @@ _FAR_ENOUGH = {
 _DEALS = {
     InputDeal.STATIC: "a part for each task",
     InputDeal.QUEUE: "one shard at a time, to the next free task",
+    InputDeal.NONE: "the program finds the files by itself",
 }
 _COMMITS = {
     OutputCommit.JOB: "all at once when the job has succeeded",
@@ -106,7 +107,8 @@ def describe_plan(job: JobSpec, figures: Mapping[str, InputSizes | str]) -> Iter
     for name, spec in job.inputs.items():
         pieces = "" if spec.split_size is None else f", in pieces of {size(spec.split_size << 20)}"
         readers = ", ".join(job.readers(name))
-        yield f"input {name}: {_holds(figures[name])}; {_DEALS[spec.deal]}{pieces}; read by {readers}"
+        by = f"; read by {readers}" if readers else ""
+        yield f"input {name}: {_holds(figures[name])}; {_DEALS[spec.deal]}{pieces}{by}"
     for name, output in job.outputs.items():
         yield f"output {name}: {output.path}, {_COMMITS[output.commit]}; written by {', '.join(job.writers(name))}"
     if job.windows:

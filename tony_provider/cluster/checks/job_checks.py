@@ -559,7 +559,7 @@ def _input_size(
     except Exception as error:  # noqa: BLE001 - the other inputs are measured
         return str(error) or type(error).__name__
     total = Amount(len(sizes), sum(sizes))
-    if spec.deal is InputDeal.QUEUE:
+    if spec.deal is not InputDeal.STATIC:
         return InputSizes(total)
     parts = _parts(sizes, shards_needed(job, name))
     return InputSizes(total, parts[0], parts[-1])

@@ -248,6 +248,9 @@ def cut_files(
     ``check_cancelled`` is called before a file is read. If it raises an exception, the work ends. Blocks. Raises
     UncutError, StorageError.
     """
+    if spec.split_size is None and not spec.checksum and _keeps_format(spec):
+        yield from files
+        return
     size = None if spec.split_size is None else spec.split_size * _MIB
 
     def shards(listed: InputShard) -> list[InputShard]:
@@ -305,12 +308,18 @@ def cut_row_groups(whole: InputShard, sizes: list[int], size: int) -> list[Input
     return pieces
 
 
+def _keeps_format(spec: InputSpec) -> bool:
+    """Return whether shards keep the format of their listing: lists of Iceberg tables name formats."""
+    return spec.format in (InputFormat.FILES, InputFormat.ICEBERG)
+
+
 def _whole(spec: InputSpec, listed: InputShard, stores: JobStores) -> InputShard:
-    keeps_format = spec.format in (InputFormat.FILES, InputFormat.ICEBERG)  # lists of Iceberg tables name formats
     return attrs.evolve(
         listed,
-        format=listed.format if keeps_format else spec.format.value,
-        checksum=stores.of(listed.uri).checksum(listed.uri) if spec.checksum else None,
+        format=listed.format if _keeps_format(spec) else spec.format.value,
+        checksum=stores.of(listed.uri).checksum(listed.uri)
+        if spec.checksum and not listed.checksum
+        else listed.checksum,
     )
 
 
@@ -476,8 +485,12 @@ def _all_of(directories: _Directories, status: FileStatus) -> Iterator[FileStatu
         yield status
         return
     for entry in directories.entries(status.path):
-        if not entry.name.startswith(_HIDDEN):
+        if entry.name.startswith(_HIDDEN):
+            continue
+        if entry.is_directory:
             yield from _all_of(directories, entry)
+        else:
+            yield entry
 
 
 def _matching(directories: _Directories, directory: str, patterns: Sequence[str]) -> Iterator[FileStatus]:

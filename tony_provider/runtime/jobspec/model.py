@@ -407,6 +407,7 @@ class InputDeal(str, Enum):
 
     STATIC = "static"  # each task reads a fixed share of the shards, balanced by size
     QUEUE = "queue"  # each idle task requests the next shard; each shard is committed exactly once
+    NONE = "none"  # the program finds the files by itself; they are listed only for the lineage record
 
 
 class InputFormat(str, Enum):
@@ -572,7 +573,8 @@ class JobSpec:
 
         A type without ``command`` runs the framework's command, so it reads an input only if the input names the type.
         """
-        return self._those_of(self.inputs[name].tasks)
+        spec = self.inputs[name]
+        return [] if spec.deal is InputDeal.NONE else self._those_of(spec.tasks)
 
     def writers(self, name: str) -> list[str]:
         """Return the task types that write an output, in the job's order. Raises KeyError if ``outputs`` lacks it."""

@@ -244,6 +244,7 @@ def input_problems(job: JobSpec) -> Iterator[Problem]:
         yield from _table(spec, path)
         yield from _task_types(job, spec.tasks, child(path, "tasks"), verb="read", role_problem=_no_reader)
         yield from _pieces(spec, path)
+        yield from _undistributed(spec, path)
         if spec.deal is InputDeal.STATIC:
             yield from _parts(job, name, child(path, "deal"))
 
@@ -287,6 +288,12 @@ def _pieces(spec: InputSpec, path: str) -> Iterator[Problem]:
     if spec.checksum and any(_scheme(written) == "file" for written in spec.paths):
         message = "files on a disk have no checksums, and size and time identify them; leave out checksum"
         yield Problem(child(path, "checksum"), True, message)
+
+
+def _undistributed(spec: InputSpec, path: str) -> Iterator[Problem]:
+    for key in ("tasks", "fetch", "split_size") if spec.deal is InputDeal.NONE else ():
+        if value := getattr(spec, key):
+            yield Problem(child(path, key), value, "has no effect with `deal: none`; remove it")
 
 
 def _scheme(written: str) -> str:

@@ -78,6 +78,7 @@ class FileStatus:
     owner: str  # empty if the store has no owners
     permission: Optional[int]  # such as 0o600; None if the store has no permissions
     is_link: bool = False  # symbolic link on the local disk; all other fields describe the link's target
+    checksum: Optional[str] = None  # as of ``Storage.checksum``, if the store reports it with the status
 
     @property
     def name(self) -> str:

@@ -211,8 +211,7 @@ class ObjectStorage(Storage):
     def checksum(self, uri: str) -> Optional[str]:
         """Return the entity tag of the store."""
         with _translated(uri, "get the checksum of"):
-            tag = self._store.head(self._path(uri)).get("e_tag")
-        return f"ETag:{tag}" if tag else None
+            return _checksum(self._store.head(self._path(uri)))
 
     def close(self) -> None:
         """Do nothing: obstore keeps no resources but idle connections."""
@@ -292,7 +291,13 @@ def _status(uri: str, found: Optional[Mapping[str, Any]]) -> FileStatus:
     if found is None:
         return FileStatus(path, size=0, modified_ms=0, is_directory=True, owner="", permission=None)
     modified_ms = round(found["last_modified"].timestamp() * 1000)
-    return FileStatus(path, found["size"], modified_ms, is_directory=False, owner="", permission=None)
+    size, checksum = found["size"], _checksum(found)
+    return FileStatus(path, size, modified_ms, is_directory=False, owner="", permission=None, checksum=checksum)
+
+
+def _checksum(found: Mapping[str, Any]) -> Optional[str]:
+    tag = found.get("e_tag")
+    return f"ETag:{tag}" if tag else None
 
 
 def _take(chunks: Iterator[bytes], at_least: int) -> bytes:
