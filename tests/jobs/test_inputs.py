@@ -80,6 +80,30 @@ def test_shards_are_dealt_and_kept_with_the_result(place: Place, data: str) -> N
     assert_nothing_left(place, job)
 
 
+def test_the_record_of_what_a_training_read(place: Place, data: str) -> None:
+    program = f"tee {data.partition('://')[2]}/part-99 < /dev/null || true" if data.startswith("file") else "true"
+    spec = spec_of([f"{data}/part-*"])
+    spec["inputs"]["itself"] = {"paths": [f"{data}/part-*"], "deal": "none"}
+    spec["tasks"]["worker"] |= {"instances": 1, "command": program}
+    job = place.submit(spec)
+    assert not [each for each in job.succeeded().warnings if "stale" in each]
+    (report,) = job.hook.stale_models(model=f"{job.directory}/model")
+    lineage = report.lineage
+    assert lineage is not None
+    assert lineage.application_id == job.id
+    assert {name: each.files.files for name, each in lineage.inputs.items()} == dict.fromkeys(
+        ("static", "copied", "queued", "itself"), COUNT
+    )
+    if data.startswith("file"):
+        after = lineage.inputs["itself"].files_after
+        assert after is not None
+        assert after.files == COUNT + 1
+        assert "some had changed before its training ended" in report.reason
+    else:
+        assert report.state.value == "current"
+        assert len(json.loads(job.read("inputs/checksums.json"))) == COUNT
+
+
 def test_an_input_that_is_not_there_is_told_before_anything_is_submitted(place: Place, data: str) -> None:
     with pytest.raises(SourceMissing) as caught:
         place.submit(spec_of([f"{data}/nothing-*"]))

@@ -98,9 +98,15 @@ def test_paths_without_an_authority_are_of_the_connections_hdfs(
 ) -> None:
     """No cluster is asked: the staging directory says which HDFS it is."""
     extra = {"webhdfs": "http://127.0.0.1:1", "staging_dir": "hdfs://prod:8020/user/alice/.tony"}
+    extra["hive_metastore"] = "thrift://metastore:9083"
     connection = {"conn_type": "tony", "host": "http://127.0.0.1:2", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
-    inputs = {"clicks": "hdfs:///clicks/day=1/*.csv", "old": "hdfs://old/clicks", "bucket": "s3://raw/clicks"}
+    inputs: dict[str, Any] = {
+        "clicks": "hdfs:///clicks/day=1/*.csv",
+        "old": "hdfs://old/clicks",
+        "bucket": "s3://raw/clicks",
+    }
+    inputs["table"] = {"table": "web.clicks"}
     with dag_of(job("true", inputs=inputs, files=["hdfs:///code/data.csv"])) as dag:
         task = cast(TonyTrainOperator, dag.task_dict["train"])
     assert named(task.get_openlineage_facets_on_start().inputs) == {
@@ -108,6 +114,7 @@ def test_paths_without_an_authority_are_of_the_connections_hdfs(
         "hdfs://prod:8020:/clicks/day=1",
         "hdfs://old:/clicks",
         "s3://raw:/clicks",
+        "hive://metastore:9083:web.clicks",
     }
 
 

@@ -52,7 +52,7 @@ class KeptInstance:
         text = json.dumps(value)
         found = self._find(session, key)
         if found is None:
-            whose = attrs.asdict(self.run, filter=attrs.filters.exclude("try_number"))
+            whose = attrs.asdict(self.run, filter=attrs.filters.exclude("try_number", "bundle_version"))
             session.add(Stored(**whose, dag_run_id=self.dag_run_id, key=key, value=text))
         else:
             found.value, found.updated_at, found.expires_at = text, datetime.now(UTC), None

@@ -31,7 +31,7 @@ from tony_provider.cluster.records.history import read_specification
 from tony_provider.cluster.records.summary import VERSION_FILE, VERSIONS_DIR, read_previous_runs
 from tony_provider.cluster.training import results
 from tony_provider.cluster.training.checkpoint_chains import TrainingOwners, read_chain
-from tony_provider.cluster.training.identity import APPLICATIONS, Identity, Layout, chain_number
+from tony_provider.cluster.training.identity import APPLICATIONS, Identity, Layout, chain_number, read_record
 from tony_provider.cluster.training.results import ApplicationFinder, Delivered, tag_of
 from tony_provider.runtime.application import clear_outputs
 from tony_provider.runtime.application_history import listed
@@ -39,6 +39,7 @@ from tony_provider.runtime.checkpoint.stored_checkpoint import OWNERS_DIR
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import RECORD_LIMIT, BoundedJsonError, read_json
 from tony_provider.runtime.hadoop.yarn_records import is_application_id
+from tony_provider.runtime.inputs.lineage import Lineage
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage, list_existing, read_whole, walk
 from tony_provider.runtime.storage.errors import (
@@ -217,6 +218,7 @@ class Garbage:
                 return ""
             if item.kind is GarbageKind.APPLICATION:
                 clear_outputs(self.storage, item.uri)
+                self._forget_lineage(item)
             if item.keeps_history:
                 results.mark_delivered(self.storage, item.uri, Delivered.gone())
                 for each in self.storage.list(item.uri):
@@ -233,9 +235,16 @@ class Garbage:
                 self.storage.remove(training)
         except StorageNotEmpty:
             return ""
-        except StorageError as error:
+        except (StorageError, RecordUnreadable) as error:
             return str(error)
         return ""
+
+    def _forget_lineage(self, application: TrainingItem) -> None:
+        """Remove the training's lineage record if it describes the model of this application."""
+        file = self.layout.lineage_file(application.identity)
+        lineage = read_record(self.storage, file, Lineage, without="`airflow tony stale` omits the model")
+        if lineage is not None and lineage.application_id == uris.name(application.uri):
+            self.storage.remove(file)
 
     # -- list the items ----------------------------------------------------------------------------------------------
 
@@ -351,7 +360,8 @@ class Garbage:
         for models in self.models:
             if not self.storage.exists(models):
                 raise CannotJudge(f"nothing can be removed: {models}, the directory for models, does not exist")
-        ours = {self.layout.jobs_dir, self.layout.cache_dir, self.layout.advice_dir, *self.excluded}
+        layout = self.layout
+        ours = {layout.jobs_dir, layout.cache_dir, layout.advice_dir, layout.lineage_dir, *self.excluded}
         places = [each.path for each in self._directories(self.layout.root) if each.path not in ours]
         for place in [*places, *self.models]:
             yield from (each.path for each in self._below(place) if _is_version(each.path))

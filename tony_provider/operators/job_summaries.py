@@ -67,7 +67,7 @@ def begun_summary(job: TonyJob, run: TaskInstanceInfo, run_date: str | None, **m
     return JobSummary(
         application_id=job.application_id,
         application_dir=job.directory,
-        **attrs.asdict(run),
+        **attrs.asdict(run, filter=attrs.filters.exclude("bundle_version")),
         run_date=run_date,
         tony_conn_id=job.hook.tony_conn_id,
         proxy_user=job.hook.proxy_user,

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Lineage = OperatorLineage[Any, Any]
 
 
+_HIVE = "hive"  # scheme of the namespace of tables
+
+
 class OpenLineageMixin:
     """Mixin of the training operator with the three methods that the OpenLineage provider calls."""
 
@@ -110,6 +113,8 @@ class OpenLineageMixin:
         for given in job.inputs.values():
             for path in given.paths:
                 yield fixed_directory(path)
+            if given.table is not None:
+                yield f"{self._metastore()}/{given.table}"
         for origin in (self.warm_start, self.resume_from):
             if isinstance(origin, str):
                 yield origin
@@ -124,8 +129,19 @@ class OpenLineageMixin:
             parts = uris.parse(uri)
             authority = parts.authority or self._authority_of(parts.scheme)
             namespace = f"{parts.scheme}://{authority}" if authority else parts.scheme
-            datasets.append(Dataset(namespace=namespace, name=parts.path))
+            name = parts.path.lstrip("/") if parts.scheme == _HIVE else parts.path  # a table has no path
+            datasets.append(Dataset(namespace=namespace, name=name))
         return datasets
+
+    def _metastore(self) -> str:
+        """Return the namespace of tables, or an empty string if the connection names no metastore."""
+        from tony_provider.cluster.errors import ClusterError
+
+        with contextlib.suppress(ClusterError):  # the task itself reports this error
+            yarn = self.hook.settings.yarn
+            if yarn is not None and yarn.hive_metastore:
+                return f"{_HIVE}://{yarn.hive_metastore[0].partition('://')[2]}"
+        return ""
 
     def _authority_of(self, scheme: str) -> str:
         """Return the authority for URIs that have none: ``hdfs:///…`` stands for the connection's HDFS."""

@@ -140,11 +140,12 @@ def request_of(
 
     ``job`` is the job before the operator adds files to it, and ``sent`` is the job with them. Raises TonySpecError.
     """
+    more = {"checkpoint_key": task.checkpoint_key, "bundle_version": run.bundle_version}
     return SubmissionRequest(
         sent,
         run.identity(task.hook, task.checkpoint_key),
         secrets,
-        {**run.labels, **({"checkpoint_key": task.checkpoint_key} if task.checkpoint_key else {})},
+        {**run.labels, **{name: value for name, value in more.items() if value}},
         search_path(task.dag),
         resume_of(task.resume),
         _origin(task, run),

@@ -125,12 +125,14 @@ class TaskInstanceInfo:
     task_id: str
     map_index: int = -1  # -1 if the task is not mapped
     try_number: int = 1
+    bundle_version: str = attrs.field(default="", eq=False)  # of the DAG's files; empty if the bundle has no versions
 
     @classmethod
     def of(cls, context: Context) -> TaskInstanceInfo:
         ti = context["ti"]
         index = -1 if ti.map_index is None else ti.map_index
-        return cls(ti.dag_id, ti.run_id, ti.task_id, index, ti.try_number)
+        version = getattr(getattr(ti, "bundle_instance", None), "version", None)  # dag.test() has no bundle
+        return cls(ti.dag_id, ti.run_id, ti.task_id, index, ti.try_number, version or "")
 
     def identity(self, hook: TonyHook, checkpoint_key: str | None) -> Identity:
         """Return the identity of the task's training in this run."""
@@ -145,7 +147,7 @@ class TaskInstanceInfo:
     @property
     def labels(self) -> dict[str, str]:
         """The labels with which a job records the task instance that submitted it."""
-        told = {name: str(value) for name, value in attrs.asdict(self).items()}
+        told = {name: str(value) for name, value in attrs.asdict(self).items() if name != "bundle_version"}
         if self.map_index < 0:
             del told["map_index"]
         return told

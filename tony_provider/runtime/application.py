@@ -20,6 +20,7 @@ from typing import Optional
 
 import attrs
 
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import APPLICATION_LIMIT
 from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
@@ -147,12 +148,33 @@ class ApplicationDescription:
     lost_nodes_dir: str = ""  # URI of the directory for records of nodes that lost containers; empty: no record
     avoided_nodes: list[str] = attrs.field(factory=list)  # nodes (host:port) that lost containers of other applications
     key_server: str = ""  # URI (kms://…) of the key server if the application has a token for it, otherwise empty
+    fingerprint: dict[str, str] = attrs.field(factory=dict)  # hashes of what the training depends on, for its lineage
+    lineage_file: str = ""  # URI of the training's lineage record; empty: no record
     hive_metastore: str = ""  # URI (thrift://…) of the metastore if the application has a token for it, otherwise empty
     version: int = 1
 
     def resources_of(self, task_type: str) -> list[LocalizedResource]:
         """Return the files for containers of a task type, without the runtime archive and this file."""
         return [*self.resources, *self.resources_by_type.get(task_type, [])]
+
+
+REPLAY_FILE = "replay.json"
+
+
+@attrs.frozen(kw_only=True)
+class Replay:
+    """One start of a task, with which the task runs again on one machine. All URIs name files of this machine."""
+
+    description: ApplicationDescription
+    task: str  # such as worker:3
+    attempt: int
+    start: int
+    generation: int
+    members: list[str]  # tasks of the cluster at that time, in the order of ranks
+    alone: bool  # whether the process is told to be the only one, because its framework needs all processes to begin
+    resume: Optional[ResumePoint] = None  # None if it starts at step 0
+    kept: bool = False  # whether the process resumed from its own directory, whose stored state ``resume`` is
+    parts: dict[str, str] = attrs.field(factory=dict)  # path of the list of shards, by input
 
 
 class ContainerError(Exception):

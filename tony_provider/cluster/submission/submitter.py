@@ -188,6 +188,8 @@ class SubmissionBuilder(ABC):
             key_server=_token_name(credentials, KEY_SERVER_PREFIX),
             hive_metastore=_token_name(credentials, METASTORE_PREFIX),
             lost_nodes_dir=self.prepared.layout.lost_nodes_dir,
+            fingerprint=self.prepared.fingerprint,
+            lineage_file=self.prepared.layout.lineage_file(request.identity),
             avoided_nodes=self._avoided_nodes(),
             authority=credentials.secrets[contract.SECRET_CA].decode(),
         )

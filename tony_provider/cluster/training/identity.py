@@ -123,6 +123,7 @@ class Layout:
       (``chain-0001``) for each start without earlier checkpoints, and ``notes`` of its tries.
     - ``nodes/<day>/``: nodes that lost containers, in a file for each application.
     - ``advice/<task>.json``: summaries of the latest runs of a DAG's task.
+    - ``lineage/<identity>.json``: what the training with the latest success read.
     """
 
     root: str  # URI of the staging directory
@@ -191,6 +192,14 @@ class Layout:
     def task_of(self, file: str) -> Identity | None:
         """Return the task whose previous runs are in the file with this name, or None for any other file."""
         return Identity.parse(file.removesuffix(_JSON)) if file.endswith(_JSON) else None
+
+    @property
+    def lineage_dir(self) -> str:
+        """The directory of lineage records, which has a file for each training that has succeeded."""
+        return uris.join(self.root, "lineage")
+
+    def lineage_file(self, identity: Identity) -> str:
+        return uris.join(self.lineage_dir, f"{identity.name}{_JSON}")
 
     def chain_dir(self, identity: Identity, number: int) -> str:
         """Return the directory of a checkpoint chain; numbers start at 1."""

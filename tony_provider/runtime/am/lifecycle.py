@@ -21,6 +21,7 @@ from tony_provider.runtime.am import message_limits
 from tony_provider.runtime.am.checkpoint_chain import OwnChain, Ownership, SupersededError
 from tony_provider.runtime.am.executor_server import ExecutorService, Server
 from tony_provider.runtime.am.input_shards import OpenedInput, close_inputs, open_inputs
+from tony_provider.runtime.am.lineage_writer import keep_lineage
 from tony_provider.runtime.am.master import DismissedError, ExecutorLaunches, JobData, Master
 from tony_provider.runtime.am.output_publisher import OutputPublisher
 from tony_provider.runtime.am.records import (
@@ -243,7 +244,11 @@ class MasterLifecycle:
 
     async def _end(self, verdict: Verdict, status: JobStatus, records: ApplicationRecords) -> FinalStatus:
         diagnostics = verdict.message[-_MOST_DIAGNOSTICS:]
-        if missing := await records.write_result(self._result(job_status.final_status(status, verdict))):
+        result = self._result(job_status.final_status(status, verdict))
+        if result.state is JobState.SUCCEEDED:
+            problem = await asyncio.to_thread(keep_lineage, self.ownership, result)
+            result = attrs.evolve(result, warnings=[*result.warnings, problem]) if problem else result
+        if missing := await records.write_result(result):
             diagnostics = f"{diagnostics}\n({', '.join(missing)} could not be written to the application's directory)"
         if missing or verdict.status is FinalStatus.FAILED:
             diagnostics = self.access.explained(diagnostics, epoch_ms())
