@@ -88,6 +88,11 @@ breadth: packages-kinds $(VENV)/.test  ## where containers are placed, environme
 e2e: packages $(VENV)/.test  ## a whole Airflow on a real YARN, driven by REST and by a browser; ROWS=name,name for some
 	$(BIN)/python -m tests.e2e $(subst $(comma), ,$(ROWS))
 
+.PHONY: stale
+stale: packages $(VENV)/.test fetch  ## correct the data of 30 dates, and retrain what is stale; compare 10,000 dates; test-output/e2e, test-output/bench
+	$(BIN)/python -m tests.e2e stale-chain
+	$(BIN)/python -m benchmarks.stale
+
 .PHONY: gateways
 gateways: packages $(VENV)/.test  ## jobs through a real Knox, HttpFS and federation routers, with Hive and Iceberg tables, and on a real S3 server; TESTS=knox for some
 	$(BIN)/python -m pytest tests/gateways -m "long or not long" -k "$(TESTS)" --durations 0

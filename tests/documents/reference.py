@@ -9,6 +9,7 @@ from tests.documents import arguments, fields
 from tests.documents.row import Row
 from tony_provider.notifications.tony import TonyNotifier
 from tony_provider.operators.outcome import JobResult
+from tony_provider.operators.stale_models import TonyStaleModels
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.retry_policy import TonyRetryPolicy
 from tony_provider.sensors.tony import TonyHeartbeatSensor, TonyJobSensor, TonySensor
@@ -20,6 +21,7 @@ PAGES = (FOLDER / "operator.md", FOLDER / "connection.md")
 TABLES: dict[str, tuple[str, Callable[[], Iterator[Row]]]] = {
     "TonyTrainOperator": ("argument", lambda: arguments.of(TonyTrainOperator)),
     "TonyRetryPolicy": ("argument", lambda: arguments.of(TonyRetryPolicy)),
+    "TonyStaleModels": ("argument", lambda: arguments.of(TonyStaleModels)),
     "TonyNotifier": ("argument", lambda: arguments.of(TonyNotifier)),
     "connection": ("key", fields.of_connection),
     "configuration": ("option", fields.of_configuration),

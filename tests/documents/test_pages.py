@@ -21,6 +21,7 @@ from tests.documents.pages import PAGES, ROOT, anchors, blocks, commands, links,
 from tony_provider.job_files.parameters import split_parameters
 from tony_provider.job_files.templates import check_names, rendered_job
 from tony_provider.macros import quote
+from tony_provider.operators.stale_models import TonyStaleModels
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.retry_policy import TonyRetryPolicy
 from tony_provider.runtime.parsing.parse import load_source, parse_job
@@ -41,6 +42,7 @@ CALLED: dict[str, tuple[type, ...]] = {
     "TonyJobSensor": (TonyJobSensor, TonySensor, BaseSensorOperator, BaseOperator),
     "TonyHeartbeatSensor": (TonyHeartbeatSensor, TonySensor, BaseSensorOperator, BaseOperator),
     "TonyRetryPolicy": (TonyRetryPolicy,),
+    "TonyStaleModels": (TonyStaleModels, BaseOperator),
 }
 
 

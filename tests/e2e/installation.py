@@ -21,6 +21,7 @@ LOCAL = "airflow.dag_processing.bundles.local.LocalDagBundle"
 GIT = "airflow.providers.git.bundles.git.GitDagBundle"
 # Of `airflow dags test`: paused, since the scheduler, which sees its run too, would at times start the task as well.
 AT_A_DESK = "defers_at_a_desk"
+CORRECTED = ("corrected", "corrected_whole", "corrected_few", "corrected_few_whole")
 DAG_IDS = (
     "waits",
     "waits_keep",
@@ -34,6 +35,7 @@ DAG_IDS = (
     "independent",
     "chained",
     "evaluated",
+    *CORRECTED,
     "bundle_clicks",
     "bundle_versioned",
 )
@@ -71,6 +73,7 @@ class Installation:
             environment={
                 "E2E_TAG": self.name,
                 "E2E_DIARIES": str(self.diaries),
+                "E2E_ROWS": self.rows,
                 # Bundles in git look for it, although they have an address. Before Airflow 3.2 a look into the database
                 # for one that is not there takes back what was just said of the bundles there.
                 "AIRFLOW_CONN_GIT_DEFAULT": '{"conn_type": "git"}',
@@ -80,6 +83,11 @@ class Installation:
     @property
     def diaries(self) -> Path:
         return self.home / "diaries"
+
+    @property
+    def rows(self) -> str:
+        """The directory on HDFS of the data that rows correct."""
+        return f"{self.hadoop.fs_default}/user/alice/{self.name}-rows"
 
     @property
     def dags(self) -> Path:
@@ -114,6 +122,7 @@ class Installation:
         storage = self.place.hook().storage()
         if storage.exists(self.place.extra["staging_dir"]):
             storage.remove(self.place.extra["staging_dir"], recursive=True)
+        storage.remove(self.rows, recursive=True)
         self.place.close()
 
     def commit(self, message: str) -> str:
@@ -144,9 +153,9 @@ class Installation:
         dags = self.dags
         (dags / "programs").mkdir(parents=True, exist_ok=True)
         self.diaries.mkdir(exist_ok=True)
-        for name in ("jobs.py", "trainings.py", "pipelines.py"):
+        for name in ("jobs.py", "trainings.py", "pipelines.py", "corrections.py"):
             shutil.copy(DAGS / name, dags)
-        for name in ("count.py", "diary.py"):
+        for name in ("count.py", "diary.py", "fold_rows.py"):
             shutil.copy(PROGRAMS / name, dags / "programs")
         shutil.copy(WRITER, dags / "programs")
         (dags / ".airflowignore").write_text("programs/\njobs.py\n")

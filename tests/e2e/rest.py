@@ -33,19 +33,22 @@ class Rest:
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """The JSON answer of ``/api/v2<path>``. Raises RestError, OSError."""
-        if not self._token:
-            self._token = self._log_in()
         query_string = f"?{urlencode(query, doseq=True)}" if query else ""
-        return self._ask(method, f"/api/v2{path}{query_string}", body)
+        return self._ask(method, f"/api/v2{path}{query_string}", body, self.token)
 
     def ask(self, path: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
         """Return the status of any path of the API server, and its JSON or the text of the error."""
-        if not self._token:
-            self._token = self._log_in()
         try:
-            return 200, self._ask(method, path, body)
+            return 200, self._ask(method, path, body, self.token)
         except RestError as error:
             return error.status, str(error).partition(f" {path}: ")[2]
+
+    @property
+    def token(self) -> str:
+        """Of the user, for the interface."""
+        if not self._token:
+            self._token = self._log_in()
+        return self._token
 
     def _log_in(self) -> str:
         if self.login is None:
@@ -65,11 +68,11 @@ class Rest:
         """The address for a browser."""
         return f"{self.url}{quote(path)}{query}"
 
-    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+    def _ask(self, method: str, path: str, body: Any = None, token: str = "") -> Any:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
         request = urllib.request.Request(f"{self.url}{path}", data=data, method=method, headers=headers)
         try:
             with _opener.open(request, timeout=TIMEOUT_SECONDS) as answer:

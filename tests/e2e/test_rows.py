@@ -22,6 +22,7 @@ REPRESENTATIVES = (
     "bundle-subfolder",
     "queue-timeout",
     "dags-test",
+    "stale-three",
     "triggerer-killed",
 )
 AT_ONCE = 3

@@ -6,6 +6,7 @@ import functools
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:  # imported on use, because few processes and commands need th
     from tony_provider.cluster.findings import Finding, Report
     from tony_provider.cluster.garbage import Garbage
     from tony_provider.cluster.records.history import SuspectNode
+    from tony_provider.cluster.records.staleness import ModelReport
     from tony_provider.cluster.records.summary import PreviousRuns
     from tony_provider.cluster.submission.preparation import SubmissionRequest
     from tony_provider.cluster.submission.submitter import Preview
@@ -253,6 +255,19 @@ class TonyHook(BaseHook):
 
     def _finder(self) -> ApplicationFinder:
         return ApplicationFinder(self.get_conn(), self.storage(), self.layout)
+
+    def stale_models(
+        self, *, dag_ids: Sequence[str] | None = None, after_ms: int = 0, model: str | None = None
+    ) -> list[ModelReport]:
+        """Compare the newest model of each training with the data that it read. Oldest models come first.
+
+        ``dag_ids`` selects models of these DAGs, ``after_ms`` (epoch) models that were trained since, and ``model`` the
+        training of the model at this URI. Raises ClusterError and StorageError.
+        """
+        from tony_provider.cluster.records.staleness import StaleModels
+
+        with closing(StaleModels(self.storage(), self.layout, self.opened.metastore)) as models:
+            return models.reports(dag_ids=dag_ids, after_ms=after_ms, model=model)
 
     def garbage(self, models: Sequence[str] = (), *, history_ms: int | None = None) -> Garbage:
         """Return the files of old trainings and of unused built environments, to list and remove.

@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -34,6 +35,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from tony_provider.cluster.records.staleness import ModelReport, ModelState, stale_runs
 from tony_provider.cluster.records.summary import JobSummary, reason, verdict
 from tony_provider.hooks.job import TonyJob
 from tony_provider.hooks.tony import TonyHook
@@ -146,6 +148,7 @@ def _dag_reader(user: GetUserDep) -> PortalReader:
 DagReaderDep = Annotated[PortalReader, Depends(_dag_reader)]
 
 _TASKS = 50  # tasks whose samples are returned if the request names no tasks
+_MODELS = 1000  # newest models with another state than current that are returned
 _EVENTS = 10_000  # newest events of a job that are returned
 _COMPARED = 8
 _ENTRIES = 10_000  # maximum values in a specification that is compared
@@ -541,6 +544,14 @@ async def _read_specification(row: Row) -> dict[str, Any] | str:
         return str(error)
 
 
+def _rows_of_dag(dag_id: str, stored: DagJobsDep, reader: DagReaderDep) -> list[Row]:
+    if dag_id not in stored.dags or not reader.may_read(dag_id):
+        raise _no_such("DAG")
+    rows = stored.rows(dag_id=dag_id)
+    stored.close()
+    return rows
+
+
 @router.get("/dags/{dag_id}/dates")
 def dates(dag_id: str, stored: DagJobsDep, reader: DagReaderDep, task_id: str | None = None) -> Response:
     if dag_id not in stored.dags or not reader.may_read(dag_id):
@@ -549,6 +560,33 @@ def dates(dag_id: str, stored: DagJobsDep, reader: DagReaderDep, task_id: str | 
     rows = stored.rows(dag_id=dag_id, task_id=task_id or None)
     stored.close()
     return PlainJson({"tasks": dates_of(RUNNING_JOBS.completed(rows), runs)})
+
+
+@router.get("/jobs/{application_id}/data")
+async def data(row: FoundDep) -> Response:
+    def read(job: TonyJob) -> Response:
+        reports = job.hook.stale_models(model=job.directory)
+        whole = [to_plain(each) for each in reports if each.lineage and each.lineage.application_id == str(job)]
+        return PlainJson({"report": whole[0] if whole else None})
+
+    return await read_from_job(row, read, large=True)
+
+
+@router.get("/dags/{dag_id}/stale")
+async def stale(dag_id: str, rows: Annotated[list[Row], Depends(_rows_of_dag)]) -> Response:
+    def read(job: TonyJob) -> list[ModelReport]:
+        return job.hook.stale_models(dag_ids=[dag_id])
+
+    by_connection = {(row["tony_conn_id"], row["proxy_user"]): row for row in rows}
+    reports = [each for row in by_connection.values() for each in await read_from_job(row, read, large=True)]
+    runs = stale_runs(reports)
+    return PlainJson(
+        {
+            "states": Counter(each.state.value for each in reports),
+            "models": [to_plain(each) for each in reports if each.state is not ModelState.CURRENT][-_MODELS:],
+            "runs": [{"run_id": run.run_id, "waits_for": len(before)} for run, before in runs.items()],
+        }
+    )
 
 
 _read_ahead_log = logging.getLogger(__name__)

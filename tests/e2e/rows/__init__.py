@@ -12,11 +12,24 @@ from tests.e2e.rows import (  # noqa: F401 - they fill ROWS
     marks,
     restarts,
     retries,
+    stale,
     testing,
     workers,
 )
 
-KINDS = ("form", "marks", "workers", "restarts", "limits", "retries", "backfills", "mapped", "bundles", "testing")
+KINDS = (
+    "form",
+    "marks",
+    "workers",
+    "restarts",
+    "limits",
+    "retries",
+    "backfills",
+    "mapped",
+    "bundles",
+    "stale",
+    "testing",
+)
 
 
 def in_order() -> list[Row]:

@@ -7,6 +7,7 @@ import { html, useMemo, useNavigate } from "./html.js";
 import { Empty, Fold, Loading, Problem, Section, Switch, Table, To, useAfterPaint } from "./parts.js";
 import { useQuery } from "./query.js";
 import { toJob, toJobs, toRun } from "./routes.js";
+import { StaleModels } from "./stale.js";
 import { pointColour, State } from "./states.js";
 import { COUNT, DURATION, NUMBER } from "./ticks.js";
 
@@ -37,6 +38,7 @@ export function DatesPage({ dagId }) {
     ${loading && html`<${Loading} what="the dates" />`}
     ${error && html`<${Problem} title="The dates cannot be loaded:" text=${error} />`}
     ${data && (data.tasks.length ? html`<${Tasks} dagId=${dagId} tasks=${data.tasks} />` : html`<${Empty}>No task of this DAG has submitted a job yet. If a job was rejected, the tab Training of its task shows the reason.<//>`)}
+    ${data?.tasks.length > 0 && html`<${StaleModels} dagId=${dagId} />`}
   </div>`;
 }
 

@@ -11,6 +11,7 @@ import { Announcement, Contents, Fold, Loading, Problem, Section, To, Warnings }
 import { toComparison, toJob, toJobs } from "./routes.js";
 import { Differences } from "./specification.js";
 import { Results } from "./results.js";
+import { TrainingData } from "./stale.js";
 import { State } from "./states.js";
 import { TensorBoard } from "./tensorboard.js";
 import { TimeLine } from "./time_line.js";
@@ -85,6 +86,7 @@ function Job({ summary: kept, state: listed, task_state: taskState, previous, ot
     </div>
     <${Section} title="Learning curves"><${LearningCurves} summary=${summary} stored=${stored} /><//>
     <${Results} summary=${summary} status=${live.answer?.status} />
+    ${state === "SUCCEEDED" && html`<${TrainingData} applicationId=${summary.application_id} />`}
     ${previous && html`<${Section} title="Changes since the previous run"><${Changes} previous=${previous} applicationId=${summary.application_id} /><//>`}
     <${Section} title="Resources: requested and used"><${TypeUse} use=${summary.use} /><${ResourcesOverTime} stored=${stored} /><//>
     <div className="columns wide-first">

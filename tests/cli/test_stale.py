@@ -1,0 +1,79 @@
+"""Runs are repeated through Airflow's API, each after those that it depends on. A stand-in answers as the API."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from tony_provider.cli.stale import AirflowApi, ApiProblem, Retraining
+from tony_provider.cluster.records.staleness import StaleRun
+
+A, B, C, D = (StaleRun("daily", name) for name in "ABCD")
+
+
+@attrs.define
+class StandIn:
+    """States of runs; a cleared run is queued until the test lets it end."""
+
+    states: dict[StaleRun, str] = attrs.field(factory=dict)
+    cleared: list[StaleRun] = attrs.field(factory=list)
+
+    def state(self, run: StaleRun) -> str:
+        return self.states.get(run, "success")
+
+    def clear(self, run: StaleRun) -> None:
+        self.cleared.append(run)
+        self.states[run] = "queued"
+
+
+def retraining(api: StandIn, most: int = 10) -> Retraining:
+    return Retraining(api, {A: set(), B: {A}, C: {A, B}, D: set()}, most)  # type: ignore[arg-type]
+
+
+def test_a_run_waits_for_its_ancestors() -> None:
+    api = StandIn()
+    work = retraining(api)
+    work.step()
+    assert api.cleared == [A, D]
+    api.states[A] = "success"
+    work.step()
+    assert api.cleared == [A, D, B]
+    api.states.update({B: "success", D: "success"})
+    work.step()
+    assert api.cleared == [A, D, B, C]
+    api.states[C] = "success"
+    work.step()
+    assert (work.done, work.active, work.waiting) == (4, set(), {})
+
+
+def test_descendants_of_a_failed_run_stay() -> None:
+    api = StandIn()
+    work = retraining(api, most=1)
+    work.step()
+    assert api.cleared == [A]
+    api.states[A] = "failed"
+    work.step()
+    assert api.cleared == [A, D]
+    api.states[D] = "success"
+    work.step()
+    assert (work.failed, work.done, set(work.waiting)) == ([A], 1, {B, C})
+
+
+def test_a_run_of_an_interrupted_command_is_not_cleared_again() -> None:
+    api = StandIn({A: "running"})
+    work = retraining(api)
+    work.step()
+    assert api.cleared == [D]
+    assert work.active == {A, D}
+
+
+def test_the_api_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_CLI_TOKEN", raising=False)
+    with pytest.raises(ApiProblem, match="AIRFLOW_CLI_TOKEN must contain a token"):
+        AirflowApi.of("http://localhost:8080")
+
+
+def test_an_api_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CLI_TOKEN", "token")
+    with pytest.raises(ApiProblem, match="check --api-url"):
+        AirflowApi.of("http://127.0.0.1:9").state(A)

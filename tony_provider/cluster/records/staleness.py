@@ -1,0 +1,452 @@
+"""Compare the lineage records of trainings with the store, to find models whose data has changed since.
+
+A model is also stale if its training started from the model or checkpoints of a stale training. Directories are listed
+once for all models. Files are compared by size and modification time. If only the time of a file differs, the file is
+compared by its checksum. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from enum import StrEnum
+from typing import Any, cast
+
+import attrs
+
+from tony_provider.cluster.errors import RecordUnreadable, SourceMissing
+from tony_provider.cluster.tables import HiveMetastore, metastore_problem, table_lists
+from tony_provider.cluster.training.identity import APPLICATIONS, Identity, Layout, read_record
+from tony_provider.cluster.training.results import job_status
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.bounds import read_json
+from tony_provider.runtime.common.clock import moment
+from tony_provider.runtime.common.concurrency import in_parallel_ordered
+from tony_provider.runtime.common.quantities import count
+from tony_provider.runtime.inputs.finding import BadInputError, find_shards, find_table_shards
+from tony_provider.runtime.inputs.lineage import CHECKSUMS_FILE, FileSet, InputLineage, Lineage
+from tony_provider.runtime.inputs.shards import InputShard
+from tony_provider.runtime.jobspec.model import InputSpec
+from tony_provider.runtime.protocol.status import JobState
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import FileStatus, Storage, list_existing, read_whole
+from tony_provider.runtime.storage.errors import (
+    StorageError,
+    StorageNotFound,
+    StoragePermissionDenied,
+    StorageUnreachable,
+)
+from tony_provider.runtime.storage.stores import JobStores
+
+_READERS = 16  # threads
+_MOST_CHANGES = 100  # changes of a model that a report lists
+_CHECKSUMS_LIMIT = 4 << 20  # bytes
+
+
+class ModelState(StrEnum):
+    """Whether a model still matches the data that its training read."""
+
+    CURRENT = "current"
+    STALE = "stale"  # files of its own training have changed
+    DESCENDED = "stale by descent"  # its training started from a stale or replaced model
+    UNKNOWN = "unknown"
+
+
+class ChangeKind(StrEnum):
+    """Difference of a file to the record of a training."""
+
+    CHANGED = "changed"
+    REWRITTEN = "rewritten, content unknown"
+    ADDED = "added"
+    REMOVED = "removed"
+
+
+@attrs.frozen
+class FileChange:
+    """A file that differs from the record of a training."""
+
+    input: str  # name of the input
+    uri: str
+    kind: ChangeKind
+    modified_ms: int | None = None  # epoch; None for a removed file
+
+
+@attrs.frozen(kw_only=True)
+class ModelReport:
+    """State of the newest model of a training."""
+
+    training: str  # name of its identity
+    state: ModelState
+    reason: str = ""  # one line; empty for a current model
+    lineage: Lineage | None = None  # None if there is no readable record
+    changes: list[FileChange] = attrs.field(factory=list)  # at most _MOST_CHANGES
+    ancestor: str | None = None  # training that makes this model stale by descent
+    started_from: list[str] = attrs.field(factory=list)  # trainings whose model or chain it started from
+
+    @property
+    def is_stale(self) -> bool:
+        return self.state in (ModelState.STALE, ModelState.DESCENDED)
+
+
+_MOST_CACHED = 256 << 20  # bytes of listings; above this limit, the oldest are dropped, and listed again on use
+
+
+class _ListedOnce(JobStores):
+    """The stores of inputs, each with cached results of ``list`` and ``status``."""
+
+    def __init__(self, own: Storage, own_uri: str, variables: Mapping[str, str] | None = None) -> None:
+        super().__init__(own, own_uri, variables)
+        self._cached: dict[int, _CachedListings] = {}
+
+    def of(self, uri: str) -> Storage:
+        storage = super().of(uri)
+        with self._lock:
+            return cast(Storage, self._cached.setdefault(id(storage), _CachedListings(storage)))
+
+
+Listed = list[FileStatus]
+
+
+class _CachedListings:
+    """A Storage that lists each directory once. Thread-safe."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._lock = threading.Lock()
+        self._listings: dict[str, Future[bytes]] = {}
+        self._size = 0  # bytes of complete listings
+        self._names: dict[str, dict[str, FileStatus]] = {}  # entries by name, of directories used by ``status``
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    def list(self, uri: str) -> Listed:
+        directory = str(uris.parse(uri)).rstrip("/")
+        own: Future[bytes] = Future()
+        with self._lock:
+            future = self._listings.setdefault(directory, own)
+        if future is own:
+            return self._fill(uri, own)
+        return [
+            FileStatus(f"{directory}/{name}", size, modified_ms, is_directory, "", None, is_link, checksum)
+            for name, size, modified_ms, is_directory, is_link, checksum in json.loads(future.result())
+        ]
+
+    def _fill(self, uri: str, future: Future[bytes]) -> Listed:
+        try:
+            found = self._storage.list(uri)
+        except BaseException as error:
+            future.set_exception(error)
+            raise
+        fields = [
+            (each.name, each.size, each.modified_ms, each.is_directory, each.is_link, each.checksum) for each in found
+        ]
+        future.set_result(json.dumps(fields).encode())
+        with self._lock:
+            self._size += len(future.result())
+            for oldest, listing in list(self._listings.items()):
+                if self._size <= _MOST_CACHED:
+                    break
+                if listing.done():
+                    del self._listings[oldest]
+                    self._size -= 0 if listing.exception() else len(listing.result())
+        return found
+
+    def status(self, uri: str) -> FileStatus:
+        """Find the entry in its parent's listing, because the inputs of many dates have the same parent."""
+        parent, name = uris.parent(uri), uris.name(uri)
+        if not name:
+            return self._storage.status(uri)
+        if parent not in self._names:
+            try:
+                self._names[parent] = {each.name: each for each in self.list(parent)}
+            except StoragePermissionDenied:
+                return self._storage.status(uri)
+        if name not in self._names[parent]:
+            raise StorageNotFound(uri, "get the status of", "there is no such file or directory")
+        return self._names[parent][name]
+
+
+@attrs.define
+class StaleModels:
+    """Finds stale models of a staging directory. The caller closes it."""
+
+    storage: Storage
+    layout: Layout
+    metastore: HiveMetastore | None = None
+    check_cancelled: Callable[[], None] = lambda: None
+    _stores: _ListedOnce = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._stores = _ListedOnce(self.storage, self.layout.root)
+
+    def close(self) -> None:
+        self._stores.close()
+
+    def reports(
+        self, *, dag_ids: Sequence[str] | None = None, after_ms: int = 0, model: str | None = None
+    ) -> list[ModelReport]:
+        """Return a report of each training with a lineage record, in the order of their ends.
+
+        ``dag_ids``, ``after_ms`` (epoch) and ``model`` (a URI) select trainings. Raises StorageError if a store is
+        unreachable.
+        """
+        files = list_existing(self.storage, self.layout.lineage_dir)
+        names = {each.name: each for each in filter(None, (self.layout.task_of(file.name) for file in files))}
+
+        def is_wanted(identity: Identity) -> bool:
+            of_dag = not dag_ids or any(identity.may_be_of(dag_id, "") for dag_id in dag_ids)
+            return of_dag and (model is None or model.startswith(f"{self.layout.job_dir(identity)}/"))
+
+        own: dict[str, ModelReport] = {}
+        self._judge(filter(is_wanted, names.values()), own)
+        trainings = (Identity.parse(each.name) for each in list_existing(self.storage, self.layout.jobs_dir))
+        others = [each for each in trainings if each is not None and each.name not in names and is_wanted(each)]
+        for report in in_parallel_ordered(self._without_record, others, _READERS, self.check_cancelled):
+            if report is not None:
+                own[report.training] = report
+        shown = [
+            name
+            for name, report in own.items()
+            if report.lineage is None
+            or (
+                report.lineage.finished_ms >= after_ms
+                and (not dag_ids or report.lineage.labels.get("dag_id") in dag_ids)
+            )
+        ]
+        # Ancestors that are not wanted themselves also need a state.
+        while (
+            missing := {every.training for each in own.values() for every in self._origins(each)}
+            & names.keys() - own.keys()
+        ):
+            self._judge([names[each] for each in missing], own)
+        origins = {each.training: list(self._origins(each)) for each in own.values()}
+        descent = _descent(own, origins)
+        reports = []
+        for each in shown:
+            report = attrs.evolve(own[each], started_from=[origin.training for origin in origins[each]])
+            if each in descent and not report.is_stale:
+                reason, ancestor = descent[each]
+                report = attrs.evolve(report, state=ModelState.DESCENDED, reason=reason, ancestor=ancestor)
+            reports.append(report)
+        return sorted(reports, key=lambda each: each.lineage.finished_ms if each.lineage else 0)
+
+    def _judge(self, identities: Iterable[Identity], own: dict[str, ModelReport]) -> None:
+        for report in in_parallel_ordered(self._own_state, identities, _READERS, self.check_cancelled):
+            own[report.training] = report
+
+    def _without_record(self, identity: Identity) -> ModelReport | None:
+        """Return a report if the training's newest application has succeeded, otherwise None."""
+        found = list_existing(self.storage, self.layout.applications_dir(identity))
+        for newest in sorted(found, key=lambda each: each.modified_ms)[-1:]:
+            try:
+                status = job_status(self.storage, newest.path)
+            except RecordUnreadable as error:
+                return ModelReport(training=identity.name, state=ModelState.UNKNOWN, reason=str(error))
+            if status is not None and status.state is JobState.SUCCEEDED:
+                reason = "its training left no record of its data; an earlier version of the provider may have run it"
+                return ModelReport(training=identity.name, state=ModelState.UNKNOWN, reason=reason)
+        return None
+
+    def _origins(self, report: ModelReport) -> Iterator[_Origin]:
+        return _origins(report.lineage, self.layout) if report.lineage else iter(())
+
+    # -- one model, without its ancestors ------------------------------------------------------------------------------
+
+    def _own_state(self, identity: Identity) -> ModelReport:
+        training = identity.name
+        try:
+            lineage = read_record(
+                self.storage,
+                self.layout.lineage_file(identity),
+                Lineage,
+                without="the training counts as unknown",
+            )
+        except RecordUnreadable as error:
+            return ModelReport(training=training, state=ModelState.UNKNOWN, reason=str(error))
+        if lineage is None:
+            return ModelReport(training=training, state=ModelState.UNKNOWN, reason="its record was removed meanwhile")
+        if not lineage.inputs:
+            reason = "its job declares no `inputs`, so the files that it read are not known"
+            return ModelReport(training=training, state=ModelState.UNKNOWN, reason=reason, lineage=lineage)
+        directory = self.layout.application_dir(identity, uris.name(f"/{lineage.application_id}"))
+        comparison = _Comparison(self, self._stores, lineage, uris.join(directory, contract.INPUTS_DIR))
+        try:
+            for name, given in lineage.inputs.items():
+                comparison.compare(name, given)
+        except StorageUnreachable:
+            raise
+        except (StorageError, SourceMissing, BadInputError, ValueError) as error:
+            reason = f"its data cannot be compared: {error}"
+            return ModelReport(training=training, state=ModelState.UNKNOWN, reason=reason, lineage=lineage)
+        if not comparison.number:
+            return ModelReport(training=training, state=ModelState.CURRENT, lineage=lineage)
+        return ModelReport(
+            training=training,
+            state=ModelState.STALE,
+            reason=comparison.summary,
+            lineage=lineage,
+            changes=comparison.changes,
+        )
+
+
+@attrs.define
+class _Comparison:
+    """The differences between the record of one training and the store."""
+
+    search: StaleModels
+    stores: JobStores
+    lineage: Lineage
+    directory: str  # URI of the application's lists. The record, which jobs can write, does not choose it.
+    changes: list[FileChange] = attrs.field(factory=list)
+    number: int = 0  # of all changes
+    _checksums: dict[str, str] | None = None
+
+    @property
+    def summary(self) -> str:
+        kinds = [kind for kind in ChangeKind if any(each.kind is kind for each in self.changes)]
+        newest = max((each.modified_ms or 0 for each in self.changes), default=0)
+        since = f", the latest at {moment(newest)}" if newest else ""
+        early = any(each.files_after not in (None, each.files) for each in self.lineage.inputs.values())
+        during = "; some had changed before its training ended" if early else ""
+        return f"{count(self.number, 'file')} differ ({', '.join(kinds)}){since}{during}"
+
+    def compare(self, name: str, given: InputLineage) -> None:
+        """Add the differences of an input. Raises StorageError, SourceMissing, BadInputError, ValueError."""
+        if given.spec.snapshot is not None:
+            return  # the files of a snapshot do not change
+        own = uris.scheme(self.search.layout.root)
+        if own != "file" and any(uris.scheme(path) == "file" for path in given.spec.paths):
+            raise SourceMissing(f"inputs.{name} has files that only the nodes can read")
+        if FileSet.of(self._files(name, given.spec)) == given.files:
+            return
+        with self.search.storage.open_read(uris.join(self.directory, f"{name}.jsonl")) as lines:
+            before = {shard.uri: shard for shard in map(InputShard.of_line, lines)}
+        for shard in self._files(name, given.spec):
+            self._add(name, shard.uri, self._change(before.pop(shard.uri, None), shard), shard.modified_ms)
+        for uri in before:
+            self._add(name, uri, ChangeKind.REMOVED, None)
+
+    def _files(self, name: str, spec: InputSpec) -> Iterator[InputShard]:
+        whole = attrs.evolve(spec, split_size=None, checksum=False)
+        if spec.table is None:
+            return find_shards(name, whole, self.stores, self.search.check_cancelled)
+        if why := metastore_problem(self.search.metastore):
+            raise SourceMissing(why)
+        listed = table_lists({name: spec}, self.search.metastore, self.search.storage, self.search.layout.root)
+        return find_table_shards(name, whole, listed[name], self.stores, self.search.check_cancelled)
+
+    def _add(self, name: str, uri: str, kind: ChangeKind | None, modified_ms: int | None) -> None:
+        if kind is not None:
+            self.number += 1
+            if len(self.changes) < _MOST_CHANGES:
+                self.changes.append(FileChange(name, uri, kind, modified_ms))
+
+    def _change(self, before: InputShard | None, now: InputShard) -> ChangeKind | None:
+        if before is None:
+            return ChangeKind.ADDED
+        if before.size != now.size:
+            return ChangeKind.CHANGED
+        if before.modified_ms == now.modified_ms and before.checksum in (None, now.checksum):
+            return None
+        known = before.checksum or self._kept_checksums().get(now.uri)
+        found = now.checksum or (known and self.stores.of(now.uri).checksum(now.uri))
+        # The text before the colon names the algorithm. HDFS has a different one for each layout of blocks.
+        if not known or not found or known.partition(":")[0] != found.partition(":")[0]:
+            return ChangeKind.REWRITTEN
+        return None if known == found else ChangeKind.CHANGED
+
+    def _kept_checksums(self) -> dict[str, str]:
+        if self._checksums is None:
+            try:
+                data = read_whole(self.search.storage, uris.join(self.directory, CHECKSUMS_FILE), _CHECKSUMS_LIMIT)
+            except StorageNotFound:
+                data = b"{}"
+            self._checksums = read_json(data)
+        return self._checksums
+
+
+# -- ancestors -------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Origin:
+    """A model or chain from which a training started."""
+
+    training: str
+    used: str  # ID of the application whose model was used, or name of the chain
+
+
+def _origins(lineage: Lineage, layout: Layout) -> Iterator[_Origin]:
+    """Yield the origins of a training that belong to other trainings of the staging directory."""
+    for uri in (lineage.warm_start, lineage.continues):
+        if uri is not None and uri.startswith(f"{layout.jobs_dir}/"):
+            training, *below = uri.removeprefix(f"{layout.jobs_dir}/").split("/")
+            used = [each for each in below if each != APPLICATIONS]
+            if training != lineage.training and used:
+                yield _Origin(training, used[0])
+
+
+def _descent(own: Mapping[str, ModelReport], origins: Mapping[str, Sequence[_Origin]]) -> dict[str, tuple[str, str]]:
+    """Return why a model is stale by descent: the reason and the ancestor, by the name of the training."""
+    found: dict[str, tuple[str, str]] = {}
+    entered: set[str] = set()
+    for each in own:
+        stack = [each]  # instead of recursion, because a chain of daily models may be long
+        while stack:
+            name = stack[-1]
+            above = [origin.training for origin in origins[name] if origin.training in own]
+            if name not in entered and any(training not in entered for training in above):
+                entered.add(name)
+                stack += [training for training in above if training not in entered]
+                continue
+            entered.add(name)
+            stack.pop()
+            causes = (_cause(origin, own, found) for origin in origins[name])
+            if cause := next(filter(None, causes), None):
+                found[name] = cause
+    return found
+
+
+def _cause(
+    origin: _Origin, own: Mapping[str, ModelReport], found: Mapping[str, tuple[str, str]]
+) -> tuple[str, str] | None:
+    ancestor = own.get(origin.training)
+    if ancestor is None or ancestor.lineage is None:
+        return None
+    if ancestor.state is ModelState.STALE:
+        return f"it descends from {origin.training}, which is stale", origin.training
+    if origin.used not in (ancestor.lineage.application_id, uris.name(ancestor.lineage.chain_dir)):
+        return f"{origin.training}, from which it descends, was trained again", origin.training
+    return found.get(origin.training)
+
+
+# -- training again --------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(order=True)
+class StaleRun:
+    """A DAG run with a stale model."""
+
+    dag_id: str
+    run_id: str
+
+
+def stale_runs(reports: Iterable[ModelReport]) -> dict[StaleRun, set[StaleRun]]:
+    """Return the runs to repeat, in the order of the reports, each with the stale runs that must be repeated before.
+
+    Trainings that no task of a DAG submitted are omitted.
+    """
+    runs = {
+        each.training: StaleRun(each.lineage.labels["dag_id"], each.lineage.labels["run_id"])
+        for each in reports
+        if each.is_stale and each.lineage and {"dag_id", "run_id"} <= each.lineage.labels.keys()
+    }
+    found: dict[StaleRun, set[StaleRun]] = {}
+    for each in reports:
+        if each.training in runs:
+            before = {runs[name] for name in each.started_from if name in runs}
+            found.setdefault(runs[each.training], set()).update(before - {runs[each.training]})
+    return found
