@@ -52,6 +52,15 @@ def test_the_diagnostics_of_a_stall_show_where_the_guilty_rank_hangs(local: Loca
     failure = job.status().failure
     assert failure is not None
     assert failure.message == message
+    assert failure.task == "worker:1"  # whose log the task log then shows
+
+
+def test_files_that_explain_a_failure_are_kept(local: LocalPlace) -> None:
+    command = "echo dump > $TONY_DEBUG_DIR/trace; exit 3"
+    job = local.run({"restart": {"budget": 0}, "tasks": {"worker": {"memory": "128MiB", "command": command}}})
+    job.failed()
+    assert job.read("logs/worker-0.log.debug-1/trace") == "dump\n"
+    assert "kept 1 file of TONY_DEBUG_DIR in" in job.log("worker:0")
 
 
 def test_the_diagnostics_name_the_task_and_end_with_its_last_words(place: Place) -> None:

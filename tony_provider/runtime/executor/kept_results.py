@@ -24,6 +24,7 @@ from tony_provider.runtime.artifacts.upload import is_empty_directory, publish_d
 from tony_provider.runtime.common import clock, contract
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.concurrency import Cancelled, pauses, wait_with_timeout
+from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.common.text import replaced
 from tony_provider.runtime.executor.master_link import Send
 from tony_provider.runtime.executor.output import KEPT_LIMIT, TAIL_LIMIT
@@ -46,7 +47,7 @@ from tony_provider.runtime.storage import (
     StorageUnsupported,
     uris,
 )
-from tony_provider.runtime.storage.base import write_atomically
+from tony_provider.runtime.storage.base import upload, write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -222,6 +223,38 @@ async def upload_log(context: ExecutorContext, data: bytes) -> None:
         log.warning("the log could not be uploaded within %g s", _LOG_TIMEOUT)
     except (StorageError, OSError) as error:
         log.warning("the log could not be uploaded: %s", error)
+
+
+_DEBUG_LIMIT = 64 << 20  # bytes that a failed start keeps
+_DEBUG_FILES = 200
+
+
+async def keep_debug_files(context: ExecutorContext, start: int) -> str:
+    """Copy the files that failed processes have left in TONY_DEBUG_DIR to the logs. Return the problem, or ""."""
+    files = [
+        (f"process-{workspace.local_rank}-{file.name}" if workspace.local_rank else file.name, file)
+        for workspace in context.workspaces
+        for file in sorted(workspace.debug.glob("*"))
+        if file.is_file() and not file.is_symlink()
+    ]
+    container, size = context.container, sum(file.stat().st_size for _, file in files)
+    if size > _DEBUG_LIMIT or len(files) > _DEBUG_FILES:
+        limit = f"at most {_DEBUG_FILES} files of {_DEBUG_LIMIT >> 20} MiB are kept"
+        return f"{contract.ENV_DEBUG_DIR}: nothing is kept of {len(files)} files with {size} bytes: {limit}"
+    log_name = contract.log_name(container.identity.task, container.identity.attempt)
+    directory = uris.join(container.description.application_dir, contract.LOGS_DIR, f"{log_name}.debug-{start}")
+
+    def upload_all() -> None:
+        for name, file in files:
+            upload(context.storage, file, uris.join(directory, name), overwrite=True)
+
+    try:
+        if files:
+            await wait_with_timeout(asyncio.to_thread(upload_all), _LOG_TIMEOUT)
+            context.output.note(f"kept {count(len(files), 'file')} of {contract.ENV_DEBUG_DIR} in {directory}")
+    except (asyncio.TimeoutError, StorageError, OSError) as error:
+        return f"{contract.ENV_DEBUG_DIR}: its files could not be kept: {error or type(error).__name__}"
+    return ""
 
 
 _LOOK = 1.5  # seconds between two scans of the directory

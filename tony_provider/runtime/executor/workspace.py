@@ -169,6 +169,11 @@ class Workspace:
         return self.root / "warm-start"
 
     @property
+    def debug(self) -> Path:
+        """The directory for files that explain a failure of the user process."""
+        return self.own / "debug"
+
+    @property
     def checkpoint_request(self) -> Path:
         """The file that exists while a checkpoint is requested."""
         return self.own / "checkpoint-request"
@@ -259,11 +264,11 @@ class Workspace:
     def reset(self) -> None:
         """Clear the files of one process before it starts.
 
-        Removes the requests, metrics, result and model of a former process.
+        Removes the requests, metrics, result, model and debug files of a former process.
         """
         for directory in (self.own, self.tensorboard):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for directory in (self.model, self.exports):
+        for directory in (self.model, self.exports, self.debug):
             shutil.rmtree(directory, ignore_errors=True)
             directory.mkdir(mode=0o700, exist_ok=True)
         for file in (self.metrics_file, self.result_file, self.checkpoint_request, self.export_request):

@@ -25,6 +25,11 @@ class PyTorch(CollectiveFramework):
 
     interface_variables = frozenset({"GLOO_SOCKET_IFNAME"})
 
+    # The flight recorder appends the rank, and writes only if the job sets the size of its buffer.
+    debug_files = MappingProxyType(
+        dict.fromkeys(("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"), "comm_trace_rank_")
+    )
+
     exposed = "PyTorch accepts any client, which could change the exchanged data, or run code as the job's user"
 
     def membership(self, member: Member) -> TaskEnvironment:

@@ -290,7 +290,8 @@ class _Place:
 def with_stacks(failure: Failure, tasks: Iterable[Task]) -> Failure:
     """Return the failure of a stall with the stacks of these tasks' processes.
 
-    Stacks that wait in a collective operation come last. Among all other stacks, the rarest come first.
+    Stacks that wait in a collective operation come last. Among all other stacks, the rarest come first. If a single
+    task has the first stack, the failure names that task, because the others probably wait for it.
     """
     places = sorted(_places(tasks), key=lambda place: place.order)
     if not places:
@@ -301,7 +302,9 @@ def with_stacks(failure: Failure, tasks: Iterable[Task]) -> Failure:
     if others:
         summary += f", unlike {count(len(others), 'other')}"
     shown = "\n".join(place.text for place in places[:_PLACES])
-    return attrs.evolve(failure, message=f"{failure.message}; {summary}\n{shown}")
+    guilty = {name.partition(" ")[0] for name in first.tasks}
+    task = guilty.pop() if others and len(guilty) == 1 else failure.task
+    return attrs.evolve(failure, task=task, message=f"{failure.message}; {summary}\n{shown}")
 
 
 def _places(tasks: Iterable[Task]) -> Iterable[_Place]:
