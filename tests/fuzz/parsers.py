@@ -515,6 +515,10 @@ PARSERS = {each.name: each for each in (*CHECKPOINTS, *RECORDS, *OTHERS)}
 # Files that take bytes apart which are no job's, or do so by way of the parsers above.
 NOT_FOREIGN = {
     "cli/portal_table.py": "what the tasks and the command have written to Airflow's database",
+    "cli/stale.py": "what Airflow's own API server answers",
+    "cluster/records/staleness.py": "read_json",
+    "cluster/replay.py": "read_json",
+    "runtime/executor/replay_runner.py": "the folder that the command has filled, and the program that it runs",
     "cluster/settings.py": "the token in a connection, of which only the end of its validity is read",
     "cluster/token_refresh.py": "read_json",
     "cluster/http.py": "json_object is read_json",

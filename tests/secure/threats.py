@@ -67,6 +67,7 @@ SINKS = {
     "programs": Sink(
         r"subprocess\.(run|Popen|check)|create_subprocess|os\.exec|os\.fork|posix_spawn|run_program\(",
         (
+            "cli/diagnose.py",
             "cli/local_tensorboard.py",
             "cluster/environments/built_environments.py",
             "cluster/environments/requirements.py",
@@ -260,6 +261,12 @@ FLOWS = (
         "programs",
         "a shell interprets only `command`; `macros.tony.quote` quotes values of a form",
         ("form-overrides", "tests/jobs/test_odd.py::test_names_and_values_with_every_kind_of_character"),
+    ),
+    Flow(
+        _AUTHOR,
+        "programs",
+        "`airflow tony replay` runs the recorded command of a job as the user who has called it for this job",
+        ("tests/jobs/test_replay.py::test_a_task_fails_at_the_same_step_again",),
     ),
     Flow(
         _AUTHOR,

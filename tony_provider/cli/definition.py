@@ -396,6 +396,60 @@ _NODES = ActionCommand(
     func=lazily("tony_provider.cli.diagnose.nodes"),
     args=(*_CONNECTION, ARG_OUTPUT),
 )
+_REPLAY = ActionCommand(
+    name="replay",
+    help="Run one task of an earlier job again on this machine",
+    description=(
+        "Run a task as it was: with its code, its Python environment, the checkpoint that it started from, and the "
+        "shards that it read. The command prints what it copies, and how the process differs from the original one. "
+        "It writes nothing to the store."
+    ),
+    func=lazily("tony_provider.cli.diagnose.replay"),
+    args=(
+        *_WHICH,
+        _arg("-t", "--task", help="Task to run, such as worker:3 (default: the task that failed)"),
+        _arg("--start", type=int, help="Number of the start of the task's process (default: the last one)"),
+        _arg("--debug", action="store_true", help="Open Python's debugger at an exception that ends the program"),
+        _arg(
+            "--with-peers",
+            action="store_true",
+            help="Keep rank and world size also for frameworks that then wait for the other processes",
+        ),
+        _arg(
+            "--secret",
+            action="append",
+            metavar="NAME",
+            help="Name of a secret, or of another masked variable, whose value is in the environment",
+        ),
+        _arg("--directory", help="New directory for the copies, which is kept (default: a temporary directory)"),
+    ),
+)
+_STALE = ActionCommand(
+    name="stale",
+    help="List models whose training data has changed, and train them again",
+    description=(
+        "Compare the newest model of each training with the files that the training read, and with the models that it "
+        "started from. With --retrain, the command clears the DAG runs of stale models in Airflow, ancestors "
+        "first, and waits for them."
+    ),
+    func=lazily("tony_provider.cli.stale.stale"),
+    args=(
+        *_CONNECTION,
+        ARG_OUTPUT,
+        _arg("--dag-id", action="append", help="Only models of this DAG. You can repeat this option."),
+        _arg("--since", metavar="TIME", help="Only models that were trained in this time, such as 90d"),
+        _arg("--model", metavar="URI", help="Only the training of the model at this URI"),
+        _arg("--all", action="store_true", help="Also list current models"),
+        _arg("--retrain", action="store_true", help="Clear the DAG runs of stale models, and wait for them"),
+        _arg(
+            "--max-active-runs",
+            type=int,
+            default=10,
+            help="Maximum number of runs that --retrain repeats at a time (default: %(default)s)",
+        ),
+        _arg("--api-url", help="Address of Airflow's API server (default: [api] base_url)"),
+    ),
+)
 _GC = ActionCommand(
     name="gc",
     help="Remove files of old trainings from the staging directory",
@@ -556,5 +610,20 @@ def get_tony_cli_commands() -> list[CLICommand]:
     portal = GroupCommand(name="portal", help="Maintain the portal in Airflow's pages", subcommands=(_PORTAL_REBUILD,))
     shown = (_STATUS, _LOGS, _CHECKPOINT, _TENSORBOARD, _NOTEBOOK, _TUNNEL, _ADVISE, _LIST)
     steered = (_KILL, _SAVE, _SUSPEND, _RESUME, _RESIZE, _EXPORT, _RENEW)
-    commands = (_SUBMIT, *steered, *shown, _CHECK, _IMPORT, _DAG, _DOCTOR, _NODES, _GC, env, portal, runtime)
+    commands = (
+        _SUBMIT,
+        *steered,
+        *shown,
+        _CHECK,
+        _IMPORT,
+        _DAG,
+        _DOCTOR,
+        _NODES,
+        _STALE,
+        _REPLAY,
+        _GC,
+        env,
+        portal,
+        runtime,
+    )
     return [GroupCommand(name="tony", help="Run and inspect distributed training on YARN", subcommands=commands)]

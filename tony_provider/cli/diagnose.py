@@ -1,26 +1,35 @@
-"""The commands ``airflow tony doctor``, ``nodes`` and ``advise``.
+"""The commands ``airflow tony doctor``, ``nodes``, ``advise`` and ``replay``.
 
-``doctor`` checks a connection, ``nodes`` lists nodes that lost containers, and ``advise`` suggests changes to a job.
+``doctor`` checks a connection, ``nodes`` lists nodes that lost containers, ``advise`` suggests changes to a job, and
+``replay`` runs one task of an earlier job again on this machine.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import textwrap
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tony_provider.advice.advise import advise as advice_on
 from tony_provider.advice.advise import merged_change, rule_documentation
 from tony_provider.cli.command import command, expect_directory, hook_of, iso_time, job_of, print_rows, say
+from tony_provider.cli.job_file import secrets_from_environment
 from tony_provider.cluster.findings import await_late_checks
 from tony_provider.cluster.records.history import JobHistory
 from tony_provider.cluster.records.summary import Advice
+from tony_provider.cluster.replay import ReplayPlanner
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.text import one_line
+from tony_provider.runtime.storage.stores import JobStores
 
 _TIDYING_SECONDS = 5.0  # extra time for a slow store to remove the test file, after the output is complete
 
@@ -115,3 +124,39 @@ def _row(advice: Advice) -> dict[str, Any]:
         "gain": f"{advice.gain:.2f}",
         "text": one_line(advice.text),
     }
+
+
+_RUNNER = "tony_provider.runtime.executor.replay_runner"
+
+
+@command
+def replay(args: Namespace) -> None:
+    """Copy what the task had, run the task in the foreground, and exit with its exit code."""
+    secrets = secrets_from_environment(args.secret or [])
+    with hook_of(args) as hook, _folder(args.directory) as folder:
+        job, _ = job_of(hook, args)
+        directory = expect_directory(job).directory
+        planner = ReplayPlanner(hook.storage(), hook.layout, directory, folder, secrets)
+        plan = planner.plan(args.task, args.start, with_peers=args.with_peers)
+        say("\n".join(plan.describe()))
+        stores = JobStores(hook.storage(), hook.layout.root)
+        try:
+            plan.fetch(stores)
+        finally:
+            stores.close()
+        debug = {contract.ENV_POST_MORTEM: "1"} if args.debug else {}
+        done = subprocess.run([sys.executable, "-m", _RUNNER, str(folder)], env={**os.environ, **debug}, check=False)
+    if done.returncode:
+        raise SystemExit(done.returncode)
+
+
+@contextmanager
+def _folder(given: str | None) -> Iterator[Path]:
+    """Yield the folder for the copies: a new one, which is kept, or a temporary one."""
+    if given is None:
+        with tempfile.TemporaryDirectory(prefix="tony-replay-") as made:
+            yield Path(made)
+        return
+    folder = Path(given).absolute()
+    folder.mkdir(mode=0o700)
+    yield folder

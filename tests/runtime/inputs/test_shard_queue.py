@@ -42,6 +42,17 @@ def test_a_commit_counts_once_and_only_for_who_has_the_shard() -> None:
     assert not queue.fail(reader(0), 0, "too late")
 
 
+def test_the_shards_that_a_reader_took_and_did_not_commit() -> None:
+    queue = ShardQueue(4)
+    for request in range(4):
+        queue.take(reader(0), request)
+    queue.commit(reader(0), 1)
+    queue.give_back(reader(0), 2, 9)
+    queue.fail(reader(0), 3, "unreadable")
+    assert queue.uncommitted_by(reader(0)) == [0, 2]
+    assert queue.uncommitted_by(reader(1)) == []
+
+
 def test_a_request_to_give_back_that_is_said_again_leaves_a_shard_that_was_taken_since() -> None:
     queue = ShardQueue(1)
     assert queue.take(reader(0), 1) == 0

@@ -21,7 +21,7 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.concurrency import retry, run_in_threads
 from tony_provider.runtime.common.network import Address
-from tony_provider.runtime.common.quantities import count, size
+from tony_provider.runtime.common.quantities import count, size, some
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards
 from tony_provider.runtime.inputs.shards import (
     BalancedAssignment,
@@ -44,6 +44,8 @@ from tony_provider.runtime.storage.stores import JobStores
 log = logging.getLogger(__name__)
 
 SendToExecutor = Callable[[tony_pb2.ToExecutor], None]
+NoteEvent = Callable[..., None]
+"""Records an event: its name and message, and optionally its task and data."""
 
 
 class InputAssigner:
@@ -58,9 +60,10 @@ class InputAssigner:
         opened: Sequence[OpenedInput],
         session: Session,
         ownership: Ownership,
-        note: Callable[[str, str], None],
+        note: NoteEvent,
         fail: Callable[[str], None],
     ) -> None:
+        self._note = note
         self._opened = opened
         self._static: dict[str, StaticParts] = {}
         self._queues: dict[str, QueuedShards] = {}
@@ -68,7 +71,7 @@ class InputAssigner:
         for each in opened:
             if each.spec.deal is InputDeal.QUEUE:
                 self._queues[each.name] = QueuedShards(each, session, ownership, note, fail)
-            else:
+            elif each.spec.deal is InputDeal.STATIC:
                 self._static[each.name] = StaticParts(each, job.readers(each.name), session)
         if ownership.am_attempt == 1:
             for each in opened:
@@ -105,6 +108,13 @@ class InputAssigner:
             send(_shard(tony_pb2.ShardAnswer(request=message.request, problem=problem)))
             return
         queue.requested(ShardReader(task, attempt, message.start), message, lambda answer: send(_shard(answer)))
+
+    def process_ended(self, task: str, attempt: int, start: int) -> None:
+        """Record which shards an ended user process took and did not commit."""
+        for name, queue in self._queues.items():
+            if shards := queue.uncommitted(ShardReader(task, attempt, start)):
+                message = f"start {start} ended before it committed these shards of {name}: {some(map(str, shards))}"
+                self._note("uncommitted", message, task, {"input": name, "process": start, "shards": shards})
 
     def holds(self, task: str, attempt: int, held: Iterable[tony_pb2.HeldShards]) -> None:
         """Record which shards the user process of a newly registered executor holds."""
@@ -291,7 +301,7 @@ class QueuedShards:
         opened: OpenedInput,
         session: Session,
         ownership: Ownership,
-        note: Callable[[str, str], None],
+        note: NoteEvent,
         fail: Callable[[str], None],
     ) -> None:
         self.opened = opened
@@ -324,6 +334,10 @@ class QueuedShards:
     def holds(self, reader: ShardReader, shards: Sequence[int]) -> None:
         """Record which shards an executor's process holds. A former application master may have assigned the shards."""
         self._queue.holds(reader, shards)
+
+    def uncommitted(self, reader: ShardReader) -> list[int]:
+        """Return the last shards that a reader took and did not commit, in the order of its requests."""
+        return self._queue.uncommitted_by(reader)
 
     def look(self) -> None:
         """Make the shards of ended readers available again. The caller repeats this periodically."""

@@ -436,6 +436,7 @@ class Master:
         if task and task.attempt == attempt:
             if isinstance(said, ProcessEnd):
                 series.ended(task, said.progress, now, leads=leads)
+                self._inputs.process_ended(name, attempt, said.start)
             else:
                 series.heard(task, said, now, leads=leads)
         self._records.changed(soon=False)

@@ -394,7 +394,7 @@ def main(guard: Optional[socket.socket] = None) -> NoReturn:
 async def _run(guard: Optional[socket.socket]) -> int:
     try:
         container = ExecutorContainer.of_process(os.environ, Path.cwd())
-        context = _context(container, guard)
+        context = open_context(container, guard)
         executor = Executor(container, context)
     except (ContainerError, PortError, IdentityError, LookupError, StorageError, OSError, ValueError) as error:
         log.error("the executor cannot start: %s", error)  # noqa: TRY400 - the message is complete
@@ -405,7 +405,8 @@ async def _run(guard: Optional[socket.socket]) -> int:
         context.close()
 
 
-def _context(container: ExecutorContainer, guard: Optional[socket.socket]) -> ExecutorContext:
+def open_context(container: ExecutorContainer, guard: Optional[socket.socket]) -> ExecutorContext:
+    """Prepare the workspace, reserve ports and open the store. Raises PortError, StorageError, OSError."""
     become_subreaper()
     shared = container.description.shared_checkpoints
     workspace = Workspace(container.directory, shared=Path(shared) if shared else None)

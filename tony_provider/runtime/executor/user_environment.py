@@ -26,6 +26,7 @@ from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.workspace import Workspace
+from tony_provider.runtime.frameworks.base import get_framework
 from tony_provider.runtime.jobspec.container_content import (
     PEX_ENDING,
     WHEEL_ENDING,
@@ -485,11 +486,13 @@ def user_environment(
     Later sources override earlier ones: the node, the workspace, Airflow's variables, the cluster, the job's ``env``,
     the task type's ``env``, the user's secrets. The TONY_* variables of the contract override all of them.
     """
+    framework = get_framework(container.job.framework)
     env = {
         **node_environment(container),
         **_places(workspace),
         "PYTHONUNBUFFERED": "1",  # so that the last lines before a kill are not lost
         "PYTHONFAULTHANDLER": "1",  # so that a crash in a library prints its location
+        **{name: str(workspace.debug / file) for name, file in framework.debug_files.items()},
         **container.description.environment,
         **cluster,
         **container.job.env,
@@ -543,6 +546,7 @@ def _contract(
         contract.ENV_RESULT_FILE: str(workspace.result_file),
         contract.ENV_CHECKPOINT_REQUEST: str(workspace.checkpoint_request),
         contract.ENV_TENSORBOARD_DIR: str(workspace.tensorboard),
+        contract.ENV_DEBUG_DIR: str(workspace.debug),
     }
     if is_leader:
         env[contract.ENV_EXPORT_DIR] = str(workspace.exports)

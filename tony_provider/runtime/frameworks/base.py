@@ -149,6 +149,9 @@ class Framework(ABC):
     secret_variables: frozenset[str] = frozenset()
     """Variables with a secret of the job, the same in all tasks of its cluster and unknown elsewhere."""
 
+    debug_files: Mapping[str, str] = MappingProxyType({})
+    """Variables with the path of a debug file of the library, and its name in TONY_DEBUG_DIR. A job may set others."""
+
     interface_variables: frozenset[str] = frozenset()
     """Variables for the one network interface to listen on: that of the address by which others know the node."""
 
@@ -163,6 +166,9 @@ class Framework(ABC):
 
     decisive_roles: frozenset[Role] = frozenset()
     """Roles whose tasks must all succeed, see ``decisive``. Empty for the default."""
+
+    starts_alone: bool = False
+    """Whether a process can begin before the others listen at their addresses."""
 
     one_process: bool = False
     """Whether no container runs several processes, see ``several_processes``."""

@@ -14,6 +14,7 @@ class Generic(CollectiveFramework):
     """A gang of processes without variables of a specific library."""
 
     name = "generic"
+    starts_alone = True
 
     def membership(self, member: Member) -> TaskEnvironment:
         return TaskEnvironment({})

@@ -14,6 +14,7 @@ class Standalone(Framework):
     """Independent programs of any kind; the chief and each worker must succeed."""
 
     name = "standalone"
+    starts_alone = True
     decisive_roles = TRACKED  # also with parameter servers, which need not serve the chief or workers
 
     @property

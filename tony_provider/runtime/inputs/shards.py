@@ -62,7 +62,7 @@ class InputShard:
 
     @classmethod
     def of_status(cls, status: FileStatus) -> InputShard:
-        return cls(status.path, status.size, status.modified_ms)
+        return cls(status.path, status.size, status.modified_ms, checksum=status.checksum)
 
     @classmethod
     def of_line(cls, line: bytes) -> InputShard:
@@ -244,6 +244,8 @@ class _ReaderShards:
     settled: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))  # shards committed or failed last
     # Numbers of the latest requests to release a shard.
     returns: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))
+    # Shards taken and not committed, also if they were released since, in the order of the requests.
+    open: dict[int, None] = attrs.field(factory=dict)
 
 
 class ShardQueue:
@@ -267,6 +269,11 @@ class ShardQueue:
     def taken(self) -> int:
         """The number of taken shards."""
         return sum(len(of_reader.taken) for of_reader in self._by_reader.values())
+
+    def uncommitted_by(self, reader: ShardReader) -> list[int]:
+        """Return the last shards that a reader took and did not commit, in the order of its requests."""
+        of_reader = self._by_reader.get(reader)
+        return list(of_reader.open)[-MOST_AT_ONCE:] if of_reader is not None else []
 
     @property
     def settled(self) -> int:
@@ -303,6 +310,9 @@ class ShardQueue:
         if free is not None:
             self._states[free] = ShardState.TAKEN
             of_reader.taken[free] = request
+            of_reader.open[free] = None
+            if len(of_reader.open) > 2 * MOST_AT_ONCE:
+                of_reader.open = dict.fromkeys(list(of_reader.open)[-MOST_AT_ONCE:])
         return free
 
     def commit(self, reader: ShardReader, shard: int) -> bool:
@@ -383,6 +393,7 @@ class ShardQueue:
     def _record(self, of_reader: _ReaderShards, shard: int, failed: Optional[str]) -> None:
         """Record a commit or failure by the reader with these shards."""
         of_reader.settled.append(shard)
+        of_reader.open.pop(shard, None)
         if failed is None:
             self._states[shard] = ShardState.COMMITTED
             self.committed += 1

@@ -5,7 +5,7 @@ Programs that handle this signal keep their own handler.
 
 After an uncaught exception, exit handlers get only EXIT_SECONDS. Otherwise, JAX's exit handler could wait for other
 ranks, while these ranks wait for this process. In jobs of the framework jax, JAX gets the addresses and ranks of the
-job.
+job. In `airflow tony replay --debug`, a debugger opens at the exception.
 
 Finally, this module runs another sitecustomize that it hides, if there is one. It needs only Python 3.
 """
@@ -36,6 +36,10 @@ def _limit_exit_after_exceptions() -> None:
 
     def show_and_limit(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
         show(kind, value, traceback)
+        if os.environ.get("TONY_POST_MORTEM"):
+            import pdb
+
+            pdb.post_mortem(traceback)
         sys.excepthook = show  # an interactive Python may raise further exceptions
         try:
             _limit_exit()

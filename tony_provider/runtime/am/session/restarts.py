@@ -521,6 +521,8 @@ class ProcessStarts(Part):
         data = {
             "restarting": self._begun(group),
             **self._order([task], resume, keep=restart.choice is None),
+            "process": task.start,
+            "resumed": to_plain(resume) if restart.choice else "kept",
         }
         self._state.note("started_again", f"start {task.start}", task, data)
 

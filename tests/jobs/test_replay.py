@@ -1,0 +1,123 @@
+"""A poisoned record fails a task, and the task fails at the same step when it runs again on this machine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.job import Job
+from tests.jobs.places import Place
+from tests.jobs.test_environments import packed
+from tony_provider.runtime.storage import uris
+
+SHARDS, POISONED = 700, 350
+
+PROGRAM = """
+import json
+import os
+import pathlib
+
+import tony_sdk
+
+rank, checkpoints = os.environ["TONY_RANK"], pathlib.Path(os.environ["TONY_CHECKPOINT_DIR"])
+resume = os.environ.get("TONY_RESUME_FROM")
+step = json.loads(pathlib.Path(resume, "state.json").read_text())["step"] if resume else 0
+
+
+def train(record):
+    return 1 / int(record)
+
+
+for shard in tony_sdk.inputs("rows"):
+    records = pathlib.Path(shard.path).read_text().split()
+    if "0" in records and rank != "3":
+        shard.give_back()  # so that worker:3 gets it in every run
+        break
+    for record in records:
+        train(record)
+        step += 1
+        tony_sdk.report(step)
+    if step % 20 == 0:
+        directory = checkpoints / f"state-{step}"
+        directory.mkdir()
+        (directory / "state.json").write_text(json.dumps({"step": step}))
+        tony_sdk.commit_checkpoint(step, directory)
+    shard.done()
+"""
+
+
+@pytest.fixture
+def rows(place: Place) -> str:
+    """The URI of a directory with 700 files of four records each, of which one record cannot be trained on."""
+    hook = place.hook()
+    directory = uris.join(hook.layout.root, f"rows-{uuid.uuid4().hex}")
+    for number in range(SHARDS):
+        text = "1 2 0 4" if number == POISONED else "1 2 3 4"
+        hook.storage().write(f"{directory}/part-{number:03}", text.encode())
+    return directory
+
+
+def replay(job: Job, *words: str, said: str = "") -> subprocess.CompletedProcess[str]:
+    command = ["tony", "replay", job.id, "--conn-id", job.hook.tony_conn_id, *words]
+    return subprocess.run(
+        [sys.executable, "-m", "airflow", *command],
+        capture_output=True,
+        text=True,
+        input=said,
+        check=False,
+        timeout=300,
+    )
+
+
+def traceback_in(text: str) -> str:
+    """The last traceback, without the paths of the program."""
+    found = re.findall(r"^Traceback .*?^\w*Error: [^\n]*", text, re.MULTILINE | re.DOTALL)
+    return re.sub(r'File "[^"]*/', 'File "', found[-1])
+
+
+def test_a_task_fails_at_the_same_step_again(place: Place, rows: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    job = place.run(
+        {
+            "files": [str(tmp_path / "train.py")],
+            "tasks": {"worker": {"instances": 4, "memory": "128MiB", "command": "python3 train.py"}},
+            "inputs": {"rows": {"paths": [rows], "deal": "queue", "fetch": True}},
+            "restart": {"budget": 1, "same_failure": 5},
+        }
+    )
+    job.failed()
+    status = job.status()
+    assert status.failure is not None
+    assert status.failure.task == "worker:3"
+    original = job.log("worker:3")
+
+    kept = tmp_path / "kept"
+    done = replay(job, "--directory", str(kept))
+    assert done.returncode == 1, done.stdout + done.stderr + "\n".join(map(str, job.events()))
+    assert traceback_in(done.stderr) == traceback_in(original), done.stderr
+    (worker,) = [each for each in status.tasks if each.name == "worker:3"]
+    assert worker.progress is not None
+    assert f"after step {worker.progress.step}" in done.stderr
+    assert [path.name for path in (kept / "shards").rglob("part-*")] == [f"part-{POISONED:03}"]
+    assert len(list((kept / "chain").rglob("manifest.json"))) == 1
+    assert "copies 1 shard, 7 B" in done.stdout
+
+    opened = replay(job, "--debug", said="p records\nq\n")
+    assert "['1', '2', '0', '4']" in opened.stdout
+
+
+def test_a_task_with_an_environment_from_an_archive_fails_again(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os\n\nraise ValueError(os.environ['WHOSE'])\n")
+    worker = {"memory": "128MiB", "command": "python train.py", "python_env": str(packed(tmp_path))}
+    job = place.run({"files": [str(tmp_path / "train.py")], "restart": {"budget": 0}, "tasks": {"worker": worker}})
+    job.failed()
+    done = replay(job)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert traceback_in(done.stderr) == traceback_in(job.log("worker:0"))
+    assert "ValueError: packed" in done.stderr
+    assert "differs" not in done.stdout
