@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ class ReplayPlan:
         (self.folder / REPLAY_FILE).write_bytes(dump_json(self.replay))
 
 
-@attrs.define
+@attrs.define(slots=False)  # for the cached property
 class ReplayPlanner:
     """Plans replays of one application. Methods raise CannotReplay, StorageError, OSError.
 
@@ -206,9 +207,13 @@ class ReplayPlanner:
             raise CannotReplay(f"the event log has no start {wanted} of {task}; it has {', '.join(map(str, found))}")
         return found[wanted]
 
+    @cached_property
+    def _events(self) -> list[dict[str, Any]]:
+        return list(read_events(self.storage, self.application_dir, []))
+
     def _starts(self, task: str) -> Iterator[TaskStart]:
         generation, left_out, committed = 1, [], None
-        for event in read_events(self.storage, self.application_dir, []):
+        for event in self._events:
             data = event.get("data") or {}
             if event.get("event") == "rendezvous":
                 generation, left_out = data["generation"], data["left_out"]
@@ -303,7 +308,7 @@ class ReplayPlanner:
             if (each.reader.task, each.reader.start) == (task, start)
         ]
         left: list[int] = []
-        for event in read_events(self.storage, self.application_dir, []):
+        for event in self._events:
             data = event.get("data") or {}
             is_of_task = event.get("event") == "uncommitted" and event.get("task") == task
             if is_of_task and (data["input"], data["process"]) == (name, start):

@@ -171,7 +171,7 @@ class Replay:
     start: int
     generation: int
     members: list[str]  # tasks of the cluster at that time, in the order of ranks
-    alone: bool  # whether the process is told to be the only one, because its framework needs all processes to begin
+    alone: bool  # whether the process runs with rank 0 of 1, because its framework waits for all processes
     resume: Optional[ResumePoint] = None  # None if it starts at step 0
     kept: bool = False  # whether the process resumed from its own directory, whose stored state ``resume`` is
     parts: dict[str, str] = attrs.field(factory=dict)  # path of the list of shards, by input
